@@ -29,7 +29,8 @@ test: lint
 test-fast: cc $(STAMP)
 	@$(BIN)/python -m pytest $(SPREAD) -m "not slow" $(PYTEST_ARGS) \
 	  tests/test_architecture.py tests/text tests/plan tests/settings tests/speccpu tests/store \
-	  tests/analysis tests/show --ignore tests/show/html
+	  tests/analysis tests/show --ignore tests/show/html \
+	  $(addprefix tests/fleet/,plan merge analysis show) $(addprefix tests/lab/,plan pools models ranking proof)
 
 lint: cc $(STAMP)
 	@$(BIN)/ruff check .

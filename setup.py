@@ -1,9 +1,9 @@
-"""Only what setup.cfg cannot say: man pages and completions are made from the parser."""
+"""Only what setup.cfg cannot say: the packages, and man pages and completions from the parser."""
 
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs the standard library alone
@@ -12,10 +12,10 @@ from argparse_manpage.manpage import Manpage  # noqa: E402
 
 from rater import __version__  # noqa: E402
 from rater.cli import build_parser  # noqa: E402
-from rater.command_line.overview import command_words  # noqa: E402
-from rater.command_line.parser import subparsers_of  # noqa: E402
-from rater.commands.shell.completion import script  # noqa: E402
+from rater.command_line import command_words, subparsers_of  # noqa: E402
+from rater.commands.machine import script  # noqa: E402
 
+DATA = ("suites", "layouts", "db")
 # Where each shell looks below a prefix.
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/rater",
@@ -50,4 +50,8 @@ def data_files():
         yield str(Path(path).parent), [str(written.relative_to(ROOT))]
 
 
-setup(data_files=list(data_files()))
+setup(
+    # The last three are folders beside `rater` (setup.cfg: package_dir).
+    packages=[*find_packages(include=["rater", "rater.*"]), *(f"rater.{it}" for it in DATA)],
+    data_files=list(data_files()),
+)

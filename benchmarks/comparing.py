@@ -5,7 +5,7 @@ two equal points are called better or worse (5 % at most is promised), how often
 found with ten rounds, how often the true ratio lies in the interval, how often a sweep
 that stops when it is decided is wrong, and how many rounds `same within 1 %` takes.
 
-The intervals are those of `rater.analysis.stats.ratio_interval`, computed here for all simulated
+The intervals are those of `rater.analysis.stats.intervals`, computed here for all simulated
 series at once; the first of each kind are checked against the functions themselves.
 """
 
@@ -19,10 +19,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.estimate import Basis, paired, unpaired
-from rater.analysis.stats.ratio_interval import CONFIDENCE, MOST_ROUNDS, Decision, interval_of
-from rater.analysis.stats.sequential import confidence_of_each
-from rater.analysis.stats.student_t import quantile
+from rater.analysis.stats.estimate import Basis, paired, quantile, unpaired
+from rater.analysis.stats.intervals import (
+    CONFIDENCE,
+    MOST_ROUNDS,
+    Decision,
+    confidence_of_each,
+    interval_of,
+)
 
 type Values = NDArray[np.float64]
 type Noise = Callable[[np.random.Generator, tuple[int, ...]], Values]

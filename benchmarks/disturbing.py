@@ -16,8 +16,8 @@ import sys
 import numpy as np
 
 from benchmarks.divot_cases.noise import Chance, Values
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.divots.search import analyse
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Thresholds
 from rater.record.stored import TimeRow
 
 _SHAPES = ((2, 14, 1), (8, 6, 3), (32, 6, 3))  # copies, benchmarks, iterations

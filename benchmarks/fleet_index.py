@@ -18,11 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rater.analysis.fleet.history import benchmark_history, host_history
-from rater.analysis.fleet.hosts import compare_fleet, results_of
+from rater.fleet.history import benchmark_history, host_history
+from rater.fleet.hosts import compare_fleet, results_of
+from rater.fleet.index import history_of_benchmark, history_of_host, runs_of, settings_of, times_of
 from rater.store.connection import connect
-from rater.store.fleet.history import history_of_benchmark, history_of_host
-from rater.store.fleet.index import runs_of, settings_of, times_of
 
 
 def fill(connection: sqlite3.Connection, hosts: int, fleets: int, benchmarks: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.slow_hosts import wilson
-from rater.analysis.fleet.steps import steps_in
+from rater.fleet.history import steps_in
 
 type Noise = Callable[[np.random.Generator, int], npt.NDArray[np.float64]]
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from rater.resources import folder
+from rater.files import folder
 from rater.store.store import open_store
 
 _RATER = [sys.executable, "-m", "rater"]

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rater.fleet.archive import admit
 from rater.store.connection import connect
-from rater.store.fleet.admit import admit
 from tests.support.fleets import NAMES, SETTINGS, publish, slow_ones, times_of
 
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from rater.store.merge.digest import content_digest
+from rater.fleet.merge import content_digest
 from rater.store.store import open_store
 
 _CALL = [sys.executable, "-m", "rater", "merge"]

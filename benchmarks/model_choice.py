@@ -15,9 +15,9 @@ import sys
 
 import numpy as np
 
-from rater.analysis.models.choice import choose
-from rater.analysis.models.polynomial import fit_polynomial
-from rater.analysis.stats.noise import noise_in_rounds
+from rater.analysis.stats.intervals import noise_in_rounds
+from rater.lab.fits import fit_polynomial
+from rater.lab.models import choose
 
 ROUNDS, RUN_NOISE = 6, 0.02
 CASES = {  # slope and bend, as shares of y; what is right

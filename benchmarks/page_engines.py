@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rater.resources import folder
-from rater.run.pages.tools import TOOL, TraceTools, build_tools, find_valgrind
+from rater.files import folder
+from rater.lab.trace import TOOL, TraceTools, build_tools, find_valgrind
 from rater.run.programs.compile import cache_root, compile_program
 
 _KERNELS = {

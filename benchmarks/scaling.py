@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rater.analysis.stats.knee import shape_of
-from rater.analysis.stats.noise import noise_of
-from rater.analysis.stats.usl import Usl, fit_usl
+from rater.analysis.stats.curves import Usl, fit_usl, shape_of
+from rater.analysis.stats.intervals import noise_of
 
 GRIDS = {
     "1 2 4": (1, 2, 4),

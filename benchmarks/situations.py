@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rater.analysis.stats.estimate import Basis, paired, unpaired
 from rater.analysis.stats.independence import MeasuredLog, of_rounds, of_runs
-from rater.analysis.stats.ratio_interval import Decision, RatioInterval, interval_of
+from rater.analysis.stats.intervals import Decision, RatioInterval, interval_of
 
 type Values = NDArray[np.float64]
 type Draw = Callable[[np.random.Generator], tuple[list[MeasuredLog], list[MeasuredLog]]]

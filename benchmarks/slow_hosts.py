@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from rater.analysis.fleet.detect import compare_hosts
+from rater.fleet.model import compare_hosts
 
 type Floats = npt.NDArray[np.float64]
 type Rule = Callable[[Floats], set[int]]

@@ -11,9 +11,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from rater.cli import build_parser
-from rater.command_line.examples import EXAMPLES
-from rater.command_line.overview import GROUPS
-from rater.command_line.parser import shown_actions, subparsers_of
+from rater.command_line import EXAMPLES, GROUPS, shown_actions, subparsers_of
 from rater.settings.known import SETTABLE
 
 ROOT = Path(__file__).parent.parent

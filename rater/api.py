@@ -12,9 +12,9 @@ from typing import Any
 
 from rater.analysis.results.score import summarise
 from rater.record.stored import StoredRun
-from rater.show.divots.to_json import divot_rows
-from rater.store.exchange.export import head_document
-from rater.workflow.common import store_to_read
+from rater.show.results.to_json import divot_rows
+from rater.store.export import head_document
+from rater.workflow.arguments import store_to_read
 from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
 from rater.workflow.results.divots import analysis_beside_results
 

@@ -12,22 +12,39 @@ from contextlib import suppress
 from importlib import import_module
 
 from rater import __version__
-from rater.command_line.config import described, find_defaults
-from rater.command_line.overview import Overview
-from rater.command_line.parser import Parser, subparsers_of, unknown_command
+from rater.command_line import (
+    Overview,
+    Parser,
+    described,
+    find_defaults,
+    subparsers_of,
+    unknown_command,
+)
 from rater.errors import RaterError
-from rater.settings.paths import is_there, journal_paths
-from rater.stop_signals import Stopped, handled, raise_stopped
-from rater.streams import outlive_readers, say
-from rater.text.cleaned import cleaned_streams
+from rater.process import Stopped, handled, outlive_readers, raise_stopped, say
+from rater.settings.journal import is_there, journal_paths
+from rater.text.secrets import cleaned_streams
+from rater.wings import COMMANDS
 
 # A new command is a new file here; each declares its arguments in `register`.
 FAMILIES = (
-    *("run", "plan", "rerun", "results", "divots", "plot", "report", "selftest"),
-    *("compare", "scale", "sweep", "settings"),
-    *("suites", "layouts", "topo", "lint_bind", "shell.completion"),
-    *("lab.doctor", "lab.model", "lab.pages", "lab.lab"),
-    *("fleet.merge", "fleet.fleet", "fleet.history"),
+    "commands.runs.register_run",
+    "commands.runs.register_plan",
+    "commands.runs.register_rerun",
+    "commands.results.register_results",
+    "commands.results.register_divots",
+    "commands.results.register_plot",
+    "commands.results.register_report",
+    "commands.runs.register_selftest",
+    "commands.results.register_compare",
+    "commands.results.register_scale",
+    "commands.runs.register_sweep",
+    "commands.machine.register_settings",
+    "commands.machine.register_suites",
+    "commands.machine.register_layouts",
+    "commands.machine.register_topo",
+    "commands.machine.register_completion",
+    "commands.machine.register_doctor",
 )
 # They put back themselves what a dead sweep left of the machine's settings.
 _RESTORING = ("run", "rerun", "sweep", "lab", "restore")
@@ -49,8 +66,9 @@ def build_parser() -> Overview:
         "--json", action="store_true", default=False, help="one JSON document on stdout"
     )
     commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", parser_class=Parser)
-    for family in FAMILIES:
-        import_module(f"rater.commands.{family}").register(commands)
+    for family in (*FAMILIES, *COMMANDS):
+        module, _, function = family.rpartition(".")
+        getattr(import_module(f"rater.{module}"), function)(commands)
     commands.choices["completion"].set_defaults(whole=parser)
     return parser
 
@@ -148,7 +166,7 @@ def _command(argv: Sequence[str] | None) -> int:
 def _report_settings() -> None:
     """Say that a dead sweep left settings changed; a look at the file system where none did."""
     if any(is_there(path) for path in journal_paths()):
-        import_module("rater.workflow.restore_settings").report()
+        import_module("rater.workflow.doctor").report()
 
 
 def _fill_standard_descriptors() -> None:

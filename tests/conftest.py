@@ -14,7 +14,7 @@ import pytest
 from rater.cli import main
 from rater.run.host.busy import Busyness, BusyWatch
 from rater.store.store import Store, open_store
-from rater.workflow.run import preflight
+from rater.workflow.run import prepare
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
 from tests.support.places import own_places_in
@@ -28,7 +28,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Of these tests many start processes, wait, or search for long.
-LONG = ("end_to_end", "commands", "workflow", "benchmarks", "run", "show/html", "analysis/divots")
+LONG = (
+    *("end_to_end", "commands", "workflow", "fleet", "lab", "benchmarks", "run", "show/html"),
+    "analysis/divots",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,7 +74,7 @@ class _NobodyElse(BusyWatch):
 @pytest.fixture(autouse=True)
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look who else works here takes most of a short run in this process, and varies."""
-    monkeypatch.setattr(preflight, "BusyWatch", _NobodyElse)
+    monkeypatch.setattr(prepare, "BusyWatch", _NobodyElse)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.cli import build_parser
-from rater.command_line.parser import Parser
+from rater.command_line import Parser
 from tests.support.places import CHECKOUT
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]

@@ -16,7 +16,7 @@ from benchmarks.divot_cases.noise import KINDS as NOISES
 from benchmarks.divot_cases.noise import MOST_SPIKES, SPIKE, Noise, t_tail
 from benchmarks.divot_cases.plants import FEW, KINDS, Plant, Stage, beside, few_of_few
 from rater.record.stored import StoredRun
-from rater.store.exchange.read_observations import read_observations
+from rater.store.observations import read_observations
 
 type Values = NDArray[np.float64]
 type Chance = np.random.Generator

@@ -37,8 +37,8 @@ from benchmarks.divot_cases.direct import (
     table_of_case,
 )
 from benchmarks.divot_cases.scoring import judge
-from rater.analysis.divots.data.table import Table
-from rater.show.divots.to_json import divot_rows
+from rater.analysis.divots.model.table import Table
+from rater.show.results.to_json import divot_rows
 from tests.support.places import DIVOT_CASES
 
 LIMITS = "rater.analysis.divots.model.limits"

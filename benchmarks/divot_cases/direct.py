@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from benchmarks.divot_cases.cases import Case
-from rater.analysis.divots.data.finding import Finding, Thresholds
-from rater.analysis.divots.data.table import Machine, Row, Table, build_table
+from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.divots.model.table import Machine, Row, Table, build_table
 from tests.support.places import DIVOT_CASES
 
 

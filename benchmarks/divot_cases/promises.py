@@ -21,10 +21,10 @@ from benchmarks.divot_cases.noise import Noise
 from benchmarks.divot_cases.plants import Mask, Values
 from benchmarks.divot_cases.report import wilson
 from benchmarks.divot_cases.scoring import COVERED, INSIDE
-from rater.analysis.divots.data.finding import Finding, Thresholds
-from rater.analysis.divots.data.table import Table, build_table
 from rater.analysis.divots.findings import findings_of
 from rater.analysis.divots.model.detect import detect
+from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.divots.model.table import Table, build_table
 from rater.analysis.divots.sensitivity import visible
 
 # lgroups, copies on each, benchmarks, iterations

@@ -20,15 +20,14 @@ from typing import Any
 from benchmarks.bench import Bench
 from benchmarks.torture.table import Row, of
 from rater.errors import InputError
-from rater.plan.placement.cpu_expression import parse_cpus, parse_expression
-from rater.plan.placement.layout import parse_layout
-from rater.plan.request.stored import request_from_json
-from rater.plan.suite.parse import parse_suite
-from rater.plan.sweep.file import parse_sweep
-from rater.plan.topology.synthetic import without_types
-from rater.plan.topology.xml import parse_xml
-from rater.resources import folder as data_folder
-from rater.store.exchange.read_observations import read_observations
+from rater.files import folder as data_folder
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.placement.layout import parse_cpus, parse_expression, parse_layout
+from rater.plan.request import request_from_json
+from rater.plan.suite import parse_suite
+from rater.plan.sweep import parse_sweep
+from rater.plan.topology import without_types
+from rater.store.observations import read_observations
 from rater.store.store import open_store
 from rater.text.cpuset import parse_bitmap, parse_list
 from tests.support.machines import machine_xml

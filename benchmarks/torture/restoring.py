@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.torture.table import Row, of, row_of
-from rater.settings.recover import left_behind, recover
+from rater.settings.restore import left_behind, recover
 from tests.support.settings_tree import make_tree, values
 
 # Sets and puts back as fast as it can, so that a random moment lies anywhere in it.

@@ -18,7 +18,7 @@ from benchmarks.bench import Bench
 from benchmarks.torture.attempt import DATABASE, Ended, attempts, run
 from benchmarks.torture.commands import COMMANDS, MACHINE, Command, another, on_machine, rows
 from benchmarks.torture.table import Row, of, row_of
-from rater.record.status import RunStatus
+from rater.record.run import RunStatus
 from rater.store.store import open_store
 from tests.support.settings_tree import values
 

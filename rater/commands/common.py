@@ -7,8 +7,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from rater.plan.request.request import BY_NAME
-from rater.workflow.run_arguments import add_option
+from rater.plan.request import BY_NAME
+from rater.workflow.arguments import add_option
 
 type Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -24,10 +24,10 @@ POINTS = (
 
 
 def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command of `rater.workflow.MODULE`, which is imported when it is called."""
+    """Return a command of `rater.MODULE`, which is imported when it is called."""
 
     def run(args: argparse.Namespace) -> int:
-        status: int = getattr(import_module(f"rater.workflow.{module}"), function)(args)
+        status: int = getattr(import_module(f"rater.{module}"), function)(args)
         return status
 
     return run

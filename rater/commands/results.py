@@ -1,25 +1,34 @@
-"""`rater list`, `show`, `export`, `import`, `rm`: what is stored, in and out."""
+"""Commands about stored runs: `list`, `show`, `divots`, `compare`, `report`, ..."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from rater.command_line.parser import Parser
+from rater.command_line import Parser
 from rater.commands.common import (
     ALL_RUNS,
     ONE_RUN,
+    POINTS,
     RESTORE,
     Subparsers,
     add_common,
+    add_doing,
+    add_file,
+    add_force_and_share,
     add_run_word,
     add_topology,
     later,
 )
 from rater.errors import InputError
+from rater.record.run import is_fleet_word
+from rater.text.values import parse_percent
+from rater.workflow.arguments import options_given
+
+# -- `rater list`, `show`, `export`, `import`, `rm`: what is stored, in and out --------------------
 
 
-def register(subparsers: Subparsers) -> None:
+def register_results(subparsers: Subparsers) -> None:
     """Declare the subcommands that read and change what is stored."""
     listing = subparsers.add_parser(
         "list",
@@ -48,7 +57,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="TIME",
         help="runs begun since a date (2026-11-20; UTC), or within 7d, 12h",
     )
-    listing.set_defaults(run=later("results.listing", "list_runs"))
+    listing.set_defaults(run=later("workflow.results.listing", "list_runs"))
 
     show = subparsers.add_parser(
         "show",
@@ -111,7 +120,7 @@ def register(subparsers: Subparsers) -> None:
         help="with what the hardware counted: cycles per instruction and their parts, misses, "
         "remote memory, clock (runs with --counters)",
     )
-    show.set_defaults(run=later("results.show_run", "show_run"))
+    show.set_defaults(run=later("workflow.results.stored", "show_run"))
 
     export = subparsers.add_parser(
         "export",
@@ -128,7 +137,7 @@ def register(subparsers: Subparsers) -> None:
         "json: everything that is stored; rsf: `key: value` lines as in SPEC CPU's raw files, "
         "marked as an estimate",
     )
-    export.set_defaults(run=later("results.stored", "export_run"))
+    export.set_defaults(run=later("workflow.results.stored", "export_run"))
 
     importing = subparsers.add_parser(
         "import",
@@ -168,7 +177,7 @@ def register(subparsers: Subparsers) -> None:
     remove.add_argument(
         "--yes", action="store_true", help="do not ask before a tag or a sweep takes several runs"
     )
-    remove.set_defaults(run=later("results.stored", "remove"))
+    remove.set_defaults(run=later("workflow.results.stored", "remove"))
 
     for parser in (listing, show, export, importing, remove):
         add_common(parser)
@@ -197,9 +206,261 @@ def _import(args: argparse.Namespace) -> int:
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)
     if spec:
-        return later("speccpu.import_results", "import_spec")(args)
+        return later("speccpu.export", "import_spec")(args)
     if hasattr(args, "topology"):
         raise InputError(
             "--topology belongs to `rater import spec FILE...`: a document has its own"
         )
-    return later("results.import_documents", "import_documents")(args)
+    return later("workflow.results.stored", "import_documents")(args)
+
+
+# -- `rater divots`: what is slow in a run, where, by how much and what it costs -------------------
+
+_ANY = "any"
+_GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
+_COPY = 3.0
+_TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
+_OF_TRIAL = (
+    *_TRIAL_ONLY,
+    *("which", "confirm", "fresh", "json", "db", "threshold_group", "threshold_copy"),
+)
+
+
+def register_divots(subparsers: Subparsers) -> None:
+    """Declare `rater divots`."""
+    parser = subparsers.add_parser(
+        "divots",
+        help="what is slow, and where",
+        description="Report what is slow in a run (or fast), where, by how much and what it costs; "
+        "with several runs also what comes back in the same place; with fleet:N which of its hosts "
+        "are slow.",
+    )
+    add_run_word(parser, "*")
+    parser.add_argument(
+        "--fresh", action="store_true", help="search again, whatever is stored of it"
+    )
+    parser.add_argument(
+        "--threshold-group",
+        metavar="P",
+        type=_per_cent,
+        default=_GROUP / 100,
+        help=f"smallest slowdown of a part of the machine that counts, in %% (default: {_GROUP:g})",
+    )
+    parser.add_argument(
+        "--threshold-copy",
+        metavar="P",
+        type=_per_cent,
+        default=_COPY / 100,
+        help=f"smallest slowdown of a single copy that counts, in %% (default: {_COPY:g})",
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="KIND[:P]",
+        action="append",
+        default=[],
+        help="exit 1 where there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
+        f"{_ANY}:5%%), 3 where there is none but a run was too disturbed to judge; may be given "
+        "several times",
+    )
+    trial = parser.add_argument_group("confirm a divot")
+    trial.add_argument(
+        "--confirm",
+        metavar="RUN",
+        help="run the benchmarks of a divot on its CPUs and on others like them, in turn, and "
+        "report whether it comes back; exits 0 if so; fleet:N: run its slow hosts again, each "
+        "beside a quiet one",
+    )
+    trial.add_argument(
+        "--finding", metavar="N", type=int, help="which divot of the run, as numbered; default 1"
+    )
+    trial.add_argument("--pairs", metavar="K", type=int, help="runs of each side; default 5")
+    add_force_and_share(trial)
+    add_doing(trial, "show what would run; run nothing", "no progress")
+    add_common(parser)
+    parser.set_defaults(run=_divots)
+
+
+def _per_cent(text: str) -> float:
+    value = parse_percent(text, 1000)
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected per cent above 0, such as 1.5")
+    return value
+
+
+def _divots(args: argparse.Namespace) -> int:
+    if args.confirm is not None:
+        given = [*args.which, *options_given(args, _OF_TRIAL)]
+        if given:
+            raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
+        if is_fleet_word(args.confirm) and "/" not in args.confirm:
+            return later("fleet.slow_hosts", "confirm")(args)
+        return later("workflow.run.confirm", "confirm")(args)
+    given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
+    if any(is_fleet_word(word) and "/" not in word for word in args.which):
+        return later("fleet.slow_hosts", "fleet_divots")(args)
+    return later("workflow.results.compare", "find_divots")(args)
+
+
+# -- `rater plot`: the times of a run's copies as a picture, in the terminal or in a file ----------
+
+
+def register_plot(subparsers: Subparsers) -> None:
+    """Declare `rater plot`."""
+    parser = subparsers.add_parser(
+        "plot",
+        help="copies' times, drawn",
+        description="Draw the time of every copy, lgroup beside lgroup: one benchmark, or a small "
+        "panel for each benchmark of the run. Slow parts have their names beside them.",
+    )
+    add_run_word(parser, "*")
+    parser.add_argument("--benchmark", metavar="B", help="only this one (or the part of a name)")
+    parser.add_argument(
+        "--iteration", metavar="I", type=int, help="only this one (default: all that count)"
+    )
+    add_file(parser, "draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
+        "--machine",
+        action="store_true",
+        help="the machine instead, each CPU coloured by the slowdown of its copies (with -o)",
+    )
+    other.add_argument(
+        "--timeline",
+        action="store_true",
+        help="who ran when instead: of the bracket of --benchmark and --iteration, else of the "
+        "one that lost most (with -o)",
+    )
+    other.add_argument(
+        "--cpi",
+        action="store_true",
+        help="the cycles of an instruction and their parts instead (runs with --counters), a bar "
+        "for each benchmark; of several RUNs, or points as of `compare`, in %% of the first one's",
+    )
+    add_common(parser)
+    parser.set_defaults(run=later("workflow.results.plot", "plot"))
+
+
+# -- `rater report`: a run, or several beside each other, as one page that a person can send -------
+
+
+def register_report(subparsers: Subparsers) -> None:
+    """Declare `rater report`."""
+    parser = subparsers.add_parser(
+        "report",
+        help="a run as an HTML page",
+        description="Write one HTML page: what ran, what is slow and where, with a "
+        "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
+        "tables. It needs no network and no other file.",
+    )
+    parser.add_argument(
+        "which",
+        metavar="POINT",
+        nargs="*",
+        default=[],
+        help=f"{POINTS}; of several the first is what the others are compared with (default: "
+        "last); or fleet:N: all hosts of a fleet",
+    )
+    add_file(
+        parser,
+        "the page; - is standard output (default: rater-report-RUN.html in the current directory)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="write over FILE though rater did not make it"
+    )
+    add_common(parser)
+    parser.set_defaults(run=_report)
+
+
+def _report(args: argparse.Namespace) -> int:
+    if any(is_fleet_word(word) and "/" not in word for word in args.which):
+        return later("fleet.slow_hosts", "report")(args)
+    return later("workflow.results.report", "report")(args)
+
+
+# -- `rater compare`: is one better than the other, by how much, and how sure is that --------------
+
+_EPILOG = """\
+verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
+`same within 1 %` where it lies within the margin, else `inconclusive: about N more rounds
+needed` (at the noise seen). Points of a sweep are compared inside its rounds. Of one
+run each there is an interval of its iterations and no verdict: runs differ by more.
+Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
+runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
+
+
+def register_compare(subparsers: Subparsers) -> None:
+    """Declare `rater compare`."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="runs, tags or sweeps",
+        description="Compare points with the first of them: everything that differs and is no "
+        "axis, then for each benchmark and the suite the speedup (copies an hour over the "
+        "baseline's) with its interval and verdict, and what became of the slow copies.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("points", metavar="POINT", nargs="+", help=POINTS)
+    parser.add_argument(
+        "--baseline",
+        metavar="POINT|AXIS=VALUE",
+        help="what the others are compared with (default: the first)",
+    )
+    parser.add_argument(
+        "--within", metavar="P%", default="1%", help="what `same` means; default 1%%"
+    )
+    parser.add_argument(
+        "--by",
+        metavar="AXIS",
+        help="of a sweep with several axes: compare the values of this one, those of the others "
+        "held, in one verdict over all of them",
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="average and maximum resident memory of a copy instead: a line for each benchmark, a "
+        "pair of columns for each point (one point will do)",
+    )
+    parser.add_argument("--csv", action="store_true", help="with --memory: as CSV, in bytes")
+    parser.add_argument(
+        "--fail-on",
+        metavar="worse[:P%]",
+        help="exit with 1 where a benchmark or suite is worse (by more than P %%) with all "
+        "comparisons considered (Holm), or a benchmark of the baseline has no valid result: of "
+        "equal points, 1 table of 20 fails by chance; with 2 where it cannot be judged (one run "
+        "of each: there is no verdict)",
+    )
+    add_file(
+        parser,
+        "draw the speedups with their intervals as well, into FILE, by its name .svg, .png or .pdf",
+    )
+    add_common(parser)
+    parser.set_defaults(run=later("workflow.results.compare", "compare_points"))
+
+
+# -- `rater scale`: throughput against the number of copies ----------------------------------------
+
+
+def register_scale(subparsers: Subparsers) -> None:
+    """Declare `rater scale`."""
+    parser = subparsers.add_parser(
+        "scale",
+        help="throughput by copies",
+        description="Report how throughput grows with the number of copies, per benchmark: "
+        "speedup, efficiency against one copy and per lgroup, where it bends, flattens and falls "
+        "(never from noise), the Universal Scalability Law, what second threads of cores yield, "
+        "and rotated order against homogeneous. Runs that differ in more than their copies make "
+        "curves of their own.",
+    )
+    parser.add_argument("which", metavar="RUN|SWEEP", nargs="+", help=POINTS)
+    parser.add_argument(
+        "--law",
+        choices=("log", "rate"),
+        default="log",
+        help="what the law's least squares are of: the logarithms of rates (the default: noise is "
+        "a share of a rate), or the rates themselves, as Gunther's examples are published",
+    )
+    add_file(parser, "draw the curves as well, into FILE, by its name .svg, .png or .pdf")
+    add_common(parser)
+    parser.set_defaults(run=later("workflow.results.report", "scale_points"))

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rater.groups import grouped
 from rater.plan.placement.place import Placement
+from rater.text.values import grouped
 
 SLOW = 1.25  # parts and iterations: a fifth of their CPU time goes to others
 SLOW_COPY = 1.4  # a single copy has to stand out from what single copies do by themselves

@@ -13,14 +13,21 @@ from rater.record.events import (
     GateFacts,
     MachineReadings,
     Observed,
+    PageRegion,
     PhaseCounted,
     Sampled,
     WorkloadTime,
 )
-from rater.record.frozen import record
-from rater.record.page_sizes import PageRegion
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import (
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MachinePU,
+    PlacedCopy,
+    RunStatus,
+    Validity,
+    record,
+)
 
 RATIO, PER_HOUR = "ratio", "copies/hour"  # units of the one number of a run
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)

@@ -1,13 +1,4 @@
-"""The journal of changed settings: what was there, on disk before anything else is.
-
-One JSON file, replaced whole: written beside itself, flushed, renamed, the folder
-flushed. A reader therefore finds the old or the new one, never half of one,
-whenever the writer was killed or the power failed. While it exists, a process
-changes settings, or one that did so is dead and left them.
-
-A lock file beside it (never removed, so that two can not hold different files of
-one name) tells the two cases apart: the kernel frees the lock with its holder.
-"""
+"""The journal of changed settings, on disk before anything else is, and where it lies."""
 
 from __future__ import annotations
 
@@ -24,12 +15,69 @@ from itertools import count
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.process_id import ProcessId, is_alive, this_process
-from rater.settings.known import is_known_file, is_number_file
-from rater.settings.setting import is_number
+from rater.files import flush_folder, open_file, replace_file
+from rater.process import ProcessId, is_alive, this_process
+from rater.settings.known import is_known_file, is_number, is_number_file
 from rater.text.kinds import UnexpectedError, described, of_type
-from rater.text.words import printable
-from rater.trusted_files import flush_folder, open_file, replace_file
+from rater.text.values import printable
+
+# -- Where the machine's settings and the journal of changed ones are; cheap, for every command ----
+
+_MACHINE = Path("/var/lib/rater/settings.json")
+
+
+def sysroot() -> Path:
+    """Return the folder below which `sys` and `proc/sys` are: `/`.
+
+    `RATER_SYSROOT` names another one, for tests with a tree of plain files.
+    """
+    return Path(os.environ.get("RATER_SYSROOT") or "/")
+
+
+def default_journal_path() -> Path:
+    """Return where changed settings are journalled.
+
+    `RATER_JOURNAL`; else for root /var/lib/rater/settings.json, which is the machine's; else
+    $XDG_STATE_HOME/rater/settings.json (~/.local/state). Never below /run or /tmp: it has to
+    survive a power loss, after which it tells that there is nothing to put back.
+    """
+    named = os.environ.get("RATER_JOURNAL")
+    if named:
+        return Path(named)
+    return _MACHINE if os.geteuid() == 0 else _own()
+
+
+def journal_paths() -> tuple[Path, ...]:
+    """Return where journals that concern this user may be: root's of the machine, and their own."""
+    if os.environ.get("RATER_JOURNAL") or os.geteuid() == 0:
+        return (default_journal_path(),)
+    return (_MACHINE, _own())
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether a file is there; what cannot be looked at is not."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
+def _own() -> Path:
+    state = os.environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local/state"
+    return base / "rater/settings.json"
+
+
+# -- The journal of changed settings: what was there, on disk before anything else is --------------
+#
+# One JSON file, replaced whole: written beside itself, flushed, renamed, the folder
+# flushed. A reader therefore finds the old or the new one, never half of one,
+# whenever the writer was killed or the power failed. While it exists, a process
+# changes settings, or one that did so is dead and left them.
+#
+# A lock file beside it (never removed, so that two can not hold different files of
+# one name) tells the two cases apart: the kernel frees the lock with its holder.
 
 _VERSION = 1
 _MOST_BYTES = 1 << 22

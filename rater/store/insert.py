@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import batched, groupby
 from typing import Any
 
-from rater.process_id import ProcessId
+from rater.process import ProcessId
 from rater.record.events import (
     CopyCounted,
     CopyEnded,
@@ -20,6 +20,7 @@ from rater.record.events import (
     Noted,
     Observed,
     OutputChecked,
+    PagesHad,
     PhaseCounted,
     PhaseEnded,
     PhaseStarted,
@@ -28,12 +29,18 @@ from rater.record.events import (
     RunEnded,
     Sampled,
 )
-from rater.record.page_sizes import PagesHad
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import (
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MachinePU,
+    PlacedCopy,
+    Run,
+    RunStatus,
+    Validity,
+)
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
-from rater.store.rows import insert, insert_all
-from rater.store.schema import refuse_drifted
+from rater.store.rows import insert, insert_all, refuse_drifted
 
 _COPIES_AT_ONCE = 1000  # of an imported run, which may be too large to hold
 _OF_COPY = "run_id = :run_id AND phase = :phase AND copy = :copy AND step = :step"

@@ -1,28 +1,19 @@
-"""The database as the rest of rater sees it."""
+"""The database as the rest of rater sees it: runs in, out and away, divots, runs that go on."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rater.process_id import ProcessId, this_process
+from rater.errors import InputError
+from rater.process import ProcessId, is_alive, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run
-from rater.record.status import RunStatus
-from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
-from rater.store import resume
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run, RunStatus
+from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
 from rater.store.connection import connect
-from rater.store.divots import (
-    DivotSearch,
-    RunTimes,
-    StoredDivot,
-    copy_runs,
-    keep_search,
-    kept_search,
-    run_times,
-)
-from rater.store.find import RunFilter, find_all, find_one, matching
+from rater.store.export import redacted, redacted_head
 from rater.store.insert import (
     Context,
     append_events,
@@ -30,13 +21,263 @@ from rater.store.insert import (
     has_several_rows,
     insert_imported,
     insert_run,
+    place_copies,
     store_judgements,
 )
 from rater.store.open_database import OpenDatabase
-from rater.store.read import load_run, page_extents, run_heads
-from rater.store.redact import redacted, redacted_head
-from rater.store.remove import forget_removal, remove_runs
+from rater.store.read import (
+    RunFilter,
+    find_all,
+    find_one,
+    load_run,
+    matching,
+    named,
+    owner_of,
+    page_extents,
+    run_heads,
+)
+from rater.store.rows import insert, read_table, refuse_drifted
 from rater.text.secrets import Redactor
+
+# -- Runs and whole sweeps leave the database, with all that hangs on them -------------------------
+
+
+def remove_runs(connection: sqlite3.Connection, run_ids: Iterable[int]) -> None:
+    """Remove runs inside the caller's transaction; raises `InputError` while one still runs."""
+    for run_id in run_ids:
+        # Nothing more of it is read: a run with damaged rows has to go as well.
+        running = "SELECT 1 FROM run WHERE id = ? AND status = ?"
+        if connection.execute(running, (run_id, RunStatus.RUNNING)).fetchone():
+            owner = owner_of(connection, run_id)
+            if owner and is_alive(owner):
+                raise InputError(
+                    f"run {run_id} is still running (rater's process {owner.pid}); end it first"
+                )
+        keep_removed(connection, "run", run_id)
+        connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
+    connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+
+
+def keep_removed(connection: sqlite3.Connection, table: str, number: int) -> None:
+    """Note that a run or sweep is to be removed: merging and importing leave it out from now on."""
+    connection.execute(
+        f"INSERT OR IGNORE INTO removed (uuid, kind) SELECT uuid, '{table}' FROM {table} "
+        "WHERE id = ?",
+        (number,),
+    )
+
+
+def forget_removal(connection: sqlite3.Connection, uuid: str) -> None:
+    """Let a run that was removed be stored again."""
+    connection.execute("DELETE FROM removed WHERE uuid = ?", (uuid,))
+
+
+# -- What was found slow in a run, in and out, and the narrow rows that the search reads -----------
+
+_CHUNK = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class DivotSearch:
+    """How a run was searched: what is found is only as good as that."""
+
+    version: int
+    threshold_group: float
+    threshold_copy: float
+    copy_runs: int  # rows that there were then
+    visible: dict[str, float]  # smallest effects this run could show
+    failed: int  # rows left out, which did not end well
+    others_cost: float | None = None  # of the score, what work of others cost; None: not recorded
+    noise_cost: float | None = None  # the same of noise alone; None: there is no such score
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDivot:
+    """One finding: its attributes that are columns of `divot`, and it as text."""
+
+    of: object
+    evidence: str  # one line
+    finding: str  # all of it, as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Copy times of a run for the search, a few numbers a row."""
+
+    benchmarks: tuple[tuple[str, str | None], ...]  # name and tune, in the order of the rows
+    chunks: tuple[Sequence[TimeRow], ...]
+    core_pus: tuple[tuple[int, int], ...]  # CPU, hardware threads of its core
+
+
+def run_times(connection: sqlite3.Connection, run_id: int) -> RunTimes:
+    """Return the times of a run; a million rows take a few seconds, not objects."""
+    numbers: dict[tuple[str, str | None], int] = {}
+    chunks = tuple(_chunks(connection, run_id, numbers))
+    cores = connection.execute(
+        "SELECT cpu, count(*) OVER (PARTITION BY core) FROM pu "
+        "WHERE run_id = ? AND core IS NOT NULL ORDER BY cpu",
+        (run_id,),
+    )
+    return RunTimes(tuple(numbers), chunks, tuple(cores))
+
+
+def _chunks(
+    connection: sqlite3.Connection, run_id: int, numbers: dict[tuple[str, str | None], int]
+) -> Iterator[Sequence[TimeRow]]:
+    rows = connection.execute(named("times"), {"run": run_id})
+    name, tune, *others = (column[0] for column in rows.description)
+    assert (name, tune, *others) == ("benchmark", "tune", *TimeRow._fields[1:])
+    while chunk := rows.fetchmany(_CHUNK):
+        yield [
+            TimeRow(numbers.setdefault((name, tune), len(numbers)), *values)
+            for name, tune, *values in chunk
+        ]
+
+
+def copy_runs(connection: sqlite3.Connection, run_id: int) -> int:
+    """Return how many copy runs are stored."""
+    count: int = connection.execute(
+        "SELECT count(*) FROM copy WHERE run_id = ?", (run_id,)
+    ).fetchone()[0]
+    return count
+
+
+def keep_search(
+    connection: sqlite3.Connection, run_id: int, search: DivotSearch, divots: Iterable[StoredDivot]
+) -> None:
+    """Store what was found, in the place of what was known before."""
+    connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
+    insert(connection, "divot_search", search, run_id=run_id)
+    for position, it in enumerate(divots):
+        insert(
+            connection,
+            "divot",
+            it.of,
+            run_id=run_id,
+            position=position,
+            evidence=it.evidence,
+            finding=it.finding,
+        )
+
+
+def kept_search(
+    connection: sqlite3.Connection, run_id: int
+) -> tuple[DivotSearch, tuple[str, ...]] | None:
+    """Return how a run was searched and its findings as JSON; None: it was not."""
+    for search in read_table(connection, DivotSearch, "divot_search", run_id=run_id):
+        found = connection.execute(
+            "SELECT finding FROM divot WHERE run_id = ? ORDER BY position", (run_id,)
+        )
+        return search, tuple(text for (text,) in found)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunScore:
+    """The one number of a run, as `run_score` keeps it."""
+
+    value: float | None  # None: not every benchmark has a valid result
+    unit: str | None
+    copy_runs: int  # rows that there were then
+    version: int  # of the formula
+
+
+def keep_score(connection: sqlite3.Connection, run_id: int, score: RunScore) -> None:
+    """Store the number of a run, in the place of what was known before."""
+    insert(connection, "run_score", score, replace=True, run_id=run_id)
+
+
+def kept_score(connection: sqlite3.Connection, run_id: int, version: int) -> RunScore | None:
+    """Return the number of a run; None: not worked out yet, or from other rows than it has."""
+    for score in read_table(connection, RunScore, "run_score", run_id=run_id, version=version):
+        if score.copy_runs == copy_runs(connection, run_id):
+            return score
+    return None
+
+
+def divot_count(connection: sqlite3.Connection, run_id: int) -> int | None:
+    """Return how many divots were found in a run; None: it was not searched."""
+    (count,) = connection.execute(
+        "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
+        "FROM divot_search AS search WHERE run_id = ?",
+        (run_id,),
+    ).fetchone() or (None,)
+    return count
+
+
+# -- A stored run that goes on: taken up by another process, or brought to its end as it is --------
+
+_STATE = "SELECT source, status, resumed, pid, pid_start, boot_id FROM run WHERE id = ?"
+_TEAR = "UPDATE bracket SET torn = 1 WHERE run_id = ? AND phase = ?"
+_TAKE = (
+    "UPDATE run SET status = ?, reason = NULL, resumed = resumed + 1, "
+    "pid = ?, pid_start = ?, boot_id = ? WHERE id = ?"
+)
+_CLOSE = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
+_NOTE = "INSERT INTO note (run_id, kind, text) VALUES (?, 'note', ?)"
+
+
+def take_up(
+    connection: sqlite3.Connection,
+    run_id: int,
+    *,
+    resumed: int,
+    torn: Sequence[int],
+    placements: Iterable[PlacedCopy],
+    pus: Iterable[MachinePU],
+    notes: Iterable[str],
+    owner: ProcessId,
+) -> None:
+    """Give a run to `owner` and mark the brackets of `torn`, inside the caller's transaction.
+
+    `resumed` is how often the run had been taken up when the caller looked at it;
+    `placements` and `pus` are where its copies will be, which may not be where they
+    were (the rows of copies that ended keep their own place). Raises `InputError`
+    when another rater has, or has had, the run since then.
+    """
+    refuse_drifted(connection)
+    _check_free(connection, run_id, resumed)
+    connection.executemany(_TEAR, ((run_id, phase) for phase in torn))
+    taken = (owner.pid, owner.pid_start, owner.boot_id)
+    connection.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
+    place_copies(connection, run_id, placements, pus)
+    connection.executemany(_NOTE, ((run_id, text) for text in notes))
+
+
+def close(
+    connection: sqlite3.Connection,
+    run_id: int,
+    *,
+    resumed: int,
+    status: RunStatus,
+    reason: str | None,
+    note: str,
+) -> None:
+    """Say how a run ended of which nothing is missing, inside the caller's transaction.
+
+    Raises `InputError` as `take_up` does.
+    """
+    _check_free(connection, run_id, resumed)
+    connection.execute(_CLOSE, (status, reason, run_id))
+    connection.execute(_NOTE, (run_id, note))
+
+
+def _check_free(connection: sqlite3.Connection, run_id: int, resumed: int) -> None:
+    row = connection.execute(_STATE, (run_id,)).fetchone()
+    if row is None:
+        raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
+    source, status, times, *made_by = row
+    if status == RunStatus.RUNNING and None not in made_by:
+        owner = ProcessId(*made_by)
+        if is_alive(owner):
+            raise InputError(
+                f"run {run_id} is still running (rater's process {owner.pid}); end it first"
+            )
+    if source != "run" or times != resumed:
+        raise InputError(f"run {run_id} was taken up by another rater meanwhile; try again")
+
+
+# -- The database as the rest of rater sees it -----------------------------------------------------
 
 
 def open_store(path: Path) -> Store:
@@ -103,7 +344,7 @@ class Store(OpenDatabase):
         at it. Raises `InputError` when another rater has it, or has had it since then.
         """
         with self._transaction("taking up a run"):
-            resume.take_up(
+            take_up(
                 self._connection,
                 run_id,
                 resumed=resumed,
@@ -120,7 +361,7 @@ class Store(OpenDatabase):
     ) -> None:
         """Say how a run ended of which nothing is missing; raises `InputError` as `take_up`."""
         with self._transaction("ending a run"):
-            resume.close(
+            close(
                 self._connection,
                 run_id,
                 resumed=resumed,

@@ -9,16 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
-from rater.plan.sweep.grid import AxisKind, BlockOrder, Measure, Slot, Values, label_of
-from rater.process_id import ProcessId, is_alive, this_process
-from rater.record.run import Host, MachinePU, Run, storable
-from rater.record.status import RunStatus
-from rater.store.find import number_meant
+from rater.plan.sweep import AxisKind, BlockOrder, Measure, Slot, Values, label_of
+from rater.process import ProcessId, is_alive, this_process
+from rater.record.run import Host, MachinePU, Run, RunStatus, storable
 from rater.store.insert import insert_run
-from rater.store.read import named
-from rater.store.remove import keep_removed, remove_runs
+from rater.store.read import named, number_meant
 from rater.store.rows import insert, insert_all, read, read_table
-from rater.store.store import Store
+from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand

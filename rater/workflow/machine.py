@@ -1,16 +1,65 @@
-"""`rater topo`: what a machine is."""
+"""What a machine is, counts, can be set to and lacks: `topo`, `counters`, `settings`, ..."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
+from rater.errors import InputError
+from rater.plan.counter_choice import CounterChoice, TableGroup, choose, refuse_few_iterations
+from rater.plan.counter_tables import TABLE_TEXT
+from rater.plan.placement.layout import (
+    EXPLICIT,
+    layout_names,
+    layout_path,
+    layout_text,
+    load_layout,
+    parse_layout,
+)
+from rater.plan.request import Request
+from rater.plan.schedule import Plan
+from rater.plan.suite import Benchmark, Suite
+from rater.plan.suite_find import suite_file_text
+from rater.plan.topology import Topology
+from rater.run.copies.counters import (
+    CounterSet,
+    GroupProbe,
+    PerfKernel,
+    ReadyGroup,
+    probe,
+    this_processor,
+)
 from rater.run.host import discover as machine
 from rater.run.host.memory import lgroups_now
-from rater.show.console.page import standard_page
-from rater.show.plans.topology import topo_lines
-from rater.show.plans.topology_json import topo_document
-from rater.show.plans.topology_view import TopoView
-from rater.workflow.common import print_json
+from rater.run.observe.energy import energy_sources
+from rater.run.programs.compile import compile_program, find_command
+from rater.settings.journal import is_there, journal_paths, sysroot
+from rater.settings.restore import forget, recover
+from rater.settings.tuner import find, lacking, present_settings
+from rater.show.console import standard_page
+from rater.show.plans.machine import (
+    CounterRow,
+    EnergyRow,
+    ListedLayout,
+    SettingRow,
+    counters_document,
+    counters_text,
+    file_text,
+    layout_json,
+    layouts_json,
+    layouts_text,
+    settings_document,
+    settings_text,
+    written_text,
+)
+from rater.show.plans.topology import TopoView, topo_document, topo_lines
+from rater.text.documents import Key, find_line, key_lines
+from rater.text.values import some
+from rater.workflow.arguments import print_json
+
+# -- `rater topo`: what a machine is ---------------------------------------------------------------
 
 
 def topo(args: argparse.Namespace) -> int:
@@ -25,3 +74,262 @@ def topo(args: argparse.Namespace) -> int:
         page = standard_page()
         print("\n".join(topo_lines(view, page.width, ascii_only=page.ascii_only)))
     return 0
+
+
+# -- Hardware counters: what a run asked for, what this machine gives, `rater counters` ------------
+
+
+def counters_of(request: Request, topology: Topology, plan: Plan) -> CounterChoice | None:
+    """Return what a run is to count; None: nothing, or it is planned for another machine.
+
+    Raises `InputError` for groups that are not there, and for more of them than iterations.
+    """
+    if request.counters is None or not topology.is_this_system:
+        return None
+    choice = choose(request.counters, this_processor(sysroot()))
+    refuse_few_iterations(choice, plan.iterations, plan.discard)
+    return choice
+
+
+def counter_warnings(choice: CounterChoice | None, plan: Plan) -> tuple[str, ...]:
+    """Return what a person should know of what is to be counted."""
+    if choice is None:
+        return ()
+    if plan.window is None:
+        return choice.notes
+    return (
+        *choice.notes,
+        "counters: every run waits at a gate to be counted, later ones of a copy too: programs of "
+        "milliseconds complete fewer runs in a window than without",
+    )
+
+
+def counter_settings(choice: CounterChoice | None) -> tuple[tuple[str, str], ...]:
+    """Return the tables of what is counted, as they are kept with a run."""
+    tables = choice.tables if choice else ()
+    return tuple((f"{TABLE_TEXT}{table.name}", table.text) for table in tables)
+
+
+def ready_counters(
+    choice: CounterChoice | None, discard: int
+) -> tuple[CounterSet | None, tuple[str, ...]]:
+    """Try what is to be counted; return it as far as it works here, and what does not, in words."""
+    if choice is None:
+        return None, ()
+    root = sysroot()
+    groups = dict.fromkeys(one for turn in choice.turns for one in turn)
+    probed = {one: probe(one, root=root) for one in groups}
+    ready = {one: it.ready for one, it in probed.items() if it.ready is not None}
+
+    def turn(iteration: int) -> tuple[ReadyGroup, ...]:
+        return tuple(ready[one] for one in choice.turn(iteration, discard) if one in ready)
+
+    counters = CounterSet(turn, choice.most_events, PerfKernel()) if ready else None
+    return counters, _not_counted(list(probed.values()))
+
+
+def _not_counted(probed: Sequence[GroupProbe]) -> tuple[str, ...]:
+    """Return what does not count, all groups of one reason together."""
+    reasons: dict[tuple[str, str, bool], list[str]] = {}
+    for it in probed:
+        if it.why:
+            reasons.setdefault((it.why, it.remedy, it.ready is None), []).append(it.of.name)
+    return tuple(
+        f"counters: {some(names)} {'not counted' if none else 'counted in part'}: {why}"
+        + (f"; {remedy}" if remedy else "")
+        for (why, remedy, none), names in reasons.items()
+    )
+
+
+def counters(args: argparse.Namespace) -> int:
+    """Show what this machine can count, each group tried."""
+    root = sysroot()
+    processor = this_processor(root)
+    wanted = args.groups or ["all,software"]
+    choices = [choose(word, processor) for word in wanted]
+    groups: dict[TableGroup, None] = dict.fromkeys(
+        group for one in choices for turn in one.turns for group in turn
+    )
+    rows = [_row(it) for it in map(partial(probe, root=root), groups)]
+    energy = None
+    if not args.groups:
+        energy = [
+            EnergyRow(it.name, tuple(domain.name for domain in it.domains), it.refused)
+            for it in energy_sources(root)
+        ]
+    notes = tuple(dict.fromkeys(note for one in choices for note in one.notes))
+    if args.json:
+        print_json(counters_document(processor, rows, energy, notes))
+    else:
+        print(counters_text(processor, rows, energy, notes, standard_page()))
+    return 0
+
+
+def _row(it: GroupProbe) -> CounterRow:
+    state = "works"
+    if it.ready is None:
+        state = "not counted"
+    elif it.ready.user_only:
+        state = "user mode only"
+    elif it.missing:
+        state = "in part"
+    table, group = it.of.table, it.of.group
+    return CounterRow(
+        table.name,
+        group.name,
+        state,
+        tuple(event.name for event in group.events),
+        it.missing,
+        it.why,
+        it.remedy,
+        in_stack=group in table.stack_groups(),
+    )
+
+
+# -- `rater settings` and `rater restore`: what the machine can be set to, and putting it back -----
+
+
+def show_settings(args: argparse.Namespace) -> int:
+    """Print the settings that a sweep can set, and what they are now."""
+    root = sysroot()
+    here = present_settings(root)
+    if args.names:
+        wanted = [find(name, root).name for name in args.names]
+        here = tuple(
+            setting
+            for setting in here
+            if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
+        )
+    rows = [
+        SettingRow(
+            name=setting.name,
+            also=setting.also,
+            group=setting.group,
+            what=setting.what,
+            now=setting.read().text,
+            choices=setting.choices,
+            least=setting.least,
+            most=setting.most,
+            obstacle=setting.obstacle(),
+            files=tuple((str(root / file), value) for file, value in setting.read().files),
+        )
+        for setting in here
+    ]
+    absent = [] if args.names else [(one.names, one.why) for one in lacking(root)]
+    if args.json:
+        print_json(settings_document(rows, absent, [str(path) for path in journal_paths()]))
+    else:
+        print(settings_text(rows, absent, standard_page(), detailed=bool(args.names)))
+    return 0
+
+
+def restore(args: argparse.Namespace) -> int:
+    """Put back what a killed sweep left changed; 1 where something could not be."""
+    root = sysroot()
+    messages: list[str] = []
+    done = True
+    found = [path for path in journal_paths() if is_there(path)]
+    for path in found:
+        if args.forget:
+            messages.append(f"all is left as it is; what was there is in {forget(root, path)}")
+        else:
+            done = recover(root, path, messages.append, force=args.force) and done
+    if not found:
+        messages.append("nothing to put back: no sweep left settings changed")
+    if args.json:
+        paths = [str(path) for path in journal_paths()]
+        print_json({"journals": paths, "restored": done, "said": messages})
+    else:
+        print("\n".join(messages))
+    return 0 if done else 1
+
+
+# -- `rater layouts`: the built-in ones, and one as its file ---------------------------------------
+
+
+def list_layouts(args: argparse.Namespace) -> int:
+    """Print the built-in layouts, and what is wrong with those that do not read."""
+    found = []
+    for name in layout_names():
+        path = layout_path(name)
+        try:
+            found.append(ListedLayout(name, path, load_layout(name), None))
+        except InputError as error:
+            found.append(ListedLayout(name, path, None, str(error)))
+    if args.json:
+        print_json(layouts_json(found))
+    else:
+        print(layouts_text(found, standard_page()))
+    return 0
+
+
+def show_layout(args: argparse.Namespace) -> int:
+    """Print a layout that reads; one that does not is an error with all its mistakes."""
+    if args.layout.partition(":")[0] in EXPLICIT and ":" in args.layout:
+        layout, path = load_layout(args.layout), None
+        text = written_text(layout)
+    else:
+        path = layout_path(args.layout)
+        read = layout_text(path)
+        layout, text = parse_layout(read, path), file_text(read, path, standard_page())
+    if args.json:
+        print_json(layout_json(layout, path))
+    else:
+        print(text)
+    return 0
+
+
+# -- The programs that a suite needs: which of them are not there, which cannot be built -----------
+
+OF_SUITE = "[suite]"  # no benchmark can be called so
+
+
+def missing_programs(suite: Suite) -> dict[str, list[str]]:
+    """Return what is wrong with the programs that must exist, by benchmark and `OF_SUITE`.
+
+    One line for each program, with the file's line where it is first named.
+    """
+    lines = key_lines(suite_file_text(suite.path))
+
+    def wrong(commands: Iterator[tuple[Key, str]]) -> list[str]:
+        mistakes: dict[str, str] = {}
+        for key, program in commands:
+            if program in mistakes:
+                continue
+            line = find_line(lines, key)
+            try:
+                find_command(program, f"{suite.path.name}:{line}: {'.'.join(key)}")
+            except InputError as error:
+                mistakes[program] = str(error)
+        return list(mistakes.values())
+
+    found = {OF_SUITE: wrong((("suite", "setup"), word) for word in suite.setup[:1])}
+    for benchmark in suite.benchmarks:
+        found[benchmark.name] = wrong(_programs(benchmark))
+    return found
+
+
+def generator_failures(benchmark: Benchmark, cache: Path) -> list[str]:
+    """Compile the programs that make a benchmark's inputs; return what the compiler says."""
+    failures: dict[str, None] = {}
+    for size in benchmark.sizes.values():
+        for wanted in size.inputs:
+            if wanted.generator is None:
+                continue
+            try:  # as for a run, so that it finds the result in the cache
+                compile_program("generator", wanted.generator.sources, ("-O2",), ("-lm",), cache)
+            except InputError as error:
+                failures[f"input {wanted.name}: {error}"] = None
+    return list(failures)
+
+
+def _programs(benchmark: Benchmark) -> Iterator[tuple[Key, str]]:
+    """Yield every program of a benchmark that is not compiled, and where it is named."""
+    top = ("benchmarks", benchmark.name)
+    yield from (((*top, "command"), word) for word in benchmark.command[:1])
+    yield from (((*top, "setup"), word) for word in benchmark.setup[:1])
+    for size in benchmark.sizes.values():
+        for position, command in enumerate(size.commands):
+            place = (f"commands[{position}]",) if len(size.commands) > 1 else ()
+            key = (*top, "sizes", size.name, *place, "command")
+            yield from ((key, word) for word in command.program[:1])

@@ -11,7 +11,7 @@ from benchmarks.divot_cases.__main__ import verdicts
 from benchmarks.divot_cases.cases import make
 from benchmarks.divot_cases.constants import Change, Told, Value, changes, constants, difference
 from benchmarks.divot_cases.direct import findings_in, table_of_case
-from rater.show.divots.to_json import divot_rows
+from rater.show.results.to_json import divot_rows
 from tests.support.places import CHECKOUT
 
 SEED = 15

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from rater.cli import build_parser
-from rater.command_line.examples import EXAMPLES
-from rater.command_line.parser import subparsers_of
-from rater.commands.shell.completion import SHELLS
+from rater.command_line import EXAMPLES, subparsers_of
+from rater.commands.machine import SHELLS
 from tests.support.calls import Rater
 
 BASH = """

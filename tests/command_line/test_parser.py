@@ -12,11 +12,10 @@ import pytest
 from rich.console import Console
 
 from rater.cli import build_parser, main
-from rater.command_line.overview import GROUPS, MOST_WORDS, command_words
-from rater.command_line.parser import subparsers_of
-from rater.show.console.pager import paged
-from rater.streams import say
-from rater.text.cleaned import cleaned_streams
+from rater.command_line import GROUPS, MOST_WORDS, command_words, subparsers_of
+from rater.process import say
+from rater.show.console import paged
+from rater.text.secrets import cleaned_streams
 from tests.support.calls import Rater
 
 

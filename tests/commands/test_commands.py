@@ -6,11 +6,11 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from rater import commands
+import rater
 
 
 def test_every_function_that_a_command_names_is_there() -> None:
-    folder = Path(commands.__file__).parent
+    folder = Path(rater.__file__).parent
     named = [
         found
         for file in folder.rglob("*.py")
@@ -18,4 +18,4 @@ def test_every_function_that_a_command_names_is_there() -> None:
     ]
     assert len(named) > 15
     for module, function in named:
-        assert callable(getattr(import_module(f"rater.workflow.{module}"), function))
+        assert callable(getattr(import_module(f"rater.{module}"), function))

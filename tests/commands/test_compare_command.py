@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rater.analysis.conditions.disturbances import DisturbedRun
-from rater.analysis.counters.cpu_use import Matter, Notable
+from rater.analysis.compare.differences import DisturbedRun
+from rater.analysis.results.cpu_use import Matter, Notable
 from rater.cli import main
-from rater.show.compare.disturbances import print_troubles
-from rater.show.console.printer import Printer
+from rater.show.compare.notes import print_troubles
+from rater.show.console import Printer
 from tests.support.calls import Rater
 from tests.support.made_runs import make
 

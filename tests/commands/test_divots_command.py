@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Kind
+from rater.analysis.divots.model.finding import Kind
 from tests.support.calls import Rater
 from tests.support.divot_runs import Machine, Times, divots, quiet
 from tests.support.printed import in_words
@@ -350,7 +350,7 @@ def test_a_search_that_fails_is_a_line_and_costs_no_result(
         raise ZeroDivisionError("planted")
 
     store(document(slow_lgroup()))
-    monkeypatch.setattr("rater.analysis.divots.search.analyse", broken)
+    monkeypatch.setattr("rater.analysis.divots.findings.analyse", broken)
     status, out, err = rater("show")
     assert status == 0
     assert "b2" in out

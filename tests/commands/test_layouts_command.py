@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.commands import layouts
+from rater.commands import machine
 from rater.errors import InputError
 from rater.plan.placement.layout import layout_names, load_layout, parse_layout
 
@@ -14,7 +14,7 @@ from rater.plan.placement.layout import layout_names, load_layout, parse_layout
 def run(*argv: str) -> int:
     parser = argparse.ArgumentParser()
     parser.set_defaults(json=False)
-    layouts.register(parser.add_subparsers())
+    machine.register_layouts(parser.add_subparsers())
     args = parser.parse_args(["layouts", *argv])
     status: int = args.run(args)
     return status

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from rater.cli import main
-from rater.plan.placement.memory_needs import capacity_warnings
-from rater.plan.placement.summary import shares
-from rater.show.plans.placements import brief
+from rater.plan.placement.summary import capacity_warnings, shares
+from rater.show.plans.plan import brief
 from tests.support.places import MACHINES, needs_machines
 from tests.support.small_machines import ONE
 

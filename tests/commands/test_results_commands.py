@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rater.record.events import OutputChecked
-from rater.record.status import CopyStatus, Validity
+from rater.record.run import CopyStatus, Validity
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.calls import rows as rows_of
@@ -278,7 +278,7 @@ def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) 
 def test_a_document_beyond_the_limit_is_refused(
     document: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.workflow.results.import_documents._MOST_BYTES", 100)
+    monkeypatch.setattr("rater.workflow.results.stored._MOST_BYTES", 100)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b" " * 101)))
     for file in (document, "-"):
         status, out, err = rater("import", file)

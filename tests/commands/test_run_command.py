@@ -336,7 +336,7 @@ def test_who_else_works_here_is_a_warning_that_is_kept(
     ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Busyness((Busy(77, "cc1", 1.5, "anna"),), unseen=0.0, stolen=0.0)
-    monkeypatch.setattr("rater.workflow.run.preflight.BusyWatch.busy", lambda self: found)
+    monkeypatch.setattr("rater.workflow.run.prepare.BusyWatch.busy", lambda self: found)
     ran("--copies", "1", "--", "true")
     [(kind, text)] = rows("SELECT kind, text FROM note WHERE text LIKE '%cc1%'")
     assert kind == "warning"

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rater.analysis.results.points import Point, PointRun
-from rater.analysis.scaling.curve import Curve, scale
-from rater.analysis.stats.noise import Noise
-from rater.analysis.stats.usl import LawScale, fit_usl
-from rater.record.run import MachinePU
-from rater.record.status import CopyStatus
+from rater.analysis.compare.scaling import Curve, scale
+from rater.analysis.results.copies import Point, PointRun
+from rater.analysis.stats.curves import LawScale, fit_usl
+from rater.analysis.stats.intervals import Noise
+from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
 from rater.show.charts.scaling import curves_svg
-from rater.show.console.printer import Printer
-from rater.show.scaling.sentences import law_text
-from rater.show.scaling.table import print_scaling
+from rater.show.compare.scaling import print_scaling
+from rater.show.compare.scaling_words import law_text
+from rater.show.console import Printer
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts

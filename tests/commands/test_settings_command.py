@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.settings.paths import default_journal_path, journal_paths
+from rater.settings.journal import default_journal_path, journal_paths
 from rater.settings.tuner import Tuner
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import BOOT_ID, line, policy, values
@@ -162,7 +162,7 @@ def test_commands_load_nothing_of_it_where_nothing_was_left() -> None:
         "import sys\n"
         "from rater.cli import main\n"
         "main(['list', '--json'])\n"
-        "print('rater.settings.recover' in sys.modules, file=sys.stderr)\n"
+        "print('rater.settings.restore' in sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "False"

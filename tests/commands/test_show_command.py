@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rater.record.events import OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed
-from rater.record.status import RunStatus, Validity
+from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.example_events import ended, over, phase, run_of

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from rater.commands import suites
+from rater.commands import machine
 from rater.errors import RaterError
-from rater.plan.suite.find import load_suite, suite_names
-from rater.plan.suite.warnings import suite_warnings
+from rater.plan.suite_find import load_suite, suite_names, suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
-from rater.show.console.page import Page
+from rater.show.console import Page
 from rater.show.plans import suites as show
-from rater.show.plans.suite import suite_text
+from rater.show.plans.suites import suite_text
 from tests.support.calls import Rater
 
 SUM = """\
@@ -77,7 +76,7 @@ def rater(
         parser = argparse.ArgumentParser()
         parser.add_argument("--json", action="store_true", default=False)
         parser.add_argument("--db", default=None)
-        suites.register(parser.add_subparsers(dest="subcommand", required=True))
+        machine.register_suites(parser.add_subparsers(dest="subcommand", required=True))
         args = parser.parse_args([str(word) for word in words])
         try:
             status = args.run(args)

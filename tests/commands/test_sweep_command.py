@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rater.plan.sweep.grid import Slot
+from rater.plan.sweep import Slot
 from rater.workflow.results import divots
-from rater.workflow.sweep.ready import PointReady
-from rater.workflow.sweep.time_left import TimeLeft
+from rater.workflow.sweep.request import PointReady
+from rater.workflow.sweep.runner import TimeLeft
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import values
 

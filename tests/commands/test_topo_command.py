@@ -3,12 +3,10 @@ import os
 import threading
 from pathlib import Path
 
-from rater.plan.topology.lgroup_memory import HugePages, LgroupMemory
-from rater.plan.topology.xml import parse_xml
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.topology import HugePages, LgroupMemory
 from rater.run.host import discover as machine
-from rater.show.plans.topology import topo_lines
-from rater.show.plans.topology_json import topo_document
-from rater.show.plans.topology_view import TopoView
+from rater.show.plans.topology import TopoView, topo_document, topo_lines
 from tests.support.calls import Rater
 from tests.support.places import MACHINES, needs_machines
 

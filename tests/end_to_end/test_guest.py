@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from rater.run.host.sysfiles import meminfo
+from rater.run.host.procfs import meminfo
 from rater.text.cpuset import parse_list
 from tests.support.calls import rater
 from tests.support.places import CHECKOUT, TEST_DATA
@@ -74,9 +74,9 @@ int main(void) {
 DRIVER = '''
 import json, os, pathlib, shutil, signal, sys
 from rater.cli import main
-from rater.run.observe.samples import Samples
-from rater.run.supervise import phase_record
-from rater.settings.paths import default_journal_path
+from rater.run.observe.probe import Samples
+from rater.run.supervise import job as phase_record
+from rater.settings.journal import default_journal_path
 from rater.settings.tuner import Tuner
 
 program, *policies = sys.argv[1:]

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.schedule.phases import Step
-from rater.plan.suite.model import Benchmark, InputFile, Size
-from rater.run.copies.reserve import living_on
-from rater.run.host.page_cache import cached, drop_cached
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Step
+from rater.plan.suite import Benchmark, InputFile, Size
+from rater.run.copies.spawn import living_on
+from rater.run.host.memory import cached, drop_cached
 from rater.run.programs import inputs as prepare
 from rater.run.programs.inputs import ReadyInput, ready_inputs
 from rater.run.workplace import run_dirs as workplace
-from rater.run.workplace.program import Program
-from rater.run.workplace.run_dirs import RunFolders
+from rater.run.workplace.run_dirs import Program, RunFolders
 from tests.support.calls import RATER, rater, rows
 
 CPUS = sorted(os.sched_getaffinity(0))

@@ -12,7 +12,7 @@ from tests.support.settings_tree import make_tree, values
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from rater.settings.recover import left_behind, recover
+from rater.settings.restore import left_behind, recover
 from rater.settings.tuner import Tuner
 from tests.support.settings_tree import make_tree, values
 

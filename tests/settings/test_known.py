@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.run.host.snapshot import settings_snapshot
-from rater.settings.catalog import find, lacking, present_settings
-from rater.settings.known import changes_with, is_known_file
-from rater.settings.setting import read_value
+from rater.run.host.facts import settings_snapshot
+from rater.settings.known import changes_with, is_known_file, read_value
+from rater.settings.tuner import find, lacking, present_settings
 from tests.support.settings_tree import CPUS, POOL, THP, make_tree, node_pool
 
 

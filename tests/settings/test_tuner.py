@@ -12,7 +12,7 @@ import pytest
 from rater.errors import InputError, RunError
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
-from rater.settings.recover import forget, left_behind, recover
+from rater.settings.restore import forget, left_behind, recover
 from rater.settings.tuner import TakenError, Tuner
 from tests.support.settings_tree import (
     BOOT_ID,
@@ -448,7 +448,7 @@ def test_who_may_not_put_back_is_told_that_the_owner_lives(
 ) -> None:
     with box.tuner() as tuner:
         tuner.set({"swappiness": "10"})
-        monkeypatch.setattr("rater.settings.recover.may_recover", lambda _: False)
+        monkeypatch.setattr("rater.settings.restore.may_recover", lambda _: False)
         with pytest.raises(InputError, match=r"rater sweep mini .* is alive and changes settings"):
             box.recover()
 

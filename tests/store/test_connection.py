@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.resources import folder
+from rater.files import folder
 from rater.store.connection import StoreError, connect, default_path
-from rater.store.schema import migrations
+from rater.store.rows import migrations
 from rater.store.store import open_store
 from tests.support.stored_runs import begin
 

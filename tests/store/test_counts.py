@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.counters.table import TABLE_TEXT, counter_tables
+from rater.plan.counter_tables import TABLE_TEXT, counter_tables
 from rater.record.events import CopyCounted, EventCount, PhaseCounted
-from rater.store.exchange.export import full_document, observations_document, write_csv
+from rater.store.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
 from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of

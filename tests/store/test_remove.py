@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rater.plan.sweep.grid import AxisKind, Slot
+from rater.plan.sweep import AxisKind, Slot
 from rater.record.events import RunEnded
-from rater.record.status import RunStatus
+from rater.record.run import RunStatus
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, begin_run, end_sweep, new_sweep
 from tests.support.calls import Rater, rows

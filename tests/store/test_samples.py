@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rater.record.events import GateFacts, Observed
-from rater.store.exchange.export import full_document
+from rater.store.export import full_document
 from rater.store.store import Store
 from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
 from tests.support.stored_runs import rows

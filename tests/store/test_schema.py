@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.resources import folder
-from rater.store.schema import migrate, migrations, number_of
+from rater.files import folder
+from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import Store, open_store
 from tests.support.datasette import NAME, text
 from tests.support.released import changed, digests, freeze, released

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.process_id import is_alive, this_process
+from rater.process import is_alive, this_process
 from rater.record.events import Noted, OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed, PlacedCopy, Run
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store

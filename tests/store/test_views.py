@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.results.score import summarise
+from rater.files import folder
 from rater.record.events import Event, OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed, MetricUsed, Run
-from rater.record.status import CopyStatus, RunStatus, Validity
-from rater.resources import folder
+from rater.record.run import BenchmarkUsed, CopyStatus, MetricUsed, Run, RunStatus, Validity
 from rater.store.store import Store
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.observations import observed, read

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.suite.find import load_suite
-from rater.plan.suite.model import Benchmark, Suite
+from rater.plan.suite import Benchmark, Suite
+from rater.plan.suite_find import load_suite
 from tests.support.calls import Rater
 
 PAGES, MEMORY, MINI = load_suite("pages"), load_suite("memory"), load_suite("mini")

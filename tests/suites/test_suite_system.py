@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.suite.find import load_suite
-from rater.plan.suite.model import Benchmark, Size
-from rater.resources import folder
+from rater.files import folder
+from rater.plan.suite import Benchmark, Size
+from rater.plan.suite_find import load_suite
 from rater.run.programs.compile import compile_program
 
 SYSTEM = load_suite("system")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rater.plan.counters.table import TABLE_TEXT, load_table
+from rater.plan.counter_tables import TABLE_TEXT, load_table
 from rater.record.events import EventCount, PhaseCounted
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored

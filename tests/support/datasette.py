@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rater.resources import folder
-from rater.store.schema import migrations
+from rater.files import folder
+from rater.store.rows import migrations
 
 NAME = "datasette.json"
 _COMMENTED = re.compile(

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rater.analysis.divots.data.finding import Finding, Thresholds
-from rater.analysis.divots.data.table import Row, Table, build_table
-from rater.analysis.divots.findings import findings_of
+from rater.analysis.divots.findings import analyse, findings_of
 from rater.analysis.divots.model.detect import detect
+from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
+from rater.analysis.divots.model.table import Row, Table, build_table
 from rater.analysis.divots.recurring import SearchedRun
-from rater.analysis.divots.search import Analysis, analyse
 
 type Times = npt.NDArray[np.float64]  # (benchmarks, iterations, copies), seconds
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from rater.plan.sweep.grid import BlockOrder
+from rater.plan.sweep import BlockOrder
 from rater.record.events import CopyEnded, CopyStarted, PhaseEnded, PhaseStarted
-from rater.record.run import BenchmarkUsed, PlacedCopy, Run
-from rater.record.status import CopyStatus
+from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run
 from rater.store.sweeps import SweepAsked
 
 S = 1_000_000_000  # nanoseconds

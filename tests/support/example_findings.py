@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from rater.analysis.divots.data.finding import Finding, Kind
+from rater.analysis.divots.model.finding import Finding, Kind
 
 
 def finding_of(kind: Kind, place: str, cpus: tuple[int, ...], **changes: Any) -> Finding:

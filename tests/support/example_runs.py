@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rater.record.events import CpuReading, MachineReadings
-from rater.record.run import BenchmarkUsed, Host
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import BenchmarkUsed, CopyStatus, Host, RunStatus, Validity
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
 
 S = 1_000_000_000  # nanoseconds

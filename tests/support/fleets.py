@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rater.fleet.archive import admit
 from rater.record.events import Event, RunEnded
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
-from rater.record.status import RunStatus
+from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, RunStatus
 from rater.store.connection import connect
-from rater.store.fleet.admit import admit
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
 

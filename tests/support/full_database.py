@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from rater.store.merge.tables import MergeTable, Role, newest_tables
+from rater.fleet.merge_source import MergeTable, Role, newest_tables
 from rater.store.store import open_store
 
 _ROWS = 2  # of each table a root has, where its key allows it

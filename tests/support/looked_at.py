@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import Sampled
-from rater.run.observe.samples import Samples
-from rater.run.supervise import phase_record
+from rater.run.observe.probe import Samples
+from rater.run.supervise import job
 
 
 def until_looked_at(folder: Path, patch: pytest.MonkeyPatch, copies: int) -> str:
@@ -23,7 +23,7 @@ def until_looked_at(folder: Path, patch: pytest.MonkeyPatch, copies: int) -> str
             super().take(sample)
             (folder / f"go.{sample.copy}").write_text("go on\n")
 
-    patch.setattr(phase_record, "Samples", Opening)
+    patch.setattr(job, "Samples", Opening)
     for copy in range(copies):
         os.mkfifo(folder / f"go.{copy}")
     return f"read line < {folder}/go.$RATER_COPY"

@@ -14,9 +14,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rater.plan.topology.build import RawNode, RawPU, build
-from rater.plan.topology.model import Topology
-from rater.plan.topology.xml import parse_xml
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.topology import RawNode, RawPU, Topology, build
 from rater.text import cpuset
 from tests.support.places import MACHINES
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rater.process_id import ProcessId
+from rater.process import ProcessId
 from rater.record.events import OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed
-from rater.record.status import RunStatus, Validity
+from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.stored_runs import HOST, PUS

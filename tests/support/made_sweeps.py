@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rater.plan.sweep.grid import AxisKind, Slot
+from rater.plan.sweep import AxisKind, Slot
 from rater.record.events import OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed
-from rater.record.status import RunStatus, Validity
+from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, begin_run, end_sweep, new_sweep
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from rater.record.stored import StoredRun
-from rater.store.exchange.read_observations import read_observations
+from rater.store.observations import read_observations
 
 DOCUMENT: dict[str, Any] = {
     "rater": 1,

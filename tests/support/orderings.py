@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
-from rater.plan.placement.orders import PERMUTATIONS, singles
-from rater.plan.topology.model import PU, Topology
+from rater.plan.placement.order import PERMUTATIONS, singles
+from rater.plan.topology import PU, Topology
 
 
 def layout(order: CpuOrder, **more: Any) -> Layout:

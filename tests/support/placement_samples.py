@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rater.record.events import GateFacts, Observed, RunEnded, Sampled
-from rater.record.run import MachinePU, PlacedCopy
-from rater.record.status import RunStatus
+from rater.record.run import MachinePU, PlacedCopy, RunStatus
 from rater.record.stored import StoredRun
 from rater.store.store import Store
 from tests.support.example_events import ended, over, phase, run_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from rater.analysis.results.model import Summary
-from rater.show.console.printer import Printer
+from rater.analysis.results.score import Summary
+from rater.show.console import Printer
 from rater.show.results.run import print_summary
 
 

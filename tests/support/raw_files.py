@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rater.speccpu.results.packed import pack
+from rater.speccpu.rsf import pack
 
 HEAD = """\
 spec.cpu2006.metric: CINT2006

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rater.resources import folder
-from rater.store.schema import migrations
+from rater.files import folder
+from rater.store.rows import migrations
 
 _LIST = "released.txt"
 

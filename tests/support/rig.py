@@ -11,19 +11,19 @@ from pathlib import Path
 
 import trio
 
-from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.request.sampling import Cadence
-from rater.plan.schedule.phases import Plan, Window, make_plan
-from rater.plan.suite.model import Expected, Metric
+from rater.plan.options import Cadence
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Plan, Window, make_plan
+from rater.plan.suite import Expected, Metric
+from rater.process import held
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
+from rater.run.copies.counters import CounterSet
 from rater.run.copies.guard import guard
-from rater.run.counters.counting import CounterSet
 from rater.run.host.idle import IdleWatch
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
-from rater.run.workplace.program import Program
-from rater.run.workplace.run_dirs import RunFolders
-from rater.stop_signals import held
+from rater.run.workplace.run_dirs import Program, RunFolders
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from rater.settings.setting import read_value
+from rater.settings.known import read_value
 
 THP = "sys/kernel/mm/transparent_hugepage"
 CPUS = "sys/devices/system/cpu"

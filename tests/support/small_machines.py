@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rater.plan.topology.build import RawKind, RawNode, RawPU, build
-from rater.plan.topology.model import CpuKind, Details, Topology
+from rater.plan.topology import CpuKind, Details, RawKind, RawNode, RawPU, Topology, build
 
 
 def hybrid() -> Topology:

@@ -17,17 +17,16 @@ from rich.console import Console
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
 from rater.run.host.discover import from_synthetic
-from rater.show.console.printer import Printer
+from rater.show.console import Printer
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
-from rater.show.speccpu.imported import import_document, print_import
-from rater.speccpu.config.config import read_config
-from rater.speccpu.results.log import read_log
-from rater.speccpu.results.packed import pack
-from rater.speccpu.results.result import SpecFile
-from rater.speccpu.results.rsf import read_rsf
-from rater.speccpu.results.to_run import to_import
-from rater.store.exchange.export import full_document
+from rater.speccpu.config import read_config
+from rater.speccpu.log import read_log
+from rater.speccpu.read import to_import
+from rater.speccpu.result import SpecFile
+from rater.speccpu.rsf import pack, read_rsf
+from rater.speccpu.show import import_document, print_import
+from rater.store.export import full_document
 from rater.store.store import Store, open_store
 
 MACHINE = from_synthetic("nodes=2x2")

@@ -8,7 +8,7 @@ from typing import Any
 
 from rater.record.run import PlacedCopy
 from rater.record.stored import StoredRun
-from rater.store.exchange.read_observations import read_observations
+from rater.store.observations import read_observations
 
 # The CPUs a copy may use, its CPU, its policy of memory, the nodes of that; by number of the copy.
 PLANS = [

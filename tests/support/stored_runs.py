@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
-from rater.process_id import ProcessId
+from rater.files import folder
+from rater.process import ProcessId
 from rater.record.run import Host, MachinePU, Run
-from rater.resources import folder
 from rater.store.store import Store
 from tests.support.example_events import run_of
 

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.text.document import MistakesError, TableReader, json_document, toml_document
+from rater.text.documents import (
+    MistakesError,
+    TableReader,
+    find_line,
+    json_document,
+    key_lines,
+    toml_document,
+)
 from rater.text.kinds import (
     CPUS,
     FILLED_STRING,
@@ -27,7 +34,6 @@ from rater.text.kinds import (
     of_type,
     whole,
 )
-from rater.text.toml_lines import find_line, key_lines
 
 
 def toml(text: str) -> TableReader:

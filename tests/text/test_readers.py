@@ -17,9 +17,9 @@ from hypothesis.internal.conjecture import providers
 
 from benchmarks.torture.readers import feed, readers
 from rater.errors import InputError
-from rater.plan.placement.cpu_expression import parse_expression
-from rater.plan.suite.parse import parse_suite
-from rater.store.exchange.read_observations import read_observations
+from rater.plan.placement.layout import parse_expression
+from rater.plan.suite import parse_suite
+from rater.store.observations import read_observations
 from rater.text.cpuset import format_bitmap, format_list, mask_of, parse_bitmap, parse_set
 from tests.support.observations import observed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.text.textfile import read_text
+from rater.text.documents import read_text
 
 
 def test_a_file_that_has_nothing_to_be_read_yet_is_told_as_that(

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-import rater.show
-from rater.text.to_json import Members, objects, to_json
+import rater
+from rater.text.values import Members, objects, to_json
+from rater.wings import WINGS
 
 
 class Colour(StrEnum):
@@ -106,7 +107,12 @@ def test_what_has_no_place_in_json_is_refused() -> None:
 
 def tables() -> Iterator[tuple[str, type, Members]]:
     """Every class with its members in the tables of the package."""
-    for module in pkgutil.walk_packages(rater.show.__path__, "rater.show."):
+    found = (
+        it
+        for part in ("show", *WINGS)
+        for it in pkgutil.walk_packages([f"{rater.__path__[0]}/{part}"], f"rater.{part}.")
+    )
+    for module in found:
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, dict):
                 for key, members in value.items():

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from rater.text.units import duration_ms, duration_s, size_bytes
+from rater.text.values import duration_ms, duration_s, size_bytes
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rater.text.words import (
+from rater.text.values import (
     copies_text,
     count,
     parse_percent,

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
-from rater.plan.suite.model import Command, Expected, Size
-from rater.run.copies.leftover_processes import remove_unnamed
-from rater.run.programs.fingerprint import digest_of_workload, process_settings
-from rater.run.programs.script import Line
+from rater.plan.suite import Command, Expected, Size
+from rater.run.copies.guard import remove_unnamed
+from rater.run.programs.script import Line, digest_of_workload, process_settings
 
 
 def tear(iteration: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rater.store.exchange.observation_rows import MOST_BENCHMARKS
+from rater.store.observations import MOST_BENCHMARKS
 from tests.support.calls import Rater
 from tests.support.observations import DOCUMENT, changed
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.analysis.divots.data.finding import Thresholds
+from rater.analysis.divots.model.finding import Thresholds
 from rater.record.stored import StoredRun
 from rater.store.store import Store, open_store
 from rater.workflow.results.divots import analysis_of

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rater.resources import folder
-from rater.store.schema import migrate, migrations, number_of
+from rater.files import folder
+from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import open_store
 from tests.support.calls import Rater
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.record.status import RunStatus
+from rater.record.run import RunStatus
 from rater.store.connection import StoreError
 from rater.store.store import Store, open_store
 from tests.support.calls import Rater

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.run.observe import resident
+from rater.run.observe import observer
 from tests.support.calls import Rater
 
 MB = 1 << 20
@@ -31,9 +31,9 @@ while not os.path.exists("looked"):
 def looks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One look of a run sees its two copies, when they are ready for it, and lets them end."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resident, "EVERY_S", 0.1)
-    monkeypatch.setattr(resident, "_LEAST_AGE_NS", 0)
-    look = resident._resident
+    monkeypatch.setattr(observer, "EVERY_S", 0.1)
+    monkeypatch.setattr(observer, "_LEAST_AGE_NS", 0)
+    look = observer._resident
 
     def once(pids: Sequence[int]) -> tuple[list[int], int]:
         if len(pids) < 2 or Path("looked").exists():
@@ -44,7 +44,7 @@ def looks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path("looked").touch()
         return found
 
-    monkeypatch.setattr(resident, "_resident", once)
+    monkeypatch.setattr(observer, "_resident", once)
 
 
 @pytest.mark.usefixtures("nobody_else", "looks_once")

@@ -16,7 +16,7 @@ from rater.cli import main
 from rater.errors import InputError
 from rater.store import connection
 from rater.store.store import open_store
-from rater.workflow.results.output_file import write_output
+from rater.workflow.results.points import write_output
 from tests.support.calls import Rater
 from tests.support.places import own_places_in
 from tests.support.strangers import give, needs_root, stranger_does
@@ -297,7 +297,7 @@ def test_a_pipe_of_others_is_no_output_and_what_takes_its_place_is_not_written(
     secret.write_text("secret")
     (shared / "link").symlink_to(secret)
     monkeypatch.setattr("pathlib.Path.is_file", lambda _: False)  # of a moment ago
-    monkeypatch.setattr("rater.workflow.results.output_file.meant_file", lambda path: path)
+    monkeypatch.setattr("rater.workflow.results.points.meant_file", lambda path: path)
     for taken in (secret, shared / "link"):
         with pytest.raises(InputError, match=r"somebody puts something|levels of symbolic links"):
             write_output(taken, b"data")

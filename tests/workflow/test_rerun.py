@@ -11,10 +11,9 @@ import pytest
 
 from rater.cli import main
 from rater.errors import InputError
-from rater.plan.request.request import Request
-from rater.plan.request.stored import request_from_json, request_to_json
+from rater.plan.request import Request, request_from_json, request_to_json
+from rater.workflow.arguments import add_run_arguments, request_from
 from rater.workflow.run.repeat import with_its_suites
-from rater.workflow.run_arguments import add_run_arguments, request_from
 from tests.support.calls import rater, rows
 from tests.support.example_runs import HEAD
 

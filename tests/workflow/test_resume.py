@@ -26,16 +26,15 @@ from benchmarks.torture.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, Remainder, remainder
 from rater.cli import build_parser, main
 from rater.errors import InputError
-from rater.plan.request.stored import request_from_json
-from rater.plan.schedule.phases import Order, Plan, Window, make_plan
-from rater.process_id import ProcessId, this_process
-from rater.record.run import MachinePU, PlacedCopy
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.plan.request import request_from_json
+from rater.plan.schedule import Order, Plan, Window, make_plan
+from rater.process import ProcessId, this_process
+from rater.record.run import CopyStatus, MachinePU, PlacedCopy, RunStatus, Validity
 from rater.record.stored import StoredRun
-from rater.run.copies.leftover_processes import end_leftovers
+from rater.run.copies.guard import end_leftovers
 from rater.store.store import Store, open_store
+from rater.workflow.arguments import BESIDE_RESUME, options_given
 from rater.workflow.run.repeat import narrowed
-from rater.workflow.run_arguments import BESIDE_RESUME, options_given
 from tests.support.calls import RATER, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored

@@ -13,7 +13,7 @@ from benchmarks.torture.commands import COMMANDS
 from benchmarks.torture.stopping import Stopped
 from rater.store.store import Store
 from rater.workflow.run import session
-from rater.workflow.run.sinks import Recorder
+from rater.workflow.run.session import Recorder
 from tests.support.calls import Rater, rows
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -13,7 +13,7 @@ from rater.errors import RunError
 from rater.record.events import CopyEnded, Event, Noted
 from rater.store.connection import StoreFullError
 from rater.store.store import Store
-from rater.workflow.run.sinks import Recorder, Screen
+from rater.workflow.run.session import Recorder, Screen
 
 
 def texts(events: tuple[Event, ...]) -> list[str]:

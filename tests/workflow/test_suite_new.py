@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rater.commands import suites
+from rater.commands import machine
 from rater.errors import InputError
-from rater.plan.suite.find import load_suite
-from rater.plan.suite.model import Suite
-from rater.plan.suite.warnings import suite_warnings
-from rater.run.check.compare_output import check_file
+from rater.plan.suite import Suite
+from rater.plan.suite_find import load_suite, suite_warnings
+from rater.run.workplace.compare_output import check_file
 
 type New = Callable[..., int]
 
@@ -28,7 +27,7 @@ def new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> New:
     def run(*words: object) -> int:
         parser = argparse.ArgumentParser()
         parser.add_argument("--json", action="store_true", default=False)
-        suites.register(parser.add_subparsers(dest="subcommand", required=True))
+        machine.register_suites(parser.add_subparsers(dest="subcommand", required=True))
         args = parser.parse_args(["suites", "new", *map(str, words)])
         status: int = args.run(args)
         return status

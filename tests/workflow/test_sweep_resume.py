@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.analysis.results.points import Point
+from rater.analysis.results.copies import Point
 from rater.errors import InputError
-from rater.plan.sweep.grid import Slot
-from rater.record.status import RunStatus
+from rater.plan.sweep import Slot
+from rater.record.run import RunStatus
 from rater.store.store import open_store
 from rater.store.sweeps import begin_run, find_sweep, load_sweep
 from rater.workflow.results.points import looks_of, points_from

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from rater.process import Stopped
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
-from rater.settings.setting import write_value
+from rater.settings.known import write_value
 from rater.settings.tuner import Tuner
-from rater.stop_signals import Stopped
-from rater.workflow.sweep.signals import stoppable
+from rater.workflow.sweep.runner import stoppable
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import THP, make_tree, values
 

@@ -1,37 +1,269 @@
-"""Points compared with a baseline: benchmark by benchmark, and the suite; pure.
-
-A point's rate over the baseline's is the *speedup*: 1.08 is 8 % more copies an hour.
-Times stand to each other the other way round, T = copies / rate, hence
-
-- improvement = (T_baseline - T) / T x 100 % = (speedup - 1) x 100 %,
-- reduction (of the time) = (T_baseline - T) / T_baseline x 100 % = (1 - 1 / speedup) x 100 %,
-
-two numbers that studies of page sizes give and that are easily taken for each other: a
-speedup of 2 is an improvement of 100 % and a reduction of 50 %.
-
-The suite's speedup is the geometric mean over benchmarks, taken in each run before
-runs are compared, so that its interval knows how benchmarks of a run vary together.
-"""
+"""Points compared with a baseline, and a steady run with one of a barrier; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.compare.contrast import Stratum, correlated_rounds, in_pairs
-from rater.analysis.compare.model import Comparison, Side
-from rater.analysis.compare.order import in_order
-from rater.analysis.compare.rows import Grid, RowMaker, kinds, mixed, p_of, with_holm
-from rater.analysis.conditions.differences import point_differences
-from rater.analysis.conditions.disturbances import disturbed_runs
-from rater.analysis.doctor.differences import doctor_differences
-from rater.analysis.page_sizes.beside import base_side, layout_warnings
-from rater.analysis.results.points import Point
-from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
-from rater.analysis.stats.sequential import confidence_of_each
+from rater.analysis.compare.differences import (
+    barrier_differences,
+    disturbed_runs,
+    doctor_differences,
+    minor_differences,
+    point_differences,
+)
+from rater.analysis.compare.model import Comparison, Side, in_order
+from rater.analysis.compare.rows import (
+    Grid,
+    RowMaker,
+    Stratum,
+    correlated_rounds,
+    in_pairs,
+    kinds,
+    mixed,
+    p_of,
+    with_holm,
+)
+from rater.analysis.results.copies import Point
+from rater.analysis.results.rates import Key, RunRates, benchmark_rates, run_rates, same_keys
+from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.stats.estimate import geometric_mean
+from rater.analysis.stats.intervals import confidence_of_each
 from rater.errors import InputError
-from rater.groups import grouped
-from rater.text.words import some
+from rater.record.run import BenchmarkUsed, RunStatus
+from rater.record.stored import RunHead
+from rater.text.values import grouped, some
+from rater.wings import hook
+
+# -- A steady run beside one of the same copies with a barrier (or, rotated, with an end) ----------
+#
+# Homogeneous mode rates N copies by a bracket: all wait for the slowest one. What
+# that costs, its own score lost says: 1 - median copy time / bracket. Steady mode
+# has no such wait, but its copies drift apart and meet each other in other phases
+# of their work, so that a run itself can take longer or shorter: the medians of
+# the run times, side by side, say that.
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierBenchmark:
+    """One benchmark in both runs; None: not known or not given."""
+
+    benchmark: str
+    tune: str | None
+    steady_ratio: float | None
+    steady_per_hour: float | None
+    steady_run_s: float | None  # median run
+    steady_occupied: float | None  # share of the copies' time in its window in which runs went
+    other_ratio: float | None
+    other_per_hour: float | None
+    other_run_s: float | None  # median copy
+    difference: float | None  # 0.05: steady completes 5 % more per hour
+    longer: float | None  # 0.02: a run takes 2 % more time in steady mode
+    score_lost: float | None  # of the other run
+    reason: str | None  # why there is no difference, in words
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierComparison:
+    """A steady run and another one, side by side."""
+
+    steady: int  # numbers of the runs
+    other: int
+    order: str  # homogeneous or rotated, of both
+    other_mode: str  # homogeneous, rotated, or staggered
+    differences: tuple[str, ...]  # in what the runs differ beside their mode, in words
+    sides: tuple[BarrierBenchmark, ...]
+    # Geometric means over the benchmarks that have both; in rotated order, `difference` is that
+    # of the whole mix: reference seconds of work (without references, runs) in a second.
+    difference: float | None
+    longer: float | None
+    score_lost: float | None
+    steady_ratio: float | None  # of the suite, over the same benchmarks; rotated: of the mix
+    other_ratio: float | None
+    idle_share: float | None  # of the copies' time in the tail of the other, rotated order
+    steady_occupied: float | None  # the least of the windows that are compared
+
+
+def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
+    """Return the number of the run to show beside a steady one, None where there is none.
+
+    The latest complete run of the same host, suite, size, tune, copies, layout,
+    memory and options that change what a copy does (`barrier_differences`) that ran all
+    of its benchmarks in homogeneous mode (for a steady run in rotated order: in
+    rotated mode, and exactly the same benchmarks).
+    """
+    found = [
+        other.run
+        for other in heads
+        if other.run != head.run
+        and other.status is RunStatus.COMPLETE
+        and other.source == "run"
+        and other.mode == head.order
+        and head.hostname is not None
+        and not barrier_differences(head, other)
+        and _has_benchmarks(head, other)
+    ]
+    return max(found, default=None)
+
+
+def can_compare(head: RunHead, other: RunHead) -> bool:
+    """Tell whether the runs are a steady one and one of the same order that is not."""
+    return (
+        head.mode == "steady"
+        and head.window_s is not None
+        and other.mode != "steady"
+        and other.order == head.order
+    )
+
+
+def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
+    if head.order == "rotated":  # another mix loads the machine in another way
+        return head.benchmarks == other.benchmarks and head.increment == other.increment
+    return set(head.benchmarks) <= set(other.benchmarks)
+
+
+def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
+    """Compare a steady run with one of the same order that has brackets (or an end)."""
+    sides = _benchmarks(summary, other)
+    compared = [side for side in sides if side.difference is not None]
+    ratios = [side for side in compared if side.steady_ratio and side.other_ratio]
+    complete = len(ratios) == len(sides)
+    difference = _mean_change([side.difference for side in compared])
+    steady_ratio = geometric_mean([side.steady_ratio or 0.0 for side in ratios])
+    other_ratio = geometric_mean([side.other_ratio or 0.0 for side in ratios])
+    lost = [side.score_lost for side in compared]
+    occupied = [s.steady_occupied for s in compared if s.steady_occupied is not None]
+    idle = None
+    if summary.mix is not None:
+        chosen, rotated = summary.mix.selected, other.rotated
+        steady_ratio = chosen.ratio if chosen else None
+        other_ratio = rotated.work_rate if rotated else None
+        difference = _change(steady_ratio, other_ratio)
+        if difference is None and chosen and rotated:
+            difference = _change(chosen.per_hour, rotated.runs_per_hour)
+        idle = rotated.tail.idle_share if rotated and rotated.tail else None
+        complete = all(side.reason is None for side in sides)
+        occupied = [chosen.occupied] if chosen and chosen.occupied is not None else []
+    return BarrierComparison(
+        steady=summary.head.run,
+        other=other.head.run,
+        order=summary.head.order,
+        other_mode=other.head.mode,
+        differences=(
+            *barrier_differences(summary.head, other.head),
+            *minor_differences(summary.head, summary.settings, other.head, other.settings),
+        ),
+        sides=sides,
+        difference=difference if complete or summary.mix is None else None,
+        longer=_mean_change([side.longer for side in sides if side.reason is None]),
+        score_lost=_mean_loss(lost),
+        steady_ratio=steady_ratio if complete else None,
+        other_ratio=other_ratio if complete else None,
+        idle_share=idle,
+        steady_occupied=min(occupied, default=None),
+    )
+
+
+def _benchmarks(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
+    """Return each benchmark in both runs; in rotated order only the times of its runs compare."""
+    steady_run, other_run, mix = summary.head.run, other.head.run, summary.mix
+    rates = {(one.benchmark, one.tune): one for one in benchmark_rates(summary)}
+    others = {} if mix else {(one.benchmark, one.tune): one for one in benchmark_rates(other)}
+    windows, brackets = _selected(summary), _selected(other)
+    in_rounds = (
+        {one.benchmark: one.times_s for one in other.rotated.benchmarks}
+        if mix and other.rotated
+        else {}
+    )
+    mine = {one.name: one for one in summary.used}
+    used = {one.name: one for one in other.used}
+    found = []
+    for key in [(name, summary.head.tune) for name in mine] if mix else rates:
+        here, there, times = rates.get(key), others.get(key), in_rounds.get(key[0])
+        window, bracket = windows.get(key), brackets.get(key)
+        phase = mix.selected if mix else window.steady if window else None
+        other_run_s = times.median if times else there.run_s if there else None
+        reason = _program(mine.get(key[0]), used.get(key[0]))
+        if not mix and there is None:
+            reason = f"run {other_run} did not run it"
+        elif here is None or (here.run_s is None if mix else window is None):
+            reason = f"run {steady_run} has no result of it"
+        elif (times if mix else bracket) is None:
+            reason = f"run {other_run} has no result of it"
+        compares = reason is None and here is not None
+        found.append(
+            BarrierBenchmark(
+                benchmark=key[0],
+                tune=key[1],
+                steady_ratio=here.ratio if here else None,
+                steady_per_hour=here.per_hour if here else None,
+                steady_run_s=here.run_s if here else None,
+                steady_occupied=phase.occupied if phase else None,
+                other_ratio=there.ratio if there else None,
+                other_per_hour=there.per_hour if there else None,
+                other_run_s=other_run_s,
+                difference=_change(here.per_hour, there.per_hour)
+                if compares and here and there
+                else None,
+                longer=_change(here.run_s, other_run_s) if compares and here else None,
+                score_lost=bracket.score_lost if bracket and not mix else None,
+                reason=reason,
+            )
+        )
+    return tuple(found)
+
+
+def _selected(summary: Summary) -> dict[Key, IterationScore]:
+    return {
+        (one.benchmark, one.tune): it
+        for one in summary.benchmarks
+        for it in one.iterations
+        if it.selected
+    }
+
+
+def _program(here: BenchmarkUsed | None, there: BenchmarkUsed | None) -> str | None:
+    """Say why two programs of one name are not the same, as far as is known."""
+    if here is None or there is None:
+        return None
+    if here.command != there.command:
+        return "the commands differ"
+    for name, mine, other in (
+        ("programs", here.binary_sha256, there.binary_sha256),
+        ("inputs", here.inputs_sha256, there.inputs_sha256),
+    ):
+        if mine and other and mine != other:
+            return f"the {name} differ"
+    return "the threads of a copy differ" if here.threads != there.threads else None
+
+
+def _change(here: float | None, there: float | None) -> float | None:
+    return here / there - 1 if here is not None and there else None
+
+
+def _mean_change(changes: Sequence[float | None]) -> float | None:
+    mean = geometric_mean([1 + change for change in changes if change is not None])
+    return None if mean is None else mean - 1
+
+
+def _mean_loss(losses: Sequence[float | None]) -> float | None:
+    mean = geometric_mean([1 - loss for loss in losses if loss is not None])
+    return None if mean is None else 1 - mean
+
+
+# -- Points compared with a baseline: benchmark by benchmark, and the suite ------------------------
+#
+# A point's rate over the baseline's is the *speedup*: 1.08 is 8 % more copies an hour.
+# Times stand to each other the other way round, T = copies / rate, hence
+#
+# - improvement = (T_baseline - T) / T x 100 % = (speedup - 1) x 100 %,
+# - reduction (of the time) = (T_baseline - T) / T_baseline x 100 % = (1 - 1 / speedup) x 100 %,
+#
+# two numbers that studies of page sizes give and that are easily taken for each other: a
+# speedup of 2 is an improvement of 100 % and a reduction of 50 %.
+#
+# The suite's speedup is the geometric mean over benchmarks, taken in each run before
+# runs are compared, so that its interval knows how benchmarks of a run vary together.
 
 MARGIN = 0.01
 _KINDS = (("all", None), ("int", "int"), ("fp", "fp"))
@@ -96,7 +328,7 @@ def compare(
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=disturbed_runs(one.run for side in sides for one in side.runs),
         doctor=doctor_differences(every, differences),
-        pages=layout_warnings([(it.label, [one.run for one in it.runs]) for it in sides]),
+        pages=hook("layout_warnings")([(it.label, [one.run for one in it.runs]) for it in sides]),
     )
 
 
@@ -141,7 +373,7 @@ def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tup
     if baseline is not None:
         place = _place_of(baseline, sides)
     else:
-        place = base_side([[one.run for one in side.runs] for side in sides]) or 0
+        place = hook("base_side")([[one.run for one in side.runs] for side in sides]) or 0
     sides.insert(0, sides.pop(place))
     return tuple(sides)
 

@@ -1,15 +1,49 @@
-"""What a comparison of points says, as values; `rater.analysis.compare.compare` makes them."""
+"""What a comparison says, as values: sides, order, parts of the cycles per instruction; pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import chain
 
-from rater.analysis.conditions.differences import PointDifference
-from rater.analysis.conditions.disturbances import DisturbedRun
-from rater.analysis.doctor.differences import DoctorDifference
-from rater.analysis.results.points import Point, PointRun
-from rater.analysis.stats.ratio_interval import CONFIDENCE, RatioInterval
+from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
+from rater.analysis.results.copies import Point, PointRun, counts_of
+from rater.analysis.results.counters import OTHER
+from rater.analysis.results.rates import RunRates
+from rater.analysis.stats.intervals import CONFIDENCE, RatioInterval
+from rater.record.stored import RunHead
+
+# -- In which order the compared runs were made, and in which sessions -----------------------------
+
+_SESSION_GAP_S = 3600.0
+
+
+def in_order(runs: dict[int, RunRates], made: Iterable[PointRun]) -> dict[int, RunRates]:
+    """Return the runs with their places in time; as they are where one's is not known.
+
+    An hour in which none of them ran parts two sessions: others have been at work since, or the
+    machine was off.
+    """
+    heads = {one.run.head.run: one.run.head for one in made}
+    if any(head.started_at is None for head in heads.values()):
+        return runs
+    order = sorted(heads.values(), key=lambda head: (head.started_at or "", head.run))
+    placed, session, ended_s = {}, 0, None
+    for place, head in enumerate(order):
+        begun_s = _begun_s(head)
+        if ended_s is not None and begun_s - ended_s > _SESSION_GAP_S:
+            session += 1
+        ended_s = max(ended_s or 0.0, begun_s + (head.elapsed_s or 0.0))
+        placed[head.run] = replace(runs[head.run], place=place, session=session)
+    return {number: placed[number] for number in runs}
+
+
+def _begun_s(head: RunHead) -> float:
+    return datetime.fromisoformat(head.started_at or "").timestamp()
+
+
+# -- What a comparison of points says, as values; `rater.analysis.compare.compare` makes them ------
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +171,57 @@ class Comparison:
             for row in (*self.benchmarks, *self.suites)
             for side, cell in zip(self.sides[1:], row.cells, strict=True)
         ]
+
+
+# -- What became of each part of the cycles per instruction ----------------------------------------
+
+TOTAL = "CPI"  # the row that the parts add up to
+
+
+@dataclass(frozen=True, slots=True)
+class CpiChange:
+    """One part of a benchmark's CPI in all sides."""
+
+    benchmark: str
+    tune: str | None
+    part: str  # or TOTAL
+    cycles: tuple[float | None, ...]  # per instruction, the baseline first; None: not counted
+    cpi: float  # of the baseline
+
+    @property
+    def changes(self) -> tuple[float | None, ...]:
+        """What each other side adds to the baseline's CPI, as a share of that."""
+        first = self.cycles[0]
+        return tuple(
+            None if first is None or value is None else (value - first) / self.cpi
+            for value in self.cycles[1:]
+        )
+
+
+def cpi_changes(sides: Sequence[Side]) -> tuple[CpiChange, ...]:
+    """Return the CPI and its parts of benchmarks that the baseline and another side counted."""
+    return tuple(_changes([_stacks(side) for side in sides]))
+
+
+# By benchmark, tune and whether user mode alone was counted: that is not compared with both.
+type _Stacks = dict[tuple[str, str | None, bool], dict[str, float]]
+
+
+def _stacks(side: Side) -> _Stacks:
+    found: _Stacks = {}
+    for it in counts_of(side.runs):
+        if it.stack is not None and it.rates is not None and it.rates.cpi:
+            parts = {part.name: part.cycles for part in it.stack.parts}
+            found.setdefault((it.benchmark, it.tune, it.user_only), {TOTAL: it.rates.cpi, **parts})
+    return found
+
+
+def _changes(stacks: Sequence[_Stacks]) -> Iterator[CpiChange]:
+    for key, first in stacks[0].items():
+        sides = [first, *(it.get(key, {}) for it in stacks[1:])]
+        if not any(sides[1:]):
+            continue
+        parts = dict.fromkeys(name for side in sides for name in side)
+        for name in sorted(parts, key=lambda name: name == OTHER):
+            cycles = tuple(side.get(name) for side in sides)
+            yield CpiChange(*key[:2], name, cycles, first[TOTAL])

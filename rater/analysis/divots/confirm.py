@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median, stdev
 
-from rater.analysis.divots.data import words
-from rater.analysis.divots.data.finding import PLACED, Finding, Kind
-from rater.analysis.results.copy_outcome import is_good
-from rater.analysis.stats.student_t import quantile
+from rater.analysis.divots.model import words
+from rater.analysis.divots.model.finding import PLACED, Finding, Kind
+from rater.analysis.results.steady import is_good
+from rater.analysis.stats.estimate import quantile
 from rater.record.run import PlacedCopy
 from rater.record.stored import RunHead, StoredRun
 

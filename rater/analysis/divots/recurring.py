@@ -13,17 +13,24 @@ from statistics import median
 
 import numpy as np
 
-from rater.analysis.divots.data.between import Between, Look, There
-from rater.analysis.divots.data.finding import PLACED, Finding, Kind, Thresholds
-from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import values_by_copy
 from rater.analysis.divots.model.effects import PartScope, scopes_of
+from rater.analysis.divots.model.finding import (
+    PLACED,
+    Between,
+    Finding,
+    Kind,
+    Look,
+    There,
+    Thresholds,
+)
 from rater.analysis.divots.model.layout import explain, sharing_classes
 from rater.analysis.divots.model.noise import TimeNoise, clock_steps, noise_of
 from rater.analysis.divots.model.parts import Part, arrays_of, like_groups, machine_parts, set_part
+from rater.analysis.divots.model.table import UNKNOWN, Table
+from rater.analysis.stats.estimate import quantile
 from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats
-from rater.analysis.stats.student_t import quantile
 
 _OFTEN = 2 / 3  # of the runs that can tell
 _CONFIDENCE = 0.95

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import Detected
-from rater.analysis.divots.model.effects import PartScope, scopes_of
+from rater.analysis.divots.model.effects import PartScope, scopes_of, tails_of, worth_of
+from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.fit import nearer, to_be_sure
 from rater.analysis.divots.model.noise import (
     Tail,
@@ -34,7 +34,6 @@ from rater.analysis.divots.model.parts import (
     set_part,
     split_sets,
 )
-from rater.analysis.divots.model.score import tails_of, worth_of
 from rater.analysis.stats.robust import Bools, Floats, centred, mean, median, quantiles
 
 _FOUND = 0.8  # of the planted ones: what is promised

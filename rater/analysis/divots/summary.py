@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rater.analysis.divots.data import words
-from rater.analysis.divots.data.finding import Kind
-from rater.analysis.divots.data.hit import Hit
-from rater.analysis.divots.data.table import UNKNOWN, Table
+from rater.analysis.divots.model import words
+from rater.analysis.divots.model.finding import Kind
+from rater.analysis.divots.model.table import UNKNOWN, Hit, Table
 from rater.text.cpuset import format_list
 
 OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place

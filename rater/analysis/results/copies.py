@@ -1,24 +1,263 @@
-"""The time of every copy, and how the copies of one benchmark lie beside each other; pure.
-
-Source of the statistics: Table 4 of the SPECrate2006 paper (J. Henning): times of
-the copies over the median copy of a chosen run, with their median, arithmetic mean,
-sample standard deviation and maximum, once of all copies and once without the
-slowest few. Its Table 3 puts the ratios of two runs side by side.
-"""
+"""The time of every copy, and what copies used: CPUs, memory, counts of several runs; pure."""
 
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from rater.analysis.results.copy_outcome import FailedCopy, failed_copy, is_good
-from rater.analysis.results.energy import copy_estimates
-from rater.analysis.results.model import Summary
+from rater.analysis.results.counters import BenchmarkCounts, run_counts
+from rater.analysis.results.metrics import copy_estimates
 from rater.analysis.results.rates import Key, benchmark_rates
-from rater.analysis.results.steady import is_steady, share_inside
-from rater.groups import grouped
+from rater.analysis.results.score import Summary
+from rater.analysis.results.steady import FailedCopy, failed_copy, is_good, is_steady, share_inside
 from rater.record.stored import PER_HOUR, RATIO, StoredBracket, StoredCopy, StoredRun
+from rater.text.cpuset import format_list
+from rater.text.values import count, grouped
+
+# -- Runs that stand for one value of what is compared: a point of a sweep, or a word of the user --
+#
+# What is compared (`rater compare`) and what is drawn against copies (`rater scale`) are
+# points; where their runs were made in rounds, runs of one round are neighbours in time.
+
+
+@dataclass(frozen=True, slots=True)
+class PointRun:
+    """One run of a point."""
+
+    run: StoredRun
+    # Runs of one block (round) were made next to each other, one or more of every point:
+    # what drifts in the machine hits them alike. None: not known.
+    block: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """All runs under one set of values."""
+
+    label: str  # as a heading: "thp=always", "run 7"
+    values: tuple[tuple[str, str], ...]  # axis and value, in the axes' order; (): plain runs
+    runs: tuple[PointRun, ...]  # never empty; of several points, the first is the baseline
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of its runs in the database."""
+        return tuple(one.run.head.run for one in self.runs)
+
+
+# -- What the counters of several runs of one point came to, as if they were one -------------------
+
+
+def counts_of(runs: Sequence[PointRun]) -> tuple[BenchmarkCounts, ...]:
+    """Return what runs counted together, by the newest of their tables."""
+    whole = [one.run.without_torn() for one in runs]
+    copies = tuple(copy for run in whole for copy in run.copies)
+    settings = dict(it for run in whole for it in run.settings)
+    pooled = replace(whole[-1], copies=copies, settings=tuple(settings.items()))
+    return run_counts(pooled).benchmarks
+
+
+# -- Resident memory of benchmarks: mean and maximum over copies, beside each other by point -------
+#
+# Source: appendix A of the page-size paper (J. Korn and others), a column pair for each page size.
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCell:
+    """One benchmark at one point, a copy's memory in bytes."""
+
+    average_bytes: float | None  # over time and copies; None: no copy lived to be looked at
+    max_bytes: int | None  # of any copy at any time
+    looks: int
+    copy_runs: int  # that counted and ended well
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """One benchmark at all points."""
+
+    benchmark: str
+    tune: str | None
+    cells: tuple[MemoryCell | None, ...]  # by point; None: it has no such copy
+
+
+def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
+    """Return benchmarks in the order they ran in, with all runs of a point together."""
+    by_point = [
+        grouped(
+            ((copy.benchmark, copy.tune), copy)
+            for one in point.runs
+            for copy in one.run.without_torn().copies
+            if copy.counted and is_good(copy)
+        )
+        for point in points
+    ]
+    keys = dict.fromkeys(key for found in by_point for key in found)
+    return tuple(
+        MemoryRow(*key, tuple(_cell(found[key]) if key in found else None for found in by_point))
+        for key in keys
+    )
+
+
+def _cell(copies: Iterable[StoredCopy]) -> MemoryCell:
+    """Return the mean of the copies' own means: one that ran longer weighs no more."""
+    copies = list(copies)
+    means = [it.mean_rss_bytes for it in copies if it.mean_rss_bytes is not None]
+    # What the kernel kept of a single process misses no peak, but hugetlb pages.
+    most = [
+        size for it in copies for size in (it.peak_rss_bytes, it.max_rss_bytes) if size is not None
+    ]
+    return MemoryCell(
+        average_bytes=sum(means) / len(means) if means else None,
+        max_bytes=max(most, default=None),
+        looks=sum(it.rss_looks or 0 for it in copies),
+        copy_runs=len(copies),
+    )
+
+
+# -- What of the machine the copies of a run were given: cores, CPUs, lgroups ----------------------
+#
+# By the plan, not by the number of copies alone: eight copies can have eight cores, or both
+# threads of four.
+
+
+class Share(StrEnum):
+    """What of the machine a copy had for itself."""
+
+    CORES = "own core"  # no core has two copies
+    THREADS = "own CPU"  # some core has two copies, each on a thread of its own
+    CPUS = "shared CPU"  # some CPU has two copies
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class CpusUsed:
+    """Where the copies of a run were placed; None: not known."""
+
+    copies: int
+    share: Share
+    cores: tuple[int, ...] | None  # in use, ascending
+    per_core: tuple[int, int] | None  # copies on the core with the least of them, with the most
+    threads: int | None  # CPUs of each used core; None as well where they differ
+    lgroups: tuple[int, ...] | None  # copies on each lgroup in use, descending
+    used_cpus: int | None  # that were given to copies
+    cpus: int | None  # usable ones of the machine
+    machine_cores: int | None  # that these belong to
+    on: tuple[int, ...] | None = None  # the CPUs that were given to copies, ascending
+    memory: str | None = None  # "local", "bind 0-1": policy, and nodes where any are named
+
+    @property
+    def even(self) -> int | None:
+        """Copies on each used core, None where they differ or are not known."""
+        if self.per_core is None or self.per_core[0] != self.per_core[1]:
+            return None
+        return self.per_core[0]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What must be the same for rates of so many copies to be rates of the same.
+
+        Which of equal cores they were given is not in it.
+        """
+        cores = None if self.cores is None else len(self.cores)
+        return (self.share, cores, self.per_core, self.used_cpus, self.lgroups)
+
+    def __str__(self) -> str:
+        """Say where they were: `8 on 4 cores (8 CPUs), 6+2 by lgroup`."""
+        if self.cores is None:
+            return f"{self.copies} on cores not known"
+        text = f"{self.copies} on {count(len(self.cores), 'core')}"
+        if self.used_cpus not in (None, len(self.cores)):
+            text += f" ({count(self.used_cpus or 0, 'CPU')})"
+        if self.even is None and self.per_core is not None:
+            text += f", {self.per_core[0]}-{self.per_core[1]} each"
+        if self.lgroups is not None and len(self.lgroups) > 1:
+            text += f", {'+'.join(map(str, self.lgroups))} by lgroup"
+        return text
+
+
+def cpus_used(run: StoredRun) -> CpusUsed:
+    """Return where the copies of a run were placed: by its plan, else by what its rows tell."""
+    head = run.head
+    if run.placements:
+        rows = [(placed.cpu, placed.core, placed.node) for placed in run.placements]
+    else:
+        first = {copy.copy: copy for copy in reversed(run.copies)}
+        rows = [(copy.cpu, copy.core, copy.node) for copy in first.values()]
+    on_cpu = _counted(cpu for cpu, _, _ in rows)
+    on_core = _counted(core for _, core, _ in rows)
+    on_node = _counted(node for _, _, node in rows)
+    cpus = len(run.pus) or None
+    of_core = Counter(pu.core for pu in run.pus if pu.core is not None)
+    threads = {of_core[core] for core in on_core or () if core in of_core}
+    return CpusUsed(
+        copies=head.copies,
+        share=_share(head.copies, on_cpu, on_core, cpus),
+        cores=tuple(sorted(on_core)) if on_core else None,
+        per_core=(min(on_core.values()), max(on_core.values())) if on_core else None,
+        threads=threads.pop() if len(threads) == 1 else None,
+        lgroups=tuple(sorted(on_node.values(), reverse=True)) if on_node else None,
+        used_cpus=len(on_cpu) if on_cpu else None,
+        cpus=cpus,
+        machine_cores=len(of_core) or None,
+        on=tuple(sorted(on_cpu)) if on_cpu else None,
+        memory=_memory(run),
+    )
+
+
+def _memory(run: StoredRun) -> str | None:
+    """Return policy and nodes of the copies' memory; of rows, the nodes that they tell."""
+    nodes = format_list({node for placed in run.placements for node in placed.memory_nodes})
+    policies = dict.fromkeys(placed.memory_policy for placed in run.placements)
+    if not run.placements:
+        nodes = format_list({node for copy in run.copies for node in copy.mem_nodes})
+    return " ".join(word for word in (" and ".join(policies), nodes) if word) or None
+
+
+def _counted(numbers: Iterable[int | None]) -> Counter[int] | None:
+    """Return how often each number is there, None where one is not known."""
+    found: Counter[int] = Counter()
+    for number in numbers:
+        if number is None:
+            return None
+        found[number] += 1
+    return found or None
+
+
+def _share(
+    copies: int, on_cpu: Counter[int] | None, on_core: Counter[int] | None, cpus: int | None
+) -> Share:
+    if cpus is not None and copies > cpus:  # bound or not
+        return Share.CPUS
+    if on_cpu is None or on_core is None:
+        return Share.UNKNOWN
+    if max(on_cpu.values()) > 1:
+        return Share.CPUS
+    return Share.THREADS if max(on_core.values()) > 1 else Share.CORES
+
+
+def fair_copies(places: Sequence[CpusUsed]) -> int:
+    """Return up to how many copies one curve is of one kind: each has a core to itself.
+
+    Where there are no two such points, each a CPU; where not that, the smallest number.
+    `places` by copies, ascending, never empty.
+    """
+    own = [one.copies for one in places if one.share is Share.CORES]
+    if len(own) > 1:
+        return own[-1]
+    return max(
+        (one.copies for one in places if one.share is not Share.CPUS), default=places[0].copies
+    )
+
+
+# -- The time of every copy, and how the copies of one benchmark lie beside each other -------------
+#
+# Source of the statistics: Table 4 of the SPECrate2006 paper (J. Henning): times of
+# the copies over the median copy of a chosen run, with their median, arithmetic mean,
+# sample standard deviation and maximum, once of all copies and once without the
+# slowest few. Its Table 3 puts the ratios of two runs side by side.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rater.analysis.placement.proof import RunProof
-from rater.analysis.results.model import BenchmarkScore, Summary
+from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedBenchmark
-from rater.analysis.results.score import summarise
+from rater.analysis.results.score import BenchmarkScore, Summary, summarise
 from rater.analysis.results.steady import SteadyMix, SteadyRate
-from rater.analysis.stats.descriptive import geometric_mean, lower_median_index
-from rater.record.status import RunStatus
+from rater.analysis.stats.estimate import geometric_mean, lower_median_index
+from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
-from rater.text.words import copies_text, some
+from rater.text.values import copies_text, some
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from rater.analysis.results.copy_outcome import is_good
-from rater.groups import grouped
-from rater.plan.schedule.phases import Phase, Plan
-from rater.record.status import CopyStatus, RunStatus, Validity, is_from_outside
+from rater.analysis.results.steady import is_good
+from rater.plan.schedule import Phase, Plan
+from rater.record.run import CopyStatus, RunStatus, Validity, is_from_outside
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.text.values import grouped
 
 _GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better
 

@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.results.copy_outcome import CopyTime, is_good, what_happened
-from rater.analysis.results.occupancy import gaps_ns
-from rater.analysis.stats.descriptive import Spread, geometric_mean, spread
-from rater.groups import grouped
-from rater.plan.schedule.phases import ring_steps
-from rater.record.status import CopyStatus, Validity
+from rater.analysis.results.steady import CopyTime, gaps_ns, is_good, what_happened
+from rater.analysis.stats.estimate import Spread, geometric_mean, spread
+from rater.plan.schedule import ring_steps
+from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.text.values import grouped
 
 PROPOSED_IN = "proposed in arXiv 2609.29681"
 _HOUR_S = 3600.0

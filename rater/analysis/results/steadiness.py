@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from rater.analysis.stats.student_t import quantile
-from rater.groups import grouped
+from rater.analysis.stats.estimate import quantile
+from rater.text.values import grouped
 
 ALIKE = 0.01  # halves that differ by no more are steady,
 SURE = 0.02  # when the interval lies within this

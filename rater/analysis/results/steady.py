@@ -1,35 +1,238 @@
-"""Steady mode: what copies that run again and again complete inside a window; pure.
-
-A run that crosses an edge of the window counts by its share inside (time inside
-/ its whole time). Over windows at any moment of a process that keeps its pace
-this is unbiased: a run contributes 1 / its time at each of its moments, hence 1
-in all. Counts of whole runs, given beside it, lack one run or so of each copy.
-Directly after a common start it is not quite: the first runs are no fair sample
-of what runs at a given moment (long ones fill more moments), and the rate is
-too high by the square of their CV. Hence a warm-up of one run at least.
-
-Completions per second x reference is comparable with homogeneous mode's
-copies x reference / bracket, where `copies` runs complete in one bracket.
-
-In rotated order one window has all benchmarks; a copy's rate is then the work
-it does in a second, its benchmarks' reference seconds summed up.
-"""
+"""Steady mode: what completes inside a window, and how copies ended; pure."""
 
 from __future__ import annotations
 
+import json
+import re
+import signal
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from rater.analysis.results.copy_outcome import is_good, what_happened
-from rater.analysis.results.occupancy import median_gap_s, occupied_share
 from rater.analysis.results.steadiness import Steadiness, Timed, compare_halves, rounded_up
-from rater.analysis.stats.descriptive import Spread, lower_median_index, spread
-from rater.groups import grouped
-from rater.plan.schedule.phases import ring_steps
-from rater.record.run import BenchmarkUsed
-from rater.record.status import CopyStatus, Validity
+from rater.analysis.stats.estimate import Spread, lower_median_index, spread
+from rater.plan.schedule import ring_steps
+from rater.record.run import BenchmarkUsed, CopyStatus, Validity
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.text.values import grouped
+
+# -- What a run was asked for, and what it left out ------------------------------------------------
+
+_LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
+
+
+def request_of(head: RunHead) -> dict[str, object] | None:
+    """Return what a run was asked for; None: imported, or an older rater did not keep it."""
+    try:
+        found = json.loads(head.request or "null")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the benchmarks that a run's warnings say were left out, each with the reason."""
+    found = [match for text in warnings if (match := _LEFT_OUT.fullmatch(text))]
+    return tuple((match[1], match[2]) for match in found)
+
+
+def is_selection(head: RunHead) -> bool:
+    """Tell whether the user asked for single benchmarks, `SUITE/BENCHMARK`."""
+    asked = (request_of(head) or {}).get("suites")
+    return isinstance(asked, list) and any(
+        isinstance(one, str) and one.endswith(f"/{name}")
+        for one in asked
+        for name in head.benchmarks
+    )
+
+
+# -- How one copy ended, in words and as a member of a result --------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTime:
+    """The time of one copy, and where it ran (None: not bound or not known)."""
+
+    copy: int
+    cpu: int | None
+    node: int | None  # OS number of its lgroup
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCopy:
+    """A copy that does not count, and what it did."""
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    copy: int
+    cpu: int | None
+    node: int | None
+    elapsed_s: float
+    status: CopyStatus
+    what: str  # "killed by SIGSEGV", "wrong output: line 3: ..."
+    run_dir: str | None
+
+
+def is_good(copy: StoredCopy) -> bool:
+    """Tell whether the copy ran to its end, well, and nothing is known against its output."""
+    return copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID
+
+
+def copy_time(copy: StoredCopy) -> CopyTime:
+    """Return the copy's time with its place."""
+    return CopyTime(copy.copy, copy.cpu, copy.node, copy.elapsed_s)
+
+
+def slowest(copies: Sequence[StoredCopy]) -> CopyTime | None:
+    """Return the copy with the longest time, the lowest number among equals."""
+    if not copies:
+        return None
+    return copy_time(max(copies, key=lambda copy: (copy.elapsed_ns, -copy.copy)))
+
+
+def failed_copy(copy: StoredCopy) -> FailedCopy:
+    """Return a copy that is not good as a line of the report."""
+    return FailedCopy(
+        benchmark=copy.benchmark,
+        tune=copy.tune,
+        iteration=copy.iteration,
+        copy=copy.copy,
+        cpu=copy.cpu,
+        node=copy.node,
+        elapsed_s=copy.elapsed_s,
+        status=copy.status if copy.status is not CopyStatus.OK else CopyStatus.WRONG_OUTPUT,
+        what=what_happened(copy),
+        run_dir=copy.run_dir,
+    )
+
+
+def what_happened(copy: StoredCopy) -> str:
+    """Say how a copy that is not good ended."""
+    late = copy.late_ns is not None
+    words = in_words(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
+    return f"{words} ({copy.note})" if copy.note else words
+
+
+def in_words(
+    status: CopyStatus,
+    exit_code: int | None,
+    signal_number: int | None,
+    detail: str | None = None,
+    *,
+    late: bool = False,
+) -> str:
+    """Say how a copy ended; one that seemed well is taken for a wrong answer (`detail`).
+
+    `late`: nobody saw in time when it did.
+    """
+    if status is CopyStatus.TIMEOUT:
+        return "stopped at its time limit"
+    if status is CopyStatus.INTERRUPTED:
+        return "interrupted"
+    if status is not CopyStatus.FAILED:
+        return f"wrong output: {detail}" if detail else "wrong output"
+    if signal_number is not None:
+        try:
+            return f"killed by {signal.Signals(signal_number).name}"
+        except ValueError:  # most real-time signals have no name of their own
+            return f"killed by signal {signal_number}"
+    seemed_well = "its time is not known" if late else "failed"
+    return f"exit status {exit_code}" if exit_code else seemed_well
+
+
+def why_no_ratio(copies: Sequence[StoredCopy], planned: int, checked: bool) -> str | None:
+    """Say why these copies of one iteration give no ratio, None when nothing is against it.
+
+    `checked`: outputs that nobody has looked at (rater died first) count against it.
+    """
+    bad = [copy for copy in copies if not is_good(copy)]
+    stopped = [copy for copy in bad if copy.status is CopyStatus.INTERRUPTED]
+    failures = [copy for copy in bad if copy.status is not CopyStatus.INTERRUPTED]
+    if len(failures) == 1:
+        return f"copy {failures[0].copy}: {what_happened(failures[0])}"
+    if failures:
+        first = failures[0]
+        return (
+            f"{len(failures)} of {planned} copies failed; copy {first.copy}: {what_happened(first)}"
+        )
+    if stopped or len(copies) < planned:
+        return f"not complete: {len(copies) - len(stopped)} of {planned} copies finished"
+    if not copies:
+        return "no copy finished"
+    unchecked = sum(copy.validity is Validity.UNCHECKED for copy in copies)
+    if checked and unchecked:
+        return f"the output of {unchecked} of {planned} copies was not checked"
+    return None
+
+
+# -- How much of a window of steady mode its copies ran, and what lay between two runs -------------
+#
+# Between two runs of a copy lies rater's own start of the next one (milliseconds),
+# and a set-up per copy or the laying out of its inputs where a suite has them: all
+# that is inside the window and lowers the rate, and is not the program's doing.
+
+ENOUGH = 0.95  # of the window; below, a rate says too much of rater and too little of the program
+
+
+def occupied_share(
+    rows: Sequence[StoredCopy], window_ns: tuple[int, int], copies: int
+) -> float | None:
+    """Return the share of the copies' time in the window in which their runs went, good or bad."""
+    begin, end = window_ns
+    if end <= begin or not copies:
+        return None
+    inside_ns = sum(
+        max(0, min(row.finish_ns, end) - max(row.start_ns, begin))
+        for row in rows
+        if row.start_ns is not None and row.finish_ns is not None
+    )
+    return inside_ns / (copies * (end - begin))
+
+
+def gaps_ns(rows: Sequence[StoredCopy]) -> list[tuple[int, int]]:
+    """Return the end of each run of a copy with the start of its next, copy by copy."""
+    runs = grouped(
+        (row.copy, (row.start_ns, row.finish_ns))
+        for row in rows
+        if row.start_ns is not None and row.finish_ns is not None
+    )
+    return [
+        (sooner[1], later[0])
+        for times in runs.values()
+        for sooner, later in pairwise(sorted(times))
+    ]
+
+
+def median_gap_s(rows: Sequence[StoredCopy], window_ns: tuple[int, int]) -> float | None:
+    """Return the median time between two runs of a copy, of all gaps that reach into the window.
+
+    None where no copy has two runs there. What a copy began after the window is not stored.
+    """
+    begin, end = window_ns
+    inside = [
+        max(0, start - finish) for finish, start in gaps_ns(rows) if finish < end and start > begin
+    ]
+    return statistics.median(inside) / 1e9 if inside else None
+
+
+# -- Steady mode: what copies that run again and again complete inside a window --------------------
+#
+# A run that crosses an edge of the window counts by its share inside (time inside
+# / its whole time). Over windows at any moment of a process that keeps its pace
+# this is unbiased: a run contributes 1 / its time at each of its moments, hence 1
+# in all. Counts of whole runs, given beside it, lack one run or so of each copy.
+# Directly after a common start it is not quite: the first runs are no fair sample
+# of what runs at a given moment (long ones fill more moments), and the rate is
+# too high by the square of their CV. Hence a warm-up of one run at least.
+#
+# Completions per second x reference is comparable with homogeneous mode's
+# copies x reference / bracket, where `copies` runs complete in one bracket.
+#
+# In rotated order one window has all benchmarks; a copy's rate is then the work
+# it does in a second, its benchmarks' reference seconds summed up.
 
 NO_WINDOW = "no complete window: stopped or suspended before all runs in it had ended"
 _HOUR_S = 3600.0

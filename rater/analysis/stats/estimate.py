@@ -1,29 +1,4 @@
-"""Estimates of how far two sides lie apart, with what is known of their error; pure.
-
-All is computed on logarithms: a change by a factor is as large up as down, both signs
-have the same chance to be found, and ratios of ratios add.
-
-- Values that were measured next to each other (one of each in every round) are paired:
-  Student's t interval of their differences. What drifts with time cancels.
-- Else Welch's interval (B. L. Welch, Biometrika 34, 1947: each side has a variance of its
-  own; degrees of freedom by F. E. Satterthwaite, Biometrics Bulletin 2, 1946, but never more
-  than two sides of the smaller size would have: by chance two or three values lie close, and
-  many on the other side would lend them their degrees. Equal things of 2 against 20 values were
-  else called apart in 12 of 100 cases).
-- Where one side has a single value, the noise of the other is taken for both (the classic
-  interval for two samples with one variance). Nobody knows whether it is: no verdict stands on it.
-
-Several such comparisons of the same two things under other conditions make one: their
-mean, with the variances added and the degrees of freedom by Satterthwaite.
-
-Times that are recorded in coarse steps (result files in whole seconds) are known no better than
-that: rounding adds the variance of a uniform distribution, step^2 / 12, to what values show of
-each other, and as it errs alike in all values of a side, no mean takes it out: a
-step is added to the reach of the interval.
-
-That values are independent is assumed here; `stats.independence` makes estimates of values in the
-order they were measured in, and looks whether they are.
-"""
+"""Estimates of how far two sides lie apart: means, Student's t, and their error; pure."""
 
 from __future__ import annotations
 
@@ -32,7 +7,203 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from itertools import chain
+
+# -- Means, spreads and groups ---------------------------------------------------------------------
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    """Return the geometric mean, None for no values or when one of them is not above zero."""
+    if not values or min(values) <= 0:
+        return None
+    return statistics.geometric_mean(values)
+
+
+def population_cv(values: Sequence[float]) -> float | None:
+    """Return population SD / mean (divided by n, as SPEC CPU 2026 does), None without a mean."""
+    if not values:
+        return None
+    mean = statistics.fmean(values)
+    return statistics.pstdev(values, mean) / mean if mean else None
+
+
+def lower_median_index(values: Sequence[float]) -> int:
+    """Return where the median of `values` is, the lower one of two; the earliest among equals.
+
+    The rule of SPEC's rate results when `values` are ratios: of three the
+    median, of two the slower. Raises `ValueError` for no values.
+    """
+    return values.index(statistics.median_low(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a population of numbers lies; the quartiles are interpolated between its members."""
+
+    count: int
+    mean: float
+    cv: float | None  # population SD / mean
+    minimum: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+    maximum: float
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Return the spread of `values`, None for no values."""
+    if not values:
+        return None
+    if len(values) == 1:
+        lower = median = upper = values[0]
+    else:
+        lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(
+        count=len(values),
+        mean=statistics.fmean(values),
+        cv=population_cv(values),
+        minimum=min(values),
+        lower_quartile=lower,
+        median=median,
+        upper_quartile=upper,
+        maximum=max(values),
+    )
+
+
+# -- Student's t for degrees of freedom that need not be whole, as Welch's are ---------------------
+#
+# How often |t| is exceeded is I_x(n / 2, 1 / 2) with x = n / (n + t^2) (Abramowitz and
+# Stegun 26.7.1 with 26.5.27), I the regularised incomplete beta function. That is
+# evaluated by its continued fraction (DLMF 8.17.22) with the method of Lentz as modified by
+# Thompson and Barnett (Press et al., Numerical Recipes in C, 2nd edition, 5.2 and 6.4).
+
+_TINY = 1e-300
+_ENOUGH = 1e-16
+_EXACT = 1e-14
+_MOST_STEPS = 200
+_MOST_TERMS = 10_000
+_MANY_DEGREES = 1e7  # from here on the normal distribution, exact to eight digits
+
+
+def exceeded(t: float, degrees: float) -> float:
+    """Return how often a variable of Student's distribution lies outside +-t: the p value.
+
+    Exact for small ones too: it is no difference from 1. Raises `ValueError` for no
+    degrees of freedom.
+    """
+    if not degrees > 0:
+        raise ValueError(f"{degrees} degrees of freedom")
+    if math.isinf(t):
+        return 0.0
+    if degrees > _MANY_DEGREES:
+        return math.erfc(abs(t) / math.sqrt(2))
+    return _incomplete_beta(degrees / 2, 0.5, degrees, t * t)
+
+
+def f_exceeded(ratio: float, above: int, below: int) -> float:
+    """Return how often a ratio of variances of so many degrees of freedom is larger (F test)."""
+    return _incomplete_beta(below / 2, above / 2, below, above * ratio)
+
+
+@cache
+def quantile(confidence: float, degrees: float) -> float:
+    """Return t such that a variable of Student's distribution lies within +-t so often.
+
+    `quantile(0.95, 10)` is 2.228. Raises `ValueError` for no degrees or a
+    confidence outside 0 to 1.
+    """
+    if not (degrees > 0 and 0 < confidence < 1):
+        raise ValueError(f"confidence {confidence}, {degrees} degrees of freedom")
+    wanted = 1 - confidence
+    low, high = 0.0, 1.0
+    while exceeded(high, degrees) > wanted:
+        low, high = high, 2 * high
+        if math.isinf(high):
+            return high
+    # Newton's steps, of which the curve of p needs few, as long as they stay between the bounds.
+    t = (low + high) / 2
+    for _ in range(_MOST_STEPS):
+        p = exceeded(t, degrees)
+        low, high = (t, high) if p > wanted else (low, t)
+        step = (p - wanted) / (2 * _density(t, degrees))
+        following = t + step
+        if not low < following < high:
+            following = (low + high) / 2
+        if abs(following - t) <= _EXACT * t:
+            return following
+        t = following
+    return t
+
+
+def _density(t: float, degrees: float) -> float:
+    log_front = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
+    log_rest = (degrees + 1) / 2 * math.log1p(t * t / degrees)
+    return math.exp(log_front - log_rest) / math.sqrt(degrees * math.pi) or _TINY
+
+
+def _incomplete_beta(a: float, b: float, rest: float, square: float) -> float:
+    """Return I_x(a, b) for x = rest / (rest + square): 1 - x keeps its digits that way."""
+    if square == 0:
+        return 1.0
+    x, other = rest / (rest + square), square / (rest + square)
+    if x == 0:
+        return 0.0
+    log_x = math.log1p(-other) if other < 0.5 else math.log(x)
+    log_front = (
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * log_x + b * math.log(other)
+    )
+    front = math.exp(log_front)
+    if x < (a + 1) / (a + b + 2):
+        return front * _fraction(a, b, x) / a
+    return 1 - front * _fraction(b, a, other) / b
+
+
+def _fraction(a: float, b: float, x: float) -> float:
+    c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, _MOST_TERMS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        change = 1.0
+        for term in (even, odd):
+            d = 1 / _off_zero(1 + term * d)
+            c = _off_zero(1 + term / c)
+            change = d * c
+            value *= change
+        if abs(change - 1) < _ENOUGH:
+            break
+    return value
+
+
+def _off_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
+
+
+# -- Estimates of how far two sides lie apart, with what is known of their error -------------------
+#
+# All is computed on logarithms: a change by a factor is as large up as down, both signs have the
+# same chance to be found, and ratios of ratios add.
+#
+# - Values that were measured next to each other (one of each in every round) are paired: Student's
+# t interval of their differences. What drifts with time cancels. - Else Welch's interval (B. L.
+# Welch, Biometrika 34, 1947: each side has a variance of its own; degrees of freedom by F. E.
+# Satterthwaite, Biometrics Bulletin 2, 1946, but never more than two sides of the smaller size
+# would have: by chance two or three values lie close, and many on the other side would lend them
+# their degrees. Equal things of 2 against 20 values were else called apart in 12 of 100 cases). -
+# Where one side has a single value, the noise of the other is taken for both (the classic interval
+# for two samples with one variance). Nobody knows whether it is: no verdict stands on it.
+#
+# Several such comparisons of the same two things under other conditions make one: their mean, with
+# the variances added and the degrees of freedom by Satterthwaite.
+#
+# Times that are recorded in coarse steps (result files in whole seconds) are known no better than
+# that: rounding adds the variance of a uniform distribution, step^2 / 12, to what values show of
+# each other, and as it errs alike in all values of a side, no mean takes it out: a step is added to
+# the reach of the interval.
+#
+# That values are independent is assumed here; `stats.independence` makes estimates of values in the
+# order they were measured in, and looks whether they are.
 
 # Logarithms of numbers that are equal differ by roundings.
 NO_DIFFERENCE = 1e-12

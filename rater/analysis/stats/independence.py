@@ -38,11 +38,12 @@ from rater.analysis.stats.estimate import (
     Estimate,
     SlowRuns,
     VarianceTerm,
+    f_exceeded,
     paired,
+    quantile,
     unpaired,
 )
-from rater.analysis.stats.student_t import f_exceeded, quantile
-from rater.groups import grouped
+from rater.text.values import grouped
 
 LEAST_TESTED = 6  # rounds: of five there are 60 orders that differ
 DEPENDENT = 0.1

@@ -1,30 +1,243 @@
-"""A layout's PUs, copy by copy: the order on what the layout leaves of the machine, its counts."""
+"""A layout's PUs, copy by copy, and a machine cut into parts as `hwloc_distrib` cuts it; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, zip_longest
 
 from rater.errors import InputError
-from rater.plan.placement.counts import Full, counted
-from rater.plan.placement.cpu_order import cpus_of, evaluate
-from rater.plan.placement.distrib import distrib
-from rater.plan.placement.filter import Filtered, apply_filters, keep
-from rater.plan.placement.layout import EXPLICIT, Counts, CpuOrder, Layout
-from rater.plan.placement.layout_options import options
-from rater.plan.placement.orders import (
+from rater.plan.placement.layout import EXPLICIT, Counts, CpuOrder, Layout, options
+from rater.plan.placement.order import (
     PERMUTATIONS,
+    Filtered,
     Slot,
     Tiers,
+    apply_filters,
     balanced,
     compact,
+    cpus_of,
+    evaluate,
+    keep,
     scatter,
     singles,
+    slots_of,
+    spread_slots,
+    whole_first,
 )
-from rater.plan.placement.slots import slots_of, spread_slots, whole_first
-from rater.plan.topology.model import PU, Domain, Topology
+from rater.plan.topology import PU, Domain, Topology
 from rater.text import cpuset
+from rater.text.values import grouped
+
+# -- The machine cut into parts as hwloc's `hwloc_distrib` cuts it: wide, disjoint, all of it ------
+
+type _Span = tuple[int, int]  # positions among the usable PUs, the second one exclusive
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object of the machine and what lies in it; a PU has no children."""
+
+    first: int
+    end: int
+    children: list[_Object] = field(default_factory=list)
+
+
+def distrib(topology: Topology, sets: int) -> tuple[tuple[PU, ...], ...]:
+    """Cut the usable PUs into `sets` (1 to their number) sets, each in logical order.
+
+    From the top down, each object hands its sets to its children in proportion to
+    their usable PUs, rounded so that earlier ones come first; a child that gets one
+    keeps it whole, and one that gets none joins the set before it (hwloc 2.x,
+    `include/hwloc/helper.h`). Objects are packages, groups, caches and cores, as in
+    hwloc: lgroups count where they hold CPUs of their own.
+    """
+    found: list[list[PU]] = []
+
+    def cut(objects: list[_Object], sets: int) -> None:
+        total = sum(part.end - part.first for part in objects)
+        passed = 0
+        for part in objects:
+            weight = part.end - part.first
+            share = _ceil((passed + weight) * sets, total) - _ceil(passed * sets, total)
+            passed += weight
+            pus = topology.pus[part.first : part.end]
+            if share > 1:
+                cut(part.children, share)
+            elif share == 1:
+                found.append(list(pus))
+            else:
+                found[-1] += pus
+
+    cut([_tree(topology)], sets)
+    return tuple(tuple(pus) for pus in found)
+
+
+def _tree(topology: Topology) -> _Object:
+    """Return the usable part of the machine as nested objects with PUs at the leaves."""
+    root = _Object(0, len(topology.pus))
+    open_: list[_Object] = [root]
+    for first, end in sorted(_spans(topology), key=lambda span: (span[0], -span[1])):
+        while open_[-1].end <= first:
+            _fill(open_.pop())
+        part = _Object(first, end)
+        open_[-1].children.append(part)
+        open_.append(part)
+    while open_:
+        _fill(open_.pop())
+    return root
+
+
+def _fill(part: _Object) -> None:
+    """Give an object the PUs that lie in none of its children as children of their own."""
+    filled: list[_Object] = []
+    position = part.first
+    for child in (*part.children, _Object(part.end, part.end)):
+        filled += [_Object(pu, pu + 1) for pu in range(position, child.first)]
+        if child.end > child.first:
+            filled.append(child)
+        position = child.end
+    if part.end - part.first > 1:
+        part.children = filled
+
+
+def _spans(topology: Topology) -> set[_Span]:
+    """Return what lies between the machine and its PUs; of two that cross, the lgroup goes."""
+    machine = topology.machine_pus
+    before = [0, *accumulate(pu.os in topology.by_cpu for pu in machine)]
+    details = topology.details
+    whole = (0, len(topology.pus))
+
+    def usable(spans: Iterable[_Span]) -> set[_Span]:
+        found = {(before[first], before[end]) for first, end in spans}
+        return {(first, end) for first, end in found if end - first > 1 and (first, end) != whole}
+
+    objects = usable((part.first, part.first + part.count) for part in details.groups)
+    objects |= usable((part.first, part.first + part.count) for part in details.caches)
+    objects |= usable(_distrib_runs([pu.package for pu in machine]))
+    objects |= usable(_distrib_runs([pu.llc for pu in machine]))
+    objects |= usable(_distrib_runs([pu.core for pu in machine]))
+    # hwloc puts a group around the CPUs of a lgroup where no other object has just these.
+    position = {pu.os: place for place, pu in enumerate(machine)}
+    lgroups = []
+    for node in topology.nodes:
+        places = sorted(position[cpu] for cpu in node.cpus)
+        if places and places[-1] - places[0] == len(places) - 1:
+            lgroups.append((places[0], places[-1] + 1))
+    new = usable(lgroups) - objects
+    if _nested(objects | new):
+        return objects | new
+    return objects | _fitting(objects, new, len(topology.pus)) if _nested(objects) else objects
+
+
+def _fitting(nested: set[_Span], new: set[_Span], pus: int) -> set[_Span]:
+    """Return the new spans that cross no nested one, and no new one before them.
+
+    Of the spans around the gap between two PUs it is enough to know the innermost one,
+    so that thousands of lgroups that cross each other cost no more than their CPUs.
+    """
+    inner: list[_Span] = [(0, pus)] * (pus + 1)  # by the gap before each PU
+    for first, end in sorted(nested, key=lambda span: span[0] - span[1]):  # the widest first
+        inner[first + 1 : end] = [(first, end)] * (end - first - 1)
+    found: set[_Span] = set()
+    for first, end in sorted(new):
+        if inner[first][1] < end or inner[end][0] > first:
+            continue
+        found.add((first, end))
+        for gap in range(first + 1, end):
+            if inner[gap][1] - inner[gap][0] > end - first:
+                inner[gap] = (first, end)
+    return found
+
+
+def _distrib_runs(numbers: Sequence[int | None]) -> list[_Span]:
+    """Return where the same number stands side by side."""
+    starts = [i for i in range(len(numbers)) if i == 0 or numbers[i] != numbers[i - 1]]
+    spans = zip(starts, [*starts[1:], len(numbers)], strict=True)
+    return [span for span in spans if numbers[span[0]] is not None]
+
+
+def _nested(spans: Iterable[_Span]) -> bool:
+    """Tell whether no two spans cross."""
+    open_: list[int] = []  # ends
+    for first, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        while open_ and open_[-1] <= first:
+            open_.pop()
+        if open_ and open_[-1] < end:
+            return False
+        open_.append(end)
+    return True
+
+
+def _ceil(number: int, by: int) -> int:
+    return -(-number // by)
+
+
+# -- What a layout's counts give to each lgroup, and what is wrong with counts for another machine -
+
+MOST_COPIES = 99_999
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Lgroup that a layout's count gives more copies than it has CPUs for."""
+
+    node: int | None  # OS number; None: CPUs that no lgroup holds
+    copies: int
+    room: int
+
+
+def counted(topology: Topology, layout: Layout, counts: Counts) -> list[tuple[Domain, int]]:
+    """Return the copies on each domain, in logical order.
+
+    `topology` is what the layout leaves of the machine. Raises `InputError` for counts
+    of lgroups where no copy can run, and when there is no copy, or more than can be.
+    """
+    by_node = dict(counts.by_node)
+    absent = [node for node in by_node if node not in {domain.node for domain in topology.domains}]
+    if absent:
+        _refuse(topology, layout, absent)
+    shares = [
+        (domain, counts.rest if domain.node is None else by_node.get(domain.node, counts.rest))
+        for domain in topology.domains
+    ]
+    total = sum(share for _, share in shares)
+    if not 0 < total <= MOST_COPIES:
+        raise InputError(
+            f"layout {layout.name}: its counts add up to {total} copies on {topology.source}, "
+            f"expected 1 to {MOST_COPIES}: change its counts"
+        )
+    return shares
+
+
+def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
+    """Say why copies cannot run on these lgroups."""
+    machine = {pu.node for pu in topology.machine_pus}
+
+    def reason(number: int) -> str:
+        node = topology.by_node.get(number)
+        if node is None:
+            return "not there"
+        if number in machine:
+            return "without a CPU that the layout may give to copies"
+        if not node.allowed:
+            return "not allowed as memory here, so home of no CPU"
+        return "extra memory of CPUs that have another home" if node.cpus else "without CPUs"
+
+    reasons = grouped((reason(number), number) for number in absent)
+    text = " and ".join(
+        f"lgroup{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
+        f"{'are' if len(nodes) > 1 else 'is'} {why}"
+        for why, nodes in reasons.items()
+    )
+    there = cpuset.format_list(d.node for d in topology.domains if d.node is not None)
+    raise InputError(
+        f"layout {layout.name}: its counts name lgroups where no copy can run: {text}; on "
+        f"{topology.source} copies can run on lgroup {there or 'none'}: change its counts"
+    )
+
+
+# -- A layout's PUs, copy by copy: the order on what the layout leaves of the machine, its counts --
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +346,9 @@ def _slots(filtered: Filtered, layout: Layout, copies: int, threads: int) -> Seq
     if layout.order is CpuOrder.DISTRIB:
         return distrib(usable, max(1, min(copies, len(usable.pus) // threads)))
     if layout.order is CpuOrder.LIST:
-        return _runs(_listed(filtered, layout), layout, threads)
+        return _assign_runs(_listed(filtered, layout), layout, threads)
     if layout.order is CpuOrder.EXPR:
-        return _runs(named_by(filtered, layout), layout, threads)
+        return _assign_runs(named_by(filtered, layout), layout, threads)
     if threads > 1 and layout.order in (CpuOrder.BALANCED, CpuOrder.SCATTER):
         slots = spread_slots(usable, copies, threads)
         return compact([slots]) if layout.order is CpuOrder.BALANCED else slots
@@ -147,7 +360,7 @@ def _slots(filtered: Filtered, layout: Layout, copies: int, threads: int) -> Seq
     ]
 
 
-def _runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
+def _assign_runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
     """Cut what the user wrote down into one slot after the other."""
     whole = len(pus) // threads * threads
     if not whole:

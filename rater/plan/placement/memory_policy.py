@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rater.errors import InputError
-from rater.plan.topology.model import PU, Topology
+from rater.plan.topology import PU, Topology
 from rater.text import cpuset
 
 

@@ -1,4 +1,4 @@
-"""Topology, layout and number of copies in; one `Placement` per copy out."""
+"""Topology, layout and number of copies in; one `Placement` per copy out; pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rater.errors import InputError
-from rater.groups import grouped
-from rater.plan.placement.assign import Assigned, assign
-from rater.plan.placement.counts import MOST_COPIES, Full
-from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
+from rater.plan.placement.assign import MOST_COPIES, Assigned, Full, assign, counted, named_by
+from rater.plan.placement.layout import EXPLICIT, BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import (
     AT_HOME,
     Memory,
@@ -20,23 +18,13 @@ from rater.plan.placement.memory_policy import (
     named_nodes,
     settled,
 )
-from rater.plan.placement.orders import Key
+from rater.plan.placement.order import Key, apply_filters, keep
 from rater.plan.placement.warnings import placement_warnings, unbound_warnings
-from rater.plan.topology.model import Topology
+from rater.plan.topology import Topology
 from rater.text import cpuset
+from rater.text.values import grouped
 
-__all__ = [
-    "MOST_COPIES",
-    "MemoryPolicy",
-    "Placed",
-    "Placement",
-    "check_copies",
-    "default_memory",
-    "place",
-    "resolve_copies",
-    "settle",
-    "trial_placements",
-]
+# -- Topology, layout and number of copies in; one `Placement` per copy out ------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +227,58 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
 def _united(masks: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """Return what several ascending masks hold together."""
     return masks[0] if len(masks) == 1 else tuple(sorted({cpu for mask in masks for cpu in mask}))
+
+
+# -- How many copies a layout means by itself, and what `--copies pus`, `cores` and `nodes` count --
+
+
+def pus_offered(topology: Topology, layout: Layout) -> Topology:
+    """Return the machine with only the PUs that the layout gives to copies.
+
+    What `list:` and `expr:` do not name is not among them. Raises `InputError` as
+    `rater.plan.placement.order.apply_filters` does, and for CPUs that are not there.
+    """
+    if layout.order is CpuOrder.NONE:
+        return topology
+    filtered = apply_filters(topology, layout)
+    left = filtered.topology
+    if layout.order not in EXPLICIT:
+        return left
+    named = {pu.os for pu in named_by(filtered, layout)}
+    pus = [pu for pu in left.pus if pu.os in named]
+    return keep(left, pus) if pus else left  # without any, placing says what is wrong
+
+
+def copies_counted(layout: Layout, topology: Topology) -> int | None:
+    """Return the copies that a layout's own counts add up to, None when it has none.
+
+    `topology` is what the layout leaves of the machine. Raises `InputError` when the
+    lgroups that are to get copies are not among it.
+    """
+    if layout.counts is None:
+        return None
+    return sum(share for _, share in counted(topology, layout, layout.counts))
+
+
+def explicit_cpus(layout: Layout, topology: Topology) -> int | None:
+    """Return how many CPUs an expression lists, None for other layouts.
+
+    A CPU that stands there twice counts twice: it is to have two copies.
+    """
+    if layout.order is not CpuOrder.EXPR:
+        return None
+    return len(named_by(apply_filters(topology, layout), layout))
+
+
+def one_a_lgroup(layout: Layout, usable: Topology) -> Layout:
+    """Return the layout without CPUs that no lgroup holds, for `--copies nodes`.
+
+    `usable` is what the layout leaves of the machine. Layouts that say themselves
+    which CPUs are for copies stay as they are.
+    """
+    if layout.order in (CpuOrder.NONE, *EXPLICIT) or layout.counts is not None:
+        return layout
+    nodes = tuple(sorted({pu.node for pu in usable.pus if pu.node is not None}))
+    if not nodes or all(pu.node is not None for pu in usable.pus):
+        return layout
+    return replace(layout, only=replace(layout.only, nodes=nodes))

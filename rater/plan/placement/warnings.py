@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rater.groups import grouped
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.orders import Slot
-from rater.plan.topology.model import Topology
+from rater.plan.placement.order import Slot
+from rater.plan.topology import Topology
 from rater.text import cpuset
-from rater.text.words import copies_text, count
+from rater.text.values import copies_text, count, grouped
 
 type Mask = tuple[int, ...]  # OS numbers, ascending
 _UNEQUAL = ": they will not take equally long"

@@ -1,18 +1,253 @@
-"""Living copies, and their ends: stamped the moment they come, handled when there is time."""
+"""Ends of copies: stamped the moment they come, in the run's words, with times of commands."""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from typing import NamedTuple
 
 import trio
 
-from rater.record.events import WorkloadTime
-from rater.run.copies.command_times import CommandReports, workload_times
+from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
+from rater.record.run import CopyStatus, Validity, storable
 from rater.run.copies.launch import Child, Reaped
+from rater.run.copies.limits import high_pipe
+from rater.run.programs.script import failed_command
+
+# -- Times of a copy's commands, by what its script reports while it runs: which ended when, and how
+#
+# One pipe for all copies of a phase. A line is `PID e N STATUS` when command N of the
+# script PID has ended, and `PID s N OWN` when it runs as process OWN. Times are those
+# at which the supervisor sees a line, as they are for ends of copies.
+
+_BLOCK = 1 << 16  # bytes: all that the pipe holds
+_LONGEST_LINE = 256
+_MOST_STRANGE = 1 << 20  # bytes that no script has to report
+
+
+class CommandReport(NamedTuple):
+    """One line."""
+
+    kind: str  # "s" or "e"
+    workload: int  # from 1
+    value: int  # process, or status as a shell has it
+    at_ns: int  # CLOCK_MONOTONIC
+
+
+class CommandReports:
+    """The pipe. `write_end` is for the scripts, to be put on their `REPORT_FD`."""
+
+    def __init__(self) -> None:
+        self.read_end, self.write_end = high_pipe()
+        os.set_blocking(self.read_end, False)
+        self._by_pid: dict[int, list[CommandReport]] = {}
+        self._due: dict[int, int] = {}  # lines that a script has still to write, by its process
+        self._rest = b""
+        self._strange = 0  # bytes that are none of these
+
+    def close(self) -> None:
+        """Close both ends."""
+        os.close(self.read_end)
+        os.close(self.write_end)
+
+    def expect(self, pid: int, workloads: int) -> None:
+        """Listen to a script of so many commands, which reports two lines of each at most."""
+        self._by_pid[pid], self._due[pid] = [], 2 * workloads
+
+    @property
+    def flooded(self) -> bool:
+        """Tell whether so much came that no script has to report that it is a flood."""
+        return self._strange > _MOST_STRANGE
+
+    def read(self, now_ns: int) -> None:
+        """Take in what has been reported by `now_ns`; returns at once, whoever goes on writing."""
+        with suppress(BlockingIOError):
+            block = os.read(self.read_end, _BLOCK)
+            if self.flooded:
+                return
+            *lines, self._rest = (self._rest + block).split(b"\n")
+            for line in lines:
+                if not self._report(line, now_ns):
+                    self._strange += len(line) + 1
+            if len(self._rest) > _LONGEST_LINE:
+                self._strange += len(self._rest)
+                self._rest = b""
+
+    def _report(self, line: bytes, now_ns: int) -> bool:
+        """Keep one line; False for one that a benchmark wrote, which opened its script's pipe."""
+        try:
+            pid, workload, value = map(int, (line.split()[n] for n in (0, 2, 3)))
+            kind = line.split()[1].decode("ascii")
+        except (ValueError, IndexError):
+            return False
+        if not self._due.get(pid):
+            return False
+        self._due[pid] -= 1
+        self._by_pid[pid].append(CommandReport(kind, workload, value, now_ns))
+        return True
+
+    def take(self, pid: int) -> list[CommandReport]:
+        """Return what a script has reported, in order, and forget it."""
+        self._due.pop(pid, None)
+        return self._by_pid.pop(pid, [])
+
+
+def workload_times(
+    reports: list[CommandReport],
+    workloads: int,
+    span_ns: tuple[int, int],
+    exit_code: int | None,
+    signal: int | None,
+    *,
+    origin_ns: int = 0,
+) -> tuple[WorkloadTime, ...]:
+    """Return the times of the commands of a copy that began, from `origin_ns`.
+
+    `span_ns` is from its release to its end; all are of CLOCK_MONOTONIC. `exit_code` and
+    `signal` are those that it ended with, as its last command did.
+    """
+    pids = {it.workload: it.value for it in reports if it.kind == "s"}
+    ends = {it.workload: it for it in reports if it.kind == "e"}
+    start_ns, finish_ns = span_ns
+    times = []
+    for number in range(1, workloads + 1):
+        end, at_ns, code, by = ends.get(number), finish_ns, exit_code, signal
+        if end is not None:
+            code, by = _status(end.value)
+            if not end.value:  # the script ends with the one that failed
+                at_ns = min(max(end.at_ns, start_ns), finish_ns)
+        times.append(
+            WorkloadTime(
+                number,
+                start_ns - origin_ns,
+                at_ns - origin_ns,
+                at_ns - start_ns,
+                code,
+                by,
+                pids.get(number),
+            )
+        )
+        start_ns = at_ns
+        if end is None or end.value:
+            break
+    return tuple(times)
+
+
+def _status(value: int) -> tuple[int | None, int | None]:
+    """Return exit code and signal for what a shell calls status (see `programs.script`)."""
+    return (None, value - 128) if 128 < value <= 192 else (value, None)
+
+
+# -- What a copy's end means: its status in the run's words, and the event that says so ------------
+
+_STOPPED = {  # by why rater ended a copy
+    "timeout": CopyStatus.TIMEOUT,
+    "stop": CopyStatus.INTERRUPTED,
+    "output": CopyStatus.FAILED,
+}
+_SHELL_CODES = {
+    126: "exit code 126: it could not be executed, or says so itself; see its stderr",
+    127: "exit code 127: a program was not found; see its stderr",
+}
+
+
+def ended_event(
+    child: Child,
+    reaped: Reaped,
+    phase: int,
+    origin_ns: int,
+    now_ns: int,
+    *,
+    expects: bool,
+    keeps: bool,
+    workloads: tuple[WorkloadTime, ...] = (),
+    memory: ResidentMemory | None = None,
+) -> CopyEnded:
+    """Return the event of a released copy that was reaped.
+
+    `origin_ns` (the run's first release) and `now_ns` (the copy's end) are of
+    CLOCK_MONOTONIC; `expects`: its output will be judged; `keeps`: files of good
+    copies stay.
+    """
+    assert child.start_ns is not None
+    usage = reaped.usage
+    status, note = _verdict(child, reaped)
+    kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
+    return CopyEnded(
+        phase=phase,
+        benchmark=child.step.benchmark,
+        iteration=child.step.iteration,
+        copy=child.copy,
+        step=child.position,
+        pid=child.pid,
+        start_ns=child.start_ns - origin_ns,
+        planned_start_ns=None if child.planned_ns is None else child.planned_ns - origin_ns,
+        finish_ns=now_ns - origin_ns,
+        status=status,
+        exit_code=reaped.exit_code,
+        signal=reaped.signal,
+        user_ns=round(usage.ru_utime * 1e9),
+        system_ns=round(usage.ru_stime * 1e9),
+        gate_cpu_ns=child.gate_cpu_ns,
+        max_rss_bytes=reaped.max_rss_bytes,
+        minor_faults=usage.ru_minflt,
+        major_faults=usage.ru_majflt,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
+        note=note,
+        run_dir=storable(child.spec.files) if kept else None,
+        validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
+        gate=child.gate_facts,
+        last_cpu=child.last_cpu,
+        workloads=workloads,
+        late_ns=child.late_ns,
+        **(asdict(memory) if memory else {}),
+    )
+
+
+def how_it_ended(reaped: Reaped) -> str:
+    """Return exit code or signal in words."""
+    if reaped.signal is not None:
+        return f"signal {reaped.signal}"
+    return f"exit code {reaped.exit_code}"
+
+
+def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
+    notes = list(child.notes)
+    if reaped.left_group:
+        notes.append("left processes behind in its process group; they were killed")
+    if child.ignored_s is not None:
+        killed = ", killed" if reaped.signal == signal.SIGKILL else ""
+        notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")
+    if child.late_ns is not None:
+        notes.append(
+            f"rater itself did not run when it ended: that was up to {child.late_ns / 1e9:.3g} s "
+            "before it was stamped"
+        )
+    if child.stopped_for is not None:
+        return _STOPPED[child.stopped_for], "; ".join(notes) or None
+    if reaped.exit_code == 0:
+        return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, "; ".join(
+            notes
+        ) or None
+    ended_by = failed_command(child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal)
+    if ended_by:
+        in_shared = child.spec.workloads and not child.spec.output.endswith("/")
+        notes.append(ended_by + (f", in {storable(child.spec.directory)}" if in_shared else ""))
+    if reaped.signal == signal.SIGKILL:
+        notes.append("killed from outside (out of memory? see `dmesg`)")
+    elif reaped.exit_code in _SHELL_CODES:
+        notes.append(_SHELL_CODES[reaped.exit_code])
+    return CopyStatus.FAILED, "; ".join(notes) or None
+
+
+# -- Living copies, and their ends: stamped the moment they come, handled when there is time -------
 
 # Ends come in bursts, and a copy's end is handled on a CPU that others still run on: what ends
 # within this time is only stamped at first. After a kill -9 it is missing, with what the recorder

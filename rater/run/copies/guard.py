@@ -1,4 +1,4 @@
-"""Nothing outlives the supervisor: what copies leave is adopted, killed and named."""
+"""Nothing outlives the supervisor: adopted, killed and named, by cgroup where there is one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,188 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from rater.run.copies.cgroup import Cgroup
-from rater.run.copies.orphans import Leftover, children, describe, reap_dead
-from rater.run.copies.spawn import spawn
-from rater.run.copies.watch import Watch, marked_limit
+from rater.process import stat_fields
+from rater.record.run import storable
+from rater.run.copies.spawn import MARKER, Watch, marked_limit, spawn
+from rater.run.copies.watchdog import kill_marked
+from rater.run.host.procfs import listed
+from rater.run.programs.inputs import remove_run_dir
+
+# -- Processes that we adopted, as a child subreaper: who they are ---------------------------------
+
+_ORPHANS_PAUSE_S = 0.0005
+_EXEC_PATIENCE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A process that outlived its copy and was sent SIGKILL."""
+
+    pid: int
+    command: str
+    copy: str | None  # RATER_COPY of its environment
+    killed: bool = True  # False: it lives on, as another user's or in the midst of a system call
+
+
+def reap_dead(pids: Iterable[int]) -> None:
+    """Reap those of our children that have ended."""
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def children() -> list[int]:
+    """Return the process numbers of all our children, orphans we adopted included."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+def describe(pid: int) -> Leftover | None:
+    """Return what a child is, or None when it is dead already."""
+    deadline = time.monotonic() + _EXEC_PATIENCE_S
+    try:
+        while True:
+            before = _arguments_at(pid)
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+            environment = _environment_of(pid)
+            name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+            after = _arguments_at(pid)
+            if after is None:
+                return None
+            if (before == after and after[-1] != b"0") or time.monotonic() > deadline:
+                break
+            time.sleep(_ORPHANS_PAUSE_S)
+    except OSError:
+        return None
+    copies = [v.removeprefix(b"RATER_COPY=") for v in environment if v.startswith(b"RATER_COPY=")]
+    return Leftover(
+        pid,
+        # Programs may empty their own command line.
+        command.decode(errors="replace")[:80] if command else f"[{name}]",
+        copies[0].decode(errors="replace") if copies else None,
+    )
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except PermissionError:  # another user's by now
+        return []
+
+
+def _arguments_at(pid: int) -> list[bytes] | None:
+    """Return where a process's arguments and environment lie; None when it is dead.
+
+    In the midst of an exec there is new memory and nothing in it yet: the process looks
+    as empty as a dead one, and env_end, the last to be set, is 0 (proc_pid_stat(5): state
+    is field 3, arg_start to env_end are 48 to 51).
+    """
+    fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
+    return None if fields[3] in b"ZX" else fields[48:52]
+
+
+# -- The cgroup of a run, where one can be made: killing it kills all that is in it at once --------
+
+_CGROUP_PAUSE_S = 0.005
+
+
+class Cgroup:
+    """A cgroup v2 of the run; the supervisor lives in it while it runs, so copies inherit it."""
+
+    def __init__(self, path: Path, home: Path) -> None:
+        self.path = path
+        self.home = home
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        mountinfo: Path = Path("/proc/self/mountinfo"),
+        membership: Path = Path("/proc/self/cgroup"),
+    ) -> Cgroup | None:
+        """Make a cgroup below our own, or return None where that is not allowed."""
+        home = _own_cgroup(mountinfo, membership)
+        if home is None:
+            return None
+        _sweep(home)
+        path = home / f"rater-{os.getpid()}-{name}"
+        try:
+            path.mkdir()
+        except OSError:
+            return None
+        if not (path / "cgroup.kill").exists():  # before Linux 5.14
+            with suppress(OSError):
+                path.rmdir()
+            return None
+        return cls(path, home)
+
+    def enter(self) -> bool:
+        """Move the supervisor in; return False, and remove the cgroup, when that is refused."""
+        try:
+            (self.path / "cgroup.procs").write_text("0")
+        except OSError:
+            with suppress(OSError):
+                self.path.rmdir()
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Move the supervisor back, kill what is left, remove the cgroup."""
+        with suppress(OSError):
+            (self.home / "cgroup.procs").write_text("0")
+            (self.path / "cgroup.kill").write_text("1")
+        for _ in range(100):
+            try:
+                self.path.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                reap_dead(children())
+                time.sleep(_CGROUP_PAUSE_S)
+            else:
+                return
+
+
+def _own_cgroup(mountinfo: Path, membership: Path) -> Path | None:
+    """Return our cgroup's directory in the cgroup2 mount, which may be a hybrid one."""
+    try:
+        mounts = [line.split() for line in mountinfo.read_text().splitlines()]
+        member = [line for line in membership.read_text().splitlines() if line.startswith("0::")]
+    except OSError:
+        return None
+    for fields in mounts:
+        if "-" in fields and fields[fields.index("-") + 1] == "cgroup2" and member:
+            root, mount_point = fields[3], Path(fields[4])
+            path = member[0][3:]
+            if root != "/":
+                path = path.removeprefix(root)
+            home = mount_point / path.lstrip("/")
+            return home if home.is_dir() else None
+    return None
+
+
+def _sweep(home: Path) -> None:
+    """Remove empty cgroups of dead supervisors."""
+    for stale in home.glob("rater-*-*"):
+        pid = stale.name.split("-")[1]
+        if not Path("/proc", pid).exists():
+            with suppress(OSError):
+                stale.rmdir()
+
+
+# -- Nothing outlives the supervisor: what copies leave is adopted, killed and named ---------------
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_PAUSE_S = 0.005
-_PATIENCE_S = 5.0
+_GUARD_PAUSE_S = 0.005
+_GUARD_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +287,7 @@ class Guard:
         As a child subreaper we adopt orphans, so all of them are our children. Returns
         those that were named since the last call, and whether they are dead.
         """
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _GUARD_PATIENCE_S
         while mine := self._not_ours(self._immune):
             for pid in mine:
                 self._kill(pid)
@@ -126,7 +296,7 @@ class Guard:
                 self._immune.update(self._not_ours())
                 break
             if self._found:
-                time.sleep(_PAUSE_S)
+                time.sleep(_GUARD_PAUSE_S)
         found = [replace(it, killed=pid not in self._immune) for pid, it in self._found.items()]
         self._past.clear()
         self._found.clear()
@@ -183,3 +353,52 @@ def guard(mark: str, slots: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
             stack.callback(keeper.close)  # not before: a watchdog that hunts must not find us
             stack.callback(keeper.kill_leftovers)
             yield keeper
+
+
+# -- What killed attempts at a run may have left: ended before the run goes on ---------------------
+
+_LEFTOVER_PROCESSES_PATIENCE_S = 2.0
+_LEFTOVER_PROCESSES_PAUSE_S = 0.01
+
+
+def end_leftovers(uuid: str, own: str) -> int:
+    """Kill what earlier attempts at a run left, wait until it is gone; return how much there was.
+
+    Their watchdogs do the same, in their own time. Every attempt marks its
+    processes with the run's uuid and something of its own; `own` is ours.
+    """
+    begin, ours = f"{MARKER}={uuid}".encode(), f"{MARKER}={own}".encode()
+    deadline = time.monotonic() + _LEFTOVER_PROCESSES_PATIENCE_S
+    found: set[int] = set()
+    while left := kill_marked(lambda entry: entry.startswith(begin) and entry != ours):
+        found |= left
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_LEFTOVER_PROCESSES_PAUSE_S)
+    return len(found)
+
+
+def remove_unnamed(folder: Path, named: Collection[str], own: Path) -> None:
+    """Remove from a run's folder what killed attempts left, but the files that `named` names.
+
+    `named` are directories, or patterns of files that end in `*`; `own` is the folder of
+    the attempt that is being made. No symbolic link is followed: links themselves go.
+    """
+    patterns = [name.removesuffix("*") for name in named if name.endswith("*")]
+    for attempt in (folder, *listed(folder, "resume-*")):
+        if attempt == own or attempt.is_symlink():
+            continue
+        for entry in listed(attempt):
+            text = storable(str(entry))
+            kept = text in named or any(text.startswith(begin) for begin in patterns)
+            is_attempt = attempt == folder and entry.name.startswith("resume-")
+            if kept or (is_attempt and not entry.is_symlink()):
+                continue
+            if entry.is_dir() or entry.is_symlink():
+                remove_run_dir(entry)
+            else:
+                with suppress(OSError):
+                    entry.unlink()
+        if attempt != folder:
+            with suppress(OSError):  # something of it is kept
+                attempt.rmdir()

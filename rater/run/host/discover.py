@@ -1,7 +1,7 @@
 """This machine, an hwloc XML file or a description as a `Topology`.
 
 The only module that touches hwloc: it loads, exports version 2 XML into memory,
-lets our own reader (`rater.plan.topology.xml`) make of it what it makes of any
+lets our own reader (`rater.plan.hwloc_xml`) make of it what it makes of any
 file, and destroys hwloc's topology at once.
 """
 
@@ -19,10 +19,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.plan.topology.build import RawNode, RawPU, build
-from rater.plan.topology.model import Topology
-from rater.plan.topology.synthetic import EXAMPLE, MOST_PUS, shown, without_types
-from rater.plan.topology.xml import parse_xml
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.topology import (
+    EXAMPLE,
+    MOST_PUS,
+    RawNode,
+    RawPU,
+    Topology,
+    build,
+    shown,
+    without_types,
+)
 
 THIS_MACHINE = "this machine"
 _LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs can take 18

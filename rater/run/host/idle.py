@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 import trio
 
-from rater.run.host.cpu_time import machine_times
-from rater.run.host.sysfiles import read_number
+from rater.run.host.busy import machine_times
+from rater.run.host.procfs import read_number
 
 DEFAULT_MAX_S = 300.0
 _SYS = Path("/sys")

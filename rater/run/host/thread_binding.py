@@ -1,19 +1,12 @@
-"""CPU affinity and memory policy of one thread, set before a copy is spawned and undone after.
-
-Both belong to a thread and are inherited through fork and exec, so a copy's
-first page already lies where it should, with no `taskset` or `numactl` between.
-
-hwloc sets memory policies. What it set is read, and what was there before is put
-back, by the system calls themselves: hwloc's own reading calls MPOL_PREFERRED_MANY
-a binding and takes no policy for first touch, and it cannot set again what it
-cannot name (a policy with flags that `numactl` gave to rater).
-"""
+"""Threads: their CPUs and memory policy, and their turn when every CPU is busy."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,6 +15,44 @@ from rater.plan.placement.memory_policy import MemoryPolicy, MemorySupport
 from rater.plan.placement.place import Placement
 from rater.run.host.discover import own_environment
 from rater.text.cpuset import format_list, mask_of, numbers_of
+
+# -- Let the supervisor's own threads run when a copy ends, even when every CPU is busy ------------
+#
+# With more runnable copies than CPUs an ordinary thread wakes tens of milliseconds
+# late, and every finish would be stamped late by as much. As the supervisor sleeps
+# nearly always, real-time priority costs the copies nothing; what it starts gets
+# ordinary priority back (SCHED_RESET_ON_FORK).
+
+
+@contextmanager
+def urgent() -> Iterator[bool]:
+    """Run the calling thread at real-time priority if that is allowed; yield whether it is.
+
+    Left alone when the user chose a policy or niceness: copies are to inherit that.
+    """
+    if os.sched_getscheduler(0) != os.SCHED_OTHER or os.getpriority(os.PRIO_PROCESS, 0) != 0:
+        yield False
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except OSError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+# -- CPU affinity and memory policy of one thread, set before a copy is spawned and undone after ---
+#
+# Both belong to a thread and are inherited through fork and exec, so a copy's
+# first page already lies where it should, with no `taskset` or `numactl` between.
+#
+# hwloc sets memory policies. What it set is read, and what was there before is put
+# back, by the system calls themselves: hwloc's own reading calls MPOL_PREFERRED_MANY
+# a binding and takes no policy for first touch, and it cannot set again what it
+# cannot name (a policy with flags that `numactl` gave to rater).
 
 # <linux/mempolicy.h>
 _MODES = {

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
-from rater.run.host.cpu_time import TICKS_PER_S, cpu_ticks, process_ticks
-from rater.run.host.sysfiles import read_number
+from rater.run.host.busy import TICKS_PER_S, cpu_ticks, process_ticks
+from rater.run.host.procfs import read_number
 from rater.run.observe.energy import EnergyReader
 
 _TICK_NS = 10**9 // TICKS_PER_S

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import trio
 
-from rater.run.counters.perf_event import PerfEvent, perf_event_open
-from rater.run.host.sysfiles import listed, read_number, read_text
+from rater.run.copies.counters import PerfEvent, perf_event_open
+from rater.run.host.procfs import listed, read_number, read_text
 from rater.text.cpuset import parse_list
 
 _ZONE = re.compile(r"intel-rapl(:\d+)+")  # not intel-rapl-mmio, which counts the same once more

@@ -1,35 +1,83 @@
-"""One sample of a running copy: the files of its processes in /proc, read by open directories."""
+"""One sample of a running copy, at its gate too, and a bounded number of samples of each."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from rater.record.events import Sampled
-from rater.run.copies.gate import GATE_NAME
-from rater.run.host.proc_dir import (
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.placement.summary import gate_mismatches
+from rater.record.events import GateFacts, Noted, Sampled
+from rater.run.copies.launch import GATE_NAME, Child
+from rater.run.host.procfs import (
     PAGE_BYTES,
-    OnCPU,
-    open_process,
-    read_file,
-    read_piece,
-    threads,
-    transparent_huge_page_bytes,
-)
-from rater.run.host.proc_text import (
     NumaMaps,
+    OnCPU,
     Stat,
+    gate_facts,
     is_gate,
+    open_process,
     parse_numa_maps,
     parse_sched,
     parse_sizes,
     parse_stat,
     parse_status,
+    read_file,
+    read_piece,
+    threads,
+    transparent_huge_page_bytes,
 )
+
+# -- Waiting copies checked against the plan before they are let go --------------------------------
+
+_NAMED = 3  # copies of one note
+
+
+class GateCheck:
+    """Reads what copies at their gates may use, and says once of each copy what is not planned."""
+
+    def __init__(self, placements: tuple[Placement, ...], report: Callable[[Noted], None]) -> None:
+        self._placements = placements
+        self._report = report
+        self._reported: set[int] = set()
+        self._facts: dict[int, GateFacts] = {}
+
+    def check(self, children: Iterable[Child]) -> None:
+        """Look at copies that wait at their gates; none of them is reaped yet."""
+        found: list[str] = []
+        for child in children:
+            child.gate_facts = self._facts[child.copy] = facts = gate_facts(child.pid)
+            if child.copy in self._reported:
+                continue
+            plan = self._placements[child.copy]
+            for complaint in gate_mismatches(facts, plan.cpus, nodes_of(plan)):
+                self._reported.add(child.copy)
+                found.append(f"copy {child.copy} {complaint}")
+        if found:
+            more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            self._report(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
+
+    def take_over(self, child: Child) -> None:
+        """Take what the copy might use at its gate for its next run, which has none.
+
+        It was bound the same way, and by now the program may have bound itself.
+        """
+        child.gate_facts = self._facts.get(child.copy)
+
+
+def nodes_of(plan: Placement) -> tuple[int, ...]:
+    """Return the nodes that memory is to come from, as far as the placement alone tells."""
+    if plan.memory_nodes or plan.policy is not MemoryPolicy.LOCAL or plan.node is None:
+        return plan.memory_nodes
+    return (plan.node,)
+
+
+# -- One sample of a running copy: the files of its processes in /proc, read by open directories ---
 
 # A sample is bounded whatever a copy starts; the number of what was left out is in the sample.
 MOST_PROCESSES = 16
@@ -320,3 +368,136 @@ class Probe:
 
 def _plus(total: int | None, more: int | None) -> int | None:
     return total if more is None else (total or 0) + more
+
+
+# -- The samples of a phase's copies: a bounded number of each, neighbours merged beyond that ------
+
+MOST_SAMPLES = 16  # kept of one copy's run, however long it is
+_PER_TURN = (
+    8  # handed on at once while copies run: ends wait meanwhile, a few microseconds for each
+)
+
+
+type Key = tuple[int, int]  # copy, step
+
+
+class Samples:
+    """Keeps what is seen of each copy to a bounded number of samples, and hands them on.
+
+    A copy that runs for hours is sampled thousands of times: with more than
+    `MOST_SAMPLES` neighbours become one, the average of both.
+    """
+
+    def __init__(self, emit: Callable[[Sampled], None], placements: tuple[Placement, ...]) -> None:
+        self._emit = emit
+        self._placements = placements
+        self._open: dict[Key, _Kept] = {}  # of copies that run
+        self._over: list[Sampled] = []  # of those that do not any more
+
+    def take(self, sample: Sampled) -> None:
+        """Take one sample, and hand on some of what copies left that have ended."""
+        key = (sample.copy, sample.step)
+        if key not in self._open:
+            self._open[key] = _Kept(nodes_of(self._placements[sample.copy]))
+        self._open[key].take(sample)
+        for one in self._over[:_PER_TURN]:
+            self._emit(one)
+        del self._over[:_PER_TURN]
+
+    def ended(self, child: Child) -> None:
+        """Take note that a copy has ended; a sample may still come that was made before."""
+        kept = self._open.pop((child.copy, child.position), None)
+        if kept is not None:
+            self._over += kept.samples
+
+    def close(self) -> None:
+        """Hand on all that is left: the phase is over, nothing is timed."""
+        for kept in self._open.values():
+            self._over += kept.samples
+        self._open.clear()
+        for one in self._over:
+            self._emit(one)
+        self._over.clear()
+
+
+class _Kept:
+    """The samples of one copy, in order, all but the last merged of equally many."""
+
+    def __init__(self, nodes: tuple[int, ...]) -> None:
+        self.nodes = nodes
+        self.samples: list[Sampled] = []
+        self._weight = 1
+
+    def take(self, sample: Sampled) -> None:
+        samples = self.samples
+        if samples and samples[-1].looks < self._weight:
+            samples[-1] = merged(samples[-1], sample, self.nodes)
+            return
+        samples.append(sample)
+        if len(samples) > MOST_SAMPLES:
+            pairs = zip(samples[::2], samples[1::2], strict=False)
+            rest = samples[len(samples) & ~1 :]
+            self.samples = [merged(*pair, self.nodes) for pair in pairs] + rest
+            self._weight *= 2
+
+
+def merged(first: Sampled, then: Sampled, nodes: Sequence[int]) -> Sampled:
+    """Return two samples of one copy as one: averages by the samples behind each, extremes kept.
+
+    `nodes` are those that its memory is to come from: what lay elsewhere in one sample
+    must not vanish in an average.
+    """
+    weight, more = first.looks, then.looks
+
+    def mean(one: int, other: int) -> int:
+        return round((one * weight + other * more) / (weight + more))
+
+    def mean_table(one: _Table, other: _Table) -> _Table:
+        before, after = dict(one), dict(other)
+        keys = sorted(before.keys() | after.keys())
+        return tuple((key, mean(before.get(key, 0), after.get(key, 0))) for key in keys)
+
+    def united(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({*one, *other}))
+
+    resident = _joined(first.rss_bytes, then.rss_bytes, max)
+    return replace(
+        then,
+        processes=max(first.processes, then.processes),
+        unread=max(first.unread, then.unread),
+        cpus=united(first.cpus, then.cpus),
+        allowed=_joined(first.allowed, then.allowed, united),
+        migrations=_joined(first.migrations, then.migrations, max),
+        pages_migrated=_joined(first.pages_migrated, then.pages_migrated, max),
+        node_bytes=_joined(first.node_bytes, then.node_bytes, mean_table),
+        astray_bytes=max(
+            (first.astray_bytes or first.node_bytes, then.astray_bytes or then.node_bytes),
+            key=lambda table: _astray(table, nodes),
+        ),
+        policy=then.policy or first.policy,
+        page_bytes=_joined(first.page_bytes, then.page_bytes, mean_table),
+        rss_bytes=_joined(first.rss_bytes, then.rss_bytes, mean),
+        peak_bytes=_joined(_joined(first.peak_bytes, then.peak_bytes, max), resident, max),
+        swap_bytes=_joined(first.swap_bytes, then.swap_bytes, max),
+        read_ns=max(first.read_ns, then.read_ns),
+        looks=weight + more,
+    )
+
+
+type _Table = tuple[tuple[int, int], ...]
+
+
+def _joined[Value](
+    first: Value | None, then: Value | None, join: Callable[[Value, Value], Value]
+) -> Value | None:
+    """Return two values as one; where one is not known, the other."""
+    if first is None or then is None:
+        return first if then is None else then
+    return join(first, then)
+
+
+def _astray(node_bytes: _Table | None, nodes: Sequence[int]) -> float:
+    """Rank a sample by what lay on other nodes than these: much, and a large part of all."""
+    total = sum(size for _, size in node_bytes or ())
+    off = sum(size for node, size in node_bytes or () if node not in nodes)
+    return off * off / total if total else 0.0

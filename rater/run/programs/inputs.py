@@ -1,4 +1,4 @@
-"""What a copy finds when it starts: its inputs, its own run directory."""
+"""What a copy finds when it starts: inputs and their page cache, and whether they changed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,66 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import InputError, RunError
-from rater.plan.suite.model import Benchmark, Generator, InputFile, Size
-from rater.run.host.page_cache import drop_cached
+from rater.plan.placement.memory_policy import MemoryPolicy, ordinary_nodes
+from rater.plan.placement.place import Placement
+from rater.plan.suite import Benchmark, Generator, InputFile, Size
+from rater.plan.topology import Topology
+from rater.run.host.memory import drop_cached
+from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import run_tool
-from rater.run.programs.compile import cache_errors, compile_program, key_of, sha256_of
-from rater.run.programs.digests import digest_once, state_if_there
+from rater.run.programs.compile import (
+    cache_errors,
+    compile_program,
+    digest_once,
+    key_of,
+    sha256_of,
+    state_if_there,
+)
+
+# -- Page cache that belongs to no lgroup more than to the others ----------------------------------
+
+
+def spread_over(topology: Topology) -> tuple[int, ...]:
+    """Return the nodes to spread page cache over: ordinary memory beside CPUs; () if only one."""
+    nodes = ordinary_nodes(topology)
+    return nodes if len(nodes) > 1 else ()
+
+
+@contextmanager
+def page_cache_spread(nodes: Sequence[int]) -> Iterator[None]:
+    """Interleave over `nodes` (OS numbers) what this thread, and what it starts, reads and writes.
+
+    The kernel takes a page of the page cache by the memory policy of who first reads or
+    writes it (`alloc_pages` in mm/mempolicy.c), and it stays there. Where the kernel refuses
+    the policy (a container), or for no nodes, everything is as it was.
+    """
+    with ThreadBinding() as binding:
+        with suppress(RunError):
+            if nodes:
+                binding.apply(
+                    Placement(
+                        copy=0,
+                        cpus=None,
+                        cpu=None,
+                        core=None,
+                        llc=None,
+                        node=None,
+                        package=None,
+                        policy=MemoryPolicy.INTERLEAVE,
+                        memory_nodes=tuple(nodes),
+                    )
+                )
+        yield
+
+
+# -- What a copy finds when it starts: its inputs, its own run directory ---------------------------
 
 # Why a hard link may be refused where a copy is not.
 _NO_LINK = frozenset(
@@ -393,3 +442,50 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# -- Whether inputs that all copies share are still what they were when they were made -------------
+
+
+class InputWatch:
+    """Tells whether copies wrote into inputs that they share, by ctimes, which nobody can put back.
+
+    Links move a ctime too: rater makes and removes its own within `linking`. Where a ctime has
+    moved otherwise the content is read. A write in the microseconds of another copy's link is not
+    seen here, and found by the next run that wants the file.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Path, list[str]] = {}
+        self._next_s = 0.0
+
+    @contextmanager
+    def linking(self, inputs: Iterable[ReadyInput]) -> Iterator[None]:
+        """Take what happens to the ctimes of inputs for rater's own doing."""
+        own = [
+            one.path
+            for one in inputs
+            if not one.private and self._known.get(one.path) in (None, state_if_there(one.path))
+        ]
+        yield
+        for path in own:
+            self._known[path] = state_if_there(path)
+
+    def damaged(self, one: ReadyInput, *, seldom: bool = False) -> bool:
+        """Tell whether a shared input is not what it was.
+
+        `seldom`: copies run, and reading it may take a twentieth of the time at most.
+        """
+        if one.damaged():
+            return True
+        state = state_if_there(one.path)
+        if one.private or self._known.get(one.path) == state:
+            return False
+        began_s = time.monotonic()
+        if seldom and began_s < self._next_s:
+            return False
+        if one.changed():
+            return True
+        self._known[one.path] = state
+        self._next_s = time.monotonic() + 20 * (time.monotonic() - began_s)
+        return False

@@ -7,22 +7,15 @@ import signal
 
 import trio
 
-from rater.plan.schedule.phases import Phase
+from rater.plan.schedule import Phase
 from rater.record.events import Noted, PhaseStarted
-from rater.record.status import CopyStatus
-from rater.run.copies.copy_ended import how_it_ended
-from rater.run.copies.ends import Ends
+from rater.record.run import CopyStatus
+from rater.run.copies.counters import Counting
+from rater.run.copies.ends import Ends, how_it_ended
 from rater.run.copies.launch import Child, CopySpec, Launcher, reap
-from rater.run.counters.counting import Counting
-from rater.run.host.proc_dir import last_cpu
-from rater.run.supervise.disk_watch import watch_disk
-from rater.run.supervise.job import RunState
-from rater.run.supervise.phase_record import PhaseRecord
-from rater.run.supervise.queues import PhaseQueues
-from rater.run.supervise.release import Release
-from rater.run.supervise.spawning import Spawner
-from rater.run.supervise.stopping import Stopper
-from rater.run.supervise.window import WindowWatch
+from rater.run.host.procfs import last_cpu
+from rater.run.supervise.job import PhaseRecord, RunState, WindowWatch, watch_disk
+from rater.run.supervise.starts import PhaseQueues, Release, Spawner, Stopper
 
 _SUSPENDED_NS = 1_000_000_000  # less may lie between the readings of two clocks
 

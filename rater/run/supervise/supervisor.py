@@ -19,22 +19,20 @@ from functools import partial
 import trio
 
 from rater.errors import RaterError, RunError
-from rater.plan.schedule.phases import Phase
+from rater.plan.schedule import Phase
+from rater.process import HeldSignals
 from rater.record.events import Event, Noted, PhaseStarted, PhaseTorn, Resting, RunEnded
-from rater.record.status import RunStatus
-from rater.run.check.checker import Checker
-from rater.run.check.judge import EndedCopy, Judge
-from rater.run.copies.guard import Guard
-from rater.run.copies.orphans import Leftover
+from rater.record.run import RunStatus
+from rater.run.copies.guard import Guard, Leftover
 from rater.run.host.idle import rest, waited_note
-from rater.run.host.priority import urgent
+from rater.run.host.thread_binding import urgent
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.energy import EnergyReader
-from rater.run.observe.gate_check import GateCheck
 from rater.run.observe.observer import Observer
+from rater.run.observe.probe import GateCheck
 from rater.run.supervise.job import Job, RunState
 from rater.run.supervise.phase import PhaseRun
-from rater.stop_signals import HeldSignals
+from rater.run.workplace.checker import Checker, EndedCopy, Judge
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # 5 ms: another thread is let in after this long.

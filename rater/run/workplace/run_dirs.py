@@ -1,23 +1,27 @@
-"""The run directories of a run: made before a phase, judged and removed after it."""
+"""Run directories: made before a phase, with environment and set-up, judged and removed after."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import RaterError
 from rater.plan.placement.place import Placement
-from rater.plan.schedule.phases import Phase, Step
-from rater.record.status import Validity
-from rater.run.check.checker import Checker
-from rater.run.check.request import CheckRequest, Judged
+from rater.plan.schedule import Phase, Step
+from rater.plan.suite import Expected, Metric
+from rater.record.run import Validity
 from rater.run.copies.launch import CopySpec
+from rater.run.copies.spawn import MARKER
 from rater.run.host.thread_binding import ThreadBinding
-from rater.run.programs.input_watch import InputWatch
+from rater.run.programs.child_process import NO_LIMITS, Limits
 from rater.run.programs.inputs import (
+    InputWatch,
+    ReadyInput,
     RunDir,
     cannot_be_made,
     flush_file_system,
@@ -25,13 +29,174 @@ from rater.run.programs.inputs import (
     remove_run_dir,
     run_dir_name,
 )
-from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
-from rater.run.programs.script import workloads_in
-from rater.run.programs.setup import SetupStopped
-from rater.run.workplace.copy_setups import set_up, set_up_all
-from rater.run.workplace.environments import CopyEnvironments
-from rater.run.workplace.kit_outputs import OVERWRITTEN, KitOutputs
-from rater.run.workplace.program import Own, Program
+from rater.run.programs.script import SetupStopped, set_up_copy, workloads_in
+from rater.run.programs.tuning import UNTUNED, CopyTuning
+from rater.run.workplace.checker import Checker
+from rater.run.workplace.compare_output import CheckRequest, CheckRules, Judged
+from rater.text.cpuset import format_list
+from rater.text.values import printable
+from rater.wings import KitComparison, hook
+
+# -- The last lines that a failed copy wrote on its standard error ---------------------------------
+
+_MOST_BYTES = 4096
+
+
+def stderr_tail(files: str, lines: int = 5) -> list[str]:
+    """Return at most so many lines; none where the file is gone or empty.
+
+    `files`: as `CopySpec.files` has it, a directory or a pattern of names.
+    """
+    path = f"{files[:-1]}stderr" if files.endswith("*") else f"{files}/stderr"
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return []
+    return [printable(line, 200) for line in text.splitlines() if line.strip()][-lines:]
+
+
+# -- One benchmark, ready to be started by every copy ----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What one copy has for itself of a kit's benchmark: a run directory that is there already."""
+
+    argv: tuple[str, ...]
+    directory: str
+    comparison: KitComparison | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One benchmark, ready to be started."""
+
+    name: str
+    argv: tuple[str, ...]  # the wrap prefix included; () where copies have their own
+    inputs: tuple[ReadyInput, ...]
+    expected: tuple[Expected, ...]
+    directory: str | None  # where all copies work; None: each in a run directory of its own
+    metrics: tuple[Metric, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()  # of suite, benchmark and size
+    threads: int = 1
+    setup: tuple[str, ...] = ()  # command line, before each run of a copy
+    setup_limits: Limits = NO_LIMITS  # of each run of it
+    folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
+    own: tuple[Own, ...] = ()  # by copy, of a kit's benchmark
+
+    @property
+    def rules(self) -> CheckRules:
+        """Return what its outputs are held to."""
+        return CheckRules(self.expected, self.metrics)
+
+    @property
+    def compares(self) -> bool:
+        """Tell whether a kit's own tool compares outputs."""
+        return bool(self.own) and self.own[0].comparison is not None
+
+    @property
+    def shares_inputs(self) -> bool:
+        """Tell whether copies read the same files, which none of them may change."""
+        return any(not made.private for made in self.inputs)
+
+
+# -- The environment of every copy of a run --------------------------------------------------------
+
+
+class CopyEnvironments:
+    """What copies inherit, what is `added` for all of a run, and where each copy is."""
+
+    def __init__(
+        self, uuid: str, placements: Sequence[Placement], added: Sequence[tuple[str, str]]
+    ) -> None:
+        self._placements = placements
+        self._added = {name.encode(): os.fsencode(value) for name, value in added}
+        self._added[MARKER.encode()] = uuid.encode()
+        self._added[b"RATER_COPIES"] = b"%d" % len(placements)
+        # Of copies that work where we are.
+        self._added[b"RATER_RUN_DIR"] = os.fsencode(Path.cwd())
+        self._made: dict[object, list[dict[bytes, bytes]]] = {}
+
+    def of(self, program: Program, copy: int) -> dict[bytes, bytes]:
+        """Return what a copy of a program finds, but for its run directory; made once."""
+        key = (program.environment, program.threads)
+        made = self._made.get(key)
+        if made is None:
+            # A variable without a name can not be handed on by posix_spawn.
+            base = {name: value for name, value in os.environb.items() if name}
+            base.update((os.fsencode(n), os.fsencode(value)) for n, value in program.environment)
+            base |= self._added
+            base[b"RATER_THREADS"] = b"%d" % program.threads
+            made = [base | _whereabouts(placement) for placement in self._placements]
+            self._made[key] = made
+        return made[copy]
+
+
+def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
+    return {
+        b"RATER_COPY": b"%d" % placement.copy,
+        b"RATER_CPUS": format_list(placement.cpus or ()).encode(),
+        b"RATER_NODE": b"" if placement.node is None else b"%d" % placement.node,
+    }
+
+
+# -- Set-up commands of copies, before each run: where the copy will run, several at a time --------
+
+
+@dataclass(frozen=True, slots=True)
+class SetupsDone:
+    """How the set-ups of a phase ended."""
+
+    error: RaterError | None  # the first one; the others were ended for it
+    kept: frozenset[str]  # places of the files of those that failed
+
+
+def set_up_all(
+    setups: Sequence[tuple[Placement, Program, CopySpec]], workers: int, stop: Callable[[], bool]
+) -> SetupsDone:
+    """Set up copies, `workers` at a time, until one fails or `stop` is true."""
+    failed = threading.Event()
+
+    def unwanted() -> bool:
+        return failed.is_set() or stop()
+
+    def one(setup: tuple[Placement, Program, CopySpec]) -> RaterError | None:
+        if unwanted():
+            return None
+        try:
+            set_up(*setup, unwanted)
+        except SetupStopped:
+            return None
+        except RaterError as error:
+            failed.set()
+            return error
+        return None
+
+    with ThreadPoolExecutor(min(workers, len(setups))) as pool:
+        errors = list(pool.map(one, setups))
+    kept = {spec.files for (_, _, spec), error in zip(setups, errors, strict=True) if error}
+    return SetupsDone(next((it for it in errors if it is not None), None), frozenset(kept))
+
+
+def set_up(
+    placement: Placement, program: Program, spec: CopySpec, stop: Callable[[], bool]
+) -> None:
+    """Run the set-up command of one copy, bound as it will be; raises `SetupStopped`."""
+    with ThreadBinding() as binding:
+        binding.apply(placement)
+        set_up_copy(
+            program.setup,
+            Path(spec.directory),
+            spec.environment,
+            f"copy {placement.copy} of {program.name}",
+            stop=stop,
+            limits=program.setup_limits,
+        )
+
+
+# -- The run directories of a run: made before a phase, judged and removed after it ----------------
 
 
 class RunFolders:
@@ -57,7 +222,8 @@ class RunFolders:
         self._placements = placements
         self._is_written = False  # a run directory that the disk may not have yet
         self._environments = CopyEnvironments(uuid, placements, added)
-        self._kit_outputs = KitOutputs()
+        kits = any(program.compares for program in programs.values())
+        self._kit_outputs = hook("KitOutputs")() if kits else None
         self._watch = InputWatch()
         self._shared = [it for one in programs.values() for it in one.inputs if not it.private]
         self._overlaps = False  # copies run while others' files are made, judged and removed
@@ -71,7 +237,8 @@ class RunFolders:
         """
         made: dict[tuple[int, int], CopySpec] = {}
         setups = []
-        self._kit_outputs.begin_phase()
+        if self._kit_outputs is not None:
+            self._kit_outputs.begin_phase()
         self._overlaps = phase.window is not None
         for queue in phase.queues:
             # With a window queues have no end: what comes after the first run is made in its time.
@@ -87,7 +254,7 @@ class RunFolders:
                 program = self._programs[step.benchmark]
                 if program.compares and phase.window is None:
                     comparison = program.own[queue.copy].comparison
-                    assert comparison is not None
+                    assert comparison is not None and self._kit_outputs is not None
                     self._kit_outputs.expect(comparison, self._placements[queue.copy], spec)
                 if program.setup:
                     setups.append((self._placements[queue.copy], program, spec))
@@ -176,9 +343,10 @@ class RunFolders:
         self, copies: Sequence[tuple[Program, CopySpec]], stop: Callable[[], bool]
     ) -> dict[str, Judged]:
         specs = [spec for _, spec in copies]
+        assert self._kit_outputs is not None
         judged = self._kit_outputs.judge(specs, self._workers(), stop)
         for (program, _), one in zip(copies, judged, strict=True):
-            if one.validity is Validity.NOT_CHECKED and one is not OVERWRITTEN:
+            if one.validity is Validity.NOT_CHECKED and one is not hook("OVERWRITTEN"):
                 self._notice(f"outputs of {program.name} were {one.detail}")
         return dict(zip((spec.output for spec in specs), judged, strict=True))
 

@@ -12,21 +12,29 @@ from pathlib import Path
 from uuid import uuid4
 
 from rater.errors import RaterError
-from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.schedule.phases import Step
-from rater.plan.suite.model import Benchmark, Size, Suite
-from rater.run.check.checker import Checker
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Step
+from rater.plan.suite import Benchmark, Size, Suite
 from rater.run.copies.guard import guard
 from rater.run.copies.launch import CopySpec
-from rater.run.copies.watch import MARKER
+from rater.run.copies.spawn import MARKER
 from rater.run.copies.watchdog import kill_marked
 from rater.run.programs.child_process import AloneEnded, Excess, Limits, run_alone
 from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs
-from rater.run.programs.script import argv_of, failed_command, folders_of, lines_of
-from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
-from rater.run.workplace.program import Program
-from rater.run.workplace.run_dirs import RunFolders
+from rater.run.programs.script import (
+    argv_of,
+    environment_of,
+    failed_command,
+    folders_of,
+    lines_of,
+    made_files,
+    set_up_suite,
+    setup_argv,
+)
+from rater.run.workplace.checker import Checker
+from rater.run.workplace.run_dirs import Program, RunFolders
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
 _UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())

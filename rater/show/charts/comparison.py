@@ -1,17 +1,20 @@
-"""Speedups with their intervals as a chart, for a page and a file; pure but for drawing it."""
+"""Speedups, and cycles per instruction, as charts for a page, a file and the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
-from rater.analysis.stats.ratio_interval import Decision
+from rater.analysis.results.counters import OTHER, BenchmarkCounts
+from rater.analysis.stats.intervals import Decision
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, sheet_svg
-from rater.show.console.format import number, plain
+from rater.show.format import number, plain
+
+# -- Speedups with their intervals as a chart, for a page and a file; pure but for drawing it ------
 
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
-_COLOURS = {Decision.BETTER: "var(--good)", Decision.WORSE: "var(--slow-text)"}
+_COMPARISON_COLOURS = {Decision.BETTER: "var(--good)", Decision.WORSE: "var(--slow-text)"}
 _SIGNS = {
     Decision.BETTER: "+",
     Decision.WORSE: "\u2212",
@@ -114,7 +117,150 @@ def _line(
         "low": round(speedup.low if speedup.low is not None else speedup.ratio, 6),
         "high": round(speedup.high if speedup.high is not None else speedup.ratio, 6),
         "kind": _KINDS.get(speedup.verdict, "unknown"),
-        "colour": _COLOURS.get(speedup.verdict, "var(--faint)"),
+        "colour": _COMPARISON_COLOURS.get(speedup.verdict, "var(--faint)"),
         "text": f"{speedup.ratio:.3f} {_SIGNS[speedup.verdict] * (2 if cell.holds else 1)}",
         "card": [f"{plain(_name(row))}, {side}", speedup.words, interval, values],
     }
+
+
+# -- Cycles per instruction as stacked bars, for a page, a file and the terminal -------------------
+#
+# Of several points the bars of a benchmark stand below each other, in per cent of the CPI that the
+# first point has (as Korn and Chang draw page sizes).
+
+# By part, told apart by those who do not see red and green (Okabe and Ito), and in the terminal.
+_CPI_COLOURS = (
+    *("#9aa0a6", "#e69f00", "#cc79a7", "#009e73", "#56b4e9", "#0072b2", "#1b4f72", "#d55e00"),
+    *("#7f3b08", "#542788", "#b8e186"),
+)
+_OTHER_COLOUR = "#e6e6e3"
+_LINE = 16.0  # of a bar, as in cpi.vega.json
+_LETTER = 6.2  # width of one in the legend
+_LEAST_WIDTH = 10  # signs of a bar in the terminal
+
+type CountedPoint = tuple[str, Sequence[BenchmarkCounts]]  # its label, and what was counted
+
+
+def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
+    """Return bars of benchmarks with a CPI stack (of several points: the first's); None: none."""
+    stacks: dict[str, dict[int, BenchmarkCounts]] = {}
+    for place, (_, counted) in enumerate(points):
+        for it in counted:
+            if it.stack is not None and it.rates is not None and it.rates.cpi:
+                name = plain(f"{it.benchmark} {it.tune}" if it.tune else it.benchmark)
+                if it.user_only:  # not to be compared with counts of both
+                    name = f"{name} (user mode)"
+                stacks.setdefault(name, {}).setdefault(place, it)
+    if len(points) > 1:  # what the first has not counted is no share of its CPI
+        stacks = {name: of for name, of in stacks.items() if 0 in of}
+    names = list(
+        dict.fromkeys(
+            part.name
+            for of in stacks.values()
+            for it in of.values()
+            for part in (it.stack.parts if it.stack else ())
+        )
+    )
+    if not names:
+        return None
+    names.sort(key=lambda name: name == OTHER)
+    colours = {
+        name: _OTHER_COLOUR if name == OTHER else _CPI_COLOURS[n % len(_CPI_COLOURS)]
+        for n, name in enumerate(names)
+    }
+    data: dict[str, list[dict[str, Any]]] = {"titles": [], "bars": [], "totals": []}
+    row = 0
+    for name, of in stacks.items():
+        base = next(iter(of.values()))
+        first = base.rates.cpi if base.rates and len(points) > 1 else None
+        for lead, (place, it) in enumerate(of.items()):
+            label = plain(points[place][0])
+            title = name if len(points) == 1 else f"{name}: {label}" if not lead else label
+            data["titles"].append({"row": row, "text": title, "lead": not lead})
+            _add(data, row, it, first, colours)
+            row += 1
+    return {
+        "signals": {
+            "rows": row,
+            "high": max(bar["to"] for bar in data["bars"]),
+            "longest": max(len(title["text"]) for title in data["titles"]),
+        },
+        "data": data | {"legend": _legend(colours)},
+        "unit": "% of the first point's CPI" if len(points) > 1 else "cycles per instruction",
+    }
+
+
+def _add(
+    data: Mapping[str, list[dict[str, Any]]],
+    row: int,
+    it: BenchmarkCounts,
+    first: float | None,
+    colours: Mapping[str, str],
+) -> None:
+    assert it.stack is not None
+    assert it.rates is not None
+    scale = 100 / first if first else 1.0
+    at = 0.0
+    for part in it.stack.parts:
+        to = at + part.cycles * scale
+        if part.cycles:
+            words = part.name.replace("_", " ")
+            data["bars"].append(
+                {
+                    "row": row,
+                    "from": round(at, 6),
+                    "to": round(to, 6),
+                    "part": part.name,
+                    "colour": colours[part.name],
+                    "card": [words, f"{part.cycles:.3f} cycles per instruction"],
+                }
+            )
+        at = to
+    text = f"{at:.0f} %" if first else f"{it.rates.cpi:.2f}"
+    data["totals"].append({"row": row, "at": round(at, 6), "text": text})
+
+
+def _legend(colours: Mapping[str, str]) -> list[dict[str, Any]]:
+    found, x = [], 0.0
+    for name, colour in colours.items():
+        words = name.replace("_", " ")
+        found.append({"x": round(x, 1), "text": words, "colour": colour})
+        x += 22 + _LETTER * len(words)
+    return found
+
+
+def cpi_svg(chart: Chart, title: str) -> str:
+    """Return the chart of `cpi_chart` as an SVG."""
+    height = chart["signals"]["rows"] * _LINE
+    return sheet_svg(f"{title}, {chart['unit']}", [PlacedChart("cpi", chart, WIDTH, height)])
+
+
+def cpi_lines(chart: Chart, width: int) -> list[str]:
+    """Return the chart for a terminal: a letter for each part."""
+    letters = _letters([one["text"] for one in chart["data"]["legend"]])
+    parts = [name.replace(" ", "_") for name in letters]
+    signs = dict(zip(parts, letters.values(), strict=True))
+    titles, totals = chart["data"]["titles"], chart["data"]["totals"]
+    margin = min(max(len(one["text"]) for one in titles), width // 3)
+    room = max(_LEAST_WIDTH, width - margin - 10)
+    high = chart["signals"]["high"] or 1.0
+    lines = [chart["unit"] + ": " + ", ".join(f"{sign} {name}" for name, sign in letters.items())]
+    for title, total in zip(titles, totals, strict=True):
+        bar = ""
+        for one in chart["data"]["bars"]:
+            if one["row"] == title["row"]:
+                bar += signs[one["part"]] * (round(one["to"] / high * room) - len(bar))
+        lines.append(f"{title['text'][:margin]:<{margin}} {bar} {total['text']}")
+    return lines
+
+
+def _letters(names: Sequence[str]) -> dict[str, str]:
+    """Return a sign for each part that no other has: a letter of its name, else a digit."""
+    found: dict[str, str] = {}
+    for name in names:
+        free = [it for it in f"{name[-1]}{name}" if it.isalnum() and it not in found.values()]
+        if name[-1:].isdigit():  # l1, l2
+            found[name] = free[0]
+        else:
+            found[name] = next((it for it in name if it in free), free[0] if free else "*")
+    return found

@@ -15,11 +15,10 @@ from decimal import ROUND_HALF_UP, Decimal
 from statistics import median
 from typing import Any
 
-from rater.groups import grouped
 from rater.record.stored import StoredRun
-from rater.show.charts.markup import Html, element, joined
 from rater.show.charts.picture import unknown_last
-from rater.show.charts.vega import FONT, WIDTH, coloured, page_colours
+from rater.show.charts.vega import FONT, WIDTH, Html, coloured, element, joined, page_colours
+from rater.text.values import grouped
 
 type MachineRow = Sequence[int | None]  # CPU, package, lgroup, LLC, core
 

@@ -14,12 +14,10 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from rater.analysis.results.copies import Cell, CopyPoint
-from rater.analysis.results.copy_outcome import FailedCopy
-from rater.groups import grouped
+from rater.analysis.results.steady import FailedCopy
 from rater.record.stored import RunHead
-from rater.show.console.format import plain
-from rater.text.to_json import Members, all_fields, objects, to_json
-from rater.text.words import copies_text
+from rater.show.format import plain
+from rater.text.values import Members, all_fields, copies_text, grouped, objects, to_json
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them

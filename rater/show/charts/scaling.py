@@ -12,12 +12,12 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rater.analysis.results.cpus_used import Share
-from rater.analysis.scaling.curve import Curve, ScalePoint, Series
-from rater.analysis.stats.usl import Usl
+from rater.analysis.compare.scaling import Curve, ScalePoint, Series
+from rater.analysis.results.copies import Share
+from rater.analysis.stats.curves import Usl
 from rater.show.charts.vega import SUITES, PlacedChart, PlacedText, sheet_svg
-from rater.show.console.format import number, plain
-from rater.text.words import copies_text
+from rater.show.format import number, plain
+from rater.text.values import copies_text
 
 _LOG_RANGE = 16  # from this range of copies on both axes are logarithmic
 _STEPS = 60  # of a drawn law

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from rater.show.charts.labels import failed_text, label_text, outside_text, ticks, time_text
+from rater.show.charts.panels import failed_text, label_text, outside_text, ticks, time_text
 from rater.show.charts.picture import Dot, Label, Panel, Picture
-from rater.show.console.format import crop, plain
-from rater.show.console.printer import Printer
+from rater.show.console import Printer
+from rater.show.format import crop, plain
 
 _LEAST_WIDTH = 30
 _MOST_STACKED = 12  # iterations of one benchmark that have a panel each

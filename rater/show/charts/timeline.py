@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rater.analysis.results.copy_outcome import is_good, what_happened
-from rater.analysis.results.model import IterationScore, Summary
-from rater.groups import grouped
+from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.results.steady import is_good, what_happened
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
-from rater.show.charts.labels import time_text
-from rater.show.charts.panel import PLACE, group_rows, seconds, value_lists
+from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
-from rater.show.console.format import plain
+from rater.show.format import plain
+from rater.text.values import grouped
 
 type RunKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
 

@@ -1,4 +1,4 @@
-"""Sweeps: what is to be run, what is there, what the points came to."""
+"""Sweeps: what is to be run, what is there, what the points came to, in full and on a screen."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import Overall
-from rater.analysis.stats.descriptive import geometric_mean
-from rater.plan.sweep.grid import ENVIRONMENT, NONE_SHOWN, Measure, Slot, Values, label_of
+from rater.analysis.stats.estimate import geometric_mean
+from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, Measure, Slot, Values, label_of
 from rater.record.stored import RATIO
-from rater.show.console.format import decimals, duration, number
-from rater.show.console.letters import letters
-from rater.show.console.printer import Printer
-from rater.show.console.table import Column, Columns
-from rater.text.to_json import Members, to_json
-from rater.text.words import count, signed_percent
+from rater.show.compare.table import print_comparison
+from rater.show.console import Column, Columns, Printer
+from rater.show.format import decimals, duration, letters, number
+from rater.text.values import Members, count, signed_percent, to_json
+
+# -- Sweeps: what is to be run, what is there, what the points came to -----------------------------
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
@@ -339,3 +339,30 @@ def _marks(view: SweepView) -> list[str]:
         "REFUSED" if it.left_out else "baseline" if it.point == baseline else ""
         for it in view.points
     ]
+
+
+# -- What a sweep came to, on a screen of 24 lines: points, changes, and what speaks against them --
+
+
+def print_brief(view: SweepView, comparison: Comparison | None, printer: Printer) -> None:
+    """Print a sweep that has ended, and where the rest is said.
+
+    The table of one benchmark's comparison has every point's value, so that their own has
+    nothing to add where all runs were made.
+    """
+    if comparison is None or comparison.is_empty:
+        print_sweep(view, comparison, printer)
+        return
+    if len(comparison.benchmarks) == 1 and _whole(view):
+        print_head(view, printer)
+    else:
+        print_sweep(view, comparison, printer)
+    printer.line()
+    print_comparison(comparison, printer, brief=True)
+    if view.number is not None:
+        printer.prose(f"Points, noise and all benchmarks: rater sweep --show {view.number}")
+
+
+def _whole(view: SweepView) -> bool:
+    """Tell whether every point has all its results."""
+    return all(len(point.results) == view.rounds for point in view.points)

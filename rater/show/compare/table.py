@@ -1,21 +1,180 @@
-"""Points compared, as tables: every difference that is no axis first, then benchmarks and suite."""
+"""Points compared, their times and their resident memory, as tables and as JSON."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TextIO
 
+from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
-from rater.analysis.stats.ratio_interval import Decision, RatioInterval
-from rater.show.compare.differences import print_differences
-from rater.show.compare.disturbances import print_troubles
-from rater.show.compare.footer import level, print_foot, size
-from rater.show.compare.telling import most_telling
-from rater.show.console.format import decimals, number
-from rater.show.console.letters import letters
-from rater.show.console.printer import Printer
-from rater.show.console.table import Column, Columns
-from rater.text.words import count, runs_text, signed_percent, some
+from rater.analysis.results.copies import MemoryCell, MemoryRow, PointRun
+from rater.analysis.results.cpu_use import Notable
+from rater.analysis.stats.estimate import SlowRuns
+from rater.analysis.stats.intervals import Decision, RatioInterval
+from rater.show.compare.notes import (
+    level,
+    most_telling,
+    print_differences,
+    print_foot,
+    print_troubles,
+    size,
+)
+from rater.show.console import Column, Columns, Printer, with_tunes
+from rater.show.format import decimals, letters, number
+from rater.text.values import Members, count, objects, runs_text, signed_percent, some, to_json
+
+# -- A comparison as the JSON document of `rater compare --json` -----------------------------------
+
+
+def _points(comparison: Comparison) -> list[dict[str, object]]:
+    return [
+        {
+            "label": side.label,
+            "baseline": place == 0,
+            "values": [dict(point.values) for point in side.points],
+            "runs": side.runs,
+        }
+        for place, side in enumerate(comparison.sides)
+    ]
+
+
+TABLE = {
+    Comparison: Members(
+        "by margin confidence looks comparisons=compared by_chance",
+        {"points": _points},
+        "differences copies mixed_copies mixed_kinds",
+        {"kinds": lambda comparison: objects("rates runs", comparison.kinds)},
+        "left_out",
+        {"lost": lambda comparison: objects("benchmark point", comparison.lost)},
+        "disturbed=troubles doctor page_sizes=pages",
+        {
+            "benchmarks": lambda it: [_row(row, it) for row in it.benchmarks],
+            "suite": lambda it: {row.name: _row(row, it) for row in it.suites},
+        },
+    ),
+    PointRun: Members("run.head.run run.head.uuid block"),
+    PointDifference: Members(
+        "what weighs=significant differs_within=inside",
+        {"values": lambda one: objects("value runs", one.values)},
+    ),
+    DoctorDifference: Members(
+        "check why", {"values": lambda one: objects("verdict seen runs", one.values)}
+    ),
+    DisturbedRun: Members(
+        "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"
+    ),
+    Notable: Members("matter share times cpu cpus benchmark"),
+    Effect: Members(
+        "baseline value speedup p_holm holds improvement reduction"
+        " median_copy_speedup=median_copy slowest_over_median joules_per_copy reason"
+    ),
+    RatioInterval: Members(
+        "ratio",
+        {"interval": lambda told: None if told.low is None else [told.low, told.high]},
+        "verdict words within_margin=within more_rounds=more p recorded_step=blur"
+        " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow",
+    ),
+    SlowRuns: Members("count of slower of_baseline"),
+}
+
+
+def comparison_document(comparison: Comparison) -> dict[str, object]:
+    """Return all of it: shares and factors as numbers, verdicts in the words of the table."""
+    document: dict[str, object] = to_json(comparison, TABLE)
+    return document
+
+
+def _row(row: EffectRow, comparison: Comparison) -> dict[str, object]:
+    cells = zip(comparison.sides[1:], row.cells, strict=True)
+    return {
+        "name" if row.over else "benchmark": row.name,
+        "tune": row.tune,
+        "category": row.category,
+        "unit": row.unit,
+        **({"over": row.over} if row.over else {}),
+        "baseline": row.cells[0].baseline,
+        "points": [{"label": side.label} | TABLE[Effect].of(cell) for side, cell in cells],
+    }
+
+
+# -- `rater compare --memory`: average and maximum resident memory, a column pair for each point ---
+
+_MB = 1e6
+_MEMORY_LONGEST_HEADING = 12
+
+
+def print_memory_rows(rows: Sequence[MemoryRow], labels: Sequence[str], printer: Printer) -> None:
+    """Print a line for each benchmark, as many points beside each other as there is room for."""
+    headings = [*labels]
+    if max(map(len, labels)) > _MEMORY_LONGEST_HEADING:
+        headings = [letters(place) for place in range(len(labels))]
+        for heading, label in zip(headings, labels, strict=True):
+            printer.prose(f"{heading}  {label}")
+    names = Column("MB a copy", with_tunes(rows), right=False, flexible=True)
+    pairs = [_pair(heading, [row.cells[i] for row in rows]) for i, heading in enumerate(headings)]
+    while pairs:
+        room, taken = printer.width - names.width, 0
+        while taken < len(pairs) and (
+            not taken or room >= sum(it.width + 2 for it in pairs[taken])
+        ):
+            room -= sum(it.width + 2 for it in pairs[taken])
+            taken += 1
+        printer.table([names, *(column for pair in pairs[:taken] for column in pair)])
+        pairs = pairs[taken:]
+        if pairs:
+            printer.line()
+    printer.prose(
+        "resident memory, hugetlb pages included: average of looks once a second, over copies; "
+        "most of any copy. Copies of less than a second have a maximum only."
+    )
+
+
+def _pair(heading: str, cells: Sequence[MemoryCell | None]) -> list[Column]:
+    of = Columns(cells)
+    return [
+        of.numbers((heading, "average"), lambda it: _megabytes(it.average_bytes)),
+        of.numbers(("", "most"), lambda it: _megabytes(it.max_bytes)),
+    ]
+
+
+def _megabytes(size: float | None) -> float | None:
+    return None if size is None else size / _MB
+
+
+def memory_document(rows: Sequence[MemoryRow], labels: Sequence[str]) -> dict[str, object]:
+    """Return the rows for programs, bytes as they are."""
+    return {
+        "memory": [
+            {
+                "benchmark": row.benchmark,
+                "tune": row.tune,
+                "points": [
+                    {"label": label, **(to_json(cell) if cell else {})}
+                    for label, cell in zip(labels, row.cells, strict=True)
+                ],
+            }
+            for row in rows
+        ]
+    }
+
+
+def write_memory_csv(rows: Sequence[MemoryRow], labels: Sequence[str], out: TextIO) -> None:
+    """Write a line for each benchmark, a pair of columns in bytes for each point."""
+    writer = csv.writer(out, lineterminator="\n")
+    pairs = [f"{label} {what} (bytes)" for label in labels for what in ("average", "max")]
+    writer.writerow(["benchmark", "tune", *pairs])
+    for row in rows:
+        sizes = [
+            None if size is None else round(size)
+            for cell in row.cells
+            for size in ((cell.average_bytes, cell.max_bytes) if cell else (None, None))
+        ]
+        writer.writerow([row.benchmark, row.tune, *sizes])
+
+
+# -- Points compared, as tables: every difference that is no axis first, then benchmarks and suite -
 
 _MARKS = {
     Decision.BETTER: "+",
@@ -29,7 +188,7 @@ _VERDICT = "verdict"
 _MOST_BELOW = 40  # of verdicts
 _MOST_BRIEF = 7  # rows
 _MOST_REASONS = 6  # why there is nothing to compare
-_LONGEST_HEADING = 16
+_TABLE_LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
 _MUCH, _MOST_SHARE = 10, 1000  # shares: from 1000 % without decimals, up to 100,000 %
@@ -164,7 +323,7 @@ def _print_with_verdicts(
     `brief`: in the table without the words beside them.
     """
     fixed = sum(
-        (min(it.width, _LONGEST_HEADING) if it.flexible else it.width) + 1
+        (min(it.width, _TABLE_LONGEST_HEADING) if it.flexible else it.width) + 1
         for it in columns
         if not it.optional and it.heading != _VERDICT
     )
@@ -277,7 +436,7 @@ def _headings(comparison: Comparison, printer: Printer) -> list[str]:
     axes = {tuple(axis for axis, _ in point.values) for side in sides for point in side.points}
     of_one_axis = comparison.by is not None or (len(axes) == 1 and len(axes.pop()) == 1)
     for found in (labels, values) if of_one_axis else (labels,):
-        if max(map(len, found)) <= min(room, _LONGEST_HEADING):
+        if max(map(len, found)) <= min(room, _TABLE_LONGEST_HEADING):
             return found
     return [letters(place) for place in range(len(sides))]
 

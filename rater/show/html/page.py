@@ -1,43 +1,164 @@
-"""The page that tells a run, or several, to someone who was not there: one HTML file.
-
-Words and tables are those of the terminal (`PagePrinter` takes what is printed there);
-pictures are drawn by Vega in the reader's browser, from the data of `page_data`. The
-page asks the network for nothing, and its Content-Security-Policy would not let it.
-"""
+"""The page that tells a run, or several beside each other, to someone who was not there."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rater.analysis.compare.barrier import can_compare, compare_with_barrier
-from rater.analysis.counters.counted import run_counts
+from rater.analysis.compare.compare import can_compare, compare_with_barrier
+from rater.analysis.compare.model import Comparison
+from rater.analysis.compare.scaling import Scaling
+from rater.analysis.compare.scaling_samples import orders, smt_yields
+from rater.analysis.divots.model.finding import Between
 from rater.analysis.results.copies import normalise, yardsticks
-from rater.analysis.results.model import Summary
-from rater.show.charts.comparison import comparison_chart
-from rater.show.charts.cpi import cpi_chart
+from rater.analysis.results.counters import run_counts
+from rater.analysis.results.score import Summary
+from rater.show.charts.comparison import comparison_chart, cpi_chart
 from rater.show.charts.machine import colour_span, machine_html
-from rater.show.charts.markup import Html, element, joined
-from rater.show.charts.model import model_charts
 from rater.show.charts.scaling import scaling_charts
-from rater.show.charts.vega import Chart
-from rater.show.console.format import duration, gigabytes, what_ran
-from rater.show.console.table import Column, Columns
-from rater.show.html.data import PageRun, run_data
-from rater.show.html.html import PagePrinter
-from rater.show.html.several import Together, common_ranges, compared
-from rater.show.html.shell import asset, own_script, page_html, template
-from rater.show.html.story import story
-from rater.show.results.barrier import print_beside
-from rater.show.results.copies import CopiesView, print_copies
-from rater.show.results.counters import print_counters
-from rater.show.results.cpu_use import notable_text, print_cpus
-from rater.show.results.energy import print_energy
-from rater.show.results.metrics import print_metrics
-from rater.show.results.placement import print_memory, print_placement
+from rater.show.charts.vega import Chart, Html, element, joined
+from rater.show.compare.scaling import print_scaling
+from rater.show.compare.table import print_comparison
+from rater.show.console import Column, Columns
+from rater.show.format import duration, gigabytes, what_ran
+from rater.show.html.shell import PagePrinter, asset, own_script, page_html, template
+from rater.show.html.story import PageRun, machine_words, run_data, story, words_of
+from rater.show.results.copies import (
+    CopiesView,
+    print_copies,
+    print_memory,
+    print_metrics,
+    print_placement,
+)
+from rater.show.results.cpu_use import notable_text, print_counters, print_cpus, print_energy
 from rater.show.results.run import print_failed, print_results
+from rater.show.results.steady import print_beside
 from rater.text.cpuset import format_list
+from rater.text.values import grouped
+from rater.wings import PageLab, hook
+
+# -- What a page of several runs says of them beside each other: results, divots, differences ------
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Several runs beside each other."""
+
+    comparison: Comparison
+    scaling: Scaling | None  # None: all have the same number of copies
+    notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
+    between: tuple[Between, ...] = ()  # divots that come back, or do not
+    lab: PageLab | None = None  # the points are page layouts
+
+
+def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
+    """Return one axis in seconds for each benchmark of several runs, so that they compare."""
+    if len(runs) < 2:
+        return {}
+    found = grouped(
+        ((panel.benchmark, panel.tune), end)
+        for page_run in runs
+        for panel in page_run.picture.panels
+        if panel.dots
+        for end in (panel.low_s, panel.high_s)
+    )
+    return {key: (min(ends), max(ends)) for key, ends in found.items()}
+
+
+def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
+    """Yield what several runs come to beside the first of them; nothing of one run.
+
+    What else they differ in than what is compared stands first: it may be why.
+    """
+    comparison = together.comparison
+    printer = PagePrinter()
+    ran = [
+        element("p", line)
+        for line in (_shared_words(runs, words_of), _shared_words(runs, _where))
+        if line
+    ]
+    printer.some(together.notes, "yellow")
+    print_comparison(comparison, printer)
+    yield element(
+        "section",
+        element("header", element("h1", _several_title(together)), *ran),
+        *([hook("lab_gains")(together.lab)] if together.lab else []),
+        element("h2", "Beside each other"),
+        element(
+            "p",
+            f"Speedup over {comparison.sides[0].label}: right of the line is faster, the bar is "
+            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 inconclusive.",
+            class_="how",
+        ),
+        element("div", id="comparison"),
+        printer.take(),
+        class_="tables",
+    )
+    if together.lab is not None:
+        yield from hook("lab_sections")(together.lab)
+    if together.scaling is not None:
+        yield _scaling(together.scaling)
+    for one in together.between:
+        printer.prose(f"{one.kind}: {one.summary}")
+    if not together.between:
+        printer.prose("no place has divots in any of the runs")
+    yield element("section", element("h2", "What comes back"), printer.take())
+
+
+def _several_title(together: Together) -> str:
+    if together.lab is not None:
+        return f"Page sizes, sweep {together.lab.sweep}"
+    return "; ".join(side.label for side in together.comparison.sides)
+
+
+def _where(page_run: PageRun) -> list[str]:
+    host = page_run.run.head.hostname
+    return [*([f"on {host}"] if host else []), *machine_words(page_run)]
+
+
+def _shared_words(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[str]]) -> str:
+    """Return the words that all runs share, then those of single runs behind their numbers."""
+    words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
+    first, *others = words.values()
+    shared = [word for word in first if all(word in other for other in others)]
+    own = grouped(
+        (", ".join(word for word in of_run if word not in shared), run)
+        for run, of_run in words.items()
+    )
+    distinct = [
+        f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
+        for left, of in own.items()
+        if left
+    ]
+    return "; ".join(([", ".join(shared)] if shared else []) + distinct)
+
+
+def _scaling(scaling: Scaling) -> Html:
+    printer = PagePrinter()
+    print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
+    return element(
+        "section",
+        element("h2", "More copies"),
+        element(
+            "p",
+            "Throughput against the number of copies: dots are medians of runs, the dashed line "
+            "is linear from the smallest number, the curve the Universal Scalability Law where it "
+            "fits. In a ring: the knee. Shaded: copies share cores, darker: CPUs.",
+            class_="how",
+        ),
+        element("div", id="scaling", class_="scaling"),
+        element("details", element("summary", "in numbers"), printer.take()),
+        class_="tables",
+    )
+
+
+# -- The page that tells a run, or several, to someone who was not there: one HTML file ------------
+#
+# Words and tables are those of the terminal (`PagePrinter` takes what is printed there);
+# pictures are drawn by Vega in the reader's browser, from the data of `page_data`. The
+# page asks the network for nothing, and its Content-Security-Policy would not let it.
 
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _SKIP = {"pictures": "to the pictures", "when": "to who ran when", "results": "to the tables"}
@@ -74,7 +195,7 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         "spans": _spans(drawn),
         "comparison": comparison_chart(together.comparison) if together else None,
         "scaling": scaling_charts(scaling.curves) if scaling else None,
-        "models": model_charts((*lab.models, *lab.energy)) if lab else None,
+        "models": hook("model_charts")((*lab.models, *lab.energy)) if lab else None,
         "cpi": cpi,
         "specs": {name: json.loads(asset(f"{name}.vega.json")) for name in _SPECS},
     }
@@ -86,7 +207,7 @@ def page_of(runs: Sequence[PageRun], library: str, together: Together | None = N
         details=joined(*(_details(page_run, several=several) for page_run in runs)),
     )
     return page_html(
-        _title(runs),
+        _page_title(runs),
         main,
         data,
         skip=_SKIP,
@@ -119,7 +240,7 @@ def _spans(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {title: colour_span(of) for title, of in shares.items()}
 
 
-def _title(runs: Sequence[PageRun]) -> str:
+def _page_title(runs: Sequence[PageRun]) -> str:
     names = []
     for page_run in runs:
         head = page_run.run.head

@@ -1,19 +1,116 @@
-"""The frame of every page that rater writes: one HTML file with its data, styles and scripts.
-
-It asks the network for nothing, and its Content-Security-Policy would not let it.
-"""
+"""The frame of every page, and HTML from text that may hold anything."""
 
 from __future__ import annotations
 
+import hashlib
 import html
+import io
+import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from string import Template
 
+from rich.console import Console
+
 from rater import __version__
-from rater.show.charts.vega import ASSETS
-from rater.show.console.format import plain
-from rater.show.html.html import script_hash, script_json
+from rater.show.charts.vega import ASSETS, Html, element, joined
+from rater.show.console import Column, Printer
+from rater.show.format import plain
+
+# -- HTML from text that may hold anything: scripts, and tables as a printer has them --------------
+
+_WIDE = 10_000  # cells: a page breaks its lines itself
+_LONG = 40  # letters: longer cells break into lines
+# Ends of a script element (and what begins one, or a comment), and line ends in JavaScript.
+_IN_SCRIPT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+_CLASSES = {
+    "red": "bad",
+    "bold red": "bad",
+    "yellow": "warn",
+    "bold yellow": "warn",
+    "green": "good",
+    "dim": "dim",
+    "bold": "lead",
+}
+
+
+def script_json(value: object) -> str:
+    """Return JSON that may stand in a script element: nothing in it ends or begins a tag."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_IN_SCRIPT)
+
+
+def script_hash(script: str) -> str:
+    """Return what a Content-Security-Policy calls a script that may run."""
+    return f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+class PagePrinter(Printer):
+    """Takes what is printed on a terminal as paragraphs and tables of a page."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(file=io.StringIO(), width=_WIDE))
+        self.ascii_only = False
+        self.parts: list[Html] = []
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Add a paragraph; what only sets things apart on a terminal is left out."""
+        if text.strip():
+            self.parts.append(element("p", text.strip(), class_=_CLASSES.get(style)))
+
+    def prose(self, text: str, style: str = "") -> None:
+        """Add a paragraph."""
+        self.line(text, style)
+
+    def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
+        """Add a table that a page can sort; `styles` are those of its rows."""
+        self.parts.append(table_html(columns, styles))
+
+    def take(self) -> Html:
+        """Return what was printed since the last time."""
+        found = joined(*self.parts)
+        self.parts.clear()
+        return found
+
+
+def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
+    """Return a table; a name that stands for the rows below it as well is repeated, faintly.
+
+    Sorted by another column, each row would else lose its name.
+    """
+    shown = [column for column in columns if any(column.lines) or any(column.cells)]
+    heads = [element("th", _heading(column), scope="col", class_=_side(column)) for column in shown]
+    rows = []
+    above = [""] * len(shown)
+    for place in range(max(len(column.cells) for column in shown)):
+        cells = []
+        for number, column in enumerate(shown):
+            text = column.cells[place].strip()
+            again = number == 0 and not text and bool(above[number])
+            above[number] = text or above[number]
+            long = "long" if len(text or above[number]) > _LONG and not column.right else None
+            kinds = (_side(column), "again" if again else None, long)
+            kind = " ".join(part for part in kinds if part)
+            cells.append(element("td", above[number] if again else text, class_=kind or None))
+        style = _CLASSES.get(styles[place]) if place < len(styles) else None
+        rows.append(element("tr", *cells, class_=style))
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
+    return element("div", table, class_="scroll", tabindex=0)
+
+
+def _heading(column: Column) -> str:
+    """Return both lines of a heading as one; a word that a terminal breaks is whole again."""
+    first, second = column.lines
+    return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
+
+
+def _side(column: Column) -> str | None:
+    return "r" if column.right else None
+
+
+# -- The frame of every page that rater writes: one HTML file with its data, styles and scripts ----
+#
+# It asks the network for nothing, and its Content-Security-Policy would not let it.
 
 _MARK = "rater report"  # in the page's head: rater may write over a file that has it
 

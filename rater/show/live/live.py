@@ -18,15 +18,21 @@ from rich.style import Style
 
 from rater.record.events import Event
 from rater.record.run import Run
-from rater.show.console.format import aligned, clock, number, plain
-from rater.show.console.page import is_ascii
-from rater.show.live.forecast import PhaseAhead
-from rater.show.live.grid import Grid, fit, groups_of
-from rater.show.live.line_view import NEVER_S, LineView, phase_name, result_text, title
-from rater.show.live.progress import Progress, Standout
-from rater.show.live.window import WindowState
-from rater.text.cleaned import cleaned
-from rater.text.words import count
+from rater.show.console import is_ascii
+from rater.show.format import aligned, clock, number, plain
+from rater.show.live.grid import (
+    NEVER_S,
+    Grid,
+    LineView,
+    fit,
+    groups_of,
+    phase_name,
+    result_text,
+    title,
+)
+from rater.show.live.progress import PhaseAhead, Progress, Standout, WindowState
+from rater.text.secrets import cleaned
+from rater.text.values import count
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
 _UNCHANGED_NS = 1_000_000_000  # otherwise at most one

@@ -1,8 +1,4 @@
-"""What the events of a run have said so far: who runs, who stands out, what is left; pure.
-
-Fed by every event, so each costs little; what a person reads is worked out
-when it is drawn.
-"""
+"""What the events of a run have said so far, and how long its phases will take; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rater.analysis.results.copy_outcome import in_words
+from rater.analysis.results.steady import in_words
 from rater.record.events import (
     CopyEnded,
     CopyStarted,
@@ -25,10 +21,143 @@ from rater.record.events import (
     Resting,
     RunEnded,
 )
-from rater.record.run import Run
-from rater.record.status import CopyStatus, Validity
-from rater.show.live.forecast import Forecast, PhaseAhead
-from rater.show.live.window import WindowCount, WindowState
+from rater.record.run import CopyStatus, Run, Validity
+
+# -- Steady mode as it goes on: where a phase stands, and what its window has counted --------------
+
+_EARLY = 0.1  # of the window: a rate would jump with every run
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """Where a phase of steady mode stands."""
+
+    stage: str  # "warm-up", "window" or "closing"
+    elapsed_s: float  # of the warm-up or the window
+    length_s: float
+    runs: int  # that ended in the window
+    per_s: float | None  # the same a second; None: too early to tell
+    waiting: int  # copies whose run began before the window closed and has not ended
+
+
+class WindowCount:
+    """Counts what copies complete; times in nanoseconds on the clock of the events."""
+
+    def __init__(self, release_ns: int, window_ns: tuple[int, int]) -> None:
+        """`window_ns`: when it opens and closes, from the first release on."""
+        self.begin_ns = release_ns + window_ns[0]
+        self.end_ns = release_ns + window_ns[1]
+        self.completions = 0.0  # of good runs, those across an edge by their share inside
+        self._release_ns = release_ns
+        self._runs = 0
+        self._opened = False
+        self._in_flight: set[int] = set()
+
+    def started(self, copy: int, start_ns: int) -> bool:
+        """Take in a start; tell whether the run began before the window closed."""
+        if start_ns < self.end_ns:
+            self._in_flight.add(copy)
+        return start_ns < self.end_ns
+
+    def opens(self, finish_ns: int) -> bool:
+        """Tell whether this is the first end in the window: its times begin anew then."""
+        first = not self._opened and finish_ns > self.begin_ns
+        self._opened = self._opened or first
+        return first
+
+    def ended(self, copy: int, start_ns: int, finish_ns: int, good: bool) -> bool:
+        """Take in an end; tell whether it was the copy's last one to be waited for."""
+        self._in_flight.discard(copy)
+        self._runs += self.begin_ns < finish_ns <= self.end_ns
+        inside_ns = min(finish_ns, self.end_ns) - max(start_ns, self.begin_ns)
+        if inside_ns > 0 and good:
+            self.completions += inside_ns / (finish_ns - start_ns)
+        return finish_ns >= self.end_ns
+
+    def state(self, elapsed_s: float) -> WindowState:
+        """Return where the phase stands so many seconds after its first release."""
+        begin_s = (self.begin_ns - self._release_ns) / 1e9
+        length_s = (self.end_ns - self.begin_ns) / 1e9
+        waiting = len(self._in_flight)
+        if elapsed_s < begin_s:
+            return WindowState("warm-up", max(0.0, elapsed_s), begin_s, 0, None, waiting)
+        inside_s = min(elapsed_s - begin_s, length_s)
+        early = inside_s < length_s * _EARLY or not self._runs
+        per_s = None if early else self._runs / inside_s
+        stage = "window" if elapsed_s < begin_s + length_s else "closing"
+        return WindowState(stage, inside_s, length_s, self._runs, per_s, waiting)
+
+
+# -- How long the phases of a run will take, by what the plan expects and what phases took ---------
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseAhead:
+    """A phase of this call, in the order in which they come, for the time left."""
+
+    benchmark: str | None  # None: several (rotated order)
+    expected_s: float | None  # None: not known
+
+
+class Forecast:
+    """What phases are expected to take.
+
+    What a benchmark took in an earlier iteration counts before what the plan expected; the
+    rest of the plan is scaled by how the phases so far compared with it.
+    """
+
+    def __init__(self, run: Run, phases: Sequence[PhaseAhead]) -> None:
+        self._run = run
+        self._ahead = dict(enumerate(phases, 1))
+        self._phase: PhaseStarted | None = None
+        self._number = 0  # of it, as they come, from 1
+        self._measured_s: dict[str, float] = {}  # bracket of the last iteration by benchmark
+        self._scale = [0.0, 0.0]  # measured and expected seconds of the phases that are over
+
+    def started(self, phase: PhaseStarted, number: int) -> None:
+        """Take in the start of a phase."""
+        self._phase, self._number = phase, number
+
+    def took(self, bracket_s: float) -> None:
+        """Take in that the phase which started last ended well."""
+        planned_s = self._planned_s(self._number)
+        if self._phase is not None and self._phase.benchmark is not None:
+            self._measured_s[self._phase.benchmark] = bracket_s
+        if planned_s:
+            self._scale[0] += bracket_s
+            self._scale[1] += planned_s
+
+    def name_of(self, number: int) -> str | None:
+        """Return the benchmark of a phase to come; None: not known, or several."""
+        return self._ahead[number].benchmark if number in self._ahead else None
+
+    def phase_s(self, number: int, run_s: float) -> float | None:
+        """Return what a phase takes, None where that is not known; `run_s`: a run, steady mode."""
+        run = self._run
+        if run.window_s is not None:  # until the window is over, and one run more
+            return (run.warmup_s or 0.0) + run.window_s + run_s
+        name = self._ahead[number].benchmark if number in self._ahead else None
+        if self._phase is not None and self._number == number:
+            name = self._phase.benchmark
+        elif name is None and len(run.benchmarks) == 1 and run.order != "rotated":
+            name = run.benchmarks[0].name
+        if name is not None and name in self._measured_s:
+            return self._measured_s[name]
+        planned_s = self._planned_s(number)
+        if planned_s is None or not self._scale[1]:
+            return planned_s
+        return planned_s * self._scale[0] / self._scale[1]
+
+    def _planned_s(self, number: int) -> float | None:
+        if self._phase is not None and self._number == number and self._phase.expected_s:
+            return self._phase.expected_s
+        return self._ahead[number].expected_s if number in self._ahead else None
+
+
+# -- What the events of a run have said so far: who runs, who stands out, what is left -------------
+#
+# Fed by every event, so each costs little; what a person reads is worked out
+# when it is drawn.
 
 WAITING, RUNNING, DONE, FAILED, STOPPED = range(5)
 # A running copy stands out when it is this much over the median of the finished ones, a finished

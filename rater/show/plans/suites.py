@@ -1,16 +1,274 @@
-"""The list of suites and what a check of one found, as text and as values for JSON."""
+"""Suites: the list of them, one of them, a check of one; as text and as values for JSON."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rater.plan.suite.model import Suite
-from rater.show.console.format import aligned, crop, plain, wrapped
-from rater.show.console.page import Page
-from rater.show.plans.suite import size_names
-from rater.text.to_json import Members, to_json
+from rater.plan.suite import Benchmark, Command, Expected, InputFile, Metric, Size, Suite
+from rater.show.console import Page
+from rater.show.format import aligned, crop, decimals, number, plain, wrapped
+from rater.text.values import Members, count, to_json
+
+# -- One suite as text and as values for JSON ------------------------------------------------------
+
+_LEAST_NAME = 8  # characters of a name that stay, however narrow the terminal
+_DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand
+_STATED = {"missing": "not installed", "unfit": "too big for the machine"}
+
+
+def suite_text(suite: Suite, page: Page) -> str:
+    """Return one suite: what its benchmarks are, then reference time and memory by size.
+
+    Of few benchmarks the commands, inputs and answers of every size follow.
+    """
+    head = f"{suite.name}: {plain(suite.description)}" if suite.description else suite.name
+    lines = [*page.prose(head), f"file: {plain(str(suite.path))}"]
+    if suite.reference_machine:
+        lines += page.prose(f"reference times: {plain(suite.reference_machine)}")
+    if suite.setup:
+        lines += page.prose(f"set-up, once a run: {_words(suite.setup, suite)}")
+    if suite.environment:
+        lines += page.prose(f"environment: {_variables(suite.environment)}")
+    if suite.leave_out:
+        why = " or ".join(_STATED[word] for word in suite.leave_out)
+        lines += page.prose(f"left out of a run: benchmarks that are {why}")
+    lines += ["", *_about(suite, page), "", *_sizes_table(suite, page)]
+    if len(suite.benchmarks) <= _DETAILED:
+        for benchmark in suite.benchmarks:
+            for size in benchmark.sizes.values():
+                lines += ["", *_details(suite, benchmark, size, page)]
+    else:
+        where = "rater suites show SUITE/BENCHMARK"
+        lines += ["", *page.prose(f"commands, inputs and answers: {where}")]
+    return page.joined(lines)
+
+
+_TABLE = {
+    Suite: Members(
+        "name description path reference_machine setup environment{} leave_out",
+        {"benchmarks": lambda suite: [_benchmark(one) for one in suite.benchmarks]},
+    ),
+    InputFile: Members("name path generator made copy=private"),
+    Expected: Members("file absolute_tolerance relative_tolerance sha256 ignore"),
+}
+_BENCHMARK = Members(
+    "name category description sources libraries flags command threads setup environment{} metrics"
+)
+_SIZE = Members(
+    "environment{} reference_s memory_bytes total_memory_bytes disk_bytes",
+    {"inputs": lambda size: [wanted.name for wanted in size.inputs]},
+    "input_files=inputs",
+    {"checked": lambda size: [want.file for want in size.expected]},
+    "expected",
+)
+
+
+def suite_json(suite: Suite) -> dict[str, object]:
+    """Return one suite for JSON."""
+    document: dict[str, object] = to_json(suite, _TABLE)
+    return document
+
+
+def _benchmark(one: Benchmark) -> dict[str, object]:
+    return _BENCHMARK.of(one) | {"sizes": [_size(one, size) for size in one.sizes.values()]}
+
+
+def _size(benchmark: Benchmark, size: Size) -> dict[str, object]:
+    return {
+        "name": size.name,
+        "args": size.commands[0].args,
+        "commands": [
+            {
+                "program": (command.program or benchmark.command) or None,  # None: the built one
+                "args": command.args,
+                "stdin": command.stdin,
+                "stdout": command.stdout,
+                "stderr": command.stderr,
+            }
+            for command in size.commands
+        ],
+        **_SIZE.of(size),
+    }
+
+
+def size_names(suite: Suite) -> list[str]:
+    """Return the names of all sizes, in the order in which they first appear."""
+    return list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
+
+
+def _about(suite: Suite, page: Page) -> list[str]:
+    """Return the table of benchmarks; descriptions go on below themselves, never cut."""
+    rows = [("benchmark", "category")]
+    names = _names(suite, page)
+    rows += [(n, b.category or "-") for n, b in zip(names, suite.benchmarks, strict=True)]
+    texts = [["description"], *(_facts(suite, benchmark) for benchmark in suite.benchmarks)]
+    margin = sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
+    lines: list[str] = []
+    for begin, facts in zip(aligned(rows, (False, False)), texts, strict=True):
+        lines += page.beside(begin, margin, facts)
+    return lines
+
+
+def _facts(suite: Suite, benchmark: Benchmark) -> list[str]:
+    """Return what a benchmark is, a sentence each; only what is out of the ordinary."""
+    facts = [benchmark.description or _made_of(suite, benchmark)]
+    if benchmark.threads > 1:
+        facts.append(f"threads: {benchmark.threads}, each copy gets as many CPUs")
+    facts += [f"reports {_metric(metric)}" for metric in benchmark.metrics]
+    if benchmark.setup:
+        facts.append(f"set-up, before each run of a copy: {_words(benchmark.setup, suite)}")
+    if benchmark.environment:
+        facts.append(f"environment: {_variables(benchmark.environment)}")
+    return facts
+
+
+def _metric(metric: Metric) -> str:
+    parts = [f"{metric.name} in {metric.unit}" if metric.unit else metric.name]
+    if metric.better:
+        parts.append(f"{metric.better} is better")
+    parts.append("sum of the copies" if metric.combine == "sum" else "mean of the copies")
+    return ", ".join(parts)
+
+
+def _details(suite: Suite, benchmark: Benchmark, size: Size, page: Page) -> list[str]:
+    """Return what a copy of one size does: commands, inputs, what is checked."""
+
+    def line(label: str, text: str) -> list[str]:
+        return wrapped(f"  {label.ljust(8)} {plain(text)}", page.room(0), " " * 11)
+
+    title = f"{benchmark.name}, size {size.name}"
+    lines = [crop(title, page.room(0), ascii_only=page.ascii_only)]
+    for position, command in enumerate(size.commands):
+        lines += line("" if position else "runs", _command_line(suite, benchmark, command))
+    if size.environment:
+        lines += line("with", _variables(size.environment))
+    if size.inputs:
+        lines += line("finds", ", ".join(_input(suite, wanted) for wanted in size.inputs))
+    if size.disk_bytes:
+        lines += line("writes", f"{number(size.disk_bytes / 1e6)} MB")
+    answer = "; ".join(_answer(want) for want in size.expected)
+    return lines + line("answers", answer or "anything: no output is expected")
+
+
+def _command_line(suite: Suite, benchmark: Benchmark, command: Command) -> str:
+    program = command.program or benchmark.command or (benchmark.name,)
+    text = _words((*program, *command.args), suite)
+    for sign, name in (("<", command.stdin), (">", command.stdout), ("2>", command.stderr)):
+        text += f" {sign} {shlex.quote(name)}" if name else ""
+    return text
+
+
+def _input(suite: Suite, wanted: InputFile) -> str:
+    if wanted.path is not None:
+        origin = "" if wanted.path.name == wanted.name else _near(str(wanted.path), suite)
+    elif wanted.generator is not None:
+        origin = f"made by {wanted.generator.sources[0].name}"
+    else:
+        made = wanted.made or ""
+        origin = "from the set-up" if made == wanted.name else f"{made} from the set-up"
+    remarks = [origin] if origin else []
+    remarks += ["its own copy"] if wanted.private else []
+    return f"{wanted.name} ({', '.join(remarks)})" if remarks else wanted.name
+
+
+def _answer(want: Expected) -> str:
+    if want.sha256 is not None:
+        return f"{want.file} as its SHA-256 says"
+    lines = len(want.text.strip("\n").split("\n")) if want.text.strip() else 0
+    text = f"{want.file} as expected, {count(lines, 'line')}"
+    if want.absolute_tolerance:
+        text += f", +-{want.absolute_tolerance:g}"
+    if want.relative_tolerance:
+        text += f", relative {want.relative_tolerance:g}"
+    return text + (f', but not lines with "{want.ignore}"' if want.ignore else "")
+
+
+def _sizes_table(suite: Suite, page: Page) -> list[str]:
+    """Return reference seconds and megabytes per copy of every size, side by side.
+
+    Sizes for which a line has no room follow in a table below.
+    """
+    names = ["benchmark", *_names(suite, page)]
+    lines = page.prose("reference seconds and MB of memory per copy, by size")
+    table = [names]
+    for name in size_names(suite):
+        # what two columns have, less their gaps and units
+        room = max(_LEAST_NAME, (page.width - max(map(len, names)) - 9) // 2)
+        heading = crop(name, room, ascii_only=page.ascii_only)
+        wider = [*table, *_size_columns(suite, name, heading)]
+        if len(table) > 1 and max(map(len, _table(wider))) > page.width:
+            lines += [*_table(table), ""]
+            wider = [names, *wider[-2:]]
+        table = wider
+    lines += _table(table)
+    if any(s.total_memory_bytes is not None for b in suite.benchmarks for s in b.sizes.values()):
+        lines += page.prose("* of all copies together")
+    return lines
+
+
+def _names(suite: Suite, page: Page) -> list[str]:
+    """Return the names of the benchmarks, cut where a table would be wider than the page."""
+    # beside it there are the category and a description of 20 characters at least
+    room = max(_LEAST_NAME, min(page.width // 2, page.width - len("category") - 24))
+    return [crop(b.name, room, ascii_only=page.ascii_only) for b in suite.benchmarks]
+
+
+def _table(columns: Sequence[Sequence[str]]) -> list[str]:
+    right = [False] + [True] * (len(columns) - 1)
+    return aligned(list(zip(*columns, strict=True)), right)
+
+
+def _size_columns(suite: Suite, name: str, heading: str) -> tuple[list[str], list[str]]:
+    sizes = [benchmark.sizes.get(name) for benchmark in suite.benchmarks]
+    seconds = [size.reference_s if size else None for size in sizes]
+    places = min(2, decimals(seconds))
+    return (
+        [f"{heading} s", *(number(value, places) for value in seconds)],
+        [f"{heading} MB", *(_megabytes(size) for size in sizes)],
+    )
+
+
+def _megabytes(size: Size | None) -> str:
+    if size is None:
+        return "-"
+    of_all = size.total_memory_bytes
+    stated = size.memory_bytes if of_all is None else of_all
+    if stated is None:
+        return "-"
+    return number(stated / 1e6, 0 if stated >= 1e7 else 1) + ("" if of_all is None else "*")
+
+
+def _made_of(suite: Suite, benchmark: Benchmark) -> str:
+    if benchmark.sources:
+        return " ".join(source.name for source in benchmark.sources)
+    return _words(benchmark.command, suite)
+
+
+def _words(command: Sequence[str], suite: Suite) -> str:
+    """Return a command line as a shell would take it, programs near the suite's file by `./`."""
+    return _on_one_line(shlex.join([_near(command[0], suite), *command[1:]]))
+
+
+def _near(path: str, suite: Suite) -> str:
+    folder = suite.path.parent
+    if path.startswith("/") and Path(path).is_relative_to(folder):
+        return f"./{Path(path).relative_to(folder)}"
+    return path
+
+
+def _variables(environment: Sequence[tuple[str, str]]) -> str:
+    return _on_one_line(" ".join(f"{name}={shlex.quote(value)}" for name, value in environment))
+
+
+def _on_one_line(words: str) -> str:
+    # as ` | `, which `plain` makes of the end of a line, it would be another command
+    return words.replace("\n", "\\n")
+
+
+# -- The list of suites and what a check of one found, as text and as values for JSON --------------
 
 _LEAST_DESCRIPTION = 20  # characters of a line
 

@@ -1,17 +1,201 @@
-"""A machine as text: lgroups, memory now, threads, caches, CPU kinds, distances."""
+"""A machine as text and as values for JSON."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from rater.plan.topology.model import PU, Node
-from rater.show.console.format import aligned, gigabytes_column, plain, wrapped
-from rater.show.console.page import with_margin
-from rater.show.console.table import Column, Columns, table_lines
-from rater.show.plans.topology_view import TopoView, kind_rank, packages_of, siblings
+from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, LgroupMemory, Node, Topology
+from rater.show.console import Column, Columns, table_lines, with_margin
+from rater.show.format import aligned, gigabytes_column, plain, wrapped
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.words import count, series
+from rater.text.values import Members, Table, count, objects, series, to_json
+
+# -- A machine as its screens and its JSON see it: what belongs to which lgroup, core and cache ----
+
+
+@dataclass(frozen=True)
+class TopoView:
+    """A machine and, when it is this one, the memory of its lgroups now (by OS number)."""
+
+    topology: Topology
+    now: Mapping[int, LgroupMemory] = field(default_factory=dict)
+
+    @cached_property
+    def cores(self) -> dict[int, tuple[PU, ...]]:
+        """All PUs by core, usable or not."""
+        groups: dict[int, list[PU]] = defaultdict(list)
+        for pu in self.topology.machine_pus:
+            groups[pu.core].append(pu)
+        return {core: tuple(pus) for core, pus in groups.items()}
+
+    @cached_property
+    def pus_of(self) -> dict[int | None, tuple[PU, ...]]:
+        """All PUs by the node they belong to, None for those in no node.
+
+        A node whose memory is forbidden is nobody's home but still has its CPUs.
+        """
+        forbidden = {
+            cpu: node.os for node in self.topology.nodes if not node.allowed for cpu in node.cpus
+        }
+        groups: dict[int | None, list[PU]] = defaultdict(list)
+        for pu in self.topology.machine_pus:
+            home = pu.node if pu.node is not None else forbidden.get(pu.os)
+            groups[home].append(pu)
+        return {node: tuple(pus) for node, pus in groups.items()}
+
+    @cached_property
+    def llc_sizes(self) -> dict[int, int]:
+        """Bytes of each last-level cache; 0 when not known."""
+        pus = self.topology.machine_pus
+        sizes = {pu.llc: 0 for pu in pus if pu.llc is not None}
+        for level in (2, 3):  # an L3 is the last level where there is one
+            for cache in self.topology.details.caches:
+                llc = pus[cache.first].llc if cache.level == level and cache.count else None
+                if llc is not None:
+                    sizes[llc] = cache.size_bytes
+        return sizes
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes by OS number."""
+        return tuple(sorted(self.topology.nodes, key=lambda node: node.os))
+
+    def memory_bytes(self, node: Node) -> int:
+        """Return the installed memory of a node, 0 when not known."""
+        now = self.now.get(node.os)
+        return node.memory_bytes if now is None else now.total_bytes
+
+    def kept_out(self) -> list[tuple[tuple[int, ...], str]]:
+        """Return CPUs that cannot be used, by reason."""
+        topology, details = self.topology, self.topology.details
+        usable = set(topology.by_cpu) | set(details.forbidden)
+        rest = tuple(sorted(pu.os for pu in topology.machine_pus if pu.os not in usable))
+        here = topology.is_this_system
+        found = [
+            (details.offline, "offline" if here else "offline when the file was made"),
+            (details.forbidden, "not allowed by a cpuset (cgroup, container, batch system)"),
+            (rest, "not in the affinity of this process (taskset, or a parent that bound it)"),
+        ]
+        return [(cpus, why) for cpus, why in found if cpus]
+
+
+def siblings(view: TopoView) -> Counter[tuple[int, ...]]:
+    """Count cores by what their PUs' OS numbers are above the lowest of them."""
+    found: Counter[tuple[int, ...]] = Counter()
+    for pus in view.cores.values():
+        numbers = sorted(pu.os for pu in pus)
+        found[tuple(n - numbers[0] for n in numbers)] += 1
+    return found
+
+
+def kind_rank(view: TopoView, kind: CpuKind) -> int | None:
+    """Return the rank of a kind among all, None when its CPUs have no common one or none has."""
+    if view.topology.unranked_kinds:
+        return None
+    members = set(kind.cpus)
+    ranks = {pu.kind for pu in view.topology.machine_pus if pu.os in members}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def packages_of(pus: Iterable[PU]) -> list[int]:
+    """Return the packages of some PUs, ascending."""
+    return sorted({pu.package for pu in pus if pu.package is not None})
+
+
+# -- A machine as values for JSON ------------------------------------------------------------------
+
+
+def topo_document(view: TopoView) -> dict[str, object]:
+    """Return the JSON document of a machine.
+
+    CPUs and nodes by OS number; `logical`, `core`, `package` and `llc` are hwloc's
+    logical indexes (an `llc` index is unique over L3 and L2), `thread` counts the
+    PUs of a core from 0, `kind` ranks CPU kinds from 0, the slowest. `cpus` lists
+    all PUs, usable or not, `nodes` all lgroups, both by OS number. `now` is null for
+    a machine that is not this one. Bytes and pages are whole numbers; null: unknown.
+    """
+    topology, details = view.topology, view.topology.details
+    pus = sorted(topology.machine_pus, key=lambda pu: pu.os)
+    document: dict[str, object] = {
+        "source": topology.source,
+        "this_machine": topology.is_this_system,
+        "product": details.product,
+        "cpu_models": details.cpu_models,
+        "architecture": details.architecture or None,
+        "counts": {
+            "packages": len(packages_of(pus)),
+            "lgroups": len(topology.nodes),
+            "llcs": len(view.llc_sizes),
+            "cores": len(view.cores),
+            "pus": len(pus),
+            "usable_pus": len(topology.pus),
+        },
+        "cores_described": details.has_cores,
+        "nodes": view.nodes,
+        "cpus": pus,
+        "cpus_without_node": _numbers(view.pus_of.get(None, ())),
+        "not_usable": objects("cpus reason", view.kept_out()),
+        "siblings": [
+            {"threads": len(offsets), "offsets": offsets, "cores": cores}
+            for offsets, cores in siblings(view).most_common()
+        ],
+        "caches": details.caches,
+        "kinds": details.kinds,
+        "groups": details.groups,
+        "distances": None
+        if topology.distances is None
+        else {"nodes": topology.distance_nodes, "matrix": topology.distances},
+    }
+    values: dict[str, object] = to_json(document, _table(view))
+    return values
+
+
+def _table(view: TopoView) -> Table:
+    usable = view.topology.by_cpu
+
+    def members_of(node: Node) -> dict[str, object]:
+        pus = view.pus_of.get(node.os, ())
+        return {
+            "cpus": _numbers(pus),
+            "usable_cpus": _numbers(pu for pu in pus if pu.os in usable),
+            "near_cpus": node.cpus,
+            "packages": packages_of(pus),
+            "cores": {pu.core for pu in pus},
+            "llcs": {pu.llc for pu in pus if pu.llc is not None},
+            "memory_bytes": view.memory_bytes(node) or None,
+        }
+
+    def covered(span: Cache | HwlocGroup) -> list[int]:
+        return _numbers(view.topology.machine_pus[span.first : span.first + span.count])
+
+    return {
+        Node: Members(
+            "node=os logical",
+            {"*": members_of},
+            "subtype default allowed",
+            {"now": lambda node: view.now.get(node.os)},
+        ),
+        LgroupMemory: Members(
+            "free_bytes page_cache_bytes dirty_bytes free_huge_order_bytes huge_pages"
+        ),
+        PU: Members(
+            "cpu=os logical core thread=rank node package llc kind",
+            {"usable": lambda pu: pu.os in usable},
+        ),
+        Cache: Members("level type size_bytes?", {"cpus": covered}),
+        CpuKind: Members({"kind": lambda kind: kind_rank(view, kind)}, "cpus infos{}"),
+        HwlocGroup: Members("type subtype of_memory", {"cpus": covered}),
+    }
+
+
+def _numbers(pus: Iterable[PU]) -> list[int]:
+    return sorted(pu.os for pu in pus)
+
+
+# -- A machine as text: lgroups, memory now, threads, caches, CPU kinds, distances -----------------
 
 _MOST_ROWS = 128  # lgroups shown; --json has all
 _MOST_IN_MATRIX = 16  # lgroups; more are summarised by distance

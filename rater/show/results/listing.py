@@ -1,4 +1,4 @@
-"""The list of runs: a line each, as much of them as the terminal has room for."""
+"""The list of runs, and words of a run's head."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rater.analysis.conditions.disturbed import reasons
-from rater.record.status import RunStatus
+from rater.analysis.compare.conditions import reasons
+from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
-from rater.show.console.format import clock, number, what_ran
-from rater.show.console.printer import Printer
-from rater.show.console.table import Columns
-from rater.show.results.heads import STATUS_STYLE, details_text, started_text
+from rater.show.console import Columns, Printer
+from rater.show.format import clock, number, what_ran
+
+# -- Words of a run's head, for its own page and for lists; imports little, as lists start often ---
+
+STATUS_STYLE = {
+    RunStatus.FAILED: "bold red",
+    RunStatus.INTERRUPTED: "bold yellow",
+    RunStatus.KILLED: "bold yellow",
+}
+
+
+def started_text(head: RunHead) -> str:
+    """Return when a run began, to the minute."""
+    return "-" if head.started_at is None else head.started_at[:16].replace("T", " ")
+
+
+def details_text(head: RunHead) -> str:
+    """Return ` (test, base)`: size and tune, as far as there are any."""
+    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
+    return f" ({details})" if details else ""
+
+
+# -- The list of runs: a line each, as much of them as the terminal has room for -------------------
 
 _OTHER_LINES = 4  # heading, what is left out, the shell's prompt
 _LEAST_ROWS = 5

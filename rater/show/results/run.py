@@ -1,4 +1,4 @@
-"""Results as tables on a terminal or in a file: one run, their head and their parts."""
+"""Results of a run as tables: its head, its parts, its suite in a line."""
 
 from __future__ import annotations
 
@@ -7,38 +7,185 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from rater.analysis.compare.barrier import can_compare, compare_with_barrier
-from rater.analysis.counters.cpu_use import Notable
-from rater.analysis.divots.data.finding import Analysis
-from rater.analysis.placement.proof import RunProof
-from rater.analysis.results.copy_outcome import FailedCopy
-from rater.analysis.results.model import BenchmarkScore, Summary
-from rater.record.status import RunStatus
+from rater.analysis.compare.compare import can_compare, compare_with_barrier
+from rater.analysis.divots.model.finding import Analysis
+from rater.analysis.results.cpu_use import Notable
+from rater.analysis.results.placement import RunProof
+from rater.analysis.results.rotated import RotatedScore, RunTail
+from rater.analysis.results.score import BenchmarkScore, SuiteScore, Summary
+from rater.analysis.results.steady import FailedCopy
+from rater.record.run import RunStatus
 from rater.record.stored import RunHead
-from rater.show.console.format import crop, number, place, what_ran
-from rater.show.console.printer import Printer
-from rater.show.console.rows import (
+from rater.show.console import (
+    Column,
+    Columns,
     NotMet,
+    Printer,
     Rows,
     iteration_marks,
     names,
+    not_met_column,
     not_met_columns,
+    seconds_columns,
     with_tunes,
 )
-from rater.show.console.table import Column, Columns, seconds_columns
-from rater.show.divots.findings import print_findings
-from rater.show.results.barrier import print_beside
-from rater.show.results.cpu_use import notable_text
-from rater.show.results.energy import print_energy
-from rater.show.results.heads import STATUS_STYLE, details_text, started_text
-from rater.show.results.metrics import print_metrics
-from rater.show.results.page_sizes import print_pages
-from rater.show.results.placement import as_planned, print_memory, print_placement
-from rater.show.results.rotated import print_rotated
-from rater.show.results.scores import print_scores
-from rater.show.results.steady import print_mix, print_verdicts, print_windows
+from rater.show.format import crop, decimals, duration, number, place, what_ran
+from rater.show.results.copies import as_planned, print_memory, print_metrics, print_placement
+from rater.show.results.cpu_use import notable_text, print_energy
+from rater.show.results.divots import print_findings
+from rater.show.results.listing import STATUS_STYLE, details_text, started_text
+from rater.show.results.steady import print_beside, print_mix, print_verdicts, print_windows
 from rater.text.cpuset import format_list
-from rater.text.words import copies_text, count
+from rater.text.values import copies_text, count, percent
+from rater.wings import hook
+
+# -- What a suite comes to, in a line --------------------------------------------------------------
+
+
+def print_scores(summary: Summary, printer: Printer, *, brief: bool = False) -> None:
+    """Print what the suite comes to; nothing of runs that have no such score.
+
+    `brief`: without a blank line before it.
+    """
+    if summary.rotated is not None or summary.mix is not None:
+        return
+    if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
+        if not brief:
+            printer.line()
+        for tune in dict.fromkeys(score.tune for score in summary.suites):
+            several = len({score.tune for score in summary.suites}) > 1
+            scores = {score.kind: score for score in summary.suites if score.tune == tune}
+            _print_suite(summary, scores, f"{tune} " if several and tune else "", printer)
+
+
+def _print_suite(
+    summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
+) -> None:
+    whole = scores["all"]
+    places = decimals([score.ratio for score in scores.values()])
+    kinds = [scores[kind] for kind in ("int", "fp")]
+    if whole.ratio is not None:
+        parts = [f"{one.kind} {number(one.ratio, places)}" for one in kinds if one.over]
+        printer.prose(
+            f"{label}suite ratio {number(whole.ratio, places)}"
+            f"{f' ({", ".join(parts)})' if parts else ''}, "
+            f"the geometric mean over {_over(summary, whole)}",
+            "bold",
+        )
+        return
+    printer.prose(f"no {label}suite ratio: {whole.reason}", "bold")
+    for one in kinds:
+        if one.ratio is not None:
+            printer.prose(
+                f"{label}{one.kind} ratio {number(one.ratio, places)}, "
+                f"the geometric mean over {count(len(one.over), 'benchmark')}"
+            )
+
+
+def _over(summary: Summary, whole: SuiteScore) -> str:
+    """Return `13 benchmarks (left out: ffmpeg)`, or which, where only some were asked for."""
+    text = count(len(whole.over), "benchmark")
+    if summary.selected:
+        text += f" of the suite: {', '.join(whole.over)}"
+    if summary.left_out:
+        text += f" (left out: {', '.join(name for name, _ in summary.left_out)})"
+    return text
+
+
+# -- Results of the rotated order as a table and sentences -----------------------------------------
+
+
+def print_rotated(rotated: RotatedScore, head: RunHead, not_met: NotMet, printer: Printer) -> None:
+    """Print the table per benchmark and what else there is to say."""
+    rows = rotated.benchmarks
+    of = Columns(rows)
+    spreads = [benchmark.times_s for benchmark in rows]
+    shown = ("mean", "minimum", "lower_quartile", "median", "upper_quartile", "maximum")
+    cells = seconds_columns(*([getattr(s, name) if s else None for s in spreads] for name in shown))
+    mean, low, quarter, median, three_quarters, high = cells
+    counts = [s.count if s else 0 for s in spreads]
+    astray: dict[str, set[int]] = {benchmark.benchmark: set() for benchmark in rows}
+    for (name, _), copies in not_met.items():
+        astray.setdefault(name, set()).update(copies)
+    differ = any(how_many != head.copies for how_many in counts)
+    printer.table(
+        [
+            of.left("benchmark", lambda b: b.benchmark, flexible=True),
+            *([Column("copies", [str(how_many) for how_many in counts])] if differ else []),
+            of.numbers(
+                "ratio|mean" if rotated.unit == "ratio" else "copies|/hour",
+                lambda b: b.rates.mean if b.rates else None,
+            ),
+            Column("mean|s", mean),
+            of.percent("CV|%", lambda b: b.times_s.cv if b.times_s else None),
+            Column("min|s", low, optional=1),
+            Column("q1|s", quarter, optional=3),
+            Column("median|s", median, optional=2),
+            Column("q3|s", three_quarters, optional=3),
+            Column("max|s", high),
+            of.place(lambda b: b.slowest, "slowest copy"),
+            *not_met_column([len(astray[benchmark.benchmark]) for benchmark in rows]),
+        ]
+    )
+    over = (
+        "copies: how many count for the benchmark"
+        if differ
+        else (f"over {copies_text(head.copies)}")
+    )
+    printer.prose(
+        f"{over}, each by its median over "
+        f"{count(rotated.rounds, 'round')}; score lost is not "
+        "given in rotated order"
+    )
+    for benchmark in rotated.benchmarks:
+        if benchmark.reason:
+            printer.prose(f"{benchmark.benchmark}: {benchmark.reason}")
+    printer.line()
+    _score(rotated, printer)
+    _times(rotated, printer)
+
+
+def _score(rotated: RotatedScore, printer: Printer) -> None:
+    what = f"{rotated.unit}, geometric mean of each copy, {rotated.proposed_in}"
+    if rotated.score is None:
+        printer.prose(f"no score over copies ({what}): {rotated.reason}")
+        return
+    places = decimals([copy.rate for copy in rotated.copies])
+    printer.prose(
+        f"mean over copies {number(rotated.score, places)}, CV {percent(rotated.cv)} % ({what})"
+    )
+    if len(rotated.copies) > 1:
+        last = min(rotated.copies, key=lambda copy: copy.rate)
+        printer.prose(
+            f"the lowest of them: {', '.join([f'copy {last.copy}', *place(last.cpu, last.node)])}: "
+            f"{number(last.rate, places)}"
+        )
+
+
+def _times(rotated: RotatedScore, printer: Printer) -> None:
+    if rotated.tail is not None:
+        tail = rotated.tail
+        printer.prose(
+            f"tail: the first copy was done {duration(tail.length_s)} before the end "
+            f"({duration(tail.total_s)} in all); {_idle(tail)} over the whole run was idle in it, "
+            f"{count(tail.runs_in_tail, 'run')} ended in it"
+        )
+    if rotated.gaps is not None:
+        gaps = rotated.gaps
+        printer.prose(
+            f"between two steps of a copy: {gaps.median_s * 1e3:.1f} ms (median), "
+            f"{gaps.longest_s * 1e3:.1f} ms at most, {percent(gaps.share)} % of the copies' time"
+        )
+
+
+def _idle(tail: RunTail) -> str:
+    """Where the PUs of the copies are known, a PU is idle once its last copy is done."""
+    if tail.core_idle_share is not None:
+        return f"{percent(tail.core_idle_share)} % of core time"
+    return f"{percent(tail.idle_share)} % of the copies' time"
+
+
+# -- Results as tables on a terminal or in a file: one run, their head and their parts -------------
 
 _MOST_ROWS = 8  # with which all there is to say of a run has room on a screen
 _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
@@ -79,7 +226,8 @@ def print_summary(
         print_energy(summary, printer)
     if not (dense and as_planned(summary.proof)):
         _print_proof(summary.proof, printer, every=proof, brief=brief)
-    print_pages(summary.pages, printer, every=proof)
+    if summary.pages is not None:
+        hook("print_pages")(summary.pages, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
     if beside_copies is not None and not (dense and divots is not None and divots.disturbed):
         printer.prose(beside_copies, "yellow")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rater.errors import InputError
 from rater.record.stored import StoredRun
-from rater.store.exchange.export import copy_table
+from rater.store.export import copy_table
 
 
 class ColumnTable(Mapping[str, npt.NDArray[Any]]):

@@ -1,32 +1,104 @@
-"""The search for a run's divots: what is stored of it, else made and stored; beside results too.
-
-The search itself is imported where it begins: it loads numpy, which has no place near copies that
-are timed.
-"""
+"""What is kept of a run that has ended: divots, score, placements."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from rater.analysis.conditions.disturbed import cost_of_others
-from rater.analysis.counters.cpu_use import run_counters
-from rater.analysis.divots.data.between import Between
-from rater.analysis.divots.data.finding import (
+from rater.analysis.compare.conditions import cost_of_others
+from rater.analysis.divots.model.finding import (
     VERSION,
     Analysis,
+    Between,
     Thresholds,
     from_json,
     nothing_to_compare,
     to_json,
 )
-from rater.record.status import RunStatus
+from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.placement import RunProof, judged, prove_run
+from rater.errors import RaterError
+from rater.process import say
+from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun
-from rater.show.divots.to_json import evidence_line
-from rater.store.divots import DivotSearch, RunTimes, StoredDivot
-from rater.store.store import Store
-from rater.streams import say
+from rater.show.results.to_json import evidence_line
+from rater.store.connection import StoreError
+from rater.store.store import (
+    DivotSearch,
+    RunScore,
+    RunTimes,
+    Store,
+    StoredDivot,
+    keep_score,
+    kept_score,
+)
+
+# -- Store whether copies of a run that has ended were where the plan put them ---------------------
+
+
+def judge_placements(store: Store, run: StoredRun) -> RunProof:
+    """Store what was seen of each copy's placement as a verdict, for queries and exports."""
+    proof = prove_run(run)
+    try:
+        store.judge_placements(run.head.run, judged(proof))
+    except StoreError as error:  # the disk is full: `rater show` judges by the evidence
+        say(f"run {run.head.run}: {error}")
+    return proof
+
+
+# -- The one number of a run: worked out when it has ended, kept, and asked for by lists -----------
+
+_VERSION = 1  # of the formula
+_LONGEST_S = 1.0  # that a list works out what nobody has; the next list goes on
+
+
+def store_score(store: Store, run: StoredRun) -> RunScore:
+    """Work out the number of a run, and keep it."""
+    from rater.analysis.results.rates import overall  # lists that know all numbers start without
+
+    found = overall(run)
+    score = RunScore(
+        value=found.value if found else None,
+        unit=found.unit if found else None,
+        copy_runs=len(run.copies),
+        version=_VERSION,
+    )
+    try:
+        with store.writing("storing a score") as connection:
+            keep_score(connection, run.head.run, score)
+    except StoreError as error:  # the disk is full: it is worked out again
+        say(f"run {run.head.run}: {error}")
+    return score
+
+
+def scores_of(store: Store, heads: Sequence[RunHead]) -> dict[int, RunScore]:
+    """Return the numbers of runs by run: what is kept, else the latest runs' for a second."""
+    found: dict[int, RunScore] = {}
+    with store.reading() as connection:
+        for head in heads:
+            score = kept_score(connection, head.run, _VERSION)
+            if score is not None:
+                found[head.run] = score
+    until_s = time.monotonic() + _LONGEST_S
+    for head in reversed(heads):
+        if time.monotonic() > until_s:
+            break
+        if head.run not in found and head.status is not RunStatus.RUNNING:
+            try:
+                found[head.run] = store_score(store, store.load(head.run))
+            except (RaterError, ArithmeticError, ValueError) as error:
+                if isinstance(error, StoreError):
+                    raise
+                continue  # damaged rows: `rater show` says which
+    return found
+
+
+# -- The search for a run's divots: what is stored of it, else made and stored; beside results too -
+#
+# The search itself is imported where it begins: it loads numpy, which has no place near copies that
+# are timed.
 
 _MOST_LOADED = 20_000  # copy runs of an imported run, of which little more than times is known
 _SOME = 1000
@@ -69,7 +141,7 @@ def _found(
     store: Store, head: RunHead, thresholds: Thresholds, run: StoredRun | None, copy_runs: int
 ) -> Analysis:
     """Search, then look what else is known of the copies that were found."""
-    from rater.analysis.divots.search import analyse
+    from rater.analysis.divots.findings import analyse
 
     times = store.times(head.run)
     analysis = analyse(
@@ -95,7 +167,7 @@ def between_of(store: Store, runs: Sequence[tuple[RunHead, Analysis]]) -> tuple[
     """Return what several runs have in common; nothing where no divot was found in any."""
     if len(runs) < 2 or all(one.explained for _, it in runs for one in it.findings):
         return ()
-    from rater.analysis.divots.data.table import Machine, build_table
+    from rater.analysis.divots.model.table import Machine, build_table
     from rater.analysis.divots.recurring import SearchedRun, between_runs
 
     made = []

@@ -7,19 +7,18 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rater.analysis.conditions.disturbed import disturbed_members
+from rater.analysis.compare.conditions import disturbed_members
 from rater.errors import InputError
+from rater.process import say
 from rater.record.run import storable
 from rater.record.stored import RunHead
 from rater.show.results.listing import ListedRun, RunPage, print_list, rows_that_fit
 from rater.store.connection import default_path, is_there
-from rater.store.divots import divot_count
-from rater.store.find import RunFilter
-from rater.store.store import Store, open_store
-from rater.streams import say
-from rater.text.units import duration_s
-from rater.workflow.common import show
-from rater.workflow.results.scores import scores_of
+from rater.store.read import RunFilter
+from rater.store.store import Store, divot_count, open_store
+from rater.text.values import duration_s
+from rater.workflow.arguments import show
+from rater.workflow.results.divots import scores_of
 
 
 def list_runs(args: argparse.Namespace) -> int:
@@ -66,7 +65,7 @@ def _limit(args: argparse.Namespace) -> int | None:
 
 
 def _document(run: ListedRun) -> dict[str, Any]:
-    from rater.store.exchange.export import head_document
+    from rater.store.export import head_document
 
     return (
         head_document(run.head)

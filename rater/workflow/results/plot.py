@@ -1,4 +1,4 @@
-"""`rater plot`: the times of a run's copies as a picture, in the terminal or in a file."""
+"""`rater plot`: the times of a run's copies as a picture; what it shares with the page."""
 
 from __future__ import annotations
 
@@ -7,29 +7,48 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rater.analysis.divots.data.finding import Thresholds
-from rater.analysis.results.copies import Cell, cells_of
-from rater.analysis.results.counted import counts_of
+from rater.analysis.divots.model.finding import Thresholds
+from rater.analysis.results.copies import Cell, cells_of, counts_of
+from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.score import summarise
 from rater.errors import InputError
-from rater.record.stored import RunHead
-from rater.show.charts.cpi import cpi_chart, cpi_lines, cpi_svg
-from rater.show.charts.labels import labels_from
+from rater.record.stored import RunHead, StoredRun
+from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_svg
-from rater.show.charts.panels import picture_svg
+from rater.show.charts.panels import labels_from, picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
-from rater.show.console.format import plain
-from rater.show.console.pager import paged
-from rater.show.console.printer import Printer
-from rater.show.console.terminal import terminal
-from rater.show.html.data import run_data
-from rater.show.results.counters import counts_rows
-from rater.workflow.common import print_json_rows, store_to_read
-from rater.workflow.results.divots import analysis_of
-from rater.workflow.results.output_file import drawing_file, write_drawing
-from rater.workflow.results.page import loaded
-from rater.workflow.results.points import points_from
+from rater.show.console import Printer, paged, terminal
+from rater.show.format import plain
+from rater.show.html.story import PageRun, run_data
+from rater.show.results.cpu_use import counts_rows
+from rater.store.store import Store
+from rater.workflow.arguments import print_json_rows, store_to_read
+from rater.workflow.results.divots import analysis_beside_results, analysis_of
+from rater.workflow.results.points import drawing_file, points_from, write_drawing
+from rater.workflow.results.stored import run_beside
+
+# -- Load what the report page, and its pictures as files, show of a run ---------------------------
+
+
+def loaded(store: Store, run: StoredRun) -> PageRun:
+    """Return a run with all that a page says of it."""
+    divots = analysis_beside_results(store, run, however_it_ended=True)
+    cells = cells_of(run)
+    barrier = run_beside(store, run)
+    return PageRun(
+        run=run,
+        summary=summarise(run),
+        cells=cells,
+        picture=picture_of(run.head, cells, labels_from(divots.findings if divots else ())),
+        divots=divots,
+        readings=run_counters(run),
+        barrier=summarise(barrier) if barrier else None,
+    )
+
+
+# -- `rater plot`: the times of a run's copies as a picture, in the terminal or in a file ----------
 
 
 def plot(args: argparse.Namespace) -> int:

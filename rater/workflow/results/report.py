@@ -1,4 +1,4 @@
-"""`rater report`: a run, or several beside each other, as one page that a person can send."""
+"""`rater report` and `rater scale`: stored runs as a page, and as a curve."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.divots.data.between import Between
-from rater.analysis.results.points import Point, PointRun
-from rater.analysis.scaling.curve import scale
+from rater.analysis.compare.scaling import Alone, scale
+from rater.analysis.compare.scaling_samples import orders, smt_yields
+from rater.analysis.divots.model.finding import Between
+from rater.analysis.results.copies import Point, PointRun
+from rater.analysis.stats.curves import LawScale
 from rater.errors import InputError
 from rater.record.stored import StoredRun
+from rater.show.charts.scaling import curves_svg
 from rater.show.charts.vega import library
-from rater.show.html.page import page_of
-from rater.show.html.several import Together
+from rater.show.compare.scaling import print_scaling
+from rater.show.compare.scaling_words import scaling_document
+from rater.show.console import Printer
+from rater.show.html.page import Together, page_of
 from rater.show.html.shell import is_page
 from rater.store.store import Store
-from rater.workflow.common import print_json, store_to_read
+from rater.text.cpuset import format_list
+from rater.text.values import count
+from rater.workflow.arguments import print_json, show, store_to_read
 from rater.workflow.results.divots import between_of
-from rater.workflow.results.output_file import checked_path, write_output
-from rater.workflow.results.page import loaded
+from rater.workflow.results.plot import loaded
 from rater.workflow.results.points import (
+    checked_path,
+    drawing_file,
     looks_of,
     points_from,
     points_without_runs,
     refuse_twice,
+    write_drawing,
+    write_output,
 )
+
+# -- `rater report`: a run, or several beside each other, as one page that a person can send -------
 
 _STDOUT = "-"
 _MOST_RUNS = 12  # every run on a page has its panels
@@ -150,3 +162,53 @@ def check_page(path: Path, *, force: bool) -> None:
             f"-o {path}: already exists and was not written by rater; name another file, "
             "or --force writes over it"
         )
+
+
+# -- `rater scale`: throughput against the number of copies ----------------------------------------
+
+LAW_SCALES = {"log": LawScale.LOG, "rate": LawScale.RATE}  # by the words of --law
+_MOST_REASONS = 6
+
+
+def scale_points(args: argparse.Namespace) -> int:
+    """Print the curves."""
+    file = drawing_file(args.file)
+    with store_to_read(args) as store:
+        words = list(dict.fromkeys(args.which))
+        points = points_from(store, words)
+        missing = points_without_runs(store, words)
+    scaling = scale(points, LAW_SCALES[args.law])
+    smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
+    if not scaling.curves and not smt and not rotated:
+        raise InputError(
+            "\n  ".join(["no curve:", *_reasons(scaling.alone)])
+            + "\nexpected runs of the same with different numbers of copies, as\n"
+            "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4` make them"
+        )
+    if file is not None and scaling.curves:
+        write_drawing(curves_svg(scaling.curves), file)
+
+    def text(printer: Printer) -> None:
+        print_scaling(scaling, smt, rotated, printer, missing=missing)
+        if file is not None and scaling.curves:
+            printer.line()
+            panels = {one.name for curve in scaling.curves for one in curve.series}
+            printer.line(f"{args.file}: {count(len(panels), 'panel')}")
+
+    show(args, lambda: scaling_document(scaling, smt, rotated, missing), text)
+    return 0
+
+
+def _reasons(alone: Sequence[Alone]) -> list[str]:
+    """Say why runs are on no curve, a line for each reason."""
+    by_reason: dict[str, list[Alone]] = {}
+    for one in alone:
+        by_reason.setdefault(one.reason, []).append(one)
+    lines = [
+        str(of_it[0])
+        if len(of_it) == 1
+        else f"runs {format_list({run for one in of_it for run in one.runs})}: {reason}"
+        for reason, of_it in by_reason.items()
+    ]
+    more = len(lines) - _MOST_REASONS
+    return [*lines[:_MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]

@@ -1,28 +1,313 @@
-"""What is stored: `rater export`, `rm`."""
+"""One stored run: `rater show`, `import`, `export`, `rm`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
 
+from rater.analysis.compare.compare import can_compare, comparable, compare_with_barrier
+from rater.analysis.compare.conditions import disturbed_members
+from rater.analysis.results.copies import cells_of, normalise, ratio_pairs, yardsticks
+from rater.analysis.results.counters import run_counts
+from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.placement import RunProof
+from rater.analysis.results.score import summarise
 from rater.errors import InputError
+from rater.files import other_writer
+from rater.process import say
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
-from rater.store.exchange.export import (
-    full_document,
-    observations_document,
-    write_csv,
-    write_document,
+from rater.show.console import Printer
+from rater.show.results.copies import (
+    CopiesView,
+    copies_document,
+    copy_runs_document,
+    print_copies,
+    print_copy_runs,
+    proof_document,
 )
-from rater.store.find import TAG
+from rater.show.results.cpu_use import (
+    counters_document,
+    cpus_document,
+    notable_document,
+    print_counters,
+    print_cpus,
+)
+from rater.show.results.run import print_summary
+from rater.show.results.to_json import divot_rows, summary_document
+from rater.store.connection import default_path
+from rater.store.export import full_document, observations_document, write_csv, write_document
+from rater.store.observations import read_observations
+from rater.store.read import TAG
+from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
-from rater.streams import say
-from rater.text.words import count
-from rater.trusted_files import other_writer
-from rater.workflow.common import existing_store, print_json, store_to_read
-from rater.workflow.speccpu.import_results import write_rsf
+from rater.text.values import count
+from rater.wings import MergedFile, hook
+from rater.workflow.arguments import existing_store, print_json, show, store_to_read
+from rater.workflow.results.divots import analysis_beside_results
+from rater.workflow.results.listing import latest_like
+
+# -- Print one run with all that stands below its results; `rater show` ----------------------------
+
+_MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
+
+
+def print_result(
+    args: argparse.Namespace,
+    store: Store,
+    run: StoredRun,
+    *,
+    after_run: bool = True,
+    barrier: StoredRun | None = None,
+    proof: bool = False,
+    copies: CopiesView | None = None,
+    cpus: bool = False,
+    counters: bool = False,
+    proved: RunProof | None = None,
+) -> None:
+    """Print a run with its divots, for people or as JSON; `after_run`: with what comes next.
+
+    `barrier`: what a steady run is compared with, else `run_beside` finds it; `proof`: with all
+    that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with what
+    the CPUs did; `counters`: with what was counted; `proved`: what is known of placements, where
+    that was worked out.
+    """
+    summary = summarise(run, proved)
+    barrier = barrier or run_beside(store, run)
+    other = summarise(barrier) if barrier else None
+    readings = run_counters(run)
+    divots = analysis_beside_results(store, run)
+
+    def document() -> object:
+        pair = compare_with_barrier(summary, other) if other else None
+        found: dict[str, object] = {**summary_document(summary, pair)}
+        every = proof or len(summary.proof.copies) <= _MOST_PROOFS
+        found["placement"] = proof_document(summary.proof, every=every)
+        if summary.pages is not None:
+            found["pages"] = hook("pages_document")(summary.pages, every=proof)
+        found["notable"] = [*notable_document(readings.notable)]
+        if cpus:
+            found["readings"] = {**cpus_document(readings)}
+        if counters:
+            found["counters"] = counters_document(run_counts(run))
+        if copies is not None:
+            found |= copies_document(copies)
+            found["copy_runs"] = [*copy_runs_document(run)]
+        if divots is not None:
+            found["divots"] = divot_rows(divots.findings, run.head)
+            found |= disturbed_members(divots)
+        return found
+
+    def text(printer: Printer) -> None:
+        print_summary(
+            summary,
+            printer.console,
+            after_run=after_run,
+            beside=other,
+            proof=proof,
+            notable=readings.notable,
+            divots=divots,
+            brief=after_run and not getattr(args, "verbose", False),
+            warned=run.warnings,
+        )
+        if cpus:
+            print_cpus(readings, printer)
+        if counters:
+            print_counters(run_counts(run), printer)
+        elif run.counted:
+            printer.line()
+            printer.prose(f"counters: rater show {run.head.run} --counters")
+        if copies is not None:
+            print_copies(copies, printer)
+            if any(copy.workloads for copy in run.copies):
+                print_copy_runs(run, printer)
+
+    show(args, document, text)
+
+
+def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
+    """Return the stored run that a steady one is compared with, None for others."""
+    if run.head.mode != "steady":
+        return None
+    number = comparable(run.head, latest_like(store, run.head))
+    return None if number is None else store.load(number)
+
+
+def show_run(args: argparse.Namespace) -> int:
+    """Print the results of a stored run."""
+    _check_copies_options(args)
+    with store_to_read(args) as store:
+        run = store.load(store.find(args.which))
+        barrier = None
+        if args.beside is not None:
+            run, barrier = _pair(run, store.load(store.find(args.beside)))
+        baseline = None if args.baseline is None else store.load(store.find(args.baseline))
+        print_result(
+            args,
+            store,
+            run,
+            after_run=False,
+            barrier=barrier,
+            proof=args.with_proof,
+            copies=_copies_view(args, run, baseline) if args.with_copies else None,
+            cpus=args.with_cpus,
+            counters=args.with_counters,
+        )
+    return 0
+
+
+def _check_copies_options(args: argparse.Namespace) -> None:
+    if args.drop is not None and args.drop < 0:
+        raise InputError(f"--drop {args.drop}: expected a number of copies, 0 or more")
+    for option in ("baseline", "baseline_iteration", "drop"):
+        if getattr(args, option) is not None and not args.with_copies:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"{name} belongs to --copies: `rater show {args.which} --copies ...`")
+
+
+def _copies_view(
+    args: argparse.Namespace, run: StoredRun, baseline: StoredRun | None
+) -> CopiesView:
+    cells = cells_of(run)
+    theirs = cells if baseline is None else cells_of(baseline)
+    head = run.head if baseline is None else baseline.head
+    there = sorted({cell.iteration for cell in theirs})
+    if args.baseline_iteration is not None and args.baseline_iteration not in there:
+        known = ", ".join(map(str, there)) or "none"
+        raise InputError(
+            f"--baseline-iteration {args.baseline_iteration}: run {head.run} has not this "
+            f"iteration; expected one of its own: {known}"
+        )
+    drop = args.drop or 0
+    return CopiesView(
+        head=run.head,
+        baseline=head,
+        baseline_iteration=args.baseline_iteration,
+        drop=drop,
+        times=normalise(cells, yardsticks(theirs, args.baseline_iteration), drop),
+        pairs=ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
+    )
+
+
+def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:
+    """Return the steady one of two runs first; raises `InputError` where they are no such pair."""
+    for steady, barrier in ((run, other), (other, run)):
+        if can_compare(steady.head, barrier.head):
+            return steady, barrier
+    modes = " and ".join(
+        f"run {one.head.run} is {one.head.mode}"
+        + (" in rotated order" if one.head.mode == "steady" and one.head.order == "rotated" else "")
+        for one in (run, other)
+    )
+    raise InputError(
+        f"--with {other.head.run}: {modes}; expected a steady run and one in homogeneous mode "
+        "(or rotated, where the steady one is in rotated order)"
+    )
+
+
+# -- Observations documents, and whole databases, into the database: `rater import FILE...` --------
+
+_STDIN = ("-", "/dev/stdin")
+_PASSED = "/dev/fd/"  # what a shell makes of <(command): a pipe that is open already
+_MOST_BYTES = 128_000_000  # a document of 600,000 copy runs: half a minute, 1 GB of memory
+_PIECE_BYTES = 1 << 20
+
+
+def import_documents(args: argparse.Namespace) -> int:
+    """Store the run of each document; one that cannot be read does not keep the others out."""
+    files: list[str] = args.file
+    documents = []
+    merged: list[MergedFile] = []
+    errors: list[str] = []
+    for file in files:
+        if file not in _STDIN and hook("is_database")(Path(file)):
+            merged += _merge(args, file, errors)
+            continue
+        try:
+            name = "standard input" if file in _STDIN else file
+            stored = read_observations(_bytes_of(file), name)
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            errors.append(str(error))
+            say(str(error))
+        else:
+            documents.append(_add(args, stored))
+    if args.json:
+        several = {"runs": documents, "errors": errors}
+        if merged:
+            several["files"] = [hook("merge_document")(it) for it in merged]
+        print_json(documents[0] if len(files) == len(documents) == 1 else several)
+    return InputError.exit_status if errors else 0
+
+
+def _merge(args: argparse.Namespace, file: str, errors: list[str]) -> list[MergedFile]:
+    """Merge a database; return what became of it, nothing where it cannot be merged."""
+    with open_store(default_path(args.db)) as store:
+        try:
+            result = hook("merge_database")(store, Path(file), restore=args.restore)
+        except hook("SourceRefusedError") as error:
+            errors.append(str(error))
+            say(str(error))
+            return []
+    if not args.json:
+        print(hook("merge_in_words")(result))
+        for text in hook("merge_remarks")(result):
+            say(text)
+    return [result]
+
+
+def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
+    """Store a run where it is not there already; return what `--json` says of it."""
+    with open_store(default_path(args.db)) as store:
+        number, added = store.add(stored)
+    uuid, observations = stored.head.uuid, len(stored.copies)
+    if not args.json and added:
+        print(f"run {number}: {observations} observations of {uuid} imported")
+    elif not args.json:
+        print(f"run {number}: {uuid} is stored already, nothing was added")
+    return {"run": number, "uuid": uuid, "added": added, "observations": observations}
+
+
+def _bytes_of(file: str) -> bytes:
+    """Return what is in a file or comes from standard input, at most `_MOST_BYTES`."""
+    path = Path(file)
+    try:
+        if file in _STDIN:
+            if sys.stdin is None:  # closed: `rater import - <&-`
+                raise InputError(f"{file}: standard input is closed; expected a document there")
+            return _limited(sys.stdin.buffer, file)
+        if path.exists() and not (path.is_file() or path.is_dir() or file.startswith(_PASSED)):
+            # Opening a FIFO waits for a writer, and a device may never end.
+            raise InputError(
+                f"{file}: not a regular file; expected a file, or - for standard input"
+            )
+        with path.open("rb") as opened:
+            return _limited(opened, file)
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); expected a file, or - for stdin"
+        ) from error
+
+
+def _limited(stream: BinaryIO, file: str) -> bytes:
+    """Read a stream to its end, in pieces: a read of the limit at once would ask for its memory."""
+    data = bytearray()
+    while piece := stream.read(_PIECE_BYTES):
+        data += piece
+        if len(data) > _MOST_BYTES:
+            raise InputError(
+                f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
+                "about 200 bytes for each copy run"
+            )
+    return bytes(data)
+
+
+# -- What is stored: `rater export`, `rm` ----------------------------------------------------------
 
 
 def export_run(args: argparse.Namespace) -> int:
@@ -37,7 +322,7 @@ def export_run(args: argparse.Namespace) -> int:
     if args.format == "csv":
         write_csv(stored, sys.stdout)
     elif args.format == "rsf":
-        write_rsf(stored, sys.stdout)
+        hook("write_rsf")(stored, sys.stdout)
     elif args.format == "parquet":
         _write_parquet(stored)
     else:

@@ -1,17 +1,235 @@
-"""`rater run` and `rater rerun`: planned, then shown (`--dry-run`) or made.
-
-What only one of them needs is imported where it is needed: both are typed often.
-"""
+"""`rater run` and `rater rerun` made, and `--resume`: exactly what is missing of a stored run."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 
+from rater.analysis.compare.conditions import ConditionDifference
+from rater.analysis.results.remaining import PhaseState, Remainder, remainder
+from rater.errors import InputError
+from rater.plan.schedule import Plan
+from rater.process import say
+from rater.record.run import RunStatus
+from rater.record.stored import StoredRun
+from rater.run.copies.guard import end_leftovers, remove_unnamed
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
-from rater.workflow.common import existing_store, refuse_no_directory
-from rater.workflow.run.resolve import resolve
-from rater.workflow.run_arguments import request_from, tags_from
+from rater.show.compare.notes import (
+    changes_document,
+    changes_text,
+    print_remainder,
+    remainder_document,
+)
+from rater.show.live.grid import phase_name
+from rater.show.plans.plan import EXECUTED, print_executed
+from rater.store.store import Store
+from rater.text.values import count
+from rater.workflow.arguments import (
+    BESIDE_RESUME,
+    existing_store,
+    options_given,
+    print_json,
+    refuse_no_directory,
+    request_from,
+    tags_from,
+)
+from rater.workflow.doctor import tuned_settings_of
+from rater.workflow.results.divots import judge_placements
+from rater.workflow.results.stored import print_result
+from rater.workflow.run.head import Attempt, Entered, Start, conditions_now, now_utc
+from rater.workflow.run.repeat import executed, resolve_again, what_changed
+from rater.workflow.run.resolve import Resolved, resolve
+from rater.workflow.run.session import Session
+
+# -- `rater run --resume RUN`: run exactly what is missing of a stored run -------------------------
+
+
+class Resume(Attempt):
+    """A stored run that goes on."""
+
+    def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool, keep: bool) -> None:
+        super().__init__()
+        if run.head.folder is None:
+            raise InputError(
+                f"run {run.head.run} cannot go on: no rater made this row of the database, its "
+                f"uuid is {run.head.uuid!r}"
+            )
+        self.uuid = run.head.folder
+        self._runs = runs_folder
+        self._keep = keep
+        self._stored = run
+        self._force = force
+        number = run.head.resumed + 1
+        while (runs_folder / self.uuid / _folder(number)).exists():
+            number += 1  # of one that was killed before it had taken up anything
+        self._number = number
+
+    @property
+    def mark(self) -> str:
+        """Another one for each attempt: the watchdog of a killed one may still hunt its own."""
+        return f"{self.uuid}.{self._number}.{os.getpid()}"
+
+    @property
+    def folder(self) -> Path:
+        """Beside what the attempts before have left."""
+        return Path(self.uuid) / _folder(self._number)
+
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+        """Take the run up, if it still is what it was."""
+        run, head = self._stored, self._stored.head
+        left = left_of(plan, run)
+        found = what_changed(run, start.conditions)
+        weighty = [it for it in found if it.significant]
+        if weighty and not self._force:
+            raise InputError(refusal(run, weighty))
+        if found:
+            say(f"differs from when run {head.run} began:{changes_text(found)}")
+        store.take_up(
+            head.run,
+            resumed=head.resumed,
+            torn=left.torn,
+            placements=start.run.placements,
+            pus=start.conditions.pus,
+            notes=(
+                _taken_up(left, start.run.started_at),
+                *(f"differs since then: {it}" for it in found),
+                *(it for it in start.run.warnings if it not in run.warnings),
+            ),
+        )
+        end_leftovers(self.uuid, self.mark)  # not before the run is ours
+        if not self._keep:
+            kept = {copy.run_dir for copy in run.copies if copy.run_dir is not None}
+            remove_unnamed(self._runs / self.uuid, kept, self._runs / self.folder)
+        since_start_s = 0.0
+        if head.started_at is not None:
+            began = datetime.fromisoformat(head.started_at)
+            since_start_s = (datetime.now(UTC) - began).total_seconds()
+        return Entered(
+            head.run,
+            left.ahead,
+            elapsed_before_ns=left.resumed_at_ns(round(since_start_s * 1e9)),
+            runs_before=left.runs_done,
+            failed_before=left.failed,
+        )
+
+
+def resume(args: argparse.Namespace) -> int:
+    """Take up a stored run; return the exit status of the whole of it."""
+    given = options_given(args, BESIDE_RESUME)
+    if args.command is not None:
+        given.append("-- COMMAND")
+    if given:
+        raise InputError(
+            f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a run is run "
+            "as it was asked for; `rater run` and `rater rerun` make a new one"
+        )
+    with existing_store(args) as store:
+        run = store.load(store.find(args.resume), secrets=True)
+    head = run.head
+    if head.status is RunStatus.RUNNING:
+        raise InputError(f"run {head.run} is still running; end it first, or wait for it")
+    resolved = resolve_again(args, run, head.benchmarks)
+    left = left_of(resolved.plan, run)
+    if args.dry_run:
+        return _dry_run(args, run, left, resolved)
+    if not left.ahead:
+        return _nothing_left(args, run, left)
+    cache = cache_root()
+    attempt = Resume(run, cache / "work", force=args.force, keep=resolved.request.keep)
+    return Session(args, resolved, cache, attempt).run()
+
+
+def left_of(plan: Plan, run: StoredRun) -> Remainder:
+    """Return what is left of a run; raises `InputError` when its plan is another one by now."""
+    names = tuple(used.name for used in run.benchmarks)
+    if plan.benchmarks != names:
+        raise InputError(
+            f"run {run.head.run} is of the benchmarks {', '.join(names)}, and what it was asked "
+            f"for has {', '.join(plan.benchmarks)} now: it cannot go on; "
+            f"`rater rerun {run.head.run}` makes a new run"
+        )
+    return remainder(plan, run)
+
+
+def refusal(run: StoredRun, found: list[ConditionDifference]) -> str:
+    """Say why a run cannot go on as it is."""
+    number = run.head.run
+    return (
+        f"run {number} cannot go on, its parts could not be compared; since it began, this "
+        f"changed:{changes_text(found)}\nwith --force it goes on, and the differences are kept "
+        f"with it; `rater rerun {number}` makes a new run"
+    )
+
+
+def _folder(number: int) -> str:
+    return f"resume-{number}"
+
+
+def _taken_up(left: Remainder, at: str) -> str:
+    done = len(left.phases) - len(left.ahead)
+    torn = [
+        f"{phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, True)} "
+        f"(phase {it.stored}, again as phase {it.phase.number})"
+        for it in left.phases
+        if it.state is PhaseState.TORN
+    ]
+    text = f"resumed at {at}, {done} of {len(left.phases)} phases done"
+    return f"{text}; discarded incomplete: {'; '.join(torn)}" if torn else text
+
+
+def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> int:
+    """Show a run that has all its phases, and end it if nobody had come to that."""
+    head = run.head
+    with existing_store(args) as store:
+        if head.status in (RunStatus.KILLED, RunStatus.INTERRUPTED):
+            failed = f"{left.failed} of {left.runs_done} copy runs failed" if left.failed else None
+            store.close_run(
+                head.run,
+                resumed=head.resumed,
+                status=RunStatus.FAILED if failed else RunStatus.COMPLETE,
+                reason=failed,
+                note=f"ended at {now_utc()}: all phases were measured when it was {head.status}",
+            )
+            run = store.load(head.run)
+            judge_placements(store, run)
+        if not args.quiet:
+            say(f"run {head.run}: nothing is missing of {count(len(left.phases), 'phase')}")
+        if args.json or not args.quiet:
+            print_result(args, store, run)
+    return 0 if run.head.status is RunStatus.COMPLETE else 1
+
+
+def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved: Resolved) -> int:
+    """Show what would be run, and what changed as far as it is known before anything is built."""
+    planned = tuned_settings_of(resolved.request)
+    found = what_changed(run, conditions_now(resolved), planned)
+    weighty = [it for it in found if it.significant]
+    weighs = refusal(run, weighty) if weighty and left.ahead and not args.force else None
+    refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
+    what = executed(resolved)
+    if args.json:
+        document = remainder_document(run.head, left) | {"executes": EXECUTED.of(what)}
+        print_json(document | {"differences": changes_document(found), "refused": refused})
+        return 0
+    print_remainder(run.head, left, sys.stdout)
+    print_executed(what, sys.stdout)
+    if refused is not None:
+        print(f"REFUSED  as it stands: {refused}")
+    elif found:
+        print(f"differs from when it began:{changes_text(found)}")
+    else:
+        print("machine, settings and suite are as they were; programs are compared once built")
+    return 0
+
+
+# -- `rater run` and `rater rerun`: planned, then shown (`--dry-run`) or made ----------------------
+#
+# What only one of them needs is imported where it is needed: both are typed often.
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,7 +238,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_no_directory()
     resolved, cache = resolve(request, machine.discover()), cache_root()
     if args.dry_run:
-        from rater.workflow.run.dry_run import dry_run
+        from rater.workflow.run.repeat import dry_run
 
         return dry_run(args, resolved, cache)
     from rater.workflow.run.session import Session
@@ -37,7 +255,7 @@ def rerun(args: argparse.Namespace) -> int:
         stored = store.load(store.find(args.which), secrets=True)
     resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
     if args.dry_run:
-        from rater.workflow.run.dry_run import dry_run
+        from rater.workflow.run.repeat import dry_run
 
         return dry_run(args, resolved, cache, again=stored)
     from rater.workflow.run.session import Session

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
-from rater.analysis.counters.cpu_use import run_counters
 from rater.analysis.divots.confirm import (
     LEAST_PAIRS,
     Answer,
@@ -19,32 +18,38 @@ from rater.analysis.divots.confirm import (
     times_of,
     trial_of,
 )
-from rater.analysis.divots.data.finding import Finding, Thresholds
+from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.results.cpu_use import run_counters
 from rater.errors import InputError, RunError
-from rater.plan.request.request import Request
-from rater.plan.topology.model import Topology
+from rater.plan.request import Request
+from rater.plan.topology import Topology
+from rater.process import say
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
-from rater.run.host.snapshot import host_facts
+from rater.run.host.facts import host_facts
 from rater.run.programs.compile import cache_root
-from rater.show.divots.confirm import (
+from rater.show.plans.plan import print_executed
+from rater.show.results.divots import (
     TrialView,
     cpus_text,
     print_trial,
     print_verdict,
     trial_document,
 )
-from rater.show.divots.to_json import evidence_line
-from rater.show.plans.commands import print_executed
-from rater.streams import say
-from rater.workflow.common import existing_store, show
+from rater.show.results.to_json import evidence_line
+from rater.workflow.arguments import existing_store, show, with_common
 from rater.workflow.results.divots import analysis_of
-from rater.workflow.run.attempt import Attempt
-from rater.workflow.run.plan_view import executed
-from rater.workflow.run.repeat import go_to, narrowed, not_ours, request_of, with_its_suites
+from rater.workflow.run.head import Attempt
+from rater.workflow.run.repeat import (
+    executed,
+    go_to,
+    narrowed,
+    not_ours,
+    request_of,
+    with_its_suites,
+)
 from rater.workflow.run.resolve import resolve
 from rater.workflow.run.session import Session
-from rater.workflow.run_arguments import with_common
 
 TAG = "confirm"
 DEFAULT_PAIRS = 5

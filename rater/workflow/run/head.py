@@ -1,36 +1,98 @@
-"""The head of a run and what it is made under, as they are stored before the first phase."""
+"""One attempt at a run, and its head: stored before the first phase."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from dataclasses import replace
+import uuid as uuids
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rater import __version__
-from rater.analysis.conditions.conditions import Conditions
+from rater.analysis.compare.conditions import Conditions
 from rater.plan.placement.layout import own_layout_text
-from rater.plan.request.request import Request
-from rater.plan.request.stored import request_to_json
-from rater.plan.suite.find import find_suite, split_selection
+from rater.plan.request import Request, request_to_json
+from rater.plan.schedule import Phase, Plan
+from rater.plan.suite_find import find_suite, split_selection
 from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
-from rater.run.host.priority import urgent
-from rater.run.host.snapshot import environment_snapshot, host_facts, settings_snapshot
+from rater.run.host.facts import environment_snapshot, host_facts, settings_snapshot
+from rater.run.host.thread_binding import urgent
 from rater.run.programs.compile import Built, sha256_of
-from rater.run.programs.fingerprint import digest_of_workload, process_settings
 from rater.run.programs.inputs import ReadyInput
-from rater.run.programs.script import Line, digest_of_programs, shown
+from rater.run.programs.script import (
+    Line,
+    digest_of_programs,
+    digest_of_workload,
+    process_settings,
+    shown,
+)
 from rater.settings.known import LAYOUT_TEXT
+from rater.store.store import Store
 from rater.text.cpuset import format_list
-from rater.workflow.counters import counter_settings
-from rater.workflow.run.attempt import Start
-from rater.workflow.run.memory_tuning import tuning_settings
+from rater.wings import hook
+from rater.workflow.machine import counter_settings
 from rater.workflow.run.prepare import Ready
 from rater.workflow.run.resolve import Resolved, size_and_tune
-from rater.workflow.run.workload import Workload
-from rater.workflow.speccpu.kit import kit_command, kit_digest, kit_files
+from rater.workflow.run.workload import Workload, tuning_settings
+
+# -- One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own ------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run that begins, and what it is made under."""
+
+    run: Run
+    conditions: Conditions
+
+    def with_settings(self, settings: tuple[tuple[str, str], ...]) -> Start:
+        """Return it with more that is kept of what it is made under, or with newer values."""
+        kept = dict(self.conditions.settings) | dict(settings)
+        return Start(self.run, replace(self.conditions, settings=tuple(kept.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A run that the database has, and what is to be run of it."""
+
+    number: int
+    phases: tuple[Phase, ...]
+    elapsed_before_ns: int = 0  # the run's time at its next release
+    runs_before: int = 0  # copy runs that are done,
+    failed_before: int = 0  # and those of them that failed
+
+
+class Attempt:
+    """A new run."""
+
+    def __init__(self) -> None:
+        self.uuid = str(uuids.uuid4())
+        self.number: int | None = None  # of the run; None: the database has not got it
+
+    @property
+    def mark(self) -> str:
+        """What tells the processes of this attempt from all others."""
+        return self.uuid
+
+    @property
+    def folder(self) -> Path:
+        """Where its run directories go, below the folder of all runs; not there yet."""
+        return Path(self.uuid)
+
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+        """Store that the run begins; `say` tells the user of something.
+
+        Raises `InputError`, with nothing stored, when it must not begin like this.
+        """
+        now = start.conditions
+        self.number = store.begin(start.run, now.host, now.settings, now.pus)
+        return Entered(self.number, plan.phases)
+
+
+# -- The head of a run and what it is made under, as they are stored before the first phase --------
 
 
 def conditions_now(resolved: Resolved) -> Conditions:
@@ -122,12 +184,12 @@ def _used(
     return BenchmarkUsed(
         name=benchmark.name,
         category=benchmark.category,
-        command=storable(kit_command(kit) if kit else shown(lines)),
+        command=storable(hook("kit_command")(kit) if kit else shown(lines)),
         reference_s=workload.size.reference_s,
         binary_sha256=program.sha256 if kit else digest_of_programs(program, lines),
         compiler=program.compiler,
         flags=program.flags,
-        inputs_sha256=kit_digest(kit, request.wrap)
+        inputs_sha256=hook("kit_digest")(kit, request.wrap)
         if kit
         else digest_of_workload(workload.size, lines, inputs, _other_commands(request, workload)),
         threads=benchmark.threads,
@@ -153,7 +215,8 @@ def directory_here() -> str:
 def suite_files(request: Request) -> tuple[str | None, str | None]:
     """Return paths and hashes of the suites that were asked for, a line each; None for none."""
     if request.of_kit:
-        return kit_files(request)
+        found: tuple[str | None, str | None] = hook("kit_files")(request)
+        return found
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = [find_suite(name) for name in names]
     paths = [storable(str(file)) for file in files]

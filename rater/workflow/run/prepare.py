@@ -1,35 +1,66 @@
-"""What a run needs before it can begin: programs built, inputs made, memory and disk looked at."""
+"""What a run needs before it can begin, and what it is warned of and refused for."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.plan.schedule.phases import Order
-from rater.plan.suite.model import Suite
-from rater.run.host.requirements import Needs, available, estimate
+from rater.plan.placement.summary import Preflight
+from rater.plan.request import Request
+from rater.plan.schedule import Order
+from rater.plan.suite import Suite
+from rater.plan.topology import LgroupMemory
+from rater.run.copies.limits import refuse_copies
+from rater.run.host.admission import Needs, available, default_lock_path, estimate, machine_lock
+from rater.run.host.busy import BusyWatch, busy_warning
+from rater.run.host.memory import lgroups_now, preflight_now
 from rater.run.programs.child_process import Limits
-from rater.run.programs.compile import Built, build, cache_errors, find_command, is_built
+from rater.run.programs.compile import (
+    Built,
+    build,
+    cache_errors,
+    find_command,
+    find_compiler,
+    is_built,
+    missing_programs,
+)
 from rater.run.programs.inputs import (
     ReadyInput,
     SetupFiles,
     links_work,
+    page_cache_spread,
     ready_inputs,
+    spread_over,
     uncached_bytes,
 )
-from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
-from rater.run.programs.script import Line, argv_of, folders_of, lines_of
-from rater.run.programs.setup import environment_of, made_files, set_up_suite, setup_argv
-from rater.run.workplace.program import Program
-from rater.text.words import count
-from rater.workflow.run.resolve import Resolved
-from rater.workflow.run.workload import Workload, load_of
-from rater.workflow.speccpu.kit import kit_built, kit_lines, kit_problems, kit_program
+from rater.run.programs.script import (
+    Line,
+    argv_of,
+    environment_of,
+    folders_of,
+    lines_of,
+    made_files,
+    set_up_suite,
+    setup_argv,
+)
+from rater.run.workplace.run_dirs import Program
+from rater.store.connection import default_path, is_there
+from rater.store.store import open_store
+from rater.text.secrets import Redactor
+from rater.text.values import count, some
+from rater.wings import hook
+from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
+from rater.workflow.run.resolve import Resolved, most_bytes
+from rater.workflow.run.workload import Workload, load_of, refuse_pages
+
+# -- What a run needs before it can begin: programs built, inputs made, memory and disk looked at --
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +93,7 @@ def make_ready(
     for what can not be set up, built, found or does not fit.
     """
     request, workloads = resolved.request, resolved.workloads
-    problems = kit_problems([w.kit for w in workloads if w.kit], resolved.plan.copies)
+    problems = hook("kit_problems")([w.kit for w in workloads if w.kit], resolved.plan.copies)
     if problems:
         raise InputError("\n".join(problems))
     if not request.force:
@@ -79,7 +110,7 @@ def make_ready(
             them = "it" if len(missing) == 1 else "them"
             report(f"building {count(len(missing), 'program')}, once; {cache} keeps {them}")
         built = tuple(
-            kit_built(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
+            hook("kit_built")(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
             for w in workloads
         )
         inputs = tuple(
@@ -87,7 +118,7 @@ def make_ready(
             for w in workloads
         )
     lines = tuple(
-        kit_lines(w.kit) if w.kit else lines_of(w.benchmark, w.size, b)
+        hook("kit_lines")(w.kit) if w.kit else lines_of(w.benchmark, w.size, b)
         for w, b in zip(workloads, built, strict=True)
     )
     with cache_errors(cache):
@@ -187,7 +218,8 @@ def _program(
     if wrap:
         wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
     if workload.kit:
-        return kit_program(request, workload.kit, resolved.placements, wrap)
+        found: Program = hook("kit_program")(request, workload.kit, resolved.placements, wrap)
+        return found
     elsewhere = bool(request.command) and not request.run_dirs
     benchmark, size = workload.benchmark, workload.size
     return Program(
@@ -209,3 +241,141 @@ def remove_if_empty(work: Path) -> None:
     """Remove a folder of run directories, unless something was kept in it."""
     with suppress(OSError):  # what failed copies left is kept
         work.rmdir()
+
+
+# -- What a run is warned of and refused for: before it begins, and of its surroundings as it does -
+
+
+class Surroundings:
+    """Who else works here, what the lgroups' memory holds: make it before anything is set up."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved = resolved
+        self._watch = BusyWatch()
+        self._before = lgroups_now() if resolved.request.preflight != "off" else None
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what a person should know of the machine before copies run on it.
+
+        Raises `InputError` where `--preflight strict` refuses the run.
+        """
+        busy = busy_warning(self._watch.busy())
+        found = _preflight(self._resolved, self._before)
+        warnings, refused = _sorted(self._resolved, found)
+        if refused and found:
+            raise InputError(found.refusal() or "")
+        return (*([busy] if busy else []), *warnings)
+
+
+def _preflight(
+    resolved: Resolved, before: Mapping[int, LgroupMemory] | None = None
+) -> Preflight | None:
+    """Compare what copies need with what their lgroups have now; None with `--preflight off`.
+
+    `before` is what they had before the set-up.
+    """
+    if resolved.request.preflight == "off":
+        return None
+    per_copy = most_bytes(resolved)
+    by_copy = {placement.copy: per_copy for placement in resolved.placements}
+    unstated = [
+        workload.benchmark.name
+        for workload in resolved.workloads
+        if workload.size.memory_bytes is None and workload.size.total_memory_bytes is None
+    ]
+    return preflight_now(resolved.placements, by_copy, before, unstated=unstated)
+
+
+def _sorted(resolved: Resolved, found: Preflight | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what to warn of, and what `--preflight strict` refuses the run for."""
+    if found is None:
+        return (), ()
+    if resolved.request.preflight == "strict":
+        # Who asked for a refusal has to know what was not looked at.
+        return found.unchecked, found.warnings
+    return found.warnings, ()
+
+
+def checked(
+    resolved: Resolved, cache: Path, planned: Mapping[str, str] | None = None
+) -> tuple[Needs, tuple[str, ...], tuple[str, ...]]:
+    """Return what a run needs, would warn of, and would be refused for; nothing is made.
+
+    `planned`: settings of the machine that will be set before, by name.
+    """
+    needs = needs_of(resolved, cache, ())
+    warnings, short = _sorted(resolved, _preflight(resolved))
+    refusals = (
+        *(() if resolved.request.force else needs.problems),
+        *(f"--preflight strict: {text}" for text in short),
+        *_program_problems(resolved, planned),
+    )
+    return needs, warnings, refusals
+
+
+def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> list[str]:
+    """Return why programs of a run could not be found, built or given their pages."""
+    checks: list[Callable[[], object]] = [
+        partial(refuse_pages, resolved.request, planned),
+        partial(hook("refuse_layout"), resolved.request, planned),
+        partial(refuse_copies, resolved.plan, resolved.counted_events),
+    ]
+    if resolved.request.wrap:
+        checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
+    if any(workload.benchmark.sources for workload in resolved.workloads):
+        checks.append(find_compiler)
+    found = [
+        f"benchmark {w.benchmark.name}: {problem}"
+        for w in resolved.workloads
+        for problem in missing_programs(
+            w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
+        )
+    ]
+    found += hook("kit_problems")(
+        [w.kit for w in resolved.workloads if w.kit], resolved.plan.copies
+    )
+    return list(dict.fromkeys([*found, *_failures(checks)]))
+
+
+def obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
+    """Return why lock, database or the machine's settings cannot be had."""
+
+    def lock() -> None:
+        path = default_lock_path()
+        if path.exists():
+            with machine_lock(path, "", share=resolved.request.share):
+                pass
+
+    def database() -> None:
+        path = default_path(args.db)
+        if is_there(path):
+            open_store(path).close()
+
+    def settings() -> None:
+        refuse_unsettable(tuned_settings_of(resolved.request))
+
+    return _failures([lock, database, settings])
+
+
+def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
+    """Return what checks raise `InputError` for."""
+    found = []
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            found.append(str(error))
+    return found
+
+
+def secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:
+    """Warn where other users may read the values of secrets in a database of before."""
+    redactor = Redactor()
+    redactor.values([f"{name}={value}" for name, value in request.environment])
+    mode = database.stat().st_mode & 0o777
+    if not redactor.hidden or not mode & 0o077:
+        return ()
+    return (
+        f"others may read {database} (mode {mode:o}), which keeps the values of "
+        f"{some(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it",
+    )

@@ -1,38 +1,160 @@
-"""A stored run as something to be done once more: what was asked for, where, and what changed."""
+"""A run that is planned, or stored and asked for again, shown: `rater plan`, `--dry-run`."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from rater.analysis.conditions.conditions import (
+from rater.analysis.compare.conditions import (
     ConditionDifference,
     Conditions,
     condition_differences,
     stored_conditions,
 )
 from rater.errors import InputError
-from rater.plan.request.request import Request
-from rater.plan.request.stored import request_from_json
-from rater.plan.schedule.phases import Plan
-from rater.plan.suite.find import find_suite, load_suite, split_selection, suite_names
+from rater.files import other_writer
+from rater.plan.placement.summary import (
+    bound_to_memory,
+    capacity_warnings,
+    needs_by_node,
+    remarks,
+    shares,
+)
+from rater.plan.request import Request, request_from_json
+from rater.plan.schedule import Plan, order_table
+from rater.plan.suite_find import find_suite, load_suite, split_selection, suite_names
 from rater.record.events import Noted
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
-from rater.run.host.snapshot import machine_id
+from rater.run.host.facts import machine_id
+from rater.run.host.memory import lgroups_now
+from rater.run.programs.script import Line, shown
 from rater.settings.known import changes_with
-from rater.show.compare.changes import changes_text
+from rater.show.compare.notes import changes_text
+from rater.show.format import plain
+from rater.show.plans.plan import Estimates, Executed, PlanView, plan_document, print_plan
 from rater.store.connection import default_path
 from rater.store.store import Store
-from rater.trusted_files import other_writer
-from rater.workflow.run.attempt import Attempt, Entered, Start
-from rater.workflow.run.resolve import Resolved, resolve
-from rater.workflow.run_arguments import with_common
+from rater.wings import hook
+from rater.workflow.arguments import print_json, print_json_rows, request_from, with_common
+from rater.workflow.doctor import tuned_settings_of
+from rater.workflow.run.head import Attempt, Entered, Start, directory_here
+from rater.workflow.run.prepare import checked, obstacles
+from rater.workflow.run.resolve import (
+    Resolved,
+    expected_total_s,
+    most_bytes,
+    resolve,
+    size_and_tune,
+)
+from rater.workflow.run.workload import Workload
+
+# -- What would run where, as `rater plan` and `--dry-run` show it ---------------------------------
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Print what would run where, on this machine or on one that is only described."""
+    request = request_from(args)
+    topology = machine.discover() if args.topology is None else machine.load(args.topology)
+    view = plan_view(resolve(request, topology))
+    if args.json:
+        print_json_rows(plan_document(view))
+    else:
+        print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
+    return 0
+
+
+def plan_view(
+    resolved: Resolved,
+    estimates: Estimates | None = None,
+    *,
+    warnings: tuple[str, ...] = (),
+    refusals: tuple[str, ...] = (),
+) -> PlanView:
+    """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
+    topology, placements = resolved.topology, resolved.placements
+    per_copy = most_bytes(resolved)
+    needs = needs_by_node(placements, {p.copy: per_copy for p in placements})
+    installed = {node.os: node.memory_bytes for node in topology.nodes}
+    if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
+        installed |= {node: memory.total_bytes for node, memory in lgroups_now().items()}
+    threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
+    size, tune = size_and_tune(resolved)
+    return PlanView(
+        suite=resolved.suite,
+        size=size,
+        tune=tune,
+        plan=resolved.plan,
+        placements=placements,
+        layout=resolved.layout,
+        topology=topology,
+        shares=shares(topology, placements, installed, needs if per_copy else None),
+        orders=tuple(order_table(resolved.plan)),
+        expected_s=expected_total_s(resolved),
+        estimates=estimates,
+        warnings=(
+            *resolved.warnings,
+            *remarks(topology, placements, max(used for _, used in threads)),
+            *capacity_warnings(needs, installed, strict=bound_to_memory(placements)),
+            *warnings,
+        ),
+        refusals=(*resolved.refusals, *refusals),
+        reserved=resolved.reserved,
+        threads=threads,
+        cooldown_s=resolved.request.cooldown_s,
+        until_idle_s=resolved.request.until_idle_s,
+        executed=None if estimates is None else executed(resolved),
+        counters=resolved.counters.names if resolved.counters else (),
+    )
+
+
+def executed(resolved: Resolved) -> Executed:
+    """Return all that a run executes, before anything is built or looked for."""
+    request, workloads = resolved.request, resolved.workloads
+    environment: dict[str, str] = {}
+    setups = []
+    for it in workloads:
+        if it.suite is not None:
+            setups.append(it.suite.setup)
+            environment |= dict(it.suite.environment)
+        setups.append(it.benchmark.setup)
+        environment |= dict(it.benchmark.environment) | dict(it.size.environment)
+    environment |= dict(request.environment)
+    added = resolved.tuning.added({os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
+    environment |= {os.fsdecode(name): os.fsdecode(value) for name, value in added.items()}
+    return Executed(
+        directory=directory_here(),
+        setups=tuple(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
+        commands=tuple((it.benchmark.name, _command(it)) for it in workloads),
+        wrap=shlex.join(request.wrap) or None,
+        prepare=request.prepare,
+        environment=tuple(environment.items()),
+        settings=tuple(tuned_settings_of(request).items()),
+    )
+
+
+def _command(it: Workload) -> str:
+    if it.kit:
+        found: str = hook("kit_command")(it.kit)
+        return found
+    own = it.benchmark.command or (it.benchmark.name,)
+    return shown(
+        [
+            Line((*(one.program or own), *one.args), one.stdin, one.stdout, one.stderr)
+            for one in it.size.commands
+        ]
+    )
+
+
+# -- A stored run as something to be done once more: what was asked for, where, and what changed ---
 
 _URI = "file://"
 _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSROOT")
@@ -235,3 +357,43 @@ def what_changed(
         for one in condition_differences(stored_conditions(run), now)
         if not any(changes_with(name, one.what.removeprefix("setting ")) for name in planned)
     )
+
+
+# -- `--dry-run`: the plan, and whether the run would be refused -----------------------------------
+
+
+def dry_run(
+    args: argparse.Namespace, resolved: Resolved, cache: Path, again: StoredRun | None = None
+) -> int:
+    """Show a run that is not made, and what differs from the one it would repeat."""
+    needs, warnings, refusals = checked(resolved, cache)
+    estimates = Estimates(
+        memory_bytes=needs.memory_bytes,
+        memory_benchmark=needs.memory_benchmark,
+        memory_available_bytes=needs.available.memory_bytes,
+        disk_bytes=needs.disk_bytes,
+        disk_available_bytes=needs.available.disk_bytes,
+    )
+    refusals = tuple(dict.fromkeys([*refusals, *obstacles(args, resolved)]))
+    view = plan_view(resolved, estimates, warnings=warnings, refusals=refusals)
+    document = plan_document(view) if args.json else {}
+    if not args.json:
+        print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
+    if again is not None:
+        from rater.show.compare.notes import changes_document, changes_text
+        from rater.workflow.doctor import tuned_settings_of
+        from rater.workflow.run.head import conditions_now
+
+        planned, number = tuned_settings_of(resolved.request), again.head.run
+        found = what_changed(again, conditions_now(resolved), planned)
+        document["differences"] = changes_document(found)
+        if not args.json:
+            print(plain(f"in       {Path.cwd()}"))
+            print(
+                f"differs from run {number}:{changes_text(found)}"
+                if found
+                else f"nothing that is known before building differs from run {number}"
+            )
+    if args.json:
+        print_json(document)
+    return 0

@@ -8,35 +8,47 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
-from rater.plan.counters.choice import CounterChoice
-from rater.plan.placement.capacity import copies_counted, explicit_cpus, one_a_lgroup, pus_offered
-from rater.plan.placement.counts import Full
-from rater.plan.placement.filter import check_asked
-from rater.plan.placement.layout import Layout, load_layout
-from rater.plan.placement.layout_options import called, override
+from rater.plan.counter_choice import CounterChoice
+from rater.plan.placement.assign import Full
+from rater.plan.placement.layout import Layout, called, load_layout, override
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
-from rater.plan.placement.place import Placement, default_memory, place, resolve_copies, settle
-from rater.plan.request.request import DEFAULT_COPIES, Request
-from rater.plan.schedule.phases import Order, Plan, make_plan, resolve_mode, resolve_window
-from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
-from rater.plan.topology.model import Topology
+from rater.plan.placement.order import check_asked
+from rater.plan.placement.place import (
+    Placement,
+    copies_counted,
+    default_memory,
+    explicit_cpus,
+    one_a_lgroup,
+    place,
+    pus_offered,
+    resolve_copies,
+    settle,
+)
+from rater.plan.request import DEFAULT_COPIES, Request
+from rater.plan.schedule import (
+    Order,
+    Plan,
+    make_plan,
+    remedies_for,
+    resolve_mode,
+    resolve_window,
+    rotation_warnings,
+)
+from rater.plan.topology import Topology
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
-from rater.run.programs.memory_tuning import UNTUNED, CopyTuning
-from rater.speccpu.kit.binds import commands_bind, places_of_file
-from rater.speccpu.kit.kit import KitBenchmark
-from rater.workflow.counters import counter_warnings, counters_of
-from rater.workflow.page_sizes.layout import pages_asked
-from rater.workflow.run.memory_tuning import tuning_of
+from rater.run.programs.tuning import UNTUNED, CopyTuning
+from rater.wings import KitBenchmark, hook
+from rater.workflow.machine import counter_warnings, counters_of
 from rater.workflow.run.workload import (
     Workload,
     command_workload,
     kit_workloads,
     suite_workloads,
+    tuning_of,
     without_missing,
     without_unfit,
 )
-from rater.workflow.speccpu.kit import check_copies, read_kit, with_file_defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +106,12 @@ def resolve(request: Request, topology: Topology) -> Resolved:
         Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
     )
     if kits:
-        check_copies(kits, copies)
-    bound_by = commands_bind(kits)
+        hook("check_copies")(kits, copies)
+    bound_by = hook("commands_bind")(kits) if kits else None
     if request.bind_from_file or bound_by:
-        placed = places_of_file(kits, copies, topology, memory, from_file=request.bind_from_file)
+        placed = hook("places_of_file")(
+            kits, copies, topology, memory, from_file=request.bind_from_file
+        )
         nowhere = all(it.policy is MemoryPolicy.NONE for it in placed.placements)
         if nowhere and memory.policy is not MemoryPolicy.NONE:
             if request.memory is not None:
@@ -173,7 +187,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
 
 
 def _tuning(request: Request) -> CopyTuning:
-    pages_asked(request)  # options that contradict each other
+    hook("pages_asked")(request)  # options that contradict each other
     return tuning_of(request)
 
 
@@ -197,8 +211,8 @@ def asked_for(
         return request, None, (command_workload(request),), ()
     if not request.of_kit:
         return request, *suite_workloads(request), ()
-    kit = read_kit(request)
-    request, remarks = with_file_defaults(request, kit.benchmarks)
+    kit = hook("read_kit")(request)
+    request, remarks = hook("with_file_defaults")(request, kit.benchmarks)
     return request, kit.name, kit_workloads(kit.benchmarks), (*kit.remarks, *remarks)
 
 

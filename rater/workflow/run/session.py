@@ -1,4 +1,4 @@
-"""One run from the lock to the last line on the screen."""
+"""One run from the lock to the last line on the screen, and where its events go."""
 
 from __future__ import annotations
 
@@ -9,60 +9,234 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from rater.analysis.placement.proof import RunProof
+from rater.analysis.results.placement import RunProof
+from rater.analysis.results.steady import is_good
 from rater.errors import InputError
-from rater.plan.pages.layout import Category
-from rater.plan.request.sampling import parse_cadence
-from rater.plan.schedule.phases import Phase
-from rater.record.events import Event, Noted, RunEnded
-from rater.record.run import BenchmarkUsed, Run
-from rater.record.status import RunStatus
+from rater.files import replace_file
+from rater.plan.options import parse_cadence
+from rater.plan.schedule import Phase
+from rater.process import HeldSignals, held, say
+from rater.record.events import (
+    CopyCounted,
+    CopyStarted,
+    CpuReadings,
+    Event,
+    MachineReadings,
+    Noted,
+    Observed,
+    PagesHad,
+    PhaseCounted,
+    Resting,
+    RunEnded,
+    Sampled,
+)
+from rater.record.run import Run, RunStatus
 from rater.record.stored import StoredRun
+from rater.run.copies.counters import CounterSet
 from rater.run.copies.guard import Guard, guard
 from rater.run.copies.limits import refuse_copies
-from rater.run.copies.reserve import living_on
-from rater.run.copies.watch import MARKER
-from rater.run.counters.counting import CounterSet
+from rater.run.copies.spawn import MARKER, living_on
+from rater.run.host.admission import default_lock_path, lost_lock, machine_lock
 from rater.run.host.idle import IdleWatch
-from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
+from rater.run.host.thread_binding import urgent
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
-from rater.run.workplace.run_dirs import RunFolders
-from rater.settings.paths import default_journal_path, sysroot
+from rater.run.workplace.run_dirs import RunFolders, stderr_tail
+from rater.settings.journal import default_journal_path, sysroot
 from rater.settings.tuner import Tuner
-from rater.stop_signals import HeldSignals, held
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
-from rater.streams import say
-from rater.trusted_files import replace_file
-from rater.workflow.counters import ready_counters
-from rater.workflow.doctor.mend import tuned_settings_of
-from rater.workflow.own_settings import RunSettings
-from rater.workflow.page_sizes.layout import refuse_layout
-from rater.workflow.page_sizes.ready import PageCopies, PagesReady, ready_pages
-from rater.workflow.restore_settings import put_back
-from rater.workflow.results.placements import judge_placements
-from rater.workflow.results.scores import store_score
-from rater.workflow.run.attempt import Attempt, Entered, Start
-from rater.workflow.run.head import now_utc, start_of
-from rater.workflow.run.last_words import last_words
-from rater.workflow.run.memory_tuning import refuse_pages, untouched
-from rater.workflow.run.preflight import Surroundings, secrets_for_others
-from rater.workflow.run.prepare import Ready, make_ready, remove_if_empty
+from rater.wings import PagesReady, hook
+from rater.workflow.doctor import RunSettings, put_back, tuned_settings_of
+from rater.workflow.machine import ready_counters
+from rater.workflow.results.divots import judge_placements, store_score
+from rater.workflow.run.head import Attempt, Entered, now_utc, start_of
+from rater.workflow.run.prepare import (
+    Ready,
+    Surroundings,
+    make_ready,
+    remove_if_empty,
+    secrets_for_others,
+)
 from rater.workflow.run.resolve import Resolved, most_bytes
-from rater.workflow.run.sinks import Recorder, Screen, Sink
-from rater.workflow.run.speccmds_out import write_outs
+from rater.workflow.run.workload import refuse_pages, untouched
 
 if TYPE_CHECKING:
     from rater.show.live.live import View
+
+
+# -- What a program that failed said of it itself --------------------------------------------------
+
+
+def last_words(run: StoredRun) -> str:
+    """Return the last lines of a failed copy's standard error, "" where there are none."""
+    failed = [copy.run_dir for copy in run.copies if copy.run_dir and not is_good(copy)]
+    lines = stderr_tail(failed[0]) if failed else []
+    return "\n".join(["end of its standard error:", *(f"  {it}" for it in lines)]) if lines else ""
+
+
+# -- Where a run's events go: into the database and onto the screen, each on a thread of its own ---
+#
+# The supervisor only appends to a queue: a disk that stalls or a slow terminal
+# must not delay the time stamp of the next copy that ends.
+
+_AFTERWARDS = (CpuReadings, MachineReadings, CopyCounted, PhaseCounted, PagesHad)
+_CAN_WAIT = (CopyStarted, Sampled, *_AFTERWARDS)
+_NOT_SHOWN = (Sampled, Observed, *_AFTERWARDS)
+_CLOSE_PATIENCE_S = 60.0
+_GATHER_S = 0.05  # what ended this long before a kill -9 may not be in the database yet
+_DRAW_GAP_S = 0.25  # at most four times a second
+
+
+class Sink(Protocol):
+    """Where events go: `put` is called by the supervisor and must return at once."""
+
+    def start(self) -> None:
+        """Begin, before the first event."""
+        ...
+
+    def put(self, event: Event) -> None:
+        """Take an event."""
+        ...
+
+    def close(self) -> None:
+        """Finish with what was taken, after the last event."""
+        ...
+
+
+class Recorder(threading.Thread):
+    """Appends events to the store, in order; what could not be stored is kept for another try.
+
+    `append` takes events that belong in one transaction: those that came while it
+    was busy with the ones before.
+    """
+
+    def __init__(self, append: Callable[..., None], trouble: Callable[[str], None]) -> None:
+        super().__init__(name="recorder", daemon=True)
+        self._append = append
+        self._trouble = trouble
+        self._events: deque[Event] = deque()
+        self._wake = threading.Event()
+        self._over = False
+        self.unsaved: list[Event] = []
+        self.problem: str | None = None
+
+    def put(self, event: Event) -> None:
+        """Take an event; returns at once."""
+        self._events.append(event)
+        # Its end brings a copy's start along; samples and readings go with what comes next.
+        if not (isinstance(event, _CAN_WAIT) or self._wake.is_set()):
+            self._wake.set()
+
+    def run(self) -> None:
+        """Store what comes until `close`; after a failure only collect."""
+        with urgent():
+            while True:
+                self._wake.wait()
+                # Copies end in bursts: those of the next moment share a transaction.
+                time.sleep(_GATHER_S)
+                self._wake.clear()
+                over = self._over
+                self._store([self._events.popleft() for _ in range(len(self._events))])
+                if over:
+                    return
+
+    def _store(self, events: list[Event]) -> None:
+        if self.unsaved or not events:
+            self.unsaved += events
+            return
+        try:
+            self._append(*events)
+        except Exception as error:  # whatever it is: what was measured must not be lost
+            self.problem = str(error) or type(error).__name__
+            self.unsaved += events
+            self._trouble(self.problem)
+
+    def close(self) -> None:
+        """Wait until everything is stored, and try once more what could not be."""
+        self._over = True
+        self._wake.set()
+        self.join()  # however long a disk takes: the database is closed next, which it must not use
+        while self.unsaved:
+            try:
+                self._append(self.unsaved[0])
+            except Exception as error:  # as above
+                self.problem = str(error) or type(error).__name__
+                return
+            del self.unsaved[0]
+
+
+class Screen(threading.Thread):
+    """Feeds a `View` on a thread of its own.
+
+    The view counts phases from 0, whatever numbers those ahead have in the run.
+    """
+
+    def __init__(self, view: View, phases: Sequence[Phase] = ()) -> None:
+        super().__init__(name="screen", daemon=True)
+        self._view = view
+        self._positions = {it.number: position for position, it in enumerate(phases)}
+        self._renumbers = any(number != place for number, place in self._positions.items())
+        self._events: deque[Event] = deque()
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+
+    def put(self, event: Event) -> None:
+        """Take an event; returns at once. What is seen of copies and CPUs is for later."""
+        if not isinstance(event, _NOT_SHOWN):
+            self._events.append(event)
+            self._wake.set()
+
+    def run(self) -> None:
+        """Draw when something changed, four times a second at most, and when the view wants to."""
+        wait_s = 0.0
+        while not self._over.is_set():
+            self._wake.wait(wait_s)
+            self._wake.clear()
+            with self._lock:
+                self._drain()
+                wait_s = self._view.tick(time.monotonic_ns())
+            self._over.wait(_DRAW_GAP_S)
+
+    def pause(self) -> None:
+        """Stop drawing, for Ctrl-Z."""
+        self._lock.acquire()
+        self._view.pause()
+
+    def resume(self) -> None:
+        """Go on drawing."""
+        self._view.resume()
+        self._lock.release()
+
+    def close(self) -> None:
+        """Draw what is left and leave the terminal clean."""
+        self._over.set()
+        self._wake.set()
+        self.join(_CLOSE_PATIENCE_S)
+        self._drain()
+        self._view.stop()
+
+    def _drain(self) -> None:
+        while self._events:
+            event = self._events.popleft()
+            if self._renumbers and not isinstance(event, Noted | Resting | Observed | RunEnded):
+                event = replace(event, phase=self._positions[event.phase])
+            self._view.event(event)
+
+
+# -- One run from the lock to the last line on the screen ------------------------------------------
 
 _COLLECT_AFTER_OBJECTS = 50_000
 
@@ -107,7 +281,7 @@ class Session:
             left = put_back()  # settings of a dead sweep that could not be
             settings = self.settings or self._own_settings(stack)
             refuse_pages(request)
-            refuse_layout(request)
+            hook("refuse_layout")(request)
             return self._locked(stack, left, Surroundings(resolved), settings)
 
     def _own_settings(self, stack: ExitStack) -> RunSettings:
@@ -141,7 +315,9 @@ class Session:
         unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
         stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
-        pages = _pages_of(ready, start, store, self.cache, say_text=self._say, fill=settings.set)
+        pages = hook("pages_of_run")(
+            ready, start, store, self.cache, say_text=self._say, fill=settings.set
+        )
         if pages is not None:
             ready = replace(ready, programs=pages.programs)
             start = start.with_settings(pages.settings)
@@ -261,9 +437,9 @@ class Session:
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:
-        from rater.show.console.terminal import terminal  # a quiet run needs no screen
-        from rater.show.live.forecast import PhaseAhead
+        from rater.show.console import terminal  # a quiet run needs no screen
         from rater.show.live.live import make_view
+        from rater.show.live.progress import PhaseAhead
 
         plan, expected = self.resolved.plan, self.resolved.expected_s
         stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
@@ -280,9 +456,9 @@ class Session:
     def _finish(self, store: Store, run: StoredRun, proved: RunProof, outcome: Outcome) -> int:
         """Show the result and return the exit status."""
         if self.resolved.request.speccmds_out and outcome.began_ns is not None:
-            write_outs(self.resolved, run, outcome.began_ns, self._say)
+            hook("write_outs")(self.resolved, run, outcome.began_ns, self._say)
         if self.one_of_many is None and (self.args.json or not self.args.quiet):
-            from rater.workflow.results.show_run import print_result
+            from rater.workflow.results.stored import print_result
 
             print_result(self.args, store, run, proved=proved)
         if self.one_of_many is None and (said := last_words(run)):
@@ -314,42 +490,6 @@ class Session:
             say(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
         say("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
-
-
-def _pages_of(
-    ready: Ready,
-    start: Start,
-    store: Store,
-    cache: Path,
-    *,
-    say_text: Callable[[str], None],
-    fill: Callable[[Mapping[str, str]], None],
-) -> PagesReady | None:
-    """Make the page sizes of copies ready; None where they are not chosen."""
-    resolved = ready.resolved
-    if resolved.request.pages is None:
-        return None
-    names = [workload.benchmark.name for workload in resolved.workloads]
-    files = (tuple(Path(line.words[0]) for line in lines) for lines in ready.lines)
-    copies = PageCopies(
-        ready.programs,
-        dict(zip(names, files, strict=True)),
-        start.run.benchmarks,
-        resolved.placements,
-    )
-
-    def known(used: BenchmarkUsed, split: bool) -> dict[Category, int]:
-        found = store.page_extents(used, split=split)
-        return {Category(name): extent for name, extent in found.items()}
-
-    return ready_pages(
-        *(resolved.request, copies),
-        cache=cache,
-        work=ready.work,
-        known=known,
-        say=say_text,
-        fill=fill,
-    )
 
 
 def _idle_watch(resolved: Resolved) -> IdleWatch | None:

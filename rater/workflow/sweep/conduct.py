@@ -17,40 +17,57 @@ from pathlib import Path
 
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
-from rater.groups import grouped
-from rater.plan.request.stored import request_to_json
-from rater.plan.sweep.grid import ENVIRONMENT, AxisKind, Measure, slots_of
-from rater.record.status import RunStatus
+from rater.plan.request import request_from_json, request_to_json
+from rater.plan.sweep import ENVIRONMENT, AxisKind, Measure, slots_of
+from rater.process import Stopped, say
+from rater.record.run import RunStatus
 from rater.run.host import discover as machine
-from rater.run.host.lock import default_lock_path, machine_lock
+from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.observe.energy import EnergyReader
 from rater.run.programs.compile import cache_root
-from rater.settings.catalog import find, present_settings
-from rater.settings.paths import default_journal_path, sysroot
-from rater.settings.tuner import TakenError, Tuner, refuse_together
-from rater.show.compare.sweep import dry_document, print_dry
-from rater.stop_signals import Stopped
+from rater.settings.journal import default_journal_path, sysroot
+from rater.settings.tuner import TakenError, Tuner, find, present_settings, refuse_together
+from rater.show.compare.sweep import dry_document, print_dry, print_missing, sweep_document
+from rater.show.plans.plan import EXECUTED, print_executed
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepAsked, SweepPoint, end_sweep, load_sweep, new_sweep
-from rater.streams import say
-from rater.text.words import count, some
-from rater.workflow.common import existing_store, refuse_no_directory, show
-from rater.workflow.doctor.mend import tuned_settings_of
-from rater.workflow.restore_settings import put_back
+from rater.store.sweeps import (
+    StoredSweep,
+    SweepAsked,
+    SweepPoint,
+    end_sweep,
+    find_sweep,
+    give_back,
+    load_sweep,
+    new_sweep,
+    take_up,
+)
+from rater.text.values import count, grouped, some
+from rater.workflow.arguments import (
+    BESIDE_RESUME,
+    existing_store,
+    options_given,
+    refuse_no_directory,
+    show,
+    with_common,
+)
+from rater.workflow.doctor import put_back, tuned_settings_of
 from rater.workflow.run.head import directory_here, now_utc
-from rater.workflow.sweep.attempt import ChangedError
-from rater.workflow.sweep.ready import (
+from rater.workflow.run.repeat import executed, go_into, not_ours
+from rater.workflow.sweep.request import (
+    Asked,
+    PointAsked,
     PointReady,
+    asked_from,
     build_all,
     refused_together,
     resolve_points,
     same_values,
 )
-from rater.workflow.sweep.request import Asked, asked_from
-from rater.workflow.sweep.runner import Runner, SweepEnded
-from rater.workflow.sweep.signals import FirstSignal, stoppable
-from rater.workflow.sweep.view import dry_view, show_sweep
+from rater.workflow.sweep.runner import ChangedError, FirstSignal, Runner, SweepEnded, stoppable
+from rater.workflow.sweep.view import dry_view, show_sweep, view_of
+
+# -- A sweep from its first look at the machine to its end: new ones, and those that go on ---------
 
 type Shown = Callable[[argparse.Namespace, Store, int], None]  # what a sweep came to, at its end
 
@@ -359,3 +376,102 @@ def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) ->
 def _report(args: argparse.Namespace, text: str) -> None:
     if not args.quiet:
         say(text)
+
+
+# -- A stored sweep that goes on: exactly what is missing of it, or more rounds --------------------
+
+
+def resume(args: argparse.Namespace) -> int:
+    """Make what is missing of a stored sweep; return the exit status."""
+    given = options_given(args, (*BESIDE_RESUME, "rounds"))
+    if args.command is not None:
+        given.append("-- COMMAND")
+    if given:
+        raise InputError(
+            f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a sweep is run "
+            "as it was asked for"
+        )
+    with existing_store(args) as store:
+        sweep = load_sweep(store, find_sweep(store, args.resume), secrets=True)
+    asked = sweep.asked
+    if sweep.status is RunStatus.RUNNING:
+        raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
+    rounds = asked.rounds if args.rounds is None else args.rounds
+    if rounds < asked.rounds:
+        raise InputError(
+            f"--rounds {rounds}: sweep {sweep.number} has {asked.rounds}; more can be added"
+        )
+    # A sweep whose `--until` was decided lacks the blocks behind that; what else is not there
+    # was removed, and is made again.
+    was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
+    last = max((it.slot.block for it in sweep.slots if it.done), default=0)
+    lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last]
+    is_asked_for_more = args.rounds is not None and (
+        rounds > asked.rounds or (was_decided and bool(sweep.missing))
+    )
+    if not is_asked_for_more and not lacking:
+        return _nothing_left(args, sweep)
+    go_into(args, asked.directory, f"sweep {sweep.number}")
+    kinds = dict(sweep.axes)
+    cache = cache_root()
+    points = _points_again(args, sweep, kinds, cache)
+    if args.dry_run:
+        return _show_missing(args, sweep, points)
+    more = slots_of(sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1)
+
+    def begin(store: Store, _: Mapping[int, str]) -> int:
+        take_up(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)
+        return sweep.number
+
+    return conduct(
+        args,
+        kinds,
+        points,
+        cache,
+        begin,
+        undo=lambda store: give_back(store, sweep),
+        until=None if was_decided and is_asked_for_more else asked.until,
+        compare_before=not args.force,
+    )
+
+
+def _points_again(
+    args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind], cache: Path
+) -> dict[int, PointReady]:
+    """Return the points of a stored sweep as they are here and now; all must be able to run."""
+    asked = {}
+    for point in sweep.points:
+        if point.left_out is None:
+            request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
+            asked[point.point] = PointAsked(point.values, with_common(request, args))
+    found = resolve_points(asked, kinds, machine.discover(), cache)
+    refused = refused_together(found)
+    if refused is not None:
+        raise InputError(f"sweep {sweep.number} cannot go on: {refused}")
+    return {point.point: point for point in found}
+
+
+def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
+    if not args.quiet:
+        why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
+        say(f"sweep {sweep.number}: nothing is missing{why}")
+    if args.json or not args.quiet:
+        with existing_store(args) as store:
+            show_sweep(args, store, sweep.number)
+    return 1 if any(it.failed for it in sweep.slots) else 0
+
+
+def _show_missing(
+    args: argparse.Namespace, sweep: StoredSweep, points: Mapping[int, PointReady]
+) -> int:
+    view = view_of(sweep)
+    runs = [executed(point.resolved) for point in points.values() if point.resolved]
+    refused = not_ours(args, f"sweep {sweep.number}")
+    document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
+    show(args, lambda: sweep_document(view) | document, partial(print_missing, view))
+    if not args.json:
+        for it in dict.fromkeys(runs):
+            print_executed(it, sys.stdout)
+        for text in refused:
+            print(f"REFUSED  as it stands: {text}")
+    return 0

@@ -1,40 +1,228 @@
-"""The runs of a sweep, one after the other: settings, rests, progress, the end."""
+"""The runs of a sweep, one after the other: settings, rests, signals, time left, the end."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import signal
+import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.analysis.results.copy_outcome import is_good
+from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
+from rater.analysis.results.steady import is_good
 from rater.errors import InputError, RaterError, RunError
-from rater.plan.sweep.grid import Measure, Slot
-from rater.record.status import RunStatus
+from rater.plan.sweep import Measure, Slot
+from rater.process import STOP_SIGNALS, Stopped, handled, say
+from rater.record.run import RunStatus, storable
 from rater.settings.tuner import TakenError
-from rater.show.console.format import duration, number
-from rater.streams import say
-from rater.text.words import count, some
-from rater.workflow.own_settings import RunSettings
-from rater.workflow.run.last_words import last_words
-from rater.workflow.sweep.attempt import ChangedError, SlotAttempt
-from rater.workflow.sweep.ready import PointReady, resolved_with
-from rater.workflow.sweep.signals import rest_before
-from rater.workflow.sweep.time_left import TimeLeft
+from rater.show.compare.notes import changes_text
+from rater.show.format import duration, number
+from rater.text.values import count, some
+from rater.workflow.doctor import RunSettings
+from rater.workflow.run.head import Attempt, Entered, Start
+from rater.workflow.run.resolve import expected_total_s
+from rater.workflow.run.session import last_words
+from rater.workflow.sweep.request import PointReady, resolved_with
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    from rater.plan.request import Request
+    from rater.plan.schedule import Plan
     from rater.record.stored import StoredRun
     from rater.run.host.idle import IdleWatch
     from rater.settings.tuner import Tuner
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
     from rater.workflow.run.resolve import Resolved
+
+
+# -- One run of a sweep: stored together with what it is a run of ----------------------------------
+
+# What must be the same in all runs of a sweep, whatever its axes are.
+_OF_ALL = ("kernel.release", "kernel.version", "kernel.cmdline", "libc")
+
+
+class ChangedError(InputError):
+    """What a resumed sweep would compare is not the same any more."""
+
+
+class SlotAttempt(Attempt):
+    """A run for one slot of a sweep: stored together with that, with its tags."""
+
+    def __init__(
+        self, sweep: int, slot: Slot, point: PointReady, comparable: tuple[int, bool] | None
+    ) -> None:
+        """`comparable`: a run that it will be compared with, and whether that is of its point."""
+        super().__init__()
+        self._sweep = sweep
+        self._slot = slot
+        self._point = point
+        self._comparable = comparable
+
+    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+        """Store that it begins, and of what it is a run; raises `ChangedError`."""
+        from rater.store.sweeps import begin_run
+
+        if self._comparable is not None:
+            self._refuse_changed(store, start.conditions, *self._comparable)
+        # Not among what was asked for: `rater rerun` makes no part of the sweep.
+        own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
+        axes = tuple((storable(axis), storable(value)) for axis, value in self._point.values)
+        self.number = begin_run(
+            store,
+            self._sweep,
+            self._slot,
+            replace(start.run, tags=(*start.run.tags, *own, *axes)),
+            start.conditions.host,
+            settings=start.conditions.settings,
+            pus=start.conditions.pus,
+            phases=len(plan.phases),
+        )
+        return Entered(self.number, plan.phases)
+
+    def _refuse_changed(
+        self, store: Store, present: Conditions, run: int, is_of_point: bool
+    ) -> None:
+        """Refuse a run that could not be compared with those that the sweep has already."""
+        before = stored_conditions(store.load(run, secrets=True))
+        if not is_of_point:
+            before, present = _of_all(before), _of_all(present)
+        found = [it for it in condition_differences(before, present) if it.significant]
+        if found:
+            raise ChangedError(
+                f"sweep {self._sweep} cannot go on, its runs could not be compared; since "
+                f"run {run}, this changed:{changes_text(found)}\nwith --force it goes on"
+            )
+
+
+def _of_all(it: Conditions) -> Conditions:
+    kept = tuple((name, value) for name, value in it.settings if name in _OF_ALL)
+    return replace(it, settings=kept, pus=(), placements=(), benchmarks=None)
+
+
+# -- How long the runs of a sweep take, and those that are left ------------------------------------
+
+
+class TimeLeft:
+    """What runs of each point took, and what others of them will."""
+
+    def __init__(self, points: Mapping[int, PointReady]) -> None:
+        self._expected = {
+            number: one_s
+            for number, point in points.items()
+            if point.resolved is not None and (one_s := expected_total_s(point.resolved))
+        }
+        self._seconds: dict[int, list[float]] = {}  # by point, as stored
+        self._besides_s: list[float] = []  # of runs made here: what took longer
+
+    def add(self, point: int, elapsed_s: float | None, took_s: float | None = None) -> None:
+        """Take a run's stored time, and how long it took with all that is no part of it."""
+        if elapsed_s is not None:
+            self._seconds.setdefault(point, []).append(elapsed_s)
+            if took_s is not None:
+                self._besides_s.append(max(0.0, took_s - elapsed_s))
+
+    def left_s(self, ahead: Sequence[Slot]) -> float | None:
+        """Estimate the runs ahead: the median of the same point, else what is expected of it.
+
+        What is expected is corrected by how others took longer or less; where nothing is
+        expected, the median of all points. None where nothing is known. A stored run tells
+        the time from its first release to its last finish: what is beside that (set-up, a
+        rest, sampling the machine) is known of those made here.
+        """
+        known = {point: statistics.median(times) for point, times in self._seconds.items()}
+        expected = self._expected
+        factors = [known[point] / expected[point] for point in known.keys() & expected.keys()]
+        factor = statistics.median(factors) if factors else 1.0
+        usual = statistics.median(known.values()) if known else None
+        corrected = {point: one_s * factor for point, one_s in expected.items()}
+        times = [known.get(it.point, corrected.get(it.point, usual)) for it in ahead]
+        beside_s = statistics.median(self._besides_s) if self._besides_s else 0.0
+        total_s = 0.0
+        for time_s in times:
+            if time_s is None:
+                return None
+            total_s += time_s + beside_s
+        return total_s
+
+
+# -- Between two runs of a sweep: rests, and signals that come then --------------------------------
+
+
+@dataclass
+class FirstSignal:
+    """Takes one signal: those that come while what it began is ended do not count."""
+
+    received: int | None = None
+    _is_closed: bool = False
+
+    def close(self) -> None:
+        """Take none from here on: what follows must not be broken off."""
+        self._is_closed = True
+
+    def stop(self, signum: int, _: FrameType | None) -> None:
+        """Raise `Stopped` for the first signal."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.received = signum
+            raise Stopped(signum)
+
+
+@contextmanager
+def stoppable() -> Iterator[FirstSignal]:
+    """Turn the first signal that ends rater into `Stopped`, so that settings are put back.
+
+    While copies run the supervisor has them.
+    """
+    first = FirstSignal()
+    with handled(first.stop):
+        try:
+            yield first
+        finally:
+            first.close()
+
+
+def rest_before(
+    request: Request | None, watch: IdleWatch | None, report: Callable[[str], None]
+) -> int:
+    """Rest before a run as between the phases of one; return 0, or 128 and a signal."""
+    if request is None or (request.cooldown_s <= 0 and watch is None):
+        return 0
+    import trio
+
+    from rater.run.host.idle import rest, waited_note
+
+    async def resting() -> int:
+        status = 0
+        wanted = [it for it in STOP_SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
+        with trio.open_signal_receiver(*wanted) as arrivals:
+            async with trio.open_nursery() as nursery:
+
+                async def listen() -> None:
+                    nonlocal status
+                    async for signum in arrivals:
+                        status = 128 + signum
+                        nursery.cancel_scope.cancel()
+
+                nursery.start_soon(listen)
+                note = waited_note(await rest(request.cooldown_s, watch))
+                if note:
+                    report(note)
+                nursery.cancel_scope.cancel()
+        return status
+
+    return trio.run(resting)
+
+
+# -- The runs of a sweep, one after the other: settings, rests, progress, the end ------------------
 
 _MOST_IN_A_ROW = 3  # runs that could not be made: then something does not mend by itself
 _FIRST_TEST = 3  # blocks, before --until tests

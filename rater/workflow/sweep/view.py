@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.plan.request.request import Request
-from rater.plan.request.stored import request_from_json
-from rater.plan.sweep.grid import AxisKind, Values, slots_of
+from rater.plan.request import Request, request_from_json
+from rater.plan.sweep import AxisKind, Values, slots_of
 from rater.show.compare.sweep import (
     AxisView,
     PointView,
@@ -20,15 +19,14 @@ from rater.show.compare.sweep import (
     sweep_document,
 )
 from rater.text.secrets import Redactor
-from rater.workflow.common import print_json
+from rater.workflow.arguments import print_json
 
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
     from rater.analysis.results.rates import Overall
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
-    from rater.workflow.sweep.ready import PointReady
-    from rater.workflow.sweep.request import Asked
+    from rater.workflow.sweep.request import Asked, PointReady
 
 
 def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
@@ -42,18 +40,17 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
     view = view_of(sweep, results_of(store, sweep))
     comparison = comparison_of(store, sweep)
     if args.json:
-        from rater.show.compare.to_json import comparison_document
+        from rater.show.compare.table import comparison_document
 
         compared = None if comparison is None else comparison_document(comparison)
         print_json(sweep_document(view) | {"comparison": compared})
         return
-    from rater.show.console.printer import Printer
-    from rater.show.console.terminal import terminal
+    from rater.show.console import Printer, terminal
 
     printer = Printer(terminal())
     brief = printer.console.is_terminal and not args.verbose and args.show is None
     if brief:
-        from rater.show.compare.brief import print_brief
+        from rater.show.compare.sweep import print_brief
 
         print_brief(view, comparison, printer)
         return
@@ -139,10 +136,10 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
 
 def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
     """Return a sweep that is not made."""
-    from rater.settings.catalog import find
-    from rater.settings.paths import sysroot
+    from rater.settings.journal import sysroot
+    from rater.settings.tuner import find
     from rater.workflow.run.resolve import expected_total_s
-    from rater.workflow.sweep.time_left import TimeLeft
+    from rater.workflow.sweep.runner import TimeLeft
 
     usable = {point.point: point for point in points if not point.refusals}
     slots = slots_of(sorted(usable), asked.rounds, asked.order, asked.seed)

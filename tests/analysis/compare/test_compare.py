@@ -12,11 +12,11 @@ import pytest
 
 from rater.analysis.compare.compare import compare, decided
 from rater.analysis.compare.model import Comparison, EffectRow
-from rater.analysis.results.points import Point, PointRun
+from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.estimate import Basis
-from rater.analysis.stats.ratio_interval import Decision, RatioInterval
+from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.errors import InputError
-from rater.record.status import CopyStatus, RunStatus
+from rater.record.run import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
 from tests.support.example_runs import copy_row, stored, with_energy
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rater.analysis.compare.cpi import TOTAL, cpi_changes
-from rater.analysis.compare.model import Side
-from rater.analysis.results.points import Point, PointRun
+from rater.analysis.compare.model import TOTAL, Side, cpi_changes
+from rater.analysis.results.copies import Point, PointRun
 from rater.record.stored import StoredRun
-from rater.show.compare.counters import cpi_document, print_cpi_changes
+from rater.show.compare.notes import cpi_document, print_cpi_changes
 from tests.support.counted_runs import STACK, counted_run
 from tests.support.example_runs import stored
 from tests.support.printed import printed_by

@@ -6,10 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rater.analysis.conditions.differences import point_differences
-from rater.analysis.doctor.differences import DoctorDifference, doctor_differences
-from rater.analysis.doctor.model import DoctorVerdict
-from rater.analysis.results.points import Point, PointRun
+from rater.analysis.compare.differences import (
+    DoctorDifference,
+    doctor_differences,
+    point_differences,
+)
+from rater.analysis.doctor_checks import DoctorVerdict
+from rater.analysis.results.copies import Point, PointRun
 from tests.support.calls import Rater
 from tests.support.example_runs import copy_row, stored
 from tests.support.made_runs import make

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.conditions.conditions import (
-    ConditionDifference,
-    Conditions,
-    condition_differences,
-)
+from rater.analysis.compare.conditions import ConditionDifference, Conditions, condition_differences
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MetricUsed, PlacedCopy
 
 HOST = Host("f" * 64, "node7", "m", "CPU 9000", "0x1", "Maker", 100 * 10**9, 2, 2, 1, 1, "x86_64")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.conditions.differences import PointDifference, point_differences
-from rater.analysis.results.points import Point, PointRun
+from rater.analysis.compare.differences import PointDifference, point_differences
+from rater.analysis.results.copies import Point, PointRun
 from rater.record.run import BenchmarkUsed, PlacedCopy
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored

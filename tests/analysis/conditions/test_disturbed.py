@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.conditions.disturbed import cost_of_others, reasons
-from rater.analysis.counters.cpu_use import run_counters
+from rater.analysis.compare.conditions import cost_of_others, reasons
+from rater.analysis.results.cpu_use import run_counters
 from rater.record.events import CpuReading
 from rater.record.stored import StoredCopy, StoredRun
 from tests.support.cpu_readings import computed, read_run

@@ -8,11 +8,10 @@ from math import fsum
 
 import pytest
 
-from rater.analysis.counters.counted import BenchmarkCounts, run_counts
-from rater.analysis.counters.rates import Rates, metrics_of, stack_of
-from rater.plan.counters.table import TABLE_TEXT, load_table, table_names
+from rater.analysis.results.counters import BenchmarkCounts, Rates, metrics_of, run_counts, stack_of
+from rater.plan.counter_tables import TABLE_TEXT, load_table, table_names
 from rater.record.events import EventCount
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun
 from tests.support.counted_runs import SKX, STACK, counted_run, group_counts
 from tests.support.example_runs import copy_row, stored

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.counters.cpu_use import CpuUse, Matter, Notable, run_counters
+from rater.analysis.results.cpu_use import CpuUse, Matter, Notable, run_counters
 from rater.record.events import CpuReading
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import S, reading, stored

@@ -19,13 +19,11 @@ from rater.analysis.divots.confirm import (
     times_of,
     trial_of,
 )
-from rater.analysis.divots.data.finding import VERSION, CellEffect, Finding, Kind, to_json
+from rater.analysis.divots.model.finding import VERSION, CellEffect, Finding, Kind, to_json
 from rater.cli import main
-from rater.record.run import PlacedCopy
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus, PlacedCopy
 from rater.record.stored import StoredRun
-from rater.store.divots import DivotSearch, StoredDivot
-from rater.store.store import Store, open_store
+from rater.store.store import DivotSearch, Store, StoredDivot, open_store
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import HEAD, copy_row, stored
 

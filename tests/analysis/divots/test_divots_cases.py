@@ -12,8 +12,8 @@ from benchmarks.divot_cases.direct import (
     shared_cases,
     table_of,
 )
-from rater.analysis.divots.data.finding import Finding, Kind
-from rater.show.divots.to_json import divot_rows
+from rater.analysis.divots.model.finding import Finding, Kind
+from rater.show.results.to_json import divot_rows
 from tests.support.places import DIVOT_CASES, SAMPLES, needs_cases, needs_samples
 
 

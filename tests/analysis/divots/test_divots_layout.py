@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Thresholds
-from rater.analysis.divots.data.table import Row
-from rater.analysis.divots.search import analyse
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.divots.model.table import Row
 from tests.support.divot_runs import Times, names, quiet
 
 type Places = list[tuple[int, int, int]]  # CPU, core, lgroup of each copy

@@ -5,13 +5,12 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.table import build_table
-from rater.analysis.divots.model.copies import lucky_copies
+from rater.analysis.divots.model.copies import dip, lucky_copies
 from rater.analysis.divots.model.effects import effects_of
 from rater.analysis.divots.model.fit import to_be_sure
-from rater.analysis.divots.model.modes import dip
 from rater.analysis.divots.model.noise import clock_steps, group_centred, shortest, tail_of
 from rater.analysis.divots.model.parts import Part, arrays_of
+from rater.analysis.divots.model.table import build_table
 from rater.analysis.stats.robust import Floats
 from tests.support.divot_runs import Machine, analysed, divots, names, quiet, rows_of, table_of
 

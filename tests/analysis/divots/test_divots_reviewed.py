@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
-from rater.analysis.divots.search import analyse
-from rater.workflow.results.find_divots import _status
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
+from rater.workflow.results.compare import _status
 from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
 
 FOUR = Machine(4, 16)

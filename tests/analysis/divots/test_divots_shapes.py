@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
-from rater.analysis.divots.search import analyse
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
 from rater.analysis.stats.robust import untied
 from tests.support.divot_runs import (
     Machine,

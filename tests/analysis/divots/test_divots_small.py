@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.findings import findings_of
 from rater.analysis.divots.model.detect import _joined, detect
+from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.model.fit import PartEffect
 from rater.analysis.divots.model.layout import sharing_classes
 from rater.analysis.divots.model.parts import like_groups, machine_parts, set_part

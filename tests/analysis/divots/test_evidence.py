@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.divots.data.finding import (
+from rater.analysis.divots.evidence import with_evidence
+from rater.analysis.divots.model.finding import (
     CellEffect,
     Evidence,
     Finding,
@@ -17,12 +18,10 @@ from rater.analysis.divots.data.finding import (
     from_json,
     to_json,
 )
-from rater.analysis.divots.evidence import with_evidence
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, Sampled
-from rater.record.run import MachinePU, PlacedCopy
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus, MachinePU, PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.divots.to_json import divot_rows, evidence_line
+from rater.show.results.to_json import divot_rows, evidence_line
 from tests.support.counted_runs import SKX_TABLE, group_counts
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import S, copy_row, reading, stored

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.divots.data.between import Between, There
+from rater.analysis.divots.model.finding import Between, There
 from rater.analysis.divots.recurring import between_runs
 from tests.support.divot_runs import Machine, quiet, run_times
 

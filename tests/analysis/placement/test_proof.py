@@ -10,19 +10,20 @@ from typing import Any
 
 from rich.console import Console
 
-from rater.analysis.placement.proof import RunProof, prove_run
-from rater.analysis.placement.verdict import (
+from rater.analysis.results.placement import (
     PlacementVerdict,
+    RunProof,
     evenness,
     judge,
     merged_samples,
     planned_nodes,
+    prove_run,
 )
 from rater.record.events import GateFacts, Observed, Sampled
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
-from rater.show.console.printer import Printer
-from rater.show.results.placement import print_memory, print_placement, proof_document
+from rater.show.console import Printer
+from rater.show.results.copies import print_memory, print_placement, proof_document
 from tests.support.example_runs import copy_row, stored
 from tests.support.placement_samples import MB, PAGE, sample
 

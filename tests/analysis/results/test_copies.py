@@ -17,9 +17,9 @@ from rater.analysis.results.copies import (
     yardsticks,
 )
 from rater.analysis.results.score import summarise
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
-from rater.store.exchange.read_observations import read_observations
+from rater.store.observations import read_observations
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 from tests.support.places import DIVOT_CASES, needs_cases
 

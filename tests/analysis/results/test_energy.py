@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.results.energy import PhaseEnergy, copy_estimates, phase_energies
+from rater.analysis.results.metrics import PhaseEnergy, copy_estimates, phase_energies
 from rater.analysis.results.score import summarise
 from rater.record.events import MachineReadings
 from rater.record.run import MachinePU

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rater.analysis.results.memory import MemoryCell, memory_rows
-from rater.analysis.results.points import Point, PointRun
-from rater.record.status import CopyStatus
+from rater.analysis.results.copies import MemoryCell, Point, PointRun, memory_rows
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy
 from tests.support.example_runs import copy_row, stored
 

@@ -9,8 +9,7 @@ import pytest
 
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.score import summarise
-from rater.record.run import MetricUsed
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus, MetricUsed
 from rater.record.stored import StoredCopy, StoredRun
 from rater.show.results.to_json import summary_document
 from tests.support.example_runs import copy_row, in_turn, stored, windowed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rater.analysis.results.rates import Overall, overall
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.results.model import BenchmarkScore, IterationScore, Summary
 from rater.analysis.results.rotated import RotatedScore
-from rater.analysis.results.score import summarise
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.analysis.results.score import BenchmarkScore, IterationScore, Summary, summarise
+from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
 from rater.show.results.to_json import summary_document
 from tests.support.example_runs import S, copy_row, stored

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.compare.barrier import comparable, compare_with_barrier
-from rater.analysis.results.model import IterationScore, Summary
-from rater.analysis.results.score import summarise
+from rater.analysis.compare.compare import comparable, compare_with_barrier
+from rater.analysis.results.score import IterationScore, Summary, summarise
 from rater.analysis.results.steadiness import (
     DriftVerdict,
     Steadiness,
@@ -20,7 +19,7 @@ from rater.analysis.results.steadiness import (
     rounded_up,
 )
 from rater.analysis.results.steady import NO_WINDOW, SteadyMix, SteadyPhase
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.show.results.to_json import summary_document
 from tests.support.example_runs import HEAD, S, copy_row, in_turn, stored, windowed

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.results.cpus_used import CpusUsed, Share, cpus_used, fair_copies
-from rater.analysis.results.points import Point, PointRun
-from rater.analysis.scaling.curve import Curve, Scaling, scale
-from rater.analysis.scaling.pairs import orders, smt_yields
-from rater.analysis.stats.usl import Refused, Usl
-from rater.record.run import MachinePU
-from rater.record.status import CopyStatus, RunStatus
+from rater.analysis.compare.scaling import Curve, Scaling, scale
+from rater.analysis.compare.scaling_samples import orders, smt_yields
+from rater.analysis.results.copies import CpusUsed, Point, PointRun, Share, cpus_used, fair_copies
+from rater.analysis.stats.curves import Refused, Usl
+from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 

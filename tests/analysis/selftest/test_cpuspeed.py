@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rater.analysis.divots.data.finding import Finding, Kind, Single
-from rater.analysis.selftest.cpu_speed import explained, speeds_of, unsteady
+from rater.analysis.divots.model.finding import Finding, Kind, Single
+from rater.analysis.divots.selftest import explained, speeds_of, unsteady
 
 CPU_OF = {0: 0, 1: 1, 2: 0, 3: 1}
 CALM = {(name, k, cpu): 1e-3 for name in "ab" for k in (1, 2, 3) for cpu in (0, 1)}

@@ -9,24 +9,25 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rater.analysis.divots.data.finding import Finding, Kind, Single
-from rater.analysis.selftest.judge import (
+from rater.analysis.divots.model.finding import Finding, Kind, Single
+from rater.analysis.divots.selftest import (
     Deviation,
     Judgement,
     Verdict,
     floor_of,
     judge,
     made,
+    made_times,
+    rows_of,
     spread_of,
     tally,
 )
-from rater.analysis.selftest.made_times import made_times, rows_of
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.selftest import CLEAN, Fault, Injection, choose, stopped_share, usual_copies
+from rater.run.disturb import Disturbed
 from rater.run.host.busy import Busy, Busyness
-from rater.run.selftest.disturb import Disturbed
-from rater.show.divots.selftest import (
+from rater.show.results.divots import (
     SelfTest,
     print_selftest,
     refusal,
@@ -34,7 +35,7 @@ from rater.show.divots.selftest import (
     speed_words,
     summary,
 )
-from rater.workflow.selftest.ran import taken_words
+from rater.workflow.run.selftest_runs import taken_words
 from tests.support.example_findings import finding_of
 
 FOUND = finding_of(

@@ -1,11 +1,6 @@
 import pytest
 
-from rater.analysis.stats.descriptive import (
-    geometric_mean,
-    lower_median_index,
-    population_cv,
-    spread,
-)
+from rater.analysis.stats.estimate import geometric_mean, lower_median_index, population_cv, spread
 
 
 def test_the_geometric_mean_of_two_and_eight_is_four_and_needs_numbers_above_zero() -> None:

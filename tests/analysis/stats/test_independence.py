@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks import situations
-from rater.analysis.stats.estimate import Basis
+from rater.analysis.stats.estimate import Basis, f_exceeded
 from rater.analysis.stats.independence import MeasuredLog, correlation, of_rounds, of_runs
-from rater.analysis.stats.ratio_interval import Decision, RatioInterval, interval_of
-from rater.analysis.stats.student_t import f_exceeded
+from rater.analysis.stats.intervals import Decision, RatioInterval, interval_of
 
 
 def rounds(differences: Sequence[float], sessions: Sequence[int] = ()) -> RatioInterval:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.stats.knee import CurveShape, shape_of
-from rater.analysis.stats.noise import ASSUMED_SD, Noise, noise_in_rounds, noise_of
+from rater.analysis.stats.curves import CurveShape, shape_of
+from rater.analysis.stats.intervals import ASSUMED_SD, Noise, noise_in_rounds, noise_of
 
 QUIET = Noise(0.01, None)
 

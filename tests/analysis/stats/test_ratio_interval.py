@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from benchmarks import comparing
-from rater.analysis.stats import student_t as student
-from rater.analysis.stats.estimate import Basis, Estimate, joined, paired, unpaired
-from rater.analysis.stats.ratio_interval import Decision, RatioInterval, interval_of
-from rater.analysis.stats.sequential import confidence_of_each
-from rater.analysis.stats.student_t import exceeded, quantile
+from rater.analysis.stats import estimate as student
+from rater.analysis.stats.estimate import (
+    Basis,
+    Estimate,
+    exceeded,
+    joined,
+    paired,
+    quantile,
+    unpaired,
+)
+from rater.analysis.stats.intervals import Decision, RatioInterval, confidence_of_each, interval_of
 
 TIMES = 4000
 

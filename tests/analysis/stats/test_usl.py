@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.stats.noise import Noise
-from rater.analysis.stats.usl import LawScale, Refused, Usl, fit_usl
+from rater.analysis.stats.curves import LawScale, Refused, Usl, fit_usl
+from rater.analysis.stats.intervals import Noise
 
 NOISE = Noise(0.02, None)
 DOUBLING = (1, 2, 4, 8, 16, 32)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.counters.table import EventCode, load_table
+from rater.plan.counter_tables import EventCode, load_table
 
 # The libpfm4 of an architecture has the events of that one only.
 PMUS = {

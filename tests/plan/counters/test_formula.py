@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rater.plan.counters.formula import parse_formula
+from rater.plan.counter_tables import parse_formula
 
 VALUES = {"a": 6.0, "b": 4.0, "zero": 0.0}
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.counters.choice import CounterChoice, choose, refuse_few_iterations
-from rater.plan.counters.processor import Processor, parse_cpuinfo
-from rater.plan.counters.table import (
+from rater.plan.counter_choice import CounterChoice, choose, refuse_few_iterations
+from rater.plan.counter_tables import (
     CYCLES,
     INSTRUCTIONS,
     CounterTable,
+    Processor,
     load_table,
+    parse_cpuinfo,
     parse_table,
     table_for,
     table_names,

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import assign
-from rater.plan.placement.distrib import distrib
+from rater.plan.placement.assign import assign, distrib
 from rater.plan.placement.layout import EXPLICIT, BindLevel, Counts, CpuOrder, Layout, Parts
-from rater.plan.placement.orders import PERMUTATIONS
-from rater.plan.placement.orders import scatter as in_scatter
-from rater.plan.placement.place import MemoryPolicy, Placed, place
-from rater.plan.placement.slots import slots_of
-from rater.plan.topology.model import PU, Topology
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.order import PERMUTATIONS, slots_of
+from rater.plan.placement.order import scatter as in_scatter
+from rater.plan.placement.place import Placed, place
+from rater.plan.topology import PU, Topology
 from rater.run.host.discover import from_synthetic, own_environment
 from tests.support.machines import generated, machine, machine_xml, real_machines
 from tests.support.orderings import layout, numbers, scatter, sequence

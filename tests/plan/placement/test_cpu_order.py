@@ -4,10 +4,8 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.assign import assign
-from rater.plan.placement.cpu_expression import parse_cpus, parse_expression
-from rater.plan.placement.cpu_order import cpus_of, evaluate
-from rater.plan.placement.filter import apply_filters
-from rater.plan.placement.layout import Layout, load_layout
+from rater.plan.placement.layout import Layout, load_layout, parse_cpus, parse_expression
+from rater.plan.placement.order import apply_filters, cpus_of, evaluate
 from rater.run.host.discover import from_synthetic
 from tests.support.machines import SMT, made
 

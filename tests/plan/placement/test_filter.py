@@ -6,11 +6,19 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.assign import assign
-from rater.plan.placement.filter import apply_filters, keep, reserve
-from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, Parts, load_layout
-from rater.plan.placement.layout_options import options, override
-from rater.plan.placement.place import MemoryPolicy, place
-from rater.plan.topology.model import Topology
+from rater.plan.placement.layout import (
+    BindLevel,
+    CpuOrder,
+    Layout,
+    Parts,
+    load_layout,
+    options,
+    override,
+)
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.order import apply_filters, keep, reserve
+from rater.plan.placement.place import place
+from rater.plan.topology import Topology
 from tests.support.machines import SMT, made
 from tests.support.small_machines import hybrid, two_kinds
 

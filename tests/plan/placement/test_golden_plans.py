@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.layout import NAMED_ORDERS, CpuOrder, Layout, load_layout
-from rater.plan.placement.layout_options import override
-from rater.plan.placement.memory_policy import Memory
-from rater.plan.placement.place import MemoryPolicy, Placed, Placement, place
-from rater.plan.topology.model import Topology
+from rater.plan.placement.layout import NAMED_ORDERS, CpuOrder, Layout, load_layout, override
+from rater.plan.placement.memory_policy import Memory, MemoryPolicy
+from rater.plan.placement.place import Placed, Placement, place
+from rater.plan.topology import Topology
 from tests.support.machines import generated, real, real_machines
 from tests.support.places import needs_machines
 

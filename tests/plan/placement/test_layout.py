@@ -14,7 +14,7 @@ from rater.plan.placement.layout import (
     load_layout,
     parse_layout,
 )
-from rater.text.document import MistakesError
+from rater.text.documents import MistakesError
 
 
 def test_the_built_in_layouts_load_and_say_what_they_do() -> None:

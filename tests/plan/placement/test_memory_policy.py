@@ -10,8 +10,7 @@ from rater.errors import InputError
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySupport, parse_memory
 from rater.plan.placement.place import Placement, place, settle
-from rater.plan.topology.build import RawNode, RawPU, build
-from rater.plan.topology.model import Topology
+from rater.plan.topology import RawNode, RawPU, Topology, build
 from rater.run.host import discover as machine
 from tests.support.machines import real
 from tests.support.places import needs_machines

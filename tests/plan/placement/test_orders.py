@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import assign
-from rater.plan.placement.distrib import distrib
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.placement.assign import assign, distrib
 from rater.plan.placement.layout import BindLevel, Counts, CpuOrder, Layout
-from rater.plan.placement.place import MemoryPolicy, Placed, place
-from rater.plan.topology.build import RawNode, RawPU, build
-from rater.plan.topology.model import Topology
-from rater.plan.topology.xml import parse_xml
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placed, place
+from rater.plan.topology import RawNode, RawPU, Topology, build
 from rater.run.host.discover import from_synthetic
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import layout, numbers, scatter

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
-from rater.plan.placement.place import MemoryPolicy, place
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import place
 from rater.plan.placement.summary import remarks
 from rater.plan.placement.warnings import Pool, pools
-from rater.plan.topology.model import CpuKind, Topology
-from rater.plan.topology.xml import parse_xml
+from rater.plan.topology import CpuKind, Topology
 from rater.run.host.discover import from_synthetic
 from tests.support.machines import SMT, real
 from tests.support.places import MACHINES, needs_machines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rater.errors import InputError
-from rater.plan.schedule.phases import Order, Plan, make_plan, order_table, resolve_mode, ring_steps
+from rater.plan.schedule import Order, Plan, make_plan, order_table, resolve_mode, ring_steps
 
 
 def rotated(benchmarks: str, copies: int, iterations: int = 1, increment: int = 1) -> Plan:

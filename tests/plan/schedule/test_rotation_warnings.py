@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 
-from rater.plan.placement.layout import CpuOrder, Layout, load_layout
-from rater.plan.placement.layout_options import override
-from rater.plan.placement.place import MemoryPolicy, place
-from rater.plan.schedule.phases import Order, Plan, make_plan
-from rater.plan.schedule.rotation_warnings import remedies_for, rotation_warnings
-from rater.plan.topology.model import Topology
+from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import place
+from rater.plan.schedule import Order, Plan, make_plan, remedies_for, rotation_warnings
+from rater.plan.topology import Topology
 from rater.run.host.discover import from_synthetic
 from tests.support.machines import generated, real
 from tests.support.places import needs_machines

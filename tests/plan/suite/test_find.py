@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.suite.find import (
+from rater.plan.suite_find import (
     find_suite,
     find_suites,
     load_selection,

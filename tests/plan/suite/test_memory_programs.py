@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.suite.find import load_suite
-from rater.plan.suite.model import Benchmark, Metric
-from rater.resources import folder
+from rater.files import folder
+from rater.plan.suite import Benchmark, Metric
+from rater.plan.suite_find import load_suite
 from rater.run.programs.compile import build
 
 MEMORY = load_suite("memory")

@@ -5,10 +5,9 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.layout import load_layout
-from rater.plan.suite.find import load_suite, select, suite_names
-from rater.plan.suite.model import Command, Expected, Metric
-from rater.plan.suite.parse import parse_suite
-from rater.text.document import MistakesError
+from rater.plan.suite import Command, Expected, Metric, parse_suite
+from rater.plan.suite_find import load_suite, select, suite_names
+from rater.text.documents import MistakesError
 
 HEAD = '[suite]\nformat = 1\nname = "own"\n'
 WHOLE = """\

@@ -7,20 +7,22 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.sweep.file import EXAMPLE, is_sweep_text, parse_sweep
-from rater.plan.sweep.grid import (
+from rater.plan.sweep import (
+    EXAMPLE,
     Axis,
     AxisKind,
     BlockOrder,
     Slot,
     check_axes,
     grid,
+    is_sweep_text,
     kinds_of,
     label_of,
     parse_axis,
+    parse_sweep,
     slots_of,
 )
-from rater.text.document import MistakesError
+from rater.text.documents import MistakesError
 
 FILE = Path("own.toml")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rater.errors import InputError
-from rater.plan.topology.synthetic import without_types
+from rater.plan.topology import without_types
 from rater.run.host.discover import from_synthetic
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.topology.model import Cache, CpuKind, Details, Topology
-from rater.plan.topology.xml import parse_xml
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.topology import Cache, CpuKind, Details, Topology
 from rater.text import cpuset
 from tests.support.places import MACHINES, needs_machines
 

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.schedule.phases import Window, make_plan
-from rater.plan.suite.model import Expected, Metric
+from rater.plan.schedule import Window, make_plan
+from rater.plan.suite import Expected, Metric
 from rater.record.events import CopyStarted, Event, Noted, PhaseEnded
-from rater.record.status import RunStatus, Validity
-from rater.run.check import checker
-from rater.run.check.checker import Checker
-from rater.run.check.request import CheckRequest, CheckRules, Judged
-from rater.run.copies.guard import Helpers, guard
-from rater.run.copies.orphans import children
-from rater.run.copies.watch import MARKER
+from rater.record.run import RunStatus, Validity
+from rater.run.copies.guard import Helpers, children, guard
+from rater.run.copies.spawn import MARKER
 from rater.run.supervise.supervisor import Supervisor
+from rater.run.workplace import checker
+from rater.run.workplace.checker import Checker
+from rater.run.workplace.compare_output import CheckRequest, CheckRules, Judged
 from tests.support.rig import Rig
 
 ENDLESS = r"^((?:a+)+)$"
@@ -186,9 +185,9 @@ def test_the_process_dies_with_rater_whatever_it_does(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_text(TRAP)
     script = f"""
 import sys
-from rater.plan.suite.model import Metric
-from rater.run.check.checker import Checker
-from rater.run.check.request import CheckRequest, CheckRules
+from rater.plan.suite import Metric
+from rater.run.workplace.checker import Checker
+from rater.run.workplace.compare_output import CheckRequest, CheckRules
 checker = Checker()
 checker.start()
 print(*checker._helpers.pids, flush=True)

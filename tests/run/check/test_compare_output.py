@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.suite.model import Expected
-from rater.run.check.compare_output import WrongOutputError, check_file, same_token
+from rater.plan.suite import Expected
+from rater.run.workplace.compare_output import WrongOutputError, check_file, same_token
 
 
 def difference(

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.suite.model import Metric
-from rater.run.check import metrics as metrics_module
-from rater.run.check.compare_output import WrongOutputError
-from rater.run.check.metrics import read_metric
+from rater.plan.suite import Metric
+from rater.run.workplace import compare_output as metrics_module
+from rater.run.workplace.compare_output import WrongOutputError, read_metric
 
 
 def metric(pattern: str, file: str = "stdout", scale: float = 1.0) -> Metric:

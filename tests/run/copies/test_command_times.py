@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.command_times import CommandReport, CommandReports, workload_times
+from rater.run.copies.ends import CommandReport, CommandReports, workload_times
 from rater.run.programs.script import (
     REPORT_FD,
     Line,

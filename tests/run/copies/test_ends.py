@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rater.plan.schedule.phases import make_plan
+from rater.plan.schedule import make_plan
 from rater.run.copies.ends import Ends
 from rater.run.copies.launch import Child, CopySpec
 

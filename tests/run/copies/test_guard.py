@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from rater.run.copies.guard import guard
-from rater.run.copies.orphans import Leftover
+from rater.run.copies.guard import Leftover, guard
 
 
 def test_a_process_killed_amid_its_exec_is_named_all_the_same() -> None:

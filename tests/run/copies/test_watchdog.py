@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rater.run.copies import watchdog
-from rater.run.copies.watch import Watch, limit_mark
+from rater.run.copies.spawn import Watch, limit_mark
 
 MARK = "6f1c8a52-made-for-this-test"
 # Whoever started rater, and a copy that joined its group.

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.counters.choice import TableGroup
-from rater.plan.counters.table import load_table
-from rater.plan.schedule.phases import Order, Window, make_plan
+from rater.plan.counter_choice import TableGroup
+from rater.plan.counter_tables import load_table
+from rater.plan.schedule import Order, Window, make_plan
 from rater.record.events import CopyCounted, PhaseCounted
-from rater.run.counters.counting import CounterSet
-from rater.run.counters.perf_event import PerfKernel
-from rater.run.counters.probe import ReadyGroup, probe
+from rater.run.copies.counters import CounterSet, PerfKernel, ReadyGroup, probe
 from tests.support.perf import INHERIT, MadeKernel
 from tests.support.rig import Rig, Seen
 

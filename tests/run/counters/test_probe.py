@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.counters.choice import TableGroup
-from rater.plan.counters.table import load_table
-from rater.run.counters.device import perf_events, this_processor
-from rater.run.counters.perf_event import PerfEvent
-from rater.run.counters.probe import GroupProbe, probe
+from rater.plan.counter_choice import TableGroup
+from rater.plan.counter_tables import load_table
+from rater.run.copies.counters import GroupProbe, PerfEvent, perf_events, probe, this_processor
 from tests.support.perf import USER_ONLY, MadeKernel
 
 SKX = load_table("intel-skx")

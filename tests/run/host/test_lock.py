@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.run.host.lock import default_lock_path, lost_lock, machine_lock
+from rater.run.host.admission import default_lock_path, lost_lock, machine_lock
 
 
 def test_the_second_run_is_refused_and_told_who_is_first(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_kernel_frees_the_lock_of_a_killed_rater(tmp_path: Path) -> None:
     code = (
         "import os, sys, subprocess\n"
         "from pathlib import Path\n"
-        "from rater.run.host.lock import machine_lock\n"
+        "from rater.run.host.admission import machine_lock\n"
         "with machine_lock(Path(sys.argv[1]), 'doomed'):\n"
         # A child that lives on must not hold the lock.
         "    child = subprocess.Popen(['sleep', '60'], close_fds=False)\n"

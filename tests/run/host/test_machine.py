@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.topology.xml import parse_xml
+from rater.plan.hwloc_xml import parse_xml
 from rater.run.host import discover as machine
 
 # One core of two threads, one of them not allowed.

@@ -5,18 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.placement.memory_needs import (
-    LgroupCheck,
-    gb,
-    memory_warnings,
-    needs_by_node,
-    preflight,
-)
-from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.topology.lgroup_memory import HugePages, LgroupMemory
-from rater.run.host import page_cache as pagecache
-from rater.run.host.memory import lgroups_now, preflight_now
-from rater.run.host.page_cache import cached, drop_cached
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.placement.summary import LgroupCheck, gb, memory_warnings, needs_by_node, preflight
+from rater.plan.topology import HugePages, LgroupMemory
+from rater.run.host import memory as pagecache
+from rater.run.host.memory import cached, drop_cached, lgroups_now, preflight_now
 
 GB = 10**9
 PAGE = mmap.PAGESIZE

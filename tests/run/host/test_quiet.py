@@ -13,8 +13,7 @@ import psutil
 import pytest
 import trio
 
-from rater.run.host.busy import Busy, Busyness, BusyWatch, busy_warning
-from rater.run.host.cpu_time import process_ticks
+from rater.run.host.busy import Busy, Busyness, BusyWatch, busy_warning, process_ticks
 from rater.run.host.idle import IdleWatch, Waited, rest, waited_note
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

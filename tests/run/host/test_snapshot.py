@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rater.run.host import discover as machine
-from rater.run.host import snapshot as facts
+from rater.run.host import facts
 from rater.run.host.memory import lgroups_now
 from rater.settings.known import volatile
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.run.host.lock import machine_lock
+from rater.files import UntrustedError, open_file, private_folder, replace_file, settled
+from rater.run.host.admission import machine_lock
 from rater.settings import journal as journals
 from rater.settings.journal import DamagedError, Journal, this_owner
-from rater.settings.recover import left_behind, recover
+from rater.settings.restore import left_behind, recover
 from rater.settings.tuner import Tuner
-from rater.trusted_files import UntrustedError, open_file, private_folder, replace_file, settled
 from tests.support.settings_tree import make_tree
 from tests.support.strangers import STRANGER, give, needs_root, stranger_does, stranger_holds
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from rater.plan.request.sampling import Cadence
-from rater.plan.schedule.phases import Plan, Window, make_plan
+from rater.plan.options import Cadence
+from rater.plan.schedule import Plan, Window, make_plan
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseEnded
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from tests.support.rig import CPU, Rig, Seen, on_one_cpu

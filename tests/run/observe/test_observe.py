@@ -17,16 +17,18 @@ import trio
 import trio.testing
 
 from rater.errors import InputError
-from rater.plan.placement.gate_check import gate_mismatches
-from rater.plan.request.sampling import Cadence, parse_cadence
+from rater.plan.options import Cadence, parse_cadence
+from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Sampled
-from rater.run.copies.gate import GATE_NAME
-from rater.run.host.proc_dir import PAGE_BYTES, gate_facts, open_process, read_file
-from rater.run.host.proc_text import (
+from rater.run.copies.launch import GATE_NAME
+from rater.run.host.procfs import (
+    PAGE_BYTES,
     Resident,
     Stat,
     Status,
+    gate_facts,
     is_gate,
+    open_process,
     parse_last_cpu,
     parse_numa_maps,
     parse_resident,
@@ -34,6 +36,7 @@ from rater.run.host.proc_text import (
     parse_sizes,
     parse_stat,
     parse_status,
+    read_file,
 )
 from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe, RunningCopy

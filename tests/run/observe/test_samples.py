@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rater.plan.options import Cadence
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.request.sampling import Cadence
-from rater.plan.schedule.phases import Order, Window, make_plan
+from rater.plan.schedule import Order, Window, make_plan
 from rater.record.events import (
     CopyStarted,
     Event,
@@ -23,11 +23,10 @@ from rater.record.events import (
     RunEnded,
     Sampled,
 )
-from rater.record.status import RunStatus
+from rater.record.run import RunStatus
 from rater.run.copies.launch import Child, CopySpec
-from rater.run.observe import gate_check, observer
-from rater.run.observe.gate_check import GateCheck
-from rater.run.observe.samples import MOST_SAMPLES, Samples, merged
+from rater.run.observe import observer, probe
+from rater.run.observe.probe import MOST_SAMPLES, GateCheck, Samples, merged
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import sample
@@ -97,7 +96,7 @@ def test_every_step_of_a_queue_is_sampled(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_mask_that_is_not_the_planned_one_is_reported_before_time_begins_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((7, 8), None))
+    monkeypatch.setattr(probe, "gate_facts", lambda pid: GateFacts((7, 8), None))
     rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(5))
     seen = rig.run({"quick": "exit 0"}, 5, make_plan(["quick"], 5, iterations=2))
     assert [event.text for event in seen.of(Noted)] == [
@@ -148,7 +147,7 @@ def test_memory_on_an_lgroup_that_may_not_give_any_is_reported(
 ) -> None:
     emitted: list[Noted] = []
     home = Placement(0, None, None, None, None, None, None, MemoryPolicy.BIND, (3,))
-    monkeypatch.setattr(gate_check, "gate_facts", lambda pid: GateFacts((0,), (0, 1)))
+    monkeypatch.setattr(probe, "gate_facts", lambda pid: GateFacts((0,), (0, 1)))
     check = GateCheck((home,), emitted.append)
     check.check([child(0)])
     check.check([child(0, 1)])

@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.request.stored import request_from_json, request_to_json
+from rater.plan.request import request_from_json, request_to_json
 from rater.record.stored import StoredRun
-from rater.run.host.elf import Elf, read_elf
-from rater.run.programs.allocator import find_allocator
-from rater.run.programs.memory_tuning import CopyTuning, transparent_pages, tuning_for, untouched_by
+from rater.run.programs.tuning import (
+    CopyTuning,
+    Elf,
+    find_allocator,
+    read_elf,
+    transparent_pages,
+    tuning_for,
+    untouched_by,
+)
 from rater.store.store import open_store
-from rater.workflow.run.memory_tuning import pages_problem
+from rater.workflow.run.workload import pages_problem
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import make_tree
 

@@ -11,16 +11,8 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.plan.suite.model import Benchmark
-from rater.plan.suite.parse import parse_suite
-from rater.run.host.requirements import (
-    Available,
-    Load,
-    available,
-    cgroup_headroom,
-    estimate,
-    misfit,
-)
+from rater.plan.suite import Benchmark, parse_suite
+from rater.run.host.admission import Available, Load, available, cgroup_headroom, estimate, misfit
 from rater.run.programs import compile as build_module
 from rater.run.programs.child_process import Excess, Limits, run_alone, run_tool
 from rater.run.programs.compile import (
@@ -31,8 +23,8 @@ from rater.run.programs.compile import (
     find_command,
     find_compiler,
 )
-from rater.run.programs.input_watch import InputWatch
 from rater.run.programs.inputs import (
+    InputWatch,
     ReadyInput,
     cannot_be_made,
     digest_of,

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.suite.model import Command
-from rater.plan.suite.parse import parse_suite
+from rater.plan.suite import Command, parse_suite
 from rater.run.programs.compile import build
 from rater.run.programs.script import (
     Line,

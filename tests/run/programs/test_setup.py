@@ -14,32 +14,30 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.schedule.phases import Phase, Step, make_plan
-from rater.plan.suite.model import Benchmark, InputFile, Size, Suite
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Phase, Step, make_plan
+from rater.plan.suite import Benchmark, InputFile, Size, Suite
 from rater.run.host import discover as machine
-from rater.run.host.memory import lgroups_now
-from rater.run.host.page_cache import cached, drop_cached
+from rater.run.host.memory import cached, drop_cached, lgroups_now
 from rater.run.host.thread_binding import memory_support
-from rater.run.programs import digests
+from rater.run.programs import compile
 from rater.run.programs.child_process import Limits
-from rater.run.programs.compile import sha256_of
-from rater.run.programs.digests import digest_once
+from rater.run.programs.compile import digest_once, sha256_of
 from rater.run.programs.inputs import (
     ReadyInput,
     digest_of,
     flush_file_system,
     locked,
     make_run_dir,
+    page_cache_spread,
     ready_inputs,
+    spread_over,
     take_files,
 )
-from rater.run.programs.page_cache_spread import page_cache_spread, spread_over
-from rater.run.programs.setup import environment_of, set_up_suite, setup_folder
+from rater.run.programs.script import environment_of, set_up_suite, setup_folder
 from rater.run.workplace import run_dirs as workplace
-from rater.run.workplace.environments import CopyEnvironments
-from rater.run.workplace.program import Program
-from rater.run.workplace.run_dirs import RunFolders
+from rater.run.workplace.run_dirs import CopyEnvironments, Program, RunFolders
 from tests.support.processes import wait_until_dead
 
 SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
@@ -355,7 +353,7 @@ def test_a_file_younger_than_the_clock_can_tell_is_not_noted(
     path, records = tmp_path / "made", tmp_path / "records"
     path.write_text("1")
     before_ns = path.stat().st_ctime_ns - 1  # a server's clock may be ahead of ours
-    monkeypatch.setattr(digests, "time_ns", lambda: before_ns)
+    monkeypatch.setattr(compile, "time_ns", lambda: before_ns)
     assert digest_once(path, records) == sha256_of(path)
     assert not records.exists()
 

@@ -17,24 +17,23 @@ from pathlib import Path
 
 import pytest
 
-from rater.analysis.selftest import judge as planted
-from rater.analysis.selftest.judge import Judgement, judge
+from rater.analysis.divots import selftest as planted
+from rater.analysis.divots.selftest import Judgement, judge
 from rater.cli import main
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.selftest import Disturbance, Fault, Injection
 from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
-from rater.record.status import CopyStatus
-from rater.run.copies.guard import guard
-from rater.run.copies.orphans import children
+from rater.record.run import CopyStatus
+from rater.run import competitor
+from rater.run.copies.guard import children, guard
+from rater.run.disturb import Disturbed, Injector, busy_by_cpu
 from rater.run.host import discover as machine
+from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.busy import Busy, Busyness
-from rater.run.host.lock import default_lock_path, machine_lock
 from rater.run.host.thread_binding import memory_support
-from rater.run.selftest import competitor
-from rater.run.selftest.disturb import Disturbed, Injector, busy_by_cpu
 from rater.store.store import open_store
-from rater.workflow.selftest import ran, selftest
+from rater.workflow.run import selftest, selftest_runs
 from tests.support.processes import PATIENCE_S, state_of
 
 CPU = min(os.sched_getaffinity(0))
@@ -228,7 +227,7 @@ def test_a_disturbed_run_that_is_not_right_is_made_once_more(
         return judge(injection, None, [], 0.05, 3, others=0.5)
 
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
-    monkeypatch.setattr(ran, "OTHERS", -1.0)  # whatever others take is too much
+    monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)  # whatever others take is too much
     monkeypatch.setattr(selftest, "_REPEATS", 1)
     monkeypatch.setattr(selftest._Test, "_judge", staticmethod(never_named))
     assert main(["selftest", "--quick", "--copies", "3", "--json"]) == 3
@@ -280,7 +279,7 @@ def test_what_is_not_judged_for_too_long_is_given_up(
         return judge(injection, None, [], 0.05, 3, others=0.5)
 
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
-    monkeypatch.setattr(ran, "OTHERS", -1.0)
+    monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)
     monkeypatch.setattr(selftest, "_REPEATS", 5)
     monkeypatch.setattr(selftest, "_REPEATS_S", 0.0)
     monkeypatch.setattr(selftest._Test, "_judge", staticmethod(never_named))

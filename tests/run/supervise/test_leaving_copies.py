@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import CopyStarted, Event, Noted
-from rater.record.status import CopyStatus, RunStatus
+from rater.record.run import CopyStatus, RunStatus
 from rater.run.copies.launch import Child
-from rater.run.copies.watch import limit_mark
+from rater.run.copies.spawn import limit_mark
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.calls import RATER
 from tests.support.rig import Rig, wait_for

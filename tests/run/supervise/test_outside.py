@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.plan.schedule.phases import make_plan
+from rater.plan.schedule import make_plan
 from rater.record.events import CopyStarted, Event, PhaseEnded, PhaseStarted, PhaseTorn
-from rater.record.status import RunStatus
-from rater.run.copies.orphans import children
+from rater.record.run import RunStatus
+from rater.run.copies.guard import children
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.rig import Rig, Seen
 
@@ -61,7 +61,7 @@ def test_copies_that_crashed_were_measured(tmp_path: Path, death: str) -> None:
 def test_copies_that_somebody_killed_are_failed_ones_where_rater_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.outside._WAIT_NS", 50_000_000)
+    monkeypatch.setattr("rater.run.supervise.job._WAIT_NS", 50_000_000)
     seen = Rig(tmp_path).run({"job": "kill -TERM $$"}, 2)
     assert (seen.outcome.status, seen.outcome.reason) == (RunStatus.FAILED, "2 copies failed")
     assert torn(seen) == []
@@ -70,7 +70,7 @@ def test_copies_that_somebody_killed_are_failed_ones_where_rater_goes_on(
 def test_copies_that_died_long_before_rater_was_stopped_are_failed_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.outside._BEFORE_NS", -1)
+    monkeypatch.setattr("rater.run.supervise.job._BEFORE_NS", -1)
     seen = Rig(tmp_path, on_event=told_when(PhaseEnded)).run({"job": "kill -TERM $$"}, 2)
     assert torn(seen) == []
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.plan.schedule.phases import Order, Plan, Window, make_plan, resolve_mode, resolve_window
+from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record.events import CopyEnded, Event, PhaseStarted
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.copies.launch import Child, Launcher, Wanted
 from rater.run.host.thread_binding import ThreadBinding
+from rater.run.supervise.job import WindowWatch
 from rater.run.supervise.supervisor import Supervisor
-from rater.run.supervise.window import WindowWatch
 from tests.support.rig import Rig, Seen, in_window
 
 MS = 1_000_000

@@ -16,11 +16,11 @@ import pytest
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.schedule.phases import Order, make_plan
+from rater.plan.schedule import Order, make_plan
 from rater.record.events import CopyEnded, Event, PhaseStarted, Resting
-from rater.record.status import CopyStatus, RunStatus, Validity
-from rater.run.copies import gate
-from rater.run.copies.orphans import children
+from rater.record.run import CopyStatus, RunStatus, Validity
+from rater.run.copies import launch
+from rater.run.copies.guard import children
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.supervisor import Supervisor
@@ -305,10 +305,10 @@ def test_an_open_file_limit_is_raised_for_rater_and_given_back_to_the_copies(
 def test_a_gate_whose_supervisor_died_does_not_start_the_program(
     tmp_path: Path, late: tuple[str, ...]
 ) -> None:
-    script = f"exec 3</dev/null 4>/dev/null; {gate.gate_script(len(late))}"
+    script = f"exec 3</dev/null 4>/dev/null; {launch.gate_script(len(late))}"
     words: list[str | Path] = ["64", tmp_path / "no-go-file", tmp_path, *late, "touch", "started"]
     done = subprocess.run(["/bin/sh", "-c", script, "gate", *words], check=False)
-    assert done.returncode == gate.NOT_RELEASED
+    assert done.returncode == launch.NOT_RELEASED
     assert not (tmp_path / "started").exists()
 
 

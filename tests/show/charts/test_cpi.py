@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from rater.analysis.counters.counted import run_counts
-from rater.show.charts.cpi import cpi_chart, cpi_lines, cpi_svg
+from rater.analysis.results.counters import run_counts
+from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from tests.support.counted_runs import STACK, counted_run
 from tests.support.example_runs import stored
 

@@ -12,14 +12,14 @@ import pytest
 from rich.console import Console
 
 from rater.analysis.results.copies import cells_of
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy
 from rater.show.charts.panels import picture_svg
 from rater.show.charts.picture import Label, Picture, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.vega import rendered
-from rater.show.console.printer import Printer
-from rater.workflow.results.output_file import write_drawing
+from rater.show.console import Printer
+from rater.workflow.results.points import write_drawing
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
 from tests.support.example_runs import copy_row, stored

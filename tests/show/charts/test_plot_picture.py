@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.divots.data.finding import CellEffect, Kind, Single
+from rater.analysis.divots.model.finding import CellEffect, Kind, Single
 from rater.analysis.results.copies import cells_of
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy
-from rater.show.charts.labels import (
+from rater.show.charts.panels import (
     failed_text,
     label_text,
     labels_from,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rater.show.console.format import (
+from rater.show.console import Column, Columns, Page, table_lines
+from rater.show.format import (
     aligned,
     clock,
     crop,
@@ -17,8 +18,6 @@ from rater.show.console.format import (
     what_ran,
     wrapped,
 )
-from rater.show.console.page import Page
-from rater.show.console.table import Column, Columns, table_lines
 
 
 @pytest.mark.parametrize(

@@ -16,28 +16,23 @@ from xml.etree import ElementTree
 import pytest
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.counters.cpu_use import run_counters
-from rater.analysis.divots.data.finding import Analysis, Kind
-from rater.analysis.results.copies import cells_of
-from rater.analysis.results.points import Point, PointRun
+from rater.analysis.compare.scaling import scale
+from rater.analysis.divots.model.finding import Analysis, Kind
+from rater.analysis.results.copies import Point, PointRun, cells_of
+from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
-from rater.analysis.scaling.curve import scale
-from rater.record.run import MachinePU
-from rater.record.status import CopyStatus
+from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
 from rater.show.charts import timeline as page_timeline
 from rater.show.charts import vega as page_library
 from rater.show.charts.machine import machine_rows
-from rater.show.charts.markup import element
 from rater.show.charts.picture import Label, picture_of
 from rater.show.charts.timeline import timeline
-from rater.show.console.table import Column
-from rater.show.html.data import PageRun, run_data
-from rater.show.html.html import script_json, table_html
-from rater.show.html.page import page_of
-from rater.show.html.several import Together
-from rater.show.html.shell import is_page
-from rater.show.html.story import score_lost
+from rater.show.charts.vega import element
+from rater.show.console import Column
+from rater.show.html.page import Together, page_of
+from rater.show.html.shell import is_page, script_json, table_html
+from rater.show.html.story import PageRun, run_data, score_lost
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.drawings import needs_vega

@@ -15,14 +15,18 @@ import pytest
 from rich.console import Console
 
 from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
-from rater.record.run import Run
-from rater.record.status import CopyStatus, RunStatus, Validity
-from rater.show.live.forecast import PhaseAhead
-from rater.show.live.grid import Grid, fit, groups_of
-from rater.show.live.line_view import LineView, title
+from rater.record.run import CopyStatus, Run, RunStatus, Validity
+from rater.show.live.grid import Grid, LineView, fit, groups_of, title
 from rater.show.live.live import LiveView, View, make_view
-from rater.show.live.progress import DONE, FAILED, RUNNING, PhaseResult, Progress
-from rater.show.live.window import WindowState
+from rater.show.live.progress import (
+    DONE,
+    FAILED,
+    RUNNING,
+    PhaseAhead,
+    PhaseResult,
+    Progress,
+    WindowState,
+)
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
 T0 = 1_000 * S  # of the test's clock when the view is made and the first copy is released

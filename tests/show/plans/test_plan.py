@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from rater.plan.placement.place import MemoryPolicy, Placement
-from rater.plan.schedule.phases import Order, Window, make_plan, order_table
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Order, Window, make_plan, order_table
 from rater.show.plans.plan import Estimates, PlanView, plan_document, print_plan
 from tests.support.small_machines import ONE
 

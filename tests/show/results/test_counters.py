@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rater.analysis.counters.counted import run_counts
+from rater.analysis.results.counters import run_counts
 from rater.record.stored import StoredRun
-from rater.show.results.counters import counters_document, print_counters
+from rater.show.results.cpu_use import counters_document, print_counters
 from tests.support.counted_runs import counted_run
 from tests.support.example_runs import stored
 from tests.support.printed import printed_by

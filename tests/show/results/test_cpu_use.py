@@ -10,13 +10,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from rater.analysis.counters.cpu_use import run_counters
+from rater.analysis.results.cpu_use import run_counters
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
-from rater.record.run import MachinePU, PlacedCopy
-from rater.record.status import RunStatus
-from rater.show.console.printer import Printer
+from rater.record.run import MachinePU, PlacedCopy, RunStatus
+from rater.show.console import Printer
 from rater.show.results.cpu_use import notable_text, print_cpus
-from rater.store.exchange.export import full_document
+from rater.store.export import full_document
 from rater.store.store import Store
 from tests.support.calls import Rater
 from tests.support.cpu_readings import computed, read_run

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rater.record.status import RunStatus
+from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
-from rater.show.console.format import crop_apart
-from rater.show.console.printer import Printer
+from rater.show.console import Printer
+from rater.show.format import crop_apart
 from rater.show.results.listing import ListedRun, RunPage, print_list
 from tests.support.example_runs import HEAD
 

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from rater.analysis.results.score import summarise
 from rater.record.run import MetricUsed
-from rater.show.console.printer import Printer
-from rater.show.results.metrics import print_metrics
+from rater.show.console import Printer
+from rater.show.results.copies import print_metrics
 from tests.support.example_runs import copy_row, stored
 
 

@@ -16,11 +16,11 @@ import pytest
 from rater.analysis.results.score import summarise
 from rater.cli import main
 from rater.errors import InputError
-from rater.plan.request.stored import request_from_json
+from rater.files import folder
+from rater.plan.request import request_from_json
 from rater.record.events import GateFacts
 from rater.record.run import PlacedCopy
 from rater.record.stored import StoredRun
-from rater.resources import folder
 from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
 from tests.support.calls import Rater

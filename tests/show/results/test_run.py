@@ -9,9 +9,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from rater.analysis.results.score import summarise
-from rater.record.status import CopyStatus, RunStatus
+from rater.record.run import CopyStatus, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.console.table import seconds_columns
+from rater.show.console import seconds_columns
 from rater.show.results.run import print_summary
 from tests.support.example_runs import S, copy_row, stored
 

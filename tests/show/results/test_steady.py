@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rater.analysis.results.score import summarise
-from rater.record.run import MetricUsed
-from rater.record.status import CopyStatus, RunStatus
+from rater.record.run import CopyStatus, MetricUsed, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 from tests.support.printed import in_words, printed

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from rater.speccpu.config.binding import Binding, binding_of, read_binding
-from rater.speccpu.config.config import Variant, read_config, split_list
-from rater.speccpu.config.shell import expanded
+from rater.speccpu.config import Variant, read_config, split_list
+from rater.speccpu.places import Binding, binding_of, read_binding
+from rater.speccpu.shell import expanded
 from tests.support.spec_fuzz import CONFIG
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rater.speccpu.config.binding import Binding, binding_of
-from rater.speccpu.config.config import read_config, split_list
-from rater.speccpu.results.log_words import RUNNING
+from rater.speccpu.config import read_config, split_list
+from rater.speccpu.log_words import RUNNING
+from rater.speccpu.places import Binding, binding_of
 
 MASK = "MYMASK=`printf '0x%x' $((1<<$SPECCOPYNUM))`; taskset $MYMASK $command"
 BY_HALF = (

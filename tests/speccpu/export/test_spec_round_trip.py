@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from rater.record.stored import StoredCopy, StoredRun
-from rater.speccpu.export.rsf_bind import configuration
-from rater.speccpu.export.rsf_write import rsf_lines
-from rater.speccpu.results.packed import unpack
+from rater.speccpu.export import configuration, rsf_lines
+from rater.speccpu.rsf import unpack
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.raw_files import HEAD, bracket

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.speccpu.kit.kit import problems_of, programs_of, read_benchmark
-from rater.speccpu.kit.runs import find_runs, newest_runs, run_of
+from rater.speccpu.kit import problems_of, programs_of, read_benchmark
+from rater.speccpu.kit_files import find_runs, newest_runs, run_of
 from tests.support.kit import StandInKit
 
 

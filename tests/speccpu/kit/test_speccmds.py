@@ -8,9 +8,8 @@ import time
 import pytest
 
 from rater.errors import InputError
-from rater.speccpu.kit.binds import bind_kind
-from rater.speccpu.kit.kit import compared_files
-from rater.speccpu.kit.speccmds import (
+from rater.speccpu.kit import bind_kind, compared_files
+from rater.speccpu.kit_files import (
     CommandFile,
     SpecCommand,
     expanded,
@@ -19,7 +18,7 @@ from rater.speccpu.kit.speccmds import (
     uses_bind,
     words_of,
 )
-from rater.speccpu.kit.specout import ChildRun, raw_status, speccmds_out
+from rater.speccpu.run import ChildRun, raw_status, speccmds_out
 from tests.support.places import SAMPLES, needs_samples
 
 EVERY = """\

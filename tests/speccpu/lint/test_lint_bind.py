@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.topology.model import Topology
-from rater.speccpu.config.binding import binding_of
-from rater.speccpu.config.config import read_config
-from rater.speccpu.lint.check import KINDS, Lint, lint
-from rater.speccpu.lint.fix import Corrected, corrected
-from rater.speccpu.lint.pattern import misplaced
-from rater.speccpu.lint.scope import MOST_SEATS
-from rater.speccpu.lint.source import ResultOf, Source, read_source
+from rater.plan.topology import Topology
+from rater.speccpu.config import read_config
+from rater.speccpu.lint import KINDS, Lint, lint
+from rater.speccpu.lint_fix import Corrected, corrected
+from rater.speccpu.lint_list import MOST_SEATS, ResultOf, Source, read_source
+from rater.speccpu.lint_machine import misplaced
+from rater.speccpu.places import binding_of
 from tests.support.machines import generated, made, real_machines
 from tests.support.spec_fuzz import CONFIG, broken
 

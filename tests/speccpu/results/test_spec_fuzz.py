@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.speccpu.config.binding import read_binding
-from rater.speccpu.config.config import read_config
-from rater.speccpu.results.log import read_log
-from rater.speccpu.results.rsf import read_rsf
+from rater.speccpu.config import read_config
+from rater.speccpu.log import read_log
+from rater.speccpu.places import read_binding
+from rater.speccpu.rsf import read_rsf
 from rater.store.store import open_store
 from tests.support.places import SAMPLES
 from tests.support.spec_fuzz import inputs, originals, read

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.speccpu.results.packed import pack
+from rater.speccpu.rsf import pack
 from tests.support.calls import Rater
 from tests.support.raw_files import HEAD, ask, bracket, configured, flat, write
 

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from rater.speccpu.results.log import read_log
-from rater.speccpu.results.recompute import recompute
-from rater.speccpu.results.result import Failure, SpecFile
+from rater.speccpu.log import read_log
+from rater.speccpu.recompute import recompute
+from rater.speccpu.result import Failure, SpecFile
 from tests.support.raw_files import NEW, OLD
 
 

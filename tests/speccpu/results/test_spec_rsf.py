@@ -9,11 +9,10 @@ import io
 
 import pytest
 
-from rater.record.status import CopyStatus
-from rater.speccpu.results.packed import pack, unpack
-from rater.speccpu.results.recompute import recompute, recompute_rotated
-from rater.speccpu.results.result import Failure, SpecFile
-from rater.speccpu.results.rsf import read_rsf
+from rater.record.run import CopyStatus
+from rater.speccpu.recompute import recompute, recompute_rotated
+from rater.speccpu.result import Failure, SpecFile
+from rater.speccpu.rsf import pack, read_rsf, unpack
 from tests.support.raw_files import HEAD, bracket
 
 

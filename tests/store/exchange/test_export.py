@@ -10,17 +10,12 @@ from typing import Any
 
 import pytest
 
-from rater.process_id import ProcessId
+from rater.process import ProcessId
 from rater.record.events import Noted, RunEnded
-from rater.record.status import CopyStatus, RunStatus, Validity
+from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
-from rater.store.exchange.export import (
-    full_document,
-    observations_document,
-    write_csv,
-    write_document,
-)
-from rater.store.exchange.read_observations import read_observations
+from rater.store.export import full_document, observations_document, write_csv, write_document
+from rater.store.observations import read_observations
 from rater.store.store import Store, open_store
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored

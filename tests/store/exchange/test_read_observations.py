@@ -8,9 +8,8 @@ import pytest
 
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
-from rater.record.run import MachinePU
-from rater.record.status import CopyStatus, RunStatus
-from rater.store.exchange.read_observations import read_observations
+from rater.record.run import CopyStatus, MachinePU, RunStatus
+from rater.store.observations import read_observations
 from tests.support.observations import DOCUMENT, changed, observed, read
 
 # -- reading --------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rater.analysis.doctor.examine import CHECKS, examine
-from rater.analysis.doctor.model import DoctorFinding, DoctorVerdict, MachineFacts
+from rater.analysis.doctor import CHECKS, examine
+from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict, MachineFacts
 from rater.run.host.busy import Busy, Busyness
-from rater.workflow.doctor import facts as doctor_facts
-from rater.workflow.doctor.facts import facts_now
+from rater.workflow import doctor as doctor_facts
+from rater.workflow.doctor import facts_now
 from tests.support.calls import Rater
 from tests.support.doctor_tree import CGROUP, CLOCKS, FIT, NODES, change, changed, make_doctor_tree
 from tests.support.settings_tree import CPUFREQ, CPUS, THP

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.analysis.conditions.conditions import stored_conditions
+from rater.analysis.compare.conditions import stored_conditions
 from rater.workflow.run.repeat import what_changed
 from tests.support.calls import RATER, Rater
 from tests.support.doctor_tree import change, make_doctor_tree

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rater.workflow.results import output_file
-from rater.workflow.results.output_file import write_output
+from rater.workflow.results import points
+from rater.workflow.results.points import write_output
 
 
 @pytest.mark.parametrize("nameless", [True, False], ids=["as it is", "without O_TMPFILE"])
@@ -17,13 +17,13 @@ def test_a_file_has_no_name_until_it_is_whole_where_the_file_system_lets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
 ) -> None:
     found: list[list[str]] = []
-    real = output_file._give_mode
+    real = points._give_mode
 
     def look(*args: Any) -> None:
         real(*args)
         found.append([path.name[:7] for path in tmp_path.iterdir()])
 
-    monkeypatch.setattr(output_file, "_give_mode", look)
+    monkeypatch.setattr(points, "_give_mode", look)
     if not nameless:
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)  # with O_WRONLY: EISDIR, as NFS says
     for text in (b"first", b"second"):

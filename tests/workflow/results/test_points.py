@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.sweep.grid import AxisKind, Slot
+from rater.plan.sweep import AxisKind, Slot
 from rater.record.events import OutputChecked, RunEnded
-from rater.record.status import RunStatus, Validity
+from rater.record.run import RunStatus, Validity
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, begin_run, new_sweep
 from rater.workflow.results.points import looks_of, points_from, points_without_runs, refuse_twice

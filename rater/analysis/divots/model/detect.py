@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.data.finding import PLACED, Kind, Thresholds
-from rater.analysis.divots.data.hit import Hit, total_effect
-from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.copies import (
     always_different,
@@ -19,6 +16,7 @@ from rater.analysis.divots.model.copies import (
     two_and_two,
     two_modes,
 )
+from rater.analysis.divots.model.finding import PLACED, Kind, Thresholds
 from rater.analysis.divots.model.fit import PartEffect, fit_parts, single_copies, told_alone
 from rater.analysis.divots.model.layout import Predicted, explain, sharing_classes
 from rater.analysis.divots.model.noise import (
@@ -27,8 +25,15 @@ from rater.analysis.divots.model.noise import (
     noise_of,
 )
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
-from rater.analysis.divots.model.parts import SETS, Part, like_groups, machine_parts, set_part
-from rater.analysis.divots.model.place import place_of
+from rater.analysis.divots.model.parts import (
+    SETS,
+    Part,
+    like_groups,
+    machine_parts,
+    place_of,
+    set_part,
+)
+from rater.analysis.divots.model.table import UNKNOWN, Hit, Table, total_effect
 from rater.analysis.stats.robust import Floats, Ints, mean, median
 
 _OF_COPIES = (*PLACED, Kind.BIMODAL)

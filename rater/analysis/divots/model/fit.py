@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rater.analysis.divots.data.finding import Thresholds
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.effects import scopes_of
+from rater.analysis.divots.model.effects import Choice, choices, scopes_of
+from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.noise import (
     TimeNoise,
     group_centred,
@@ -19,7 +19,6 @@ from rater.analysis.divots.model.noise import (
     tail_of,
 )
 from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
-from rater.analysis.divots.model.score import Choice, choices
 from rater.analysis.stats.robust import Bools, Floats, Ints, centred, mean, median
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import (
     MAD_TO_SD,
     Bools,

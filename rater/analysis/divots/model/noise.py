@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, mean, median
 
 # Tails begin at 90 %; a generalised Pareto is laid through what lies there, at 98 % and beyond.

@@ -1,8 +1,4 @@
-"""The parts of a run that can be slow: all that topology or placement names, and what it costs.
-
-A part is a set of slots. To name one among all that there are takes ln(kinds) + ln(parts of its
-kind) nats: the simpler the machine, the less a finding must explain to be told.
-"""
+"""The parts of a run that can be slow, named as simply as it is true; pure."""
 
 from __future__ import annotations
 
@@ -11,9 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rater.analysis.divots.data.table import UNKNOWN, Table
 from rater.analysis.divots.model import limits
+from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints
+
+# -- The parts of a run that can be slow: all that topology or placement names, and what it costs --
+#
+# A part is a set of slots. To name one among all that there are takes ln(kinds) + ln(parts of its
+# kind) nats: the simpler the machine, the less a finding must explain to be told.
 
 LOCAL, REMOTE = 0, 1
 _PAIR = 100_000  # node and memory as one number
@@ -203,3 +204,41 @@ def like_groups(table: Table, classes: Ints) -> Ints:
 def ln_choose(n: int, m: int) -> float:
     """Return the logarithm of in how many ways m of n can be chosen."""
     return math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+
+
+# -- Which part of the machine a set of copies is, said as simply as it is true --------------------
+
+_WHOLE = ("node", "package", "llc", "core", "cpu")
+
+
+def place_of(table: Table, machine: list[Part], slots: Bools) -> tuple[str, tuple[int, ...]]:
+    """Return the level and the groups of it that the slots are; `("set", ())` for none.
+
+    One part, or several of a level together, that shares at least four of five copies
+    with them, the one that fits best; of equal ones the first in `machine_parts`.
+    """
+    best = limits.SAME
+    found: tuple[str, tuple[int, ...]] = ("set", ())
+    for part in machine:
+        if part.kind == "copy":
+            continue
+        fit = _alike(part.slots, slots)
+        if fit > best or (fit == best == 1.0 and found[0] == "set"):
+            best, found = fit, (part.kind, (part.name,))
+    several: tuple[str, tuple[int, ...]] = ("set", ())
+    for level in _WHOLE:
+        numbers = getattr(table, level)
+        names = [
+            int(name)
+            for name in np.unique(numbers[slots])
+            if name != UNKNOWN and np.mean(slots[numbers == name]) >= limits.SAME
+        ]
+        fit = _alike(np.isin(numbers, names), slots) if names else 0.0
+        if fit > best and len(names) > 1 and (numbers == names[0]).sum() > 1:
+            best, several = fit, (level, tuple(names))
+    return several if several[1] else found
+
+
+def _alike(left: Bools, right: Bools) -> float:
+    both, either = int((left & right).sum()), int((left | right).sum())
+    return both / max(1, either)

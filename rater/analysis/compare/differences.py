@@ -1,0 +1,407 @@
+"""What differs between compared runs, what disturbed them, what their doctors said; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rater.analysis.compare.conditions import (
+    ConditionDifference,
+    Facts,
+    compared,
+    condition_differences,
+    cost_of_others,
+    memory_of,
+    reasons,
+    stored_conditions,
+    text_of,
+)
+from rater.analysis.doctor import CHECKS, facts_of_run
+from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict
+from rater.analysis.results.copies import Point
+from rater.analysis.results.cpu_use import Notable, run_counters
+from rater.analysis.results.placement import PlacementVerdict, prove_run
+from rater.analysis.results.steady import left_out, request_of
+from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
+from rater.plan.request import BY_NAME, OPTIONS
+from rater.record.stored import RunHead, StoredRun
+from rater.settings.known import changes_with, volatile
+from rater.text.cpuset import format_list
+from rater.text.values import grouped
+
+# -- What disturbed runs that are compared, as far as it was recorded ------------------------------
+#
+# A run beside other work, or one whose copies ran elsewhere than planned, may be slow for that
+# reason alone: whoever reads a verdict has to know.
+
+
+@dataclass(frozen=True, slots=True)
+class DisturbedRun:
+    """One run that was disturbed."""
+
+    run: int
+    notable: tuple[Notable, ...]  # what the machine's readings say
+    not_met: tuple[int, ...]  # copies that ran, or had memory, elsewhere than planned
+    warnings: tuple[str, ...]  # given before the first phase
+    shared: bool  # made with --share: another run may have been beside it
+    too_disturbed: tuple[str, ...] = ()  # why no verdict can stand on it; empty: one can
+
+
+def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
+    """Return the runs that were disturbed; of imported ones hardly anything is known."""
+    found = [_of(run.without_torn()) for run in runs]
+    return tuple(
+        one
+        for one in found
+        if one.too_disturbed or one.notable or one.not_met or one.warnings or one.shared
+    )
+
+
+def _of(run: StoredRun) -> DisturbedRun:
+    warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
+    counters = run_counters(run)
+    return DisturbedRun(
+        run=run.head.run,
+        # Not as it is stored: a run of a sweep may never have been searched.
+        too_disturbed=reasons(cost_of_others(run, counters), run.head.noise_cost),
+        notable=counters.notable,
+        not_met=tuple(sorted(_not_met(run))),
+        # What is left out of a suite, the comparison itself tells.
+        warnings=tuple(it for it in warnings if not left_out((it,))),
+        shared=(request_of(run.head) or {}).get("share") is True,
+    )
+
+
+def _not_met(run: StoredRun) -> set[int]:
+    if any(copy.placement for copy in run.copies):  # judged when it was made: that is quick
+        return {
+            copy.copy for copy in run.copies if copy.placement == PlacementVerdict.NOT_MET.value
+        }
+    return {copy for copies in prove_run(run).not_met().values() for copy in copies}
+
+
+# -- What differs between runs that are compared, and is not what they are compared in -------------
+#
+# All that is recorded of the machine, its settings, the programs and what was asked for.
+# Between points it puts the comparison in doubt; within a point it is noise that need not be.
+
+# Fields of a run's head, by the options that they come from or by what they are called.
+_HEAD = (
+    *("mode", "order", "copies", "stagger", "increment", "suite", "size", "tune", "layout", "mem"),
+    *("wrap", "warmup", "window", "source", "iterations", "discard"),
+)
+_LABELS = {"source": "origin"}
+# Those that are compared as they were asked for, and those of them that change what copies do.
+_ASKED = [one for one in OPTIONS if not one.traits & (IN_HEAD | NO_EFFECT | RECORDED)]
+COPY_OPTIONS = tuple(one for one in _ASKED if MINOR not in one.traits)
+_OFF: tuple[object, ...] = (None, False, 0, "", [])
+_PLACE = "place of copy "
+_PLACES = "places of the copies"
+_PLACE_SHOWN = ("CPUs", "lgroup", "memory")
+# A difference in one of these moves copies: their places follow from it.
+_PLACING = {
+    *("usable CPUs", "hardware threads"),
+    *(one.label for one in OPTIONS if MOVES_COPIES in one.traits),
+}
+# What no machine changes, and result files without a host name tell.
+_MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model", "packages")
+
+
+@dataclass(frozen=True, slots=True)
+class PointDifference:
+    """One thing that is not alike in all runs of a comparison."""
+
+    what: str  # "setting thp.enabled", "program of lu"
+    values: tuple[tuple[str | None, tuple[int, ...]], ...]  # and the runs that have it; None: none
+    inside: tuple[str, ...]  # labels of the points whose own runs differ in it
+    significant: bool  # False: worth a note
+    # Whether it is only not known of all: result files do not tell what a run of rater's own does.
+    unknown: bool = False
+
+    @property
+    def is_machine(self) -> bool:
+        """Tell whether it says that the runs were made on different machines."""
+        return self.what in _MACHINE and not self.unknown
+
+
+def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
+    """Return what differs between the runs of all points, axes and what follows from them left out.
+
+    Machines first, then what is significant, then what is worth a note.
+    """
+    runs = {one.run.head.run: one.run for point in points for one in point.runs}
+    reference = next(iter(runs.values()))
+    values: dict[str, dict[int, str | None]] = {}
+    last: dict[str, ConditionDifference] = {}  # with what the reference run has
+    for number, run in runs.items():
+        for one in _differences(reference, run):
+            last[one.what] = one
+            values.setdefault(one.what, {})[number] = one.now
+    placing = bool(values.keys() & _PLACING) or any(
+        _explains(axis, what) for point in points for axis, _ in point.values for what in _PLACING
+    )
+    found = []
+    for what, own in values.items():
+        every = {number: own.get(number, last[what].before) for number in runs}
+        inside = tuple(
+            point.label for point in points if len({every[n] for n in point.numbers}) > 1
+        )
+        if not inside and ((what == _PLACES and placing) or _is_axis(what, every, points)):
+            continue
+        groups = grouped((value, number) for number, value in every.items())
+        unknown = len(groups) == 2 and any(
+            runs[number].head.source == "import" for number in groups.get(None, ())
+        )
+        found.append(
+            PointDifference(
+                what,
+                tuple((value, tuple(numbers)) for value, numbers in groups.items()),
+                inside,
+                not unknown and last[what].significant,
+                unknown,
+            )
+        )
+    return tuple(sorted(found, key=lambda it: (it.unknown, not it.significant, not it.is_machine)))
+
+
+def _is_axis(what: str, every: dict[int, str | None], points: Sequence[Point]) -> bool:
+    """Tell whether `what` is an axis, or follows from one: one value for each of the axis."""
+    axes = {axis for point in points for axis, _ in point.values}
+    for axis in axes:
+        by_value: dict[str | None, set[str | None]] = {}
+        recorded = True  # the very values of the axis, under whatever name
+        for point in points:
+            value = dict(point.values).get(axis)
+            own = {every[number] for number in point.numbers}
+            by_value.setdefault(value, set()).update(own)
+            recorded = recorded and own == {value or None}  # an empty value: not set
+        same = all(len(own) == 1 for own in by_value.values())
+        if same and (recorded or _explains(axis, what)):
+            return True
+    return False
+
+
+def _explains(axis: str, what: str) -> bool:
+    variable = axis.removeprefix("env:")
+    if variable != axis:
+        return what in (f"environment variable {variable}", f"--env {variable}")
+    name = what.removeprefix("setting ").removeprefix("--")
+    if axis in BY_NAME:
+        return name in (axis, f"copies.{axis}") or what.startswith(tuple(BY_NAME[axis].implies))
+    return name == axis or (name != what and changes_with(axis, name))
+
+
+def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:
+    """Return what is in this run otherwise than in the reference run."""
+    heads = reference.head, run.head
+    yield from compared(*map(_head_facts, heads))
+    given = dict(reference.environment), dict(run.environment)
+    yield from _of_variables("--env", *given)
+    asked = request_of(reference.head), request_of(run.head)
+    if asked[0] and asked[1]:  # else imported, or of an older rater: not known
+        yield from _of_options(sorted(_ASKED, key=lambda one: one.field), asked[0], asked[1])
+    for one in condition_differences(stored_conditions(reference), stored_conditions(run)):
+        # Places follow in one; which benchmarks have no partner, the comparison tells.
+        if not one.what.startswith(_PLACE) and not _other_members(one):
+            yield one
+    moved = _moved(reference, run)
+    if moved:
+        yield ConditionDifference(_PLACES, f"as in run {reference.head.run}", moved)
+
+
+def _head_facts(head: RunHead) -> Facts:
+    facts: Facts = {}
+    for name in _HEAD:
+        known = BY_NAME.get(name)
+        label = known.label if known else _LABELS.get(name, name)
+        facts[label] = text_of(getattr(head, known.field if known else name))
+    return facts
+
+
+def _of_variables(
+    what: str, before: Mapping[str, str], now: Mapping[str, str]
+) -> Iterator[ConditionDifference]:
+    names = sorted(before.keys() | now.keys())
+    yield from compared(
+        *({f"{what} {name}": it.get(name) for name in names} for it in (before, now))
+    )
+
+
+def _of_options(
+    options: Iterable[Option], before: Mapping[str, object], now: Mapping[str, object]
+) -> Iterator[ConditionDifference]:
+    options = list(options)
+    yield from compared(
+        *({one.label: text_of(option_value(it, one)) for one in options} for it in (before, now))
+    )
+
+
+def option_value(asked: Mapping[str, object], option: Option) -> object:
+    """Return what was asked for; None where that is the default, said or not."""
+    value = asked.get(option.field)
+    return None if value in (*_OFF, option.default, *option.neutral) else value
+
+
+def _moved(reference: StoredRun, run: StoredRun) -> str | None:
+    """Return where the first copy that is elsewhere was and is; None where none is known to be."""
+    was, is_now = _placed(reference), _placed(run)
+    found = []
+    for copy in sorted(was.keys() & is_now.keys()):
+        before, now = was[copy], is_now[copy]
+        known = [unit for unit in now if unit in before]
+        changed = [unit for unit in known if before[unit] != now[unit]]
+        if "CPUs" in changed:  # core, cache and package follow from it
+            changed = [unit for unit in changed if unit in _PLACE_SHOWN]
+        if changed:
+            words = [", ".join(it[unit] for unit in changed) for it in (now, before)]
+            found.append(f"copy {copy} on {words[0]}, not {words[1]}")
+    if len(found) > 1:
+        return f"{len(found)} copies elsewhere, {found[0]}"
+    return found[0] if found else None
+
+
+def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
+    """Return by copy where it was, by kinds of units; of result files from the copies' own rows."""
+    if run.placements:
+        return {
+            it.copy: _units(it.cpus, core=it.core, LLC=it.llc, lgroup=it.node, package=it.package)
+            | {"memory": memory_of(it)}
+            for it in run.placements
+        }
+    found: dict[int, dict[str, str]] = {}
+    for copy in run.copies:
+        if copy.copy not in found and copy.cpu is not None:
+            found[copy.copy] = _units(
+                (copy.cpu,), core=copy.core, lgroup=copy.node, package=copy.package
+            )
+    return found
+
+
+def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
+    mask = "any CPU (not bound)" if cpus is None else f"CPUs {format_list(cpus)}"
+    return {"CPUs": mask} | {name: f"{name} {it}" for name, it in units.items() if it is not None}
+
+
+def _other_members(one: ConditionDifference) -> bool:
+    """Tell whether lists of benchmarks differ in more than their order."""
+    members = [sorted((it or "").split(", ")) for it in (one.before, one.now)]
+    return one.what == "benchmarks" and members[0] != members[1]
+
+
+# -- of a steady run and one with a barrier ----------------------------------------------------
+
+_INHERITED = "env."
+_NOT_COMPARED = "env.PATH"  # the programs themselves are compared by content
+_SAME = ("suite", "size", "tune", "copies", "layout", "memory", "wrap")
+
+type Settings = tuple[tuple[str, str], ...]
+
+
+def barrier_differences(head: RunHead, other: RunHead) -> tuple[str, ...]:
+    """Return what keeps a run from being compared unasked, in words, the other's value first.
+
+    From what was asked for; what the programs are, `compare.barrier` compares.
+    """
+
+    def facts(it: RunHead) -> Facts:
+        return {"host": it.hostname} | {field: text_of(getattr(it, field)) for field in _SAME}
+
+    found = _in_words(compared(facts(head), facts(other)))
+    if other.stagger_ms:
+        found.append(f"{other.stagger_ms:g} ms between starts")
+    here, there = request_of(head), request_of(other)
+    if here is None or there is None:
+        if here is not there:
+            found.append(f"options that are {'' if here is None else 'not '}known")
+        return tuple(found)
+    found += _in_words(_of_variables("--env", _variables(here), _variables(there)))
+    options = (
+        {
+            "--prepare": text_of(it.get("prepare")),
+            "--run-dirs": text_of(bool(it.get("run_dirs"))),
+        }
+        for it in (here, there)
+    )
+    return (*found, *_in_words(compared(*options)))
+
+
+def minor_differences(
+    head: RunHead, settings: Settings, other: RunHead, other_settings: Settings
+) -> tuple[str, ...]:
+    """Return what is worth a word beside a comparison: rests, and what the copies inherited."""
+    here, there = request_of(head) or {}, request_of(other) or {}
+    found: list[str] = []
+    if here and there:
+        rests = [BY_NAME[name] for name in ("cooldown", "until-idle")]
+        found = _in_words(_of_options(rests, here, there))
+    given = _variables(here).keys() & _variables(there).keys()  # these stand over inherited ones
+    inherited = (
+        {
+            name.removeprefix(_INHERITED): value
+            for name, value in some
+            if name.startswith(_INHERITED)
+            and name != _NOT_COMPARED
+            and name.removeprefix(_INHERITED) not in given
+        }
+        for some in (settings, other_settings)
+    )
+    return (*found, *_in_words(_of_variables("environment variable", *inherited)))
+
+
+def _variables(asked: Mapping[str, object]) -> dict[str, str]:
+    pairs = asked.get("environment")
+    if not isinstance(pairs, list):
+        return {}
+    return {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, list) and pair[1:]}
+
+
+def _in_words(found: Iterator[ConditionDifference]) -> list[str]:
+    values = ((one.what, *(it or "none" for it in (one.now, one.before))) for one in found)
+    return [f"{what} {there}, not {here}" for what, there, here in values]
+
+
+# -- In what the doctor's findings differ between runs that are compared ---------------------------
+
+_SETTING = "setting "
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorDifference:
+    """One check that does not say the same of all runs."""
+
+    check: str
+    why: str  # it matters
+    values: tuple[tuple[DoctorVerdict, str, tuple[int, ...]], ...]  # what was seen, in which runs
+
+
+def doctor_differences(
+    points: Sequence[Point], differences: Sequence[PointDifference]
+) -> tuple[DoctorDifference, ...]:
+    """Return the checks whose verdicts differ between runs of several points.
+
+    `differences` are those of the comparison: what is an axis, or follows from one, is not among
+    them and is not told here either. Runs of which a check cannot tell anything are left out.
+    """
+    runs = {one.run.head.run: one.run for point in points for one in point.runs}
+    facts = {number: facts_of_run(run) for number, run in runs.items()}
+    names = {one.what.removeprefix(_SETTING) for one in differences}
+    recorded = {name for it in facts.values() for name in it.values}
+    found = []
+    for check in CHECKS:
+        own = {name for name in recorded if check.goes_by(name)}
+        if not any(name in names or volatile(name) for name in own):
+            continue
+        said = {number: check.finding(it) for number, it in facts.items()}
+        told = {n: it for n, it in said.items() if it.verdict is not DoctorVerdict.UNKNOWN}
+        if not _between(points, told):
+            continue
+        groups = grouped(((it.verdict, it.seen), number) for number, it in told.items())
+        values = tuple((verdict, seen, tuple(of)) for (verdict, seen), of in groups.items())
+        found.append(DoctorDifference(check.name, check.why, values))
+    return tuple(found)
+
+
+def _between(points: Sequence[Point], told: dict[int, DoctorFinding]) -> bool:
+    """Tell whether points, not only runs within one, differ in their verdicts."""
+    sets = [{told[n].verdict for n in point.numbers if n in told} for point in points]
+    return len({frozenset(one) for one in sets if one}) > 1

@@ -1,0 +1,412 @@
+"""Throughput against the number of copies: speedup, knee, law, and what is left out; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rater.analysis.compare.conditions import (
+    ConditionDifference,
+    Facts,
+    compared,
+    condition_differences,
+    stored_conditions,
+)
+from rater.analysis.compare.scaling_samples import Sample, by_conditions, curve_names, samples_of
+from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
+from rater.analysis.stats.curves import CurveShape, LawScale, Refused, Usl, fit_usl, shape_of
+from rater.analysis.stats.intervals import Noise, noise_in_rounds, noise_of
+from rater.record.run import RunStatus
+from rater.record.stored import RunHead
+from rater.text.cpuset import format_list
+from rater.text.values import copies_text, grouped, some
+
+# -- What runs of a curve do not have in common, and what has no result ----------------------------
+
+_PLACE = "place of copy "  # a difference that other numbers of copies bring with them
+
+
+# What differs from the first run, and the runs in which it is so.
+type RunDifferences = tuple[tuple[ConditionDifference, tuple[int, ...]], ...]
+
+
+def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
+    """Return in what runs differ from the first of them beside their copies, significant first.
+
+    In where these were, from the first with as many copies.
+    """
+    members = [one for of_it in by_copies.values() for one in of_it]
+    found = [
+        (one, sample.run.head.run)
+        for first, *others in by_copies.values()
+        for sample in others
+        for one in compared(_places(first), _places(sample))
+    ]
+    found += [
+        (one, sample.run.head.run)
+        for sample in members[1:]
+        for one in condition_differences(
+            stored_conditions(members[0].run), stored_conditions(sample.run)
+        )
+        if not one.what.startswith(_PLACE)
+    ]
+    runs = ((one, tuple(of_it)) for one, of_it in grouped(found).items())
+    return tuple(sorted(runs, key=lambda it: not it[0].significant))
+
+
+def _places(sample: Sample) -> Facts:
+    """Return where as many copies were, as alike as the places are."""
+    places, whose = sample.places, f"of {copies_text(sample.places.copies)}"
+    cpus = None if places.on is None else format_list(places.on)
+    return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
+
+
+def lacking(members: Sequence[Sample]) -> list[str]:
+    """Say what of the runs has no result, run by run."""
+    lines = []
+    for one in members:
+        head = one.run.head
+        if head.status is not RunStatus.COMPLETE:
+            lines.append(
+                f"{_named(head)} is {head.status.value}: "
+                f"{len(one.rates.rates)} of its {len(head.benchmarks)} benchmarks have a result"
+            )
+        lines += [f"{_named(head)}: {reason}" for reason in one.rates.lacking]
+    return lines
+
+
+def _named(head: RunHead) -> str:
+    return f"run {head.run} ({copies_text(head.copies)})"
+
+
+def left_out(
+    names: Sequence[str], everywhere: Sequence[str], by_copies: dict[int, list[Sample]]
+) -> list[str]:
+    """Name the benchmarks that are in no geometric mean, with the numbers of copies they lack."""
+    lines = []
+    for name in names:
+        if name not in everywhere:
+            without = [
+                str(copies)
+                for copies, of_it in by_copies.items()
+                if not any(name in one.rates.rates for one in of_it)
+            ]
+            lines.append(
+                f"{name} is not in the geometric means: no result with {', '.join(without)} "
+                f"{'copy' if without == ['1'] else 'copies'}"
+            )
+    return lines
+
+
+# -- Throughput against the number of copies: speedup, efficiency, knee, plateau, law --------------
+#
+# A curve is of runs that differ in their copies only: every other value of a sweep, and every
+# condition of a run that changes what its copies do (host, suite, size, tune, mode, layout, memory
+# ...), makes a curve of its own. What else is not as it was is told.
+#
+# Efficiency is X(n) / (n X(1)); without a run of one copy the smallest number stands for it.
+#
+# *Against linear per lgroup* compares with what the machine's parts give alone: the copies on each
+# lgroup in use are looked up among the points that used a single lgroup, and their rates added:
+# linear(n) = sum over lgroups of X(copies there, on one lgroup). 48 copies that fill two lgroups of
+# 24 are compared with twice the 24 on one; 16 that are spread over two, with twice the 8 on one. It
+# takes the fight for a lgroup's own memory and cache out and leaves what lgroups cost each other.
+# Where such a point was not measured it is not known.
+
+SUITES = ("all", "int", "fp")
+_APART = {  # why a point is not among those that a law is fitted to
+    Share.CORES: "copies have a core each",
+    Share.THREADS: "copies share cores",
+    Share.CPUS: "copies share CPUs",
+    Share.UNKNOWN: "it is not known what copies share",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoint:
+    """One number of copies on the curve of a benchmark or suite."""
+
+    copies: int
+    runs: tuple[int, ...]
+    rates: tuple[float, ...]  # of the runs
+    rate: float  # their median
+    speedup: float  # against the smallest number of copies
+    efficiency: float  # rate a copy against that of the smallest number
+    gain: float | None  # rate a copy added since the last point, as a share of the first's
+    per_lgroup: float | None  # rate against linear per lgroup; None: one lgroup, or not known
+    # Median over runs of the energy of a copy (of a suite: of each benchmark, added up).
+    joules_per_copy: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The curve of one benchmark, or of a geometric mean over several."""
+
+    name: str
+    is_suite: bool
+    category: str | None
+    unit: str  # "ratio" or "copies/hour"
+    over: tuple[str, ...]  # a suite's benchmarks: those with a result at every number of copies
+    points: tuple[ScalePoint, ...]  # by copies
+    noise: Noise
+    shape: CurveShape
+    law: Usl | Refused
+
+    def at(self, copies: int) -> ScalePoint | None:
+        """Return the point of so many copies."""
+        return next((one for one in self.points if one.copies == copies), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Runs that differ in their copies only."""
+
+    name: str  # what tells it from the other curves: "thp=always"; "" for a single one
+    conditions: tuple[tuple[str, str], ...]  # all of them, by name
+    copies: tuple[int, ...]  # ascending
+    runs: tuple[int, ...]
+    places: tuple[CpusUsed, ...]  # by copies
+    series: tuple[Series, ...]  # suites first, then benchmarks
+    differences: RunDifferences  # significant first
+    lacking: tuple[str, ...]  # what has no result, or does not count, in words
+
+    @property
+    def suites(self) -> tuple[Series, ...]:
+        """Its geometric means: all, int, fp."""
+        return tuple(one for one in self.series if one.is_suite)
+
+    @property
+    def benchmarks(self) -> tuple[Series, ...]:
+        """Its benchmarks."""
+        return tuple(one for one in self.series if not one.is_suite)
+
+    @property
+    def fair(self) -> int:
+        """Up to how many copies it is of one kind (`fair_copies`): what speedups are told at."""
+        return fair_copies(self.places)
+
+    def place(self, copies: int) -> CpusUsed:
+        """Return where so many copies were placed."""
+        return self.places[self.copies.index(copies)]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Runs on no curve."""
+
+    runs: tuple[int, ...]
+    name: str  # what tells them from the others: "layout=compact"
+    copies: tuple[int, ...]  # ascending, each once
+    reason: str  # in words
+
+    def __str__(self) -> str:
+        """Say so."""
+        what = f" ({self.name})" if self.name else ""
+        return (
+            f"run{'' if len(self.runs) == 1 else 's'} {format_list(self.runs)}{what}: {self.reason}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """All that runs with different numbers of copies say."""
+
+    curves: tuple[Curve, ...]
+    alone: tuple[Alone, ...]
+    samples: tuple[Sample, ...] = field(repr=False)
+
+
+def scale(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
+    """Return the curves of the points' runs; one that stands in several points counts once.
+
+    `law_on`: what the squares of the law's fit are of.
+    """
+    samples = samples_of(points)
+    groups = by_conditions(samples)
+    names = curve_names(tuple(groups))
+    curves, alone = [], []
+    for key, members in groups.items():
+        counts = tuple(sorted({one.places.copies for one in members}))
+        made = _curve(names[key], key, members, law_on)
+        if any(len(one.points) > 1 for one in made.series):
+            curves.append(made)
+            continue
+        reason = "no benchmark has a result"
+        if len(counts) > 1 and made.series:
+            reason = "no benchmark has results with two numbers of copies"
+        elif made.series:
+            whom = "it" if len(members) == 1 else "them"
+            reason = f"nothing else like {whom} has another number of copies than {counts[0]}"
+        alone.append(Alone(tuple(one.run.head.run for one in members), names[key], counts, reason))
+    return Scaling(tuple(curves), tuple(alone), samples)
+
+
+def _curve(
+    name: str,
+    key: tuple[tuple[str, str], ...],
+    members: Sequence[Sample],
+    law_on: LawScale,
+) -> Curve:
+    by_copies: dict[int, list[Sample]] = {}
+    with_rates = [one for one in members if one.rates.rates]  # the others are told as lacking
+    for one in sorted(with_rates, key=lambda one: (one.places.copies, one.run.head.run)):
+        by_copies.setdefault(one.places.copies, []).append(one)
+    places = {copies: of_it[0].places for copies, of_it in by_copies.items()}
+    names = list(dict.fromkeys(name for one in members for name in one.rates.rates))
+    categories = {
+        name: rated.category for one in members for name, rated in one.rates.rates.items()
+    }
+    references = [
+        {one.rates.rates[name].reference_s for one in members if name in one.rates.rates}
+        for name in names
+    ]
+    by_ratio = all(len(found) == 1 and all(found) for found in references)
+    everywhere = [
+        name
+        for name in names
+        if all(any(name in one.rates.rates for one in of_it) for of_it in by_copies.values())
+    ]
+    kinds = [
+        _Kind(kind, True, None if kind == "all" else kind, tuple(over))
+        for kind in SUITES
+        if (over := [name for name in everywhere if kind in ("all", categories[name])])
+        and len(over) > 1
+        and (kind == "all" or len(over) < len(everywhere))
+    ]
+    kinds += [_Kind(name, False, categories[name], (name,)) for name in names]
+    return Curve(
+        name=name,
+        conditions=key,
+        copies=tuple(by_copies),
+        runs=tuple(one.run.head.run for of_it in by_copies.values() for one in of_it),
+        places=tuple(places.values()),
+        series=tuple(
+            made
+            for kind in kinds
+            if (made := _series(kind, by_copies, by_ratio, law_on)) is not None
+        ),
+        differences=run_differences(by_copies),
+        lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    name: str
+    is_suite: bool
+    category: str | None
+    over: tuple[str, ...]
+
+
+def _series(
+    kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool, law_on: LawScale
+) -> Series | None:
+    found: list[tuple[CpusUsed, tuple[tuple[int, float], ...]]] = []
+    in_rounds: list[dict[int, float]] = []
+    joules: list[float | None] = []
+    for of_it in by_copies.values():
+        rates = [(one, one.rates.over(kind.over, by_ratio=by_ratio)) for one in of_it]
+        known = tuple((one.run.head.run, rate) for one, rate in rates if rate is not None)
+        if known:
+            found.append((of_it[0].places, known))
+            drawn = [it for one in of_it if (it := one.rates.joules_over(kind.over)) is not None]
+            joules.append(statistics.median(drawn) if drawn else None)
+            in_rounds.append(
+                {one.block: rate for one, rate in rates if one.block is not None and rate}
+                if len({one.block for one in of_it}) == len(of_it)
+                else {}
+            )
+    if not found:
+        return None
+    copies = [places.copies for places, _ in found]
+    rates_at = [tuple(rate for _, rate in known) for _, known in found]
+    medians = [statistics.median(rates) for rates in rates_at]
+    runs = [len(rates) for rates in rates_at]
+    noise = noise_in_rounds(in_rounds) or noise_of(rates_at)
+    first, single = medians[0] / copies[0], _single_lgroup(found, medians)
+    fair = fair_copies([places for places, _ in found])
+    points = []
+    for i, (places, known) in enumerate(found):
+        rate, count = medians[i], copies[i]
+        added = None
+        if i:
+            added = (rate - medians[i - 1]) / (count - copies[i - 1]) / first
+        linear = _linear(places, single)
+        points.append(
+            ScalePoint(
+                copies=count,
+                runs=tuple(run for run, _ in known),
+                rates=rates_at[i],
+                rate=rate,
+                speedup=rate / medians[0],
+                efficiency=rate / count / first,
+                gain=added,
+                per_lgroup=rate / linear if linear else None,
+                joules_per_copy=joules[i],
+            )
+        )
+    return Series(
+        name=kind.name,
+        is_suite=kind.is_suite,
+        category=kind.category,
+        unit="ratio" if by_ratio else "copies/hour",
+        over=kind.over if kind.is_suite else (),
+        points=tuple(points),
+        noise=noise,
+        shape=shape_of(copies, medians, runs, noise, copies.index(fair) + 1),
+        law=_law([places for places, _ in found], medians, runs, noise, law_on),
+    )
+
+
+def _single_lgroup(
+    found: Sequence[tuple[CpusUsed, object]], medians: Sequence[float]
+) -> dict[int, float]:
+    """Return the rates of the points on one lgroup, by copies."""
+    return {
+        places.copies: rate
+        for (places, _), rate in zip(found, medians, strict=True)
+        if places.lgroups is not None and len(places.lgroups) == 1
+    }
+
+
+def _linear(places: CpusUsed, single: dict[int, float]) -> float | None:
+    if places.lgroups is None or len(places.lgroups) < 2:
+        return None
+    rates = [single.get(copies) for copies in places.lgroups]
+    return None if None in rates else sum(rate or 0.0 for rate in rates)
+
+
+def _law(
+    places: Sequence[CpusUsed],
+    medians: Sequence[float],
+    runs: Sequence[int],
+    noise: Noise,
+    law_on: LawScale,
+) -> Usl | Refused:
+    """Fit the law to the points that are alike in what a copy has for itself.
+
+    A second thread of a core is not a second core, and a CPU shared by two copies adds nothing:
+    one law cannot hold over both. Of several such parts of the curve the one with the most points
+    is taken, of equals that with the fewest copies a core.
+    """
+    groups: dict[tuple[Share, int | None], list[int]] = {}
+    for i, place in enumerate(places):
+        if place.share is Share.UNKNOWN:
+            groups.setdefault((place.share, None), []).append(i)
+        elif place.share is not Share.CPUS and place.even is not None:
+            groups.setdefault((place.share, place.even), []).append(i)
+    chosen = max(groups.values(), key=len, default=[])
+    fitted = fit_usl(
+        [places[i].copies for i in chosen],
+        [medians[i] for i in chosen],
+        [runs[i] for i in chosen],
+        noise,
+        law_on,
+    )
+    left = [one for i, one in enumerate(places) if i not in chosen]
+    if isinstance(fitted, Refused) and left:
+        text = some([str(one.copies) for one in left], 3)
+        does = "does" if len(left) == 1 else "do"
+        return Refused(f"{fitted.reason} ({text} {does} not count: {_APART[left[0].share]} there)")
+    return fitted

@@ -1,0 +1,297 @@
+"""What the divot detector says: findings of a run, and what several runs have in common; pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+from rater.analysis.compare.conditions import reasons
+from rater.analysis.divots.model import words
+from rater.record.stored import RunHead
+from rater.text import kinds
+
+# -- What the divot detector says: findings, each with what stands behind it as values -------------
+
+_FEW_COPIES, _FEW_BENCHMARKS = 3, 2  # what these differ by once tells of no noise: model/noise.py
+
+
+class Kind(StrEnum):
+    """What a finding is about; the words of the divots document."""
+
+    OUTLIER_COPY = "outlier-copy"  # single copies, slow or fast
+    SLOW_LGROUP = "slow-lgroup"  # an lgroup, or a package of several
+    SLOW_GROUP = "slow-group"  # copies that share something else; fast lgroups as well
+    SLOW_CPU = "slow-cpu"  # a CPU or core, over benchmarks and iterations
+    SLOW_ITERATION = "slow-iteration"
+    DRIFT = "drift"
+    BIMODAL = "bimodal"
+    STARTUP = "startup"
+    RECURRING = "recurring"  # the same part in several runs
+    WANDERING = "wandering"  # another part each time
+    ONCE = "once"  # of several runs in one only
+    LAYOUT = "layout"  # explained only: sharing, load, kinds of cores
+
+
+# Those that are somewhere: a part of the machine, or copies.
+PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One thing known about a finding, as a value and as words.
+
+    `weight` orders: what differs most from the others first. `name` tells where it
+    comes from. What `analysis.evidence` measured has numbers: `value` is the median of
+    the finding's copies, `others` that of those they are compared with; what the times
+    themselves say has none.
+    """
+
+    name: str
+    text: str
+    weight: float = 0.0
+    value: float | None = None
+    others: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellEffect:
+    """What a finding does to one benchmark in one iteration."""
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    slowdown: float  # time over fair time of the copies that it covers
+    rate_lost: float  # share of this benchmark's rate in this iteration, 0 for fast ones
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One copy in one cell, of a finding about copies that are judged singly."""
+
+    benchmark: str
+    tune: str | None
+    iteration: int
+    copy: int
+    cpu: int | None
+    node: int | None
+    slowdown: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One divot, or (`explained`) something slow that the layout predicts.
+
+    Lists are ascending and name all that the finding covers. `place` names the
+    smallest part that explains it in the user's words, such as `lgroup 3` or
+    `CPUs 8-15,24-31`.
+    """
+
+    kind: Kind
+    place: str
+    benchmarks: tuple[str, ...]  # empty: all of the run
+    tune: str | None  # where the finding is of one tune only
+    iterations: tuple[int, ...]  # empty: all of the run
+    copies: tuple[int, ...]
+    cpus: tuple[int, ...]
+    nodes: tuple[int, ...]  # lgroups it is made of; empty where it is not about lgroups
+    package: int | None
+    core: int | None
+    slowdown: float  # typical time over fair time; below 1: fast
+    # Of the whole run's score, 0 to 1; None where copies do not wait for each other
+    # (rotated order, steady mode): `time_lost` then.
+    score_lost: float | None
+    explained: bool
+    expectation: str | None  # explained: what the layout predicts, in words
+    summary: str  # benchmarks, size and how many of how many, in words
+    evidence: tuple[Evidence, ...]
+    cells: tuple[CellEffect, ...] = ()
+    details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
+    singles: tuple[Single, ...] = field(default=(), repr=False)  # empty for findings of groups
+    time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
+    # Its share of what all findings cost together: the costly ones are taken away first.
+    share_lost: float | None = None
+
+    @property
+    def cost(self) -> float:
+        """What findings are ordered by: of the score, or of the copies' time."""
+        return self.score_lost if self.score_lost is not None else self.time_lost or 0.0
+
+    @property
+    def fast(self) -> bool:
+        """Whether these copies were faster than the others."""
+        return self.slowdown < 1
+
+    @property
+    def benchmark(self) -> str | None:
+        """The benchmark, where it is about exactly one."""
+        return self.benchmarks[0] if len(self.benchmarks) == 1 else None
+
+    @property
+    def iteration(self) -> int | None:
+        """The iteration, where it is about exactly one."""
+        return self.iterations[0] if len(self.iterations) == 1 else None
+
+    @property
+    def node(self) -> int | None:
+        """The lgroup, where it is exactly one."""
+        return self.nodes[0] if len(self.nodes) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Smallest effects that count, as shares of a time."""
+
+    group: float = 0.015
+    copy: float = 0.03
+
+
+VERSION = 13  # of what is found: stored findings of another one are made anew
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What was found in a run, and the smallest effects that would have been."""
+
+    findings: tuple[Finding, ...]  # the most costly first, explained ones last
+    visible: dict[str, float]
+    failed: int = 0  # copy runs left out because they did not end well
+    # Of the score, 0 to 1: what others' work cost (None: not recorded), and noise alone.
+    others_cost: float | None = None
+    noise_cost: float | None = None
+
+    @property
+    def disturbed(self) -> tuple[str, ...]:
+        """Why the run was too disturbed to judge; empty: it was not."""
+        return reasons(self.others_cost, self.noise_cost)
+
+    @property
+    def lost(self) -> float:
+        """What all findings cost together, of the score or the copies' time."""
+        return sum(one.share_lost or 0.0 for one in self.findings)
+
+
+def nothing_to_compare(head: RunHead) -> bool:
+    """Tell whether a run is so small that nothing could stand out, whatever it did."""
+    few = head.copies <= _FEW_COPIES and len(head.benchmarks) <= _FEW_BENCHMARKS
+    return few and head.iterations - head.discard <= 1
+
+
+def to_json(one: Finding) -> str:
+    """Return a finding as JSON text, for the store."""
+    return json.dumps(asdict(one), allow_nan=False)
+
+
+def from_json(text: str) -> Finding:
+    """Return the finding of `to_json`'s text. Raises `ValueError` for anything else."""
+    found: Finding = kinds.from_json(Finding, text)
+    return found
+
+
+# -- What several runs have in common: a fault in each, one that moves, one of a single run --------
+
+_MOST_NAMED = 4  # runs with a size each; of more a range is told
+
+
+class There(StrEnum):
+    """Whether a run has a fault that was found in another."""
+
+    YES = "yes"
+    SMALLER = "smaller"  # something is there, much smaller
+    NO = "no"
+    OPEN = "too noisy to tell"
+    NOT_RUN = "not run"  # no copies there, or none of the benchmarks
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one run has of a fault: its size there by that run's own times."""
+
+    run: int
+    there: There
+    place: str
+    benchmarks: tuple[str, ...]  # empty: all
+    slowdown: float | None  # None: there is nothing to measure it by
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """One sort of divot over several runs."""
+
+    kind: Kind  # RECURRING, WANDERING or ONCE
+    of: Kind  # what it is each time
+    benchmarks: tuple[str, ...]  # empty: all
+    looks: tuple[Look, ...]  # one a run
+    slowdown: float  # where it is: the middle one
+    copies: tuple[int, ...]
+    nodes: tuple[int, ...]
+    cpus: tuple[int, ...]
+
+    @property
+    def places(self) -> tuple[Look, ...]:
+        """The runs that have it."""
+        return tuple(one for one in self.looks if one.there is There.YES)
+
+    @property
+    def summary(self) -> str:
+        """What it means, in words: place, benchmarks, size in each run, what follows."""
+        what = ", ".join(self.benchmarks) or "all benchmarks"
+        seen, place = self.places, self.places[0].place
+        many = f"in {len(seen)} of {len(self.looks)} runs"
+        others = "".join(f"; {_without(one)}" for one in self.looks if one.there is not There.YES)
+        if self.kind is Kind.ONCE:
+            return f"{place}: {what} {_size(seen[0])} in run {seen[0].run} only{others}"
+        if self.kind is Kind.RECURRING:
+            always = len(seen) == len(self.looks)
+            follows = "; in every run; probably hardware or set-up" if always else others
+            wider = _wider(self, seen)
+            return f"{place}: {what} {_sizes(seen)} {many}{_by_run(seen)}{wider}{follows}"
+        names = [one.place for one in seen]
+        if len(set(names)) == 1:
+            each = ", ".join(
+                f"{', '.join(one.benchmarks) or 'all benchmarks'} {_size(one)} (run {one.run})"
+                for one in seen[:_MOST_NAMED]
+            )
+            return f"{place}: in other benchmarks each time, {each}{_more(seen)}"
+        moves = "each time elsewhere" if len(set(names)) == len(names) else "in changing places"
+        each = ", ".join(f"{one.place} {_size(one)} (run {one.run})" for one in seen[:_MOST_NAMED])
+        return (
+            f"{what} {_sizes(seen)} {many}, {moves}: {each}{_more(seen)}; it moves about, so "
+            "pages, TLB or what else ran"
+        )
+
+
+def _size(one: Look) -> str:
+    return words.per_cent(one.slowdown or 1.0)
+
+
+def _sizes(seen: Sequence[Look]) -> str:
+    return words.sizes([one.slowdown or 1.0 for one in seen])
+
+
+def _by_run(seen: Sequence[Look]) -> str:
+    if len(seen) > _MOST_NAMED:
+        return ""
+    return f" ({', '.join(f'run {one.run} {_size(one)}' for one in seen)})"
+
+
+def _more(seen: Sequence[Look]) -> str:
+    return f" and {len(seen) - _MOST_NAMED} more" if len(seen) > _MOST_NAMED else ""
+
+
+def _wider(one: Between, seen: Sequence[Look]) -> str:
+    """Say which runs have it in other benchmarks as well."""
+    wide = [str(it.run) for it in seen if it.benchmarks != one.benchmarks]
+    return f", in run {', '.join(wide)} in more benchmarks" if wide else ""
+
+
+def _without(one: Look) -> str:
+    told = {
+        There.NO: f"not in run {one.run}",
+        There.SMALLER: f"smaller in run {one.run}",
+        There.OPEN: f"run {one.run} is too noisy to tell",
+    }
+    if one.there not in told:
+        return f"run {one.run} had none of it to measure"
+    return told[one.there] + (f" ({_size(one)})" if one.slowdown is not None else "")

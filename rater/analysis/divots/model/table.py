@@ -1,0 +1,260 @@
+"""Copy times of a run as arrays, and what the model found in them; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rater.analysis.divots.model.finding import Kind
+from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.record.stored import TimeRow
+
+# -- Copy times of a run as arrays: benchmark x iteration x slot -----------------------------------
+#
+# A *slot* is a place that a copy had: with fixed binding one per copy, with binding
+# that rotates over the iterations one per CPU (and one more for each further copy on
+# the same CPU), for unbound copies one per copy. What a place is part of (core, LLC,
+# lgroup, package, memory) is then one number a slot whatever the binding.
+
+UNKNOWN = -1
+SEVERAL = -2  # memory on more than one node
+_PLACES = ("cpu", "core", "llc", "node", "package", "memory")
+
+type Row = tuple[float | None, ...]  # the columns of `TimeRow`
+_COLUMNS = len(TimeRow._fields)
+_START, _ELAPSED, _CPU_TIME, _GOOD = map(
+    TimeRow._fields.index, ("start_ns", "elapsed_ns", "cpu_ns", "good")
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """What is known of the CPUs beyond those that copies ran on: PUs of a core, by CPU."""
+
+    core_pus: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Times of one run; B benchmarks (each tune its own), I iterations, S slots."""
+
+    benchmarks: tuple[tuple[str, str | None], ...]  # name and tune
+    iterations: tuple[int, ...]  # as recorded, ascending
+    log_s: Floats  # (B, I, S) ln of seconds, NaN where no copy ended well
+    copy: Ints  # (B, I, S) copy number, -1 where none ran
+    start_s: Floats  # (B, I, S) NaN: not known
+    idle: Floats  # (B, I, S) 1 - CPU time / elapsed; NaN: not known
+    cpu: Ints  # (S,) these and the following: UNKNOWN where not known
+    core: Ints
+    llc: Ints
+    node: Ints
+    package: Ints
+    memory: Ints  # node that its memory was bound to or found on; SEVERAL
+    core_width: Ints  # PUs that its core has in the machine, 0: not known
+    fixed: bool  # every copy kept its place over the run
+    barrier: bool  # all copies run one benchmark at a time
+    staggered: bool  # started one after the other on purpose
+    failed: int  # copy runs left out because they did not end well
+
+    @property
+    def ran(self) -> Bools:
+        """Where a copy ran, well or not."""
+        return self.copy >= 0
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Benchmarks, iterations, slots."""
+        b, i, s = self.log_s.shape
+        return b, i, s
+
+    @property
+    def copies(self) -> int:
+        """Different copies that ran."""
+        return len(np.unique(self.copy[self.copy >= 0]))
+
+    def name(self, b: int) -> str:
+        """What to call a benchmark: with its tune where the run has it in several."""
+        name, tune = self.benchmarks[b]
+        twice = sum(other == name for other, _ in self.benchmarks) > 1
+        return f"{name} ({tune})" if twice and tune else name
+
+
+def build_table(
+    chunks: Iterable[Sequence[Row]],
+    benchmarks: Sequence[tuple[str, str | None]],
+    *,
+    machine: Machine | None = None,
+    barrier: bool = True,
+    staggered: bool = False,
+) -> Table | None:
+    """Return the table of rows (`Row`), None where no copy ended well.
+
+    Several runs of a benchmark by one copy in one iteration (steady mode, rotated
+    rounds) count as their median.
+    """
+    parts = [np.array(chunk, dtype=np.float64).reshape(-1, _COLUMNS) for chunk in chunks]
+    if not parts:
+        return None
+    rows = np.concatenate(parts)
+    del parts
+    good = (rows[:, _GOOD] > 0) & (rows[:, _ELAPSED] > 0)
+    failed = int(np.sum(~good))
+    elapsed = np.where(good, rows[:, _ELAPSED], 1.0)
+    if not good.any():
+        return None
+    kept, of_benchmark = np.unique(rows[:, 0], return_inverse=True)
+    iterations, of_iteration = np.unique(rows[:, 1], return_inverse=True)
+    places = np.where(np.isnan(rows[:, 4:10]), UNKNOWN, rows[:, 4:10]).astype(np.int64)
+    copy = rows[:, 2].astype(np.int64)
+    slot, places, fixed = _slots(of_benchmark * len(iterations) + of_iteration, copy, places)
+    shape = (len(kept), len(iterations), int(slot.max()) + 1)
+    where = np.ravel_multi_index((of_benchmark, of_iteration, slot), shape)
+    log_s = np.log(elapsed / 1e9)
+    log_s[~good] = np.nan
+    idle = np.where(good, 1 - rows[:, _CPU_TIME] / elapsed, np.nan)
+    cube = np.full(shape, np.nan)
+    starts, idles = cube.copy(), cube.copy()
+    copies = np.full(shape, UNKNOWN, dtype=np.int64)
+    copies.ravel()[where] = copy
+    cube.ravel()[where] = log_s
+    starts.ravel()[where] = rows[:, _START] / 1e9
+    idles.ravel()[where] = idle
+    if len(np.unique(where)) < len(where):
+        _take_medians(cube.reshape(-1), where, log_s)
+    widths = dict(machine.core_pus) if machine else {}
+    columns = {name: places[:, i] for i, name in enumerate(_PLACES)}
+    table = Table(
+        benchmarks=tuple(benchmarks[int(b)] for b in kept),
+        iterations=tuple(int(i) for i in iterations),
+        log_s=cube,
+        copy=copies,
+        start_s=starts,
+        idle=idles,
+        cpu=columns["cpu"],
+        core=columns["core"],
+        llc=columns["llc"],
+        node=columns["node"],
+        package=columns["package"],
+        memory=columns["memory"],
+        core_width=np.array([widths.get(int(u), 0) for u in columns["cpu"]], dtype=np.int64),
+        fixed=fixed,
+        barrier=barrier,
+        staggered=staggered,
+        failed=failed,
+    )
+    alive = ~np.isnan(table.log_s).all(axis=(1, 2))
+    return table if alive.all() else _only(table, alive)
+
+
+def _only(table: Table, alive: Bools) -> Table:
+    return replace(
+        table,
+        benchmarks=tuple(b for b, ok in zip(table.benchmarks, alive, strict=True) if ok),
+        log_s=table.log_s[alive],
+        copy=table.copy[alive],
+        start_s=table.start_s[alive],
+        idle=table.idle[alive],
+    )
+
+
+def _slots(cell: Ints, copy: Ints, places: Ints) -> tuple[Ints, Ints, bool]:
+    """Return the slot of each row, the places of the slots (S, 6), and whether binding is fixed."""
+    _, first, of_copy = np.unique(copy, return_index=True, return_inverse=True)
+    if (places == places[first][of_copy]).all():
+        # In the order of the machine: neighbours in a run of CPUs are neighbours here.
+        own = places[first]
+        order = np.lexsort((np.unique(copy), own[:, 0]))
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return rank[of_copy], own[order], True
+    bound = places[:, 0] != UNKNOWN
+    key = np.where(bound, places[:, 0], -2 - copy)
+    _, of_key = np.unique(key, return_inverse=True)
+    order = np.lexsort((copy, of_key, cell))
+    same = np.zeros(len(order), dtype=bool)
+    c, k, u = cell[order], of_key[order], copy[order]
+    same[1:] = (c[1:] == c[:-1]) & (k[1:] == k[:-1])
+    # Place in the queue of copies that share a CPU in a cell; a copy's own repeats share one.
+    fresh = same & np.concatenate(([False], u[1:] != u[:-1]))
+    counter = np.cumsum(fresh)
+    begin = np.maximum.accumulate(np.where(~same, np.arange(len(order)), 0))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = counter - counter[begin]
+    whole = of_key * (int(rank.max()) + 1) + rank
+    _, first, slot = np.unique(whole, return_index=True, return_inverse=True)
+    own = places[first].copy()
+    for column in range(1, places.shape[1]):
+        # A place that changes while the CPU does not (memory, mostly) is not one of the slot.
+        differs = places[:, column] != own[slot, column]
+        own[np.unique(slot[differs]), column] = UNKNOWN
+    return slot, own, False
+
+
+def _take_medians(cube: Floats, where: Ints, values: Floats) -> None:
+    order = np.lexsort((values, where))
+    at, first, counts = np.unique(where[order], return_index=True, return_counts=True)
+    ordered = values[order]
+    good = np.add.reduceat(~np.isnan(ordered), first)  # NaN sorts last
+    counts = np.maximum(good, 1)
+    low, high = first + (counts - 1) // 2, first + counts // 2
+    cube[at] = (ordered[low] + ordered[high]) / 2
+
+
+# -- What the model found, as arrays: which copy runs, how much slower -----------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Hit:
+    """A finding with array indices instead of names."""
+
+    kind: Kind
+    covered: Bools  # (B, I, S) the copy runs that it is about
+    effect: Floats  # (B, I, S) ln slowdown, 0 elsewhere
+    level: str = ""  # what its copies share: node, package, llc, cpu, core, thread, ...
+    groups: tuple[int, ...] = ()  # which of that level
+    everywhere: bool = False  # nearly all benchmarks
+    facts: dict[str, float | str] = field(default_factory=dict)
+    skew: Floats | None = None  # (B, I): late start, as share of the median time
+
+    @property
+    def benchmarks(self) -> list[int]:
+        """Indices of the benchmarks that it covers, ascending."""
+        return [int(b) for b in np.flatnonzero(self.covered.any(axis=(1, 2)))]
+
+    @property
+    def iterations(self) -> list[int]:
+        """Indices of the iterations that it covers, ascending."""
+        return [int(i) for i in np.flatnonzero(self.covered.any(axis=(0, 2)))]
+
+    @property
+    def slots(self) -> Bools:
+        """Slots (S,) that it covers anywhere."""
+        found: Bools = self.covered.any(axis=(0, 1))
+        return found
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """Benchmark and iteration of all that it covers."""
+        return [(int(b), int(i)) for b, i in np.argwhere(self.covered.any(axis=2))]
+
+    def sizes(self) -> Floats:
+        """Return the ln slowdown of each of its benchmarks, the median of its copies' runs."""
+        found = [float(np.median(self.effect[b][self.covered[b]])) for b in self.benchmarks]
+        return np.array(found)
+
+    @property
+    def size(self) -> float:
+        """Typical ln slowdown: the median of its benchmarks."""
+        if self.skew is not None:
+            return float(np.log1p(np.median(self.skew[self.skew > 0])))
+        return float(np.median(self.sizes()))
+
+
+def total_effect(shape: tuple[int, int, int], hits: list[Hit]) -> Floats:
+    """Return (B, I, S) the sum of all that was found."""
+    total = np.zeros(shape)
+    for hit in hits:
+        total += hit.effect
+    return total

@@ -1,0 +1,441 @@
+"""The self-test: what was planted against what was found, steady CPUs, made times; pure."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median, median_high, median_low
+
+from rater.analysis.divots.model.finding import Finding, Kind
+from rater.plan.placement.place import Placement
+from rater.plan.selftest import SLOW, Disturbance, Fault, Injection
+from rater.record.stored import TimeRow
+from rater.text.values import grouped
+
+# -- How steady the CPUs of a run were, from the CPU time that the same work took on them ----------
+#
+# A cost is the CPU time that the copies of one CPU needed for one benchmark in one iteration, and
+# others took there, in seconds. Processes that compete with a copy, and signals that stop it,
+# lengthen its elapsed time and not its CPU time: what makes the CPU itself slower (another guest of
+# the host, a busy neighbour on the core, the clock) lengthens both.
+
+# Within this it varies by itself, beyond it something made the CPU slower or faster.
+STEADY = 0.04
+_LEAST_EXPLAINED = 0.02
+_SHARE_EXPLAINED = 0.5  # of a finding, on a scale of ratios: less is no explanation
+
+# Benchmark, iteration, CPU: seconds, or (speeds) over what is usual of that CPU, as a share.
+type Costs = Mapping[tuple[str, int, int], float]
+
+
+def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
+    """Return by how much more a benchmark cost than it usually does on its CPU, as shares."""
+    found = grouped(((name, cpu), cost_s) for (name, _, cpu), cost_s in costs.items())
+    usual = {where: median(values) for where, values in found.items()}
+    return {
+        (name, iteration, cpu): cost_s / usual[name, cpu] - 1
+        for (name, iteration, cpu), cost_s in costs.items()
+        if usual[name, cpu] > 0
+    }
+
+
+def unsteady(costs: Costs) -> tuple[float, int | None]:
+    """Return the largest change of a CPU's speed, with its sign, and the CPU; None: not known."""
+    found = ((change, cpu) for (_, _, cpu), change in speeds_of(costs).items())
+    return max(found, key=lambda it: abs(it[0]), default=(0.0, None))
+
+
+def explained(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
+    """Return what a finding would be of the CPUs' own speed alone, as a ratio of times.
+
+    The median over its benchmarks (of copies: over benchmarks and iterations), each against
+    the nearest of what it is compared with: one dear cell explains nothing else. None
+    where that is another direction, or less than half of what was found, or where the
+    finding is about some copies of a CPU only: a CPU slows all of its copies. `cpu_of`: the
+    CPU of each copy.
+    """
+    cpus = {cpu_of[copy] for copy in one.copies if copy in cpu_of} or set(cpu_of.values())
+    if one.copies and {copy for copy, cpu in cpu_of.items() if cpu in cpus} != set(one.copies):
+        return None
+    singly = tuple(it.benchmark for it in one.singles)
+    names = one.benchmarks or singly or tuple({name for name, _, _ in costs})
+    ratios = []
+    for name in names:
+        cells = {(k, cpu): cost_s for (it, k, cpu), cost_s in costs.items() if it == name}
+        if cells and min(cells.values()) > 0:
+            ratios += list(_ratios(one, cpus, cells))
+    if not ratios:
+        return None
+    # Of two in the middle the one that explains less.
+    expected = min(median_low(ratios), median_high(ratios), key=abs)
+    found = math.log(one.slowdown)
+    least = max(_SHARE_EXPLAINED * abs(found), math.log1p(_LEAST_EXPLAINED))
+    return math.exp(expected) if expected * found > 0 and abs(expected) >= least else None
+
+
+def _ratios(
+    one: Finding, cpus: Set[int], cells: Mapping[tuple[int, int], float]
+) -> Iterator[float]:
+    """Yield logarithms of what a finding's cells of one benchmark cost over the others."""
+    times = sorted({k for k, _ in cells})
+    own = set(one.iterations) or {it.iteration for it in one.singles} or set(times)
+    by_time = {k: fmean(cells[k, cpu] for cpu in cpus if (k, cpu) in cells) for k in times}
+    if one.kind is Kind.DRIFT:
+        yield math.log(by_time[times[-1]] / by_time[times[0]])
+    elif one.kind is Kind.SLOW_ITERATION:
+        inside = [cost_s for k, cost_s in by_time.items() if k in own]
+        outside = [cost_s for k, cost_s in by_time.items() if k not in own]
+        if inside and outside:
+            yield _over_nearest(fmean(inside), outside)
+    else:
+        for k in sorted(own & set(times)):
+            outside = [cost_s for (it, cpu), cost_s in cells.items() if it == k and cpu not in cpus]
+            if outside:
+                yield _over_nearest(by_time[k], outside)
+
+
+def _over_nearest(cost_s: float, others: Sequence[float]) -> float:
+    return min((math.log(cost_s / other) for other in others), key=abs)
+
+
+# -- What was planted against what was found -------------------------------------------------------
+#
+# The rules are those that detectors are scored by (the note on divots): a finding names
+# a planted divot when its kind and every place it gives agree; another true description
+# of the same divot is neither right nor wrong; everything else is false.
+
+# A clean run whose copies differ by more can not tell what is planted from chance.
+NOISIEST = 0.06
+# So much of an undisturbed run must have run at a steady speed to say how noisy it is.
+_LEAST_STEADY = 2 / 3
+# What is judged: a machine does twice in an hour what it just did once. At most half of what is
+# injected.
+_LEAST_FLOOR = 0.05
+_FLOOR_TIMES = 2.0
+_CAME_TO = 0.5  # of what was aimed at: less and there is nothing to be found
+_FOUND_SIZE = (0.5, 2.0)  # of the size that a plain comparison shows, on a scale of ratios
+_FEW_COPIES = 2
+
+# Benchmark, iteration, copy: seconds.
+type Times = Mapping[tuple[str, int, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """By how much the copies of a run differ most from the median of their benchmark."""
+
+    size: float  # as a share
+    benchmark: str
+    iteration: int
+    copy: int
+
+
+class Verdict(StrEnum):
+    """What became of an injection."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    NO_EFFECT = "no effect"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One planted divot and what was found in its run."""
+
+    injection: Injection
+    made: float | None  # time over undisturbed time, by a plain comparison with the clean run
+    named: tuple[Finding, ...]
+    secondary: tuple[Finding, ...]  # true as well, in other words
+    false: tuple[Finding, ...]
+    small: tuple[Finding, ...]  # below what this machine does by itself: not judged
+    own: tuple[Finding, ...] = ()  # not planted, but so: the CPUs' own speed changed like that
+    failed: bool = False  # its effect did not come: there was nothing to be found
+    others: float | None = None  # share of a CPU that others took, where it was too much
+    unsteady: float | None = None  # by how much a CPU's own speed changed, where it was too much
+    disturbed: str = ""  # by whom and where, in words; "" where it was not, or not too much
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what became of it. Named and nothing else is right, whatever others did."""
+        named = self.injection.kind is Fault.NOTHING or bool(self.named)
+        if named and not self.false and not self.failed:
+            return Verdict.RIGHT
+        if self.others is not None or self.unsteady is not None:
+            return Verdict.NOT_JUDGED
+        return Verdict.NO_EFFECT if self.failed else Verdict.WRONG
+
+
+def spread_of(
+    times: Times, costs: Costs | None = None, cpu_of: Mapping[int, int] | None = None
+) -> Deviation | None:
+    """Return by how much copies differ with nothing planted; None where no copy ended well.
+
+    Copies whose CPU did not run at its usual speed are left out, unless there are too many
+    of them: what slowed the CPU is not the copies' own difference.
+    """
+    usual = _usual(times, lambda name, _: name)
+    found = [
+        Deviation(abs(seconds / usual[name] - 1), name, iteration, copy)
+        for (name, iteration, copy), seconds in times.items()
+    ]
+    if costs and cpu_of:
+        speeds = speeds_of(costs)
+        steady = [
+            one
+            for one in found
+            if abs(speeds.get((one.benchmark, one.iteration, cpu_of[one.copy]), 0.0)) <= STEADY
+        ]
+        if len(steady) >= _LEAST_STEADY * len(found):
+            found = steady
+    return max(found, key=lambda one: one.size, default=None)
+
+
+def floor_of(spread: float) -> float:
+    """Return the smallest slowdown (as a share) that is judged on a machine this noisy."""
+    return max(_LEAST_FLOOR, _FLOOR_TIMES * spread)
+
+
+def made(injection: Injection, times: Times, clean: Times, iterations: int) -> float | None:
+    """Return how much slower the planted copies ran than in the clean run, as a ratio.
+
+    Over what the undisturbed ones of the same run did; None where there are none to
+    compare with. Of drift, the last iteration over the first. A benchmark that the
+    clean run lacks is compared inside its own run.
+    """
+    usual = _usual(clean, lambda name, copy: (name, copy))
+    own = _usual(times, lambda name, _: name)
+    inside, outside = [], []
+    for (name, iteration, copy), seconds in times.items():
+        ratio = seconds / usual.get((name, copy), own[name])
+        if injection.kind is Fault.DRIFT:
+            if iteration == iterations:
+                inside.append(ratio)
+            elif iteration == 1:
+                outside.append(ratio)
+        elif _concerns(injection, name, iteration, copy):
+            inside.append(ratio)
+        else:
+            outside.append(ratio)
+    return median(inside) / median(outside) if inside and outside else None
+
+
+def judge(
+    injection: Injection,
+    effect: float | None,
+    findings: Iterable[Finding],
+    floor: float,
+    iterations: int,
+    *,
+    others: float | None = None,
+    unsteady: float | None = None,
+    is_own: Callable[[Finding], bool] = lambda _: False,
+) -> Judgement:
+    """Sort what was found in the run of an injection; `effect` is what `made` says of it.
+
+    `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
+    CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
+    planted is true of the machine all the same.
+    """
+    named, secondary, false, small, own = [], [], [], [], []
+    for one in findings:
+        if one.explained:
+            continue
+        if _names(one, injection, iterations) and _fits(one.slowdown, effect):
+            named.append(one)
+        elif _alias(one, injection, iterations):
+            secondary.append(one)
+        elif abs(one.slowdown - 1) < floor:
+            small.append(one)
+        elif is_own(one):
+            own.append(one)
+        else:
+            false.append(one)
+    failed = effect is not None and not _came(injection, effect, floor)
+    return Judgement(
+        *(
+            injection,
+            effect,
+            tuple(named),
+            tuple(secondary),
+            tuple(false),
+            tuple(small),
+            tuple(own),
+        ),
+        *(failed, others, unsteady),
+    )
+
+
+def _came(injection: Injection, effect: float, floor: float) -> bool:
+    if injection.kind is Fault.NOTHING:
+        return True
+    least = floor if injection.aimed is None else _CAME_TO * (injection.aimed - 1)
+    return effect - 1 >= least
+
+
+def _usual[K](times: Times, key: Callable[[str, int], K]) -> dict[K, float]:
+    """Return the median over what has the same key; `key` takes benchmark and copy."""
+    cells = grouped((key(name, copy), seconds) for (name, _, copy), seconds in times.items())
+    return {where: median(values) for where, values in cells.items()}
+
+
+def _concerns(injection: Injection, benchmark: str, iteration: int, copy: int) -> bool:
+    return (
+        injection.benchmark in (None, benchmark)
+        and injection.iteration in (None, iteration)
+        and (not injection.copies or copy in injection.copies)
+    )
+
+
+def _fits(slowdown: float, effect: float | None) -> bool:
+    """Tell whether a finding's size is about that of the effect."""
+    if slowdown <= 1:
+        return False
+    if effect is None or effect <= 1:
+        return True
+    low, high = _FOUND_SIZE
+    return low <= math.log(slowdown) / math.log(effect) <= high
+
+
+def _names(one: Finding, injection: Injection, iterations: int) -> bool:
+    """Tell whether a finding is what was injected, at its place."""
+    kind = injection.kind
+    if kind is Fault.DRIFT:
+        return one.kind is Kind.DRIFT
+    if kind is Fault.SLOW_ITERATION:
+        # Of a slow first one, also that its copies had to wait.
+        waited = one.kind is Kind.STARTUP and one.iteration == 1
+        slow = one.kind is Kind.SLOW_ITERATION or waited
+        return slow and one.iteration == injection.iteration
+    if kind is Fault.OUTLIER_COPY:
+        where = (injection.benchmark, injection.iteration, injection.copies)
+        same = (
+            all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
+            if one.singles
+            else (one.benchmark, one.iteration, one.copies) == where
+        )
+        return one.kind is Kind.OUTLIER_COPY and same
+    always = not one.iterations or len(one.iterations) == iterations
+    return kind is not Fault.NOTHING and always and _names_part(one, injection)
+
+
+def _names_part(one: Finding, injection: Injection) -> bool:
+    if one.kind is Kind.SLOW_GROUP:  # of exactly those copies: all of that part, no other
+        return one.copies == tuple(sorted(injection.copies))
+    if injection.kind is Fault.SLOW_CPU:
+        return one.kind is Kind.SLOW_CPU and one.cpus == injection.cpus
+    return one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
+
+
+def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
+    """Tell whether a finding is another true description of what was injected."""
+    kind = injection.kind
+    if one.slowdown <= 1 or kind is Fault.NOTHING:
+        return False
+    if kind is Fault.OUTLIER_COPY:
+        cell = (injection.benchmark, injection.iteration)
+        return one.kind is Kind.SLOW_ITERATION and (one.benchmark, one.iteration) == cell
+    if kind is Fault.SLOW_ITERATION:
+        startup = one.kind is Kind.STARTUP and injection.iteration == 1
+        return startup or (one.kind is Kind.DRIFT and injection.iteration in (1, iterations))
+    if kind is Fault.DRIFT:
+        return one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations)
+    return _is_within(one, injection)
+
+
+def _is_within(one: Finding, injection: Injection) -> bool:
+    """Tell whether it is of the slowed part, benchmark by benchmark or copy by copy."""
+    if one.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL, Kind.SLOW_GROUP):
+        return bool(one.copies) and set(one.copies) <= set(injection.copies)
+    if one.kind is Kind.SLOW_CPU:
+        return bool(one.cpus) and set(one.cpus) <= set(injection.cpus)
+    is_part_of = set(injection.cpus) <= set(one.cpus) and len(one.copies) <= _FEW_COPIES
+    return one.kind is Kind.SLOW_LGROUP and is_part_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a self-test came to."""
+
+    planted: int  # divots that there were to be found, in runs that nobody disturbed
+    named: int
+    false: int  # findings that were wrong, those of the clean run too
+    failed: int  # planted, but without effect
+    unjudged: int  # runs that others disturbed too much to tell
+
+    @property
+    def right(self) -> bool:
+        """Whether all was named and nothing else."""
+        return self.named == self.planted and not (self.false or self.failed or self.unjudged)
+
+
+def tally(judgements: Sequence[Judgement]) -> Tally:
+    """Count what was planted and named."""
+    judged = [it for it in judgements if it.verdict is not Verdict.NOT_JUDGED]
+    there = [it for it in judged if it.injection.kind is not Fault.NOTHING and not it.failed]
+    return Tally(
+        planted=len(there),
+        named=sum(bool(it.named) for it in there),
+        false=sum(len(it.false) for it in judged),
+        # How much remote memory costs is the machine's own affair.
+        failed=sum(it.failed and it.injection.aimed is not None for it in judged),
+        unjudged=len(judgements) - len(judged),
+    )
+
+
+# -- Times of runs that nobody made: a machine's shape, small noise, and what is planted -----------
+
+NOISE = 0.005  # standard deviation of the log of a time: a quiet machine
+_UNDISTURBED_S = 10.0
+
+
+def made_times(
+    injection: Injection,
+    placements: Sequence[Placement],
+    benchmarks: Sequence[str],
+    iterations: int,
+    choice: random.Random,
+) -> dict[tuple[str, int, int], float]:
+    """Return times as they would be with the injection, were it to do just what it aims at."""
+    return {
+        (name, k, it.copy): _UNDISTURBED_S
+        * math.exp(choice.gauss(0, NOISE))
+        * _slowdown(injection, name, k, it)
+        for name in benchmarks
+        for k in range(1, iterations + 1)
+        for it in placements
+    }
+
+
+def _slowdown(injection: Injection, benchmark: str, iteration: int, placement: Placement) -> float:
+    if injection.kind is Fault.OUTLIER_COPY:  # what competes beside it gives the others their share
+        where = (injection.benchmark, injection.iteration, injection.copies)
+        here = (benchmark, iteration, (placement.copy,))
+        return (injection.aimed or 1.0) if here == where else 1.0
+    if placement.copy in dict(injection.remote):
+        return SLOW
+    disturbance = injection.cells.get((benchmark, iteration), Disturbance())
+    return 1 / (1 - dict(disturbance.competing).get(placement.cpu or 0, 0.0))
+
+
+def rows_of(
+    times: Times,
+    injection: Injection,
+    placements: Sequence[Placement],
+    benchmarks: Sequence[str],
+) -> list[TimeRow]:
+    """Return the times as rows for the search of divots, copies where they are placed."""
+    by_copy, away = {it.copy: it for it in placements}, dict(injection.remote)
+    number = {name: place for place, name in enumerate(benchmarks)}
+    return [
+        TimeRow(
+            *(number[name], iteration, copy, 0),
+            *(it.cpu, it.core, it.llc, it.node, it.package, away.get(copy, it.node)),
+            *(0, round(time_s * 1e9), None, 1),
+        )
+        for (name, iteration, copy), time_s in times.items()
+        for it in [by_copy[copy]]
+    ]

@@ -1,0 +1,303 @@
+"""Counters of a run as rates, and what they came to; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import fsum
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.counter_tables import (
+    CYCLES,
+    INSTRUCTIONS,
+    CounterTable,
+    Formula,
+    counter_tables,
+    parse_table,
+)
+from rater.record.events import EventCount
+from rater.record.run import CopyStatus
+from rater.record.stored import StoredCopy, StoredRun
+
+# -- Counts of copies as rates: events per instruction, cycles per instruction, clock --------------
+#
+# Every count is divided by the instructions of its own run, so that groups which were counted in
+# different iterations go together (Korn and Chang count 19 groups in as many runs).
+
+OTHER = "other"  # the part of a CPI that no event accounts for
+
+
+@dataclass(frozen=True, slots=True)
+class StackPart:
+    """One part of the cycles per instruction."""
+
+    name: str
+    cycles: float  # per instruction
+
+
+@dataclass(frozen=True, slots=True)
+class CpiStack:
+    """Where the cycles of an instruction go; the parts add up to the CPI."""
+
+    parts: tuple[StackPart, ...]  # bottom to top, `other` last
+    excess: float  # share of the CPI that the parts were too large together, and were scaled by
+    missing: tuple[str, ...]  # parts whose events were not counted: in `other`
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Events of some runs of copies per instruction."""
+
+    by_event: Mapping[str, float]
+    instructions: float  # a copy's run
+    ghz: float | None  # cycles by the time that they were counted; None: in user mode alone
+
+    @property
+    def cpi(self) -> float:
+        """Cycles per instruction."""
+        return self.by_event[CYCLES]
+
+
+def tables_of(run: StoredRun) -> dict[str, CounterTable]:
+    """Return the tables that a run counted by, by name; those that are damaged are left out."""
+    found = {}
+    for name, text in counter_tables(run.settings).items():
+        with suppress(InputError):
+            found[name] = parse_table(text, Path(f"{name}.toml"))
+    return found
+
+
+def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
+    """Return the counts of a copy's run by group and event."""
+    return {
+        name: {it.event: it for it in members}
+        for name, members in groupby(counts, key=lambda it: it.group_name)
+    }
+
+
+def rates_of(copies: Iterable[StoredCopy], of: str, *, in_full: bool = False) -> Rates | None:
+    """Return the rates of runs of copies by a table, or one group; None: nothing was counted.
+
+    `in_full`: without groups that others had the counters of for a part of the time.
+    """
+    sums: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)  # count, instructions
+    runs: list[float] = []
+    clock: list[tuple[float, float]] = []
+    for copy in copies:
+        for name, events in groups_of(copy.counts).items():
+            rate = _group_sums(name, events, of, in_full=in_full)
+            if rate is None:
+                continue
+            instructions = rate[INSTRUCTIONS]
+            runs.append(instructions)
+            cycles = events[CYCLES]
+            if not cycles.user_only:  # the time is that of the kernel's part too
+                clock.append((float(cycles.value or 0), float(cycles.running_ns)))
+            for event, value in rate.items():
+                sums[event].append((value, instructions))
+    if not runs or not fsum(runs):
+        return None
+    by_event = {
+        event: fsum(value for value, _ in pairs) / fsum(count for _, count in pairs)
+        for event, pairs in sums.items()
+        if any(count for _, count in pairs)
+    }
+    running_ns = fsum(ns for _, ns in clock)
+    ghz = fsum(cycles for cycles, _ in clock) / running_ns if running_ns else None
+    return Rates(by_event, fsum(runs) / len(runs), ghz)
+
+
+def _group_sums(
+    name: str, events: Mapping[str, EventCount], of: str, *, in_full: bool
+) -> dict[str, float] | None:
+    if not f"{name}:".startswith(f"{of}:") or not {CYCLES, INSTRUCTIONS} <= events.keys():
+        return None
+    found = {}
+    for event, count in events.items():
+        value = count.estimate
+        if value is None or (in_full and not count.in_full):
+            return None
+        found[event] = value
+    return found
+
+
+def stack_of(table: CounterTable, rates: Rates) -> CpiStack:
+    """Return the parts of the CPI; they add up to it.
+
+    What no event accounts for is `other`. Parts are counted by different means: where together they
+    are more than the CPI each is scaled, and `excess` says by how much.
+    """
+    parts: list[StackPart] = []
+    missing = []
+    for name, formula in table.stack:
+        if formula.names <= rates.by_event.keys():
+            parts.append(StackPart(name, max(0.0, _value(formula, rates) or 0.0)))
+        else:
+            missing.append(name)
+    total = fsum(part.cycles for part in parts)
+    excess = 0.0
+    if total > rates.cpi:
+        excess = total / rates.cpi - 1 if rates.cpi else 0.0
+        scale = rates.cpi / total
+        parts = [StackPart(part.name, part.cycles * scale) for part in parts]
+        total = fsum(part.cycles for part in parts)
+    rest = StackPart(OTHER, max(0.0, rates.cpi - total))
+    return CpiStack((*parts, rest), excess, tuple(missing))
+
+
+def metrics_of(table: CounterTable, rates: Rates) -> dict[str, float]:
+    """Return the metrics of a table that were counted, by name; shares of nothing are left out."""
+    found = {}
+    for name, formula in table.metrics:
+        if formula.names <= rates.by_event.keys():
+            value = _value(formula, rates)
+            if value is not None:
+                found[name] = value
+    return found
+
+
+def _value(formula: Formula, rates: Rates) -> float | None:
+    """Return what a formula comes to; None: it divides by what never happened, or is no rate."""
+    try:
+        return formula.value(rates.by_event)
+    except ArithmeticError:
+        return None
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """Return how far values lie apart: (largest - smallest) / mean; None for fewer than two."""
+    if len(values) < 2 or not fsum(values):
+        return None
+    return (max(values) - min(values)) * len(values) / fsum(values)
+
+
+# -- What the counters of a run came to, benchmark by benchmark ------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CountedGroup:
+    """One group of a benchmark's runs."""
+
+    name: str  # intel-skx:pipeline
+    iterations: tuple[int, ...]
+    runs: int  # of copies
+    share: float  # of their CPU time that it was counted; below 1: multiplexed, and scaled
+    cpi: float | None
+    means: tuple[tuple[str, float], ...]  # of a copy's run, by event
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkCounts:
+    """What the counters of a benchmark's copies came to by one table."""
+
+    benchmark: str
+    tune: str | None
+    table: str
+    user_only: bool  # without what the kernel did for the copies: no other counts go with it
+    groups: tuple[CountedGroup, ...]
+    rates: Rates | None  # None: no group with cycles and instructions
+    cpi_spread: float | None  # between the iterations: the groups of these were put together
+    stack: CpiStack | None
+    metrics: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """What the counters of a run came to, and what they cost."""
+
+    benchmarks: tuple[BenchmarkCounts, ...]
+    user_only: bool  # without what the kernel did for the copies
+    cost_us: (
+        float | None
+    )  # CPU time of rater for a copy's run, outside of its time; None: not known
+
+
+def run_counts(run: StoredRun) -> RunCounts:
+    """Return the counts of all runs of copies that count and ended well."""
+    run = run.without_torn()
+    tables = tables_of(run)
+    by_benchmark: defaultdict[tuple[str, str | None], list[StoredCopy]] = defaultdict(list)
+    for copy in run.copies:
+        if copy.counts and copy.counted and copy.status is CopyStatus.OK:
+            by_benchmark[copy.benchmark, copy.tune].append(copy)
+    found = [
+        _counted(name, tune, kind, _only(copies, kind), tables.get(kind[0]))
+        for (name, tune), copies in by_benchmark.items()
+        for kind in dict.fromkeys(_kind(it) for copy in copies for it in copy.counts)
+    ]
+    copies = sum(it.copies for it in run.counted)
+    cost_ns = sum(it.open_ns + it.read_ns + it.close_ns for it in run.counted)
+    return RunCounts(
+        tuple(found),
+        any(it.user_only for it in found),
+        cost_ns / copies / 1e3 if copies else None,
+    )
+
+
+type _Kind = tuple[str, bool]  # table, user mode only
+
+
+def _kind(count: EventCount) -> _Kind:
+    return count.group_name.partition(":")[0], count.user_only
+
+
+def _only(copies: Iterable[StoredCopy], kind: _Kind) -> list[StoredCopy]:
+    """Return runs of copies with only the counts of one kind."""
+    found = (
+        replace(copy, counts=tuple(it for it in copy.counts if _kind(it) == kind))
+        for copy in copies
+    )
+    return [copy for copy in found if copy.counts]
+
+
+def _counted(
+    benchmark: str,
+    tune: str | None,
+    kind: _Kind,
+    copies: Sequence[StoredCopy],
+    known: CounterTable | None,
+) -> BenchmarkCounts:
+    table, user_only = kind
+    rates = rates_of(copies, table)
+    iterations: defaultdict[int, list[StoredCopy]] = defaultdict(list)
+    for copy in copies:
+        iterations[copy.iteration].append(copy)
+    each = [it for some in iterations.values() if (it := rates_of(some, table))]
+    return BenchmarkCounts(
+        benchmark,
+        tune,
+        table,
+        user_only,
+        tuple(_groups(copies)),
+        rates,
+        spread([it.cpi for it in each]),
+        stack_of(known, rates) if known and known.stack and rates else None,
+        tuple(metrics_of(known, rates).items()) if known and rates else (),
+    )
+
+
+def _groups(copies: Sequence[StoredCopy]) -> Iterable[CountedGroup]:
+    members: defaultdict[str, list[StoredCopy]] = defaultdict(list)
+    for copy in copies:
+        for name in groups_of(copy.counts):
+            members[name].append(copy)
+    for name, some in members.items():
+        counts = [it for copy in some for it in copy.counts if it.group_name == name]
+        enabled_ns = sum(it.enabled_ns for it in counts)
+        values: defaultdict[str, list[float]] = defaultdict(list)
+        for it in counts:
+            if it.estimate is not None:
+                values[it.event].append(it.estimate)
+        own = rates_of(some, name)
+        yield CountedGroup(
+            name,
+            tuple(sorted({copy.iteration for copy in some})),
+            len(some),
+            sum(it.running_ns for it in counts) / enabled_ns if enabled_ns else 0.0,
+            own.cpi if own else None,
+            tuple((event, fsum(them) / len(them)) for event, them in values.items()),
+        )

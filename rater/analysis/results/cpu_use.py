@@ -1,0 +1,312 @@
+"""What the CPUs did in each phase, and for whom: busy, foreign load, steal, heat; pure.
+
+The foreign load of a CPU is the time it worked (user and system) less the CPU time
+of the copies on it. Copies that may use several CPUs share them: such CPUs have one
+foreign load together. Interrupts are not part of it, and where the kernel counts
+them with the task they hit they make it a little less, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rater.record.events import CpuReading, CpuReadings
+from rater.record.run import CopyStatus, PlacedCopy
+from rater.record.stored import StoredCopy, StoredRun
+from rater.text.values import grouped
+
+FOREIGN_SHARE = 0.02  # of a CPU's time
+STEAL_SHARE = 0.01
+PRESSURE_SHARE = 0.01  # of the phase's time in which some task waited for memory
+# Both readings and the copies' own times can be a tick (10 ms) off, and short phases have few.
+LEAST_NS = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """One CPU in one phase; shares are of the time between the phase's two readings."""
+
+    phase: int
+    benchmark: str | None  # None: several (rotated order)
+    iteration: int | None
+    counted: bool
+    cpu: int
+    node: int | None
+    copies: tuple[int, ...]  # that ran on it, or may have
+    elapsed_s: float
+    busy: float  # working for anybody, interrupts included
+    foreign: float | None  # working for others than copies; None: not all of theirs is known
+    together: int  # CPUs that `foreign` is the mean of, as the same copies may use them all
+    irq: float
+    steal: float
+    iowait: float
+    mean_mhz: float | None
+    throttles: int | None
+    interrupts_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineUse:
+    """The machine's counters in one phase (names: `record.MachineReadings`)."""
+
+    phase: int
+    benchmark: str | None
+    iteration: int | None
+    counted: bool
+    elapsed_s: float
+    values: tuple[tuple[str, int], ...]
+
+    def pressure(self, what: str, kind: str = "some") -> float | None:
+        """Return the share of the time that some, or all, tasks waited for `what`."""
+        stalled_ns = dict(self.values).get(f"pressure_{what}_{kind}_ns")
+        return None if stalled_ns is None else stalled_ns / 1e9 / self.elapsed_s
+
+
+class Matter(StrEnum):
+    """What of a machine's readings a person should know."""
+
+    FOREIGN = "foreign load"
+    STEAL = "steal"
+    THROTTLED = "throttled"
+    SWAP = "swap"
+    MEMORY = "memory stalls"
+
+
+@dataclass(frozen=True, slots=True)
+class Notable:
+    """One matter where it was worst; `share` of the time, or how many `times`."""
+
+    matter: Matter
+    phase: int
+    benchmark: str | None
+    iteration: int | None
+    cpu: int | None  # None: of the whole machine
+    share: float | None
+    times: int | None
+    cpus: tuple[int, ...]  # all that have it in any counted phase
+    phases: int  # counted ones in which it was seen
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounters:
+    """All readings of a run, torn attempts left out."""
+
+    cpus: tuple[CpuUse, ...]  # by phase and CPU
+    machine: tuple[MachineUse, ...]  # by phase
+    notable: tuple[Notable, ...]  # a matter each, in the order of `Matter`
+
+
+def run_counters(run: StoredRun) -> RunCounters:
+    """Return what the machine did while the run's copies ran; nothing where it was not read."""
+    run = run.without_torn()
+    brackets = {bracket.phase: bracket for bracket in run.brackets}
+    machine = tuple(
+        MachineUse(
+            it.phase,
+            (bracket := brackets[it.phase]).benchmark,
+            bracket.iteration,
+            bracket.counted,
+            dict(it.values)["elapsed_ns"] / 1e9,
+            it.values,
+        )
+        for it in run.machine_readings
+        if dict(it.values).get("elapsed_ns")
+    )
+    phases = {it.phase: it for it in machine}
+    copies = grouped((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
+    placed = {placement.copy: placement for placement in run.placements}
+    nodes = {pu.cpu: pu.node for pu in run.pus}
+    cpus = tuple(
+        use
+        for it in run.cpu_readings
+        if it.phase in phases
+        for use in _phase(it, phases[it.phase], copies.get(it.phase, ()), placed, nodes)
+    )
+    return RunCounters(cpus, machine, tuple(_notable(cpus, machine)))
+
+
+def _within(row: CpuReading, elapsed_s: float) -> CpuReading:
+    """Return a reading with no more work than there was time: ticks may come to a few more."""
+    names = ("user_ns", "system_ns", "irq_ns")
+    used_ns = sum(getattr(row, name) for name in names)
+    share = elapsed_s * 1e9 / max(used_ns, 1)
+    if share >= 1:
+        return row
+    return replace(row, **{name: int(getattr(row, name) * share) for name in names})
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    """CPUs that the same copies may use, and what is known of their time."""
+
+    cpus: frozenset[int]
+    copies: set[int]
+    own_ns: int = 0  # of the copies
+    known: bool = True  # all of it
+
+
+def _phase(
+    readings: CpuReadings,
+    phase: MachineUse,
+    copies: Sequence[StoredCopy],
+    placed: Mapping[int, PlacedCopy],
+    nodes: Mapping[int, int | None],
+) -> Iterable[CpuUse]:
+    elapsed_s = phase.elapsed_s
+    rows = {row.cpu: _within(row, elapsed_s) for row in readings.rows}
+    shared = _shared(rows, copies, placed)
+    foreign_ns = {group: -group.own_ns for group in shared.values()}
+    ran = {group: tuple(sorted(group.copies)) for group in foreign_ns}
+    for cpu, row in rows.items():
+        foreign_ns[shared[cpu]] += row.user_ns + row.system_ns - row.filler_ns
+    for cpu, row in rows.items():
+        group = shared[cpu]
+        foreign = foreign_ns[group] / len(group.cpus) / 1e9 / elapsed_s
+        yield CpuUse(
+            *(phase.phase, phase.benchmark, phase.iteration, phase.counted),
+            cpu=cpu,
+            node=nodes.get(cpu),
+            copies=ran[group],
+            elapsed_s=elapsed_s,
+            busy=(row.user_ns + row.system_ns + row.irq_ns) / 1e9 / elapsed_s,
+            foreign=max(0.0, foreign) if group.known else None,
+            together=len(group.cpus),
+            irq=row.irq_ns / 1e9 / elapsed_s,
+            steal=row.steal_ns / 1e9 / elapsed_s,
+            iowait=row.iowait_ns / 1e9 / elapsed_s,
+            mean_mhz=None if row.mean_khz is None else row.mean_khz / 1e3,
+            throttles=row.throttles,
+            interrupts_per_s=None if row.interrupts is None else row.interrupts / elapsed_s,
+        )
+
+
+def _shared(
+    rows: Mapping[int, CpuReading],
+    copies: Sequence[StoredCopy],
+    placed: Mapping[int, PlacedCopy],
+) -> dict[int, _Shared]:
+    """Return by CPU the CPUs it shares copies with, itself among them."""
+    groups = {cpu: _Shared(frozenset((cpu,)), set()) for cpu in rows}
+    everywhere = frozenset(rows)
+    for copy in copies:
+        planned = _mask(copy, placed)
+        mask = everywhere if planned is None else everywhere.intersection(planned)
+        if not mask:  # its CPU went offline meanwhile
+            continue
+        group = _joined(groups, mask)
+        group.copies.add(copy.copy)
+        if not _tells_all(copy) or copy.last_cpu not in (None, *group.cpus):
+            group.known = False
+        else:
+            group.own_ns += _own_ns(copy)
+    return groups
+
+
+def _mask(copy: StoredCopy, placed: Mapping[int, PlacedCopy]) -> tuple[int, ...] | None:
+    """Return where a copy was allowed to run, None: everywhere."""
+    placement = placed.get(copy.copy)
+    if placement is not None and placement.cpu == copy.cpu:
+        return placement.cpus
+    # The run was taken up on other CPUs since: its placements are those of the last attempt.
+    return None if copy.cpu is None else (copy.cpu,)
+
+
+def _joined(groups: dict[int, _Shared], mask: frozenset[int]) -> _Shared:
+    group = groups[next(iter(mask))]
+    if len(group.cpus) == len(groups) or mask <= group.cpus:
+        return group
+    parts = {groups[cpu] for cpu in mask}
+    whole = _Shared(
+        frozenset().union(*(part.cpus for part in parts)),
+        set().union(*(part.copies for part in parts)),
+        sum(part.own_ns for part in parts),
+        all(part.known for part in parts),
+    )
+    for cpu in whole.cpus:
+        groups[cpu] = whole
+    return whole
+
+
+def _tells_all(copy: StoredCopy) -> bool:
+    """Tell whether the CPU time of a copy is all that its processes used.
+
+    Not so where it was ended from outside or left processes behind: the kernel tells
+    of children that were waited for.
+    """
+    ended = copy.status not in (CopyStatus.TIMEOUT, CopyStatus.INTERRUPTED)
+    return ended and copy.signal is None and copy.note is None and copy.cpu_ns is not None
+
+
+def _own_ns(copy: StoredCopy) -> int:
+    """Return the CPU time that a copy used in its phase: with its gate's, if that came later."""
+    if copy.step and copy.user_ns is not None and copy.system_ns is not None:
+        return copy.user_ns + copy.system_ns
+    return copy.cpu_ns or 0
+
+
+# -- what a person should know -----------------------------------------------------------------
+
+
+def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[Notable]:
+    counted = [use for use in cpus if use.counted and use.copies]
+    # Where rater's own threads ran is not known.
+    own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
+    foreign = ((use.foreign, use) for use in counted)
+    yield from _worst(Matter.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
+    steal = ((use.steal, use) for use in counted)
+    yield from _worst(Matter.STEAL, _weighty(steal, STEAL_SHARE))
+    hot = [(float(use.throttles), use) for use in counted if use.throttles]
+    yield from _worst(Matter.THROTTLED, hot, times=True)
+    phases = [it for it in machine if it.counted]
+    swapped = [(float(_swapped(it)), it) for it in phases if _swapped(it)]
+    yield from _worst(Matter.SWAP, swapped, times=True)
+    stalled = _weighty(((it.pressure("memory"), it) for it in phases), PRESSURE_SHARE)
+    if stalled or any(it.pressure("memory") is not None for it in phases):
+        yield from _worst(Matter.MEMORY, stalled)
+        return
+    # A kernel without pressure counts who had to free memory before getting any.
+    stalls = [(float(dict(it.values).get("allocstall", 0)), it) for it in phases]
+    waited = [(number, it) for number, it in stalls if number]
+    yield from _worst(Matter.MEMORY, waited, times=True)
+
+
+def _weighty[U: (CpuUse, MachineUse)](
+    found: Iterable[tuple[float | None, U]],
+    share: float,
+    unknown_s: Mapping[int, float] | None = None,
+) -> list[tuple[float, U]]:
+    """Return what is more than a share of the time; `unknown_s`: time by phase to take off."""
+    return [
+        (value, use)
+        for value, use in found
+        if value is not None
+        and value * use.elapsed_s - (unknown_s or {}).get(use.phase, 0.0)
+        > max(share * use.elapsed_s, LEAST_NS / 1e9)
+    ]
+
+
+def _swapped(it: MachineUse) -> int:
+    values = dict(it.values)
+    return values.get("pswpin", 0) + values.get("pswpout", 0)
+
+
+def _worst(
+    matter: Matter, found: Sequence[tuple[float, CpuUse | MachineUse]], *, times: bool = False
+) -> Iterable[Notable]:
+    """Yield the worst of those found, the first of equals; nothing where there are none."""
+    if not found:
+        return
+    value, worst = max(found, key=lambda pair: pair[0])
+    yield Notable(
+        matter=matter,
+        phase=worst.phase,
+        benchmark=worst.benchmark,
+        iteration=worst.iteration,
+        cpu=worst.cpu if isinstance(worst, CpuUse) else None,
+        share=None if times else value,
+        times=round(value) if times else None,
+        cpus=tuple(sorted({use.cpu for _, use in found if isinstance(use, CpuUse)})),
+        phases=len({use.phase for _, use in found}),
+    )

@@ -1,0 +1,465 @@
+"""Whether copies ran, and their memory lay, where the plan said; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rater.plan.placement.summary import gate_mismatches
+from rater.record.events import GateFacts, Observed, Sampled
+from rater.record.run import PlacedCopy
+from rater.record.stored import PlacementJudgement, StoredCopy, StoredRun
+from rater.text.cpuset import format_list
+from rater.text.values import grouped
+
+# -- One copy: what was seen of it against its plan ------------------------------------------------
+#
+# The plan of a copy is its `PlacedCopy`; the evidence is what its gate was allowed
+# (`GateFacts`) and what was seen of it while it ran (`Sampled`). Only anonymous
+# memory and huge pages are judged: the pages of libraries and files lie where
+# somebody read them first, whoever maps them now.
+
+# A copy bound before its exec has not one page elsewhere while its node has free ones: 5 % leaves
+# room for what a run-time library places on purpose, and 1 MiB elsewhere is no more than stacks
+# and start-up data.
+LEAST_LOCAL = 0.95
+MOST_REMOTE_BYTES = 1 << 20
+# Interleaving deals out page by page, so shares are even to a page or two; a node that got a fifth
+# less than its part was full, or the copy had a policy of its own.
+LEAST_EVEN = 0.8
+_PAGES_OFF = 2
+_PAGE_BYTES_UNKNOWN = 2 << 20
+# What was seen tells of the whole copy when it had taken half of its memory by then, or, where its
+# peak is not known, when half of its time was over.
+LEAST_SEEN = 0.5
+SAMPLED_FROM_S = 2.0  # copies that ran for this long are looked at (run/observe/observer.py)
+
+
+class PlacementVerdict(StrEnum):
+    """Whether the plan of a copy was met, as far as it was seen."""
+
+    MET = "met"  # also where nothing was planned
+    NOT_MET = "not met"
+    NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class CopySamples:
+    """The samples of one copy together; None, or empty: not known.
+
+    Averages are over looks, shares of anonymous memory and huge pages.
+    """
+
+    samples: int  # looks at it
+    last_age_s: float | None  # of the last sample, from the release
+    cpus: tuple[int, ...]  # that threads were seen on
+    allowed: tuple[tuple[int, ...], ...]  # different affinity masks, in the order seen
+    migrations: int | None  # up to the last sample
+    pages_migrated: int | None
+    rss_average_bytes: float | None
+    rss_max_bytes: int | None
+    swap_bytes: int | None  # the most that was swapped out
+    node_bytes: tuple[tuple[int, float], ...] | None  # anonymous and huge pages, average, by node
+    page_bytes: tuple[tuple[int, float], ...] | None  # the same by page size
+    policy: str | None  # memory policy as the kernel names it, in the last sample
+    unread: int  # processes whose memory was not read, the most in one sample
+    # Of each sample the look with most memory away from where it was planned, and when that was
+    # (of several looks the last one's age), s.
+    worst: tuple[tuple[float, tuple[tuple[int, int], ...]], ...] = ()
+
+    @property
+    def private_bytes(self) -> float | None:
+        """Anonymous memory and huge pages, average."""
+        return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
+
+    def share_on(self, nodes: Iterable[int]) -> float | None:
+        """Return which part of that memory lay on these nodes; None where there was none."""
+        total = self.private_bytes
+        if not total or self.node_bytes is None:
+            return None
+        wanted = frozenset(nodes)
+        return sum(size for node, size in self.node_bytes if node in wanted) / total
+
+
+def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
+    """Return the samples of one copy as one."""
+    own = sorted(samples, key=lambda sample: sample.age_ns)
+    resident = [(s.rss_bytes, s.looks) for s in own if s.rss_bytes is not None]
+    masks = (sample.allowed for sample in own if sample.allowed is not None)
+    return CopySamples(
+        samples=sum(sample.looks for sample in own),
+        last_age_s=own[-1].age_ns / 1e9 if own else None,
+        cpus=tuple(sorted({cpu for sample in own for cpu in sample.cpus})),
+        allowed=tuple(dict.fromkeys(masks)),
+        migrations=max(_known(own, lambda sample: sample.migrations), default=None),
+        pages_migrated=max(_known(own, lambda sample: sample.pages_migrated), default=None),
+        rss_average_bytes=(
+            sum(size * looks for size, looks in resident) / sum(looks for _, looks in resident)
+            if resident
+            else None
+        ),
+        rss_max_bytes=max(
+            [size for size, _ in resident] + _known(own, lambda sample: sample.peak_bytes),
+            default=None,
+        ),
+        swap_bytes=max(_known(own, lambda sample: sample.swap_bytes), default=None),
+        node_bytes=_average([(sample.node_bytes, sample.looks) for sample in own]),
+        page_bytes=_average([(sample.page_bytes, sample.looks) for sample in own]),
+        policy=own[-1].policy if own else None,
+        unread=max((sample.unread for sample in own), default=0),
+        worst=tuple(
+            (sample.age_ns / 1e9, table)
+            for sample in own
+            if (table := sample.astray_bytes or sample.node_bytes)
+        ),
+    )
+
+
+def judge(
+    plan: PlacedCopy,
+    gate: GateFacts | None,
+    seen: CopySamples,
+    homes: Mapping[int, int | None],
+    elapsed_s: float,
+    *,
+    held_bytes: int | None = None,
+    last_cpu: int | None = None,
+) -> tuple[PlacementVerdict, tuple[str, ...]]:
+    """Return the verdict on one copy and, where it is not `MET`, the reasons.
+
+    `homes`: the NUMA node of each CPU of the machine by OS number. `held_bytes`: the
+    most that the copy held at once, as the kernel counted it; None: not known.
+    `last_cpu`: where its first thread ended.
+    """
+    nodes = planned_nodes(plan, homes)
+    complaints = list(gate_mismatches(gate, plan.cpus, nodes or ())) if gate else []
+    complaints += _cpu_complaints(plan, gate, seen, last_cpu)
+    complaints += _memory_complaints(plan, seen, nodes)
+    if complaints:
+        return PlacementVerdict.NOT_MET, tuple(complaints)
+    warnings = []
+    if plan.cpus is not None and not seen.allowed and (gate is None or gate.cpus is None):
+        warnings.append("which CPUs it might use was not seen")
+    elif plan.cpus is not None and not seen.cpus and last_cpu is None:
+        warnings.append("on which CPUs it ran was not seen")
+    if seen.unread and (plan.cpus is not None or nodes is not None):
+        warnings.append("some of its processes, their threads or memory were not looked at")
+    nowhere_else = nodes and gate and gate.mems and set(gate.mems) <= set(nodes)
+    if nodes is not None and seen.node_bytes is None and not nowhere_else:
+        if seen.samples:
+            warnings.append("on which lgroups its memory lay could not be read")
+        elif elapsed_s < SAMPLED_FROM_S:
+            warnings.append(f"ended within {SAMPLED_FROM_S:g} s, before its memory was looked at")
+        else:
+            warnings.append("its memory was not looked at")
+    elif nodes is not None and not nowhere_else:
+        warnings += _little_seen(seen, elapsed_s, held_bytes)
+    return (PlacementVerdict.NOT_KNOWN, tuple(warnings)) if warnings else (PlacementVerdict.MET, ())
+
+
+def planned_nodes(plan: PlacedCopy, homes: Mapping[int, int | None]) -> tuple[int, ...] | None:
+    """Return the nodes that a copy's memory was to come from, None where nothing was planned.
+
+    `local` is the home of every CPU the copy may run on: none is planned for a
+    copy that is not bound, or may run on CPUs without memory of their own.
+    """
+    if plan.memory_policy == "none":
+        return None
+    if plan.memory_nodes:
+        return plan.memory_nodes
+    if plan.memory_policy != "local" or plan.cpus is None:
+        return None
+    found = {homes.get(cpu) for cpu in plan.cpus}
+    nodes = sorted(node for node in found if node is not None)
+    return tuple(nodes) if nodes and None not in found else None
+
+
+def evenness(plan: PlacedCopy, seen: CopySamples) -> float | None:
+    """Return how even interleaved memory lies: 1 is even, 0 that a planned node got nothing."""
+    if plan.memory_policy != "interleave" or len(plan.memory_nodes) < 2:
+        return None
+    share = seen.share_on(plan.memory_nodes)
+    if not share:
+        return None
+    least = min(seen.share_on((node,)) or 0.0 for node in plan.memory_nodes)
+    return least * len(plan.memory_nodes) / share
+
+
+def _cpu_complaints(
+    plan: PlacedCopy, gate: GateFacts | None, seen: CopySamples, last_cpu: int | None
+) -> list[str]:
+    if plan.cpus is None:
+        return []
+    planned = format_list(plan.cpus)
+    complaints = [
+        f"its CPU mask became {format_list(mask)} while it ran, planned {planned}"
+        for mask in seen.allowed
+        if not set(mask) <= set(plan.cpus) and (gate is None or mask != gate.cpus)
+    ]
+    ran = {*seen.cpus, *(() if last_cpu is None else (last_cpu,))}
+    elsewhere = ran - set(plan.cpus)
+    if elsewhere:
+        complaints.append(f"ran on CPU {format_list(elsewhere)}, planned {planned}")
+    elif len(plan.cpus) == 1 and seen.migrations:
+        moves = "once" if seen.migrations == 1 else f"{seen.migrations} times"
+        complaints.append(f"moved between CPUs {moves}, planned {planned} only")
+    return complaints
+
+
+def _away(by_node: Mapping[int, float], nodes: Sequence[int]) -> float:
+    """Return the bytes that lay on other nodes, 0 as long as these are too few to matter."""
+    remote = sum(size for node, size in by_node.items() if node not in nodes)
+    few = remote <= max(MOST_REMOTE_BYTES, (1 - LEAST_LOCAL) * sum(by_node.values()))
+    return 0.0 if few else remote
+
+
+def _little_seen(seen: CopySamples, elapsed_s: float, held_bytes: int | None) -> list[str]:
+    """Doubt what was seen of a copy that took most of its memory later, or may have."""
+    last_s, most = seen.last_age_s or 0.0, seen.rss_max_bytes or 0
+    if held_bytes is not None and most < LEAST_SEEN * held_bytes:
+        return ["most of its memory came after the last look at it"]
+    small = (seen.private_bytes or 0.0) < MOST_REMOTE_BYTES
+    if held_bytes is None and small and last_s < LEAST_SEEN * elapsed_s:
+        return ["had next to no memory at the last look, before half of its time was over"]
+    return []
+
+
+def _memory_complaints(
+    plan: PlacedCopy, seen: CopySamples, nodes: tuple[int, ...] | None
+) -> Iterable[str]:
+    total = seen.private_bytes
+    if not nodes or not total or seen.node_bytes is None:
+        return
+    by_node = dict(seen.node_bytes)
+    looks: list[tuple[float | None, Mapping[int, float]]] = [(None, by_node)]
+    looks += [(at_s, dict(table)) for at_s, table in seen.worst]
+    away = [(_away(table, nodes), at_s, table) for at_s, table in looks if _away(table, nodes)]
+    if away:
+        remote, at_s, table = max(away, key=lambda look: look[0])
+        held = sum(table.values())
+        where = format_list(node for node, size in table.items() if size and node not in nodes)
+        policy = f"; the kernel names its policy {seen.policy}" if seen.policy else ""
+        when = f" {at_s:.1f} s into its run" if at_s is not None and seen.samples > 1 else ""
+        yield (
+            f"{100 * remote / held:.0f} % of its {_mb(held)} lay on lgroup {where}{when}, planned "
+            f"{format_list(nodes)}{policy}"
+        )
+    remote = sum(size for node, size in by_node.items() if node not in nodes)
+    if plan.memory_policy == "weighted" and total > MOST_REMOTE_BYTES * len(nodes):
+        bare = [node for node in nodes if not by_node.get(node)]
+        if bare:
+            yield f"weighted over lgroups {format_list(nodes)}: {format_list(bare)} has none of it"
+    even = evenness(plan, seen)
+    enough = total > MOST_REMOTE_BYTES * len(nodes)
+    if enough and even is not None and even < LEAST_EVEN:
+        least = min(nodes, key=lambda node: by_node.get(node, 0.0))
+        fair = (total - remote) / len(nodes)
+        pages = [size for size, count in seen.page_bytes or () if count]
+        if fair - by_node.get(least, 0.0) > _PAGES_OFF * max(pages, default=_PAGE_BYTES_UNKNOWN):
+            yield (
+                f"interleaved unevenly: lgroup {least} has {_mb(by_node.get(least, 0.0))} of it, "
+                f"an equal part is {_mb(fair)}"
+            )
+
+
+def _known[V](samples: Sequence[Sampled], value: Callable[[Sampled], V | None]) -> list[V]:
+    return [found for found in map(value, samples) if found is not None]
+
+
+def _average(
+    tables: Sequence[tuple[tuple[tuple[int, int], ...] | None, int]],
+) -> tuple[tuple[int, float], ...] | None:
+    known = [(table, looks) for table, looks in tables if table is not None]
+    if not known:
+        return None
+    total: dict[int, int] = {}
+    for table, looks in known:
+        for key, value in table:
+            total[key] = total.get(key, 0) + value * looks
+    whole = sum(looks for _, looks in known)
+    return tuple((key, value / whole) for key, value in sorted(total.items()))
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
+
+
+# -- Whether copies ran, and their memory lay, where the plan said: by copy and by benchmark -------
+
+_UNSEEN = merged_samples(())
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProof:
+    """Evidence and verdict for one copy's run of one benchmark."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int
+    counted: bool  # False: of a discarded iteration
+    planned: bool  # False: it may run, and have its memory, anywhere
+    cpu: int | None  # planned
+    node: int | None  # planned
+    verdict: PlacementVerdict
+    reasons: tuple[str, ...]  # in words, why the verdict is not `MET`
+    gate: GateFacts | None = None
+    seen: CopySamples = _UNSEEN
+    unseen_s: float | None = None  # from its last sample to its end
+    # Of its memory on planned nodes; none planned: on its home node.
+    local_share: float | None = None
+    evenness: float | None = None  # interleaved: least share of a planned node x their number
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkProof:
+    """What the copies of one benchmark got, over all iterations; None: not known."""
+
+    benchmark: str
+    copies: int  # copy runs
+    sampled: int  # of them
+    rss_average_bytes: float | None  # mean over copies
+    rss_max_bytes: int | None
+    page_shares: tuple[tuple[int, float], ...]  # page size in bytes, share of all copies' memory
+    local_share: float | None  # mean over copies
+    least_local_share: float | None
+    migrations: float | None  # mean over copies
+
+
+@dataclass(frozen=True, slots=True)
+class RunProof:
+    """All proofs of a run."""
+
+    copies: tuple[CopyProof, ...] = ()
+    benchmarks: tuple[BenchmarkProof, ...] = ()  # in the order they ran
+    observed: Observed | None = None  # what observing cost; None: it was off, or the run was killed
+
+    def of(self, verdict: PlacementVerdict) -> tuple[CopyProof, ...]:
+        """Return the copy runs with this verdict, in order."""
+        return tuple(proof for proof in self.copies if proof.verdict is verdict)
+
+    def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Return the copies whose plan was not met by benchmark and iteration, where any are."""
+        found = grouped(
+            ((it.benchmark, it.iteration), it.copy) for it in self.of(PlacementVerdict.NOT_MET)
+        )
+        return {key: tuple(sorted(set(copies))) for key, copies in found.items()}
+
+    def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
+        """Return the copy runs of which it is not known by the reasons for that."""
+        found = grouped((it.reasons, it) for it in self.of(PlacementVerdict.NOT_KNOWN))
+        return {reasons: tuple(proofs) for reasons, proofs in found.items()}
+
+
+def prove_run(run: StoredRun) -> RunProof:
+    """Return a proof for every copy of the run that was placed; torn attempts are left out.
+
+    Without any evidence (`--proof off`) there are no proofs, of an imported run those
+    that its document states.
+    """
+    run = run.without_torn()
+    if run.head.source == "import":
+        return _stated(run)
+    by_key = grouped(((it.phase, it.copy, it.step), it) for it in run.samples)
+    evident = bool(by_key) or any(copy.gate for copy in run.copies)
+    placed = {placement.copy: placement for placement in run.placements if evident}
+    homes = {pu.cpu: pu.node for pu in run.pus}
+    planned = {number: planned_nodes(plan, homes) for number, plan in placed.items()}
+    # Thousands of short runs without samples (steady mode) have few different verdicts.
+    unseen: dict[object, tuple[PlacementVerdict, tuple[str, ...]]] = {}
+    proofs = []
+    for copy in run.copies:
+        if copy.copy not in placed:
+            continue
+        plan, nodes = placed[copy.copy], planned[copy.copy]
+        samples = by_key.get((copy.phase, copy.copy, copy.step))
+        seen = merged_samples(samples) if samples else _UNSEEN
+        key = (copy.copy, copy.gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
+        verdict = None if samples else unseen.get(key)
+        if verdict is None:
+            held = copy.max_rss_bytes if samples else None
+            verdict = judge(
+                *(plan, copy.gate, seen, homes, copy.elapsed_s),
+                held_bytes=held,
+                last_cpu=copy.last_cpu,
+            )
+            if not samples:
+                unseen[key] = verdict
+        home = (plan.node,) if plan.node is not None else None
+        last_s = seen.last_age_s
+        proofs.append(
+            _proof(
+                copy,
+                planned=plan.cpus is not None or nodes is not None,
+                cpu=plan.cpu,
+                node=plan.node,
+                verdict=verdict[0],
+                reasons=verdict[1],
+                gate=copy.gate,
+                seen=seen,
+                unseen_s=None if last_s is None else max(0.0, copy.elapsed_s - last_s),
+                local_share=seen.share_on(nodes or home or ()) if nodes or home else None,
+                evenness=evenness(plan, seen),
+            )
+        )
+    by_name = grouped((proof.benchmark, proof) for proof in proofs)
+    benchmarks = tuple(_benchmark(name, of) for name, of in by_name.items())
+    return RunProof(tuple(proofs), benchmarks, run.observed)
+
+
+def _proof(copy: StoredCopy, **known: Any) -> CopyProof:
+    return CopyProof(
+        *(copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.counted), **known
+    )
+
+
+def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
+    """Return the verdicts as they are stored with the copies."""
+    for one in proof.copies:
+        note = "; ".join(one.reasons) or None
+        yield PlacementJudgement(one.phase, one.copy, one.step, str(one.verdict), note)
+
+
+def _stated(run: StoredRun) -> RunProof:
+    return RunProof(
+        tuple(
+            _proof(
+                copy,
+                planned=True,
+                cpu=copy.cpu,
+                node=copy.node,
+                verdict=PlacementVerdict(copy.placement),
+                reasons=() if copy.placement_note is None else (copy.placement_note,),
+            )
+            for copy in run.copies
+            if copy.placement is not None
+        )
+    )
+
+
+def _benchmark(name: str, proofs: Sequence[CopyProof]) -> BenchmarkProof:
+    seen = [proof.seen for proof in proofs if proof.seen.samples]
+    resident = [s.rss_average_bytes for s in seen if s.rss_average_bytes is not None]
+    highest = [s.rss_max_bytes for s in seen if s.rss_max_bytes is not None]
+    moves = [s.migrations for s in seen if s.migrations is not None]
+    local = [proof.local_share for proof in proofs if proof.local_share is not None]
+    pages: dict[int, float] = {}
+    for one in seen:
+        for size, count in one.page_bytes or ():
+            pages[size] = pages.get(size, 0.0) + count
+    total = sum(pages.values())
+    return BenchmarkProof(
+        benchmark=name,
+        copies=len(proofs),
+        sampled=len(seen),
+        rss_average_bytes=statistics.fmean(resident) if resident else None,
+        rss_max_bytes=max(highest, default=None),
+        page_shares=tuple((size, count / total) for size, count in sorted(pages.items()) if total),
+        local_share=statistics.fmean(local) if local else None,
+        least_local_share=min(local, default=None),
+        migrations=statistics.fmean(moves) if moves else None,
+    )

@@ -1,0 +1,372 @@
+"""Ratios with confidence intervals and verdicts, how many more runs; noise of rates; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rater.analysis.stats.estimate import (
+    NO_DIFFERENCE,
+    Basis,
+    Estimate,
+    SlowRuns,
+    exceeded,
+    quantile,
+)
+from rater.analysis.stats.independence import DRIFT
+
+# -- How much a rate varies from run to run, on the log scale --------------------------------------
+
+ASSUMED_SD = 0.05  # of the log of a rate, where too few runs were repeated to know it
+_LEAST_DEGREES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Standard deviation of the log of one run's rate: 0.02 is 2 %."""
+
+    sd: float
+    degrees: int | None  # of freedom; None: assumed, too few runs were repeated
+    in_rounds: bool = False  # what all runs of a round have in common is not in it
+
+    def of_median(self, runs: int) -> float:
+        """Return the standard error of the log of the median over so many runs.
+
+        Of three and more normal values the median's is sqrt(pi / 2 runs) of the single one's
+        (asymptotic; a little too much for few), of one and two it is that of the mean.
+        """
+        return self.sd * math.sqrt((math.pi / 2 if runs > 2 else 1.0) / runs)
+
+    def quantile(self, alpha: float) -> float:
+        """Return how many standard errors noise exceeds with probability `alpha`, on one side."""
+        if self.degrees is None:
+            return statistics.NormalDist().inv_cdf(1 - alpha)
+        return quantile(1 - 2 * alpha, self.degrees)
+
+
+def noise_of(rates: Sequence[Sequence[float]]) -> Noise:
+    """Return the noise of runs; `rates`: those of repeated runs of the same, group by group.
+
+    Pooled over the groups. Below three degrees of freedom (runs less groups) it is no estimate:
+    5 % is assumed, or what was seen where that is more.
+    """
+    squares, degrees = 0.0, 0
+    for group in rates:
+        logs = [math.log(rate) for rate in group]
+        mean = statistics.fmean(logs)
+        squares += sum((value - mean) ** 2 for value in logs)
+        degrees += len(logs) - 1
+    sd = math.sqrt(squares / degrees) if degrees > 0 else 0.0
+    if degrees < _LEAST_DEGREES:
+        return Noise(max(ASSUMED_SD, sd), None)
+    return Noise(sd, degrees)
+
+
+def noise_in_rounds(rates: Sequence[Mapping[int, float]]) -> Noise | None:
+    """Return the noise of runs beside what their rounds have in common; `rates` by round.
+
+    Where each group has one run in each of the same rounds, what drifts between rounds is in all
+    medians alike and tells no two of them apart: what counts is the residual of log rate = group +
+    round, with (groups - 1) (rounds - 1) degrees of freedom (the two-way layout without
+    interaction of any textbook on experiments). None: not so, or below three degrees.
+    """
+    rounds = rates[0].keys() if rates else set()
+    degrees = (len(rates) - 1) * (len(rounds) - 1)
+    if degrees < _LEAST_DEGREES or any(group.keys() != rounds for group in rates):
+        return None
+    logs = [{block: math.log(rate) for block, rate in group.items()} for group in rates]
+    of_round = {block: statistics.fmean(group[block] for group in logs) for block in rounds}
+    overall = statistics.fmean(of_round.values())
+    squares = 0.0
+    for group in logs:
+        mean = statistics.fmean(group.values())
+        squares += sum(
+            (value - mean - of_round[block] + overall) ** 2 for block, value in group.items()
+        )
+    return Noise(math.sqrt(squares / degrees), degrees, in_rounds=True)
+
+
+# -- Is one better than the other: ratios with confidence intervals, verdicts, how many more -------
+#
+# The interval is Student's, of an estimate with its error and degrees of freedom
+# (`stats.estimate`). Where values may not be independent (`stats.independence`) the estimate comes
+# with others that mind it, and the interval covers the intervals of all: a verdict holds in each of
+# them.
+#
+# Of one run each, the iterations have an interval, which is shown; but iterations of a run share
+# its luck, and of two equal things the intervals of single runs exclude 1 far more often than 5 %
+# say: no verdict stands on them. Nor on one run against several, which says nothing of its own
+# noise: of equal things, one run of 3 % noise against ten of 0.3 % was called apart in 82 of 100
+# cases.
+#
+# `better` and `worse` say that the interval excludes 1: of two equal things, 5 in 100 comparisons
+# say so by chance. `same` says that the interval lies within the margin: with 95 % intervals that
+# is stricter than the two one-sided tests at 5 % of D. J. Schuirmann (Journal of Pharmacokinetics
+# and Biopharmaceutics 15, 1987). It is a statement on runs like those that were seen: of n without
+# a slow one, as many as 1 - 0.05^(1/n) may be slow, and that stands beside it.
+
+CONFIDENCE = 0.95
+MOST_ROUNDS = 1000  # what is asked for beyond is no advice
+_LARGEST_LOG = 700.0  # e to this is a number yet
+
+
+class Decision(StrEnum):
+    """What an interval says."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    RARELY = "same, but rarely slow"  # the same but for a few runs that lie far below the others
+    UNKNOWN = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class RatioInterval:
+    """A ratio with its interval, and what that says."""
+
+    ratio: float  # 1.02: 2 % more than the baseline
+    margin: float  # 0.01: what `same` means
+    basis: Basis
+    count: int  # rounds, or runs (iterations) of the side that has fewer
+    low: float | None = None  # None: nothing is known of the noise; so are the next three
+    high: float | None = None
+    degrees: float | None = None  # of freedom
+    # How often equal things differ so much by chance; None: of one run each, not known either.
+    p: float | None = None
+    verdict: Decision = Decision.UNKNOWN
+    within: bool = False  # the interval lies within the margin; may stand beside better or worse
+    # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
+    # they are; 0: not known, or no number would; None: more than MOST_ROUNDS.
+    more: int | None = 0
+    blur: float = 0.0  # what the steps of the recorded times add to each side of the interval
+    coarse: bool = False  # UNKNOWN: the steps of the recorded times are too coarse to tell
+    doubts: tuple[str, ...] = ()  # what is not as it takes for a verdict, in words
+    refused: str | None = None  # why there can be no verdict, in words
+    slow: tuple[SlowRuns, ...] = ()
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is better, worse or the same."""
+        return self.verdict not in (Decision.UNKNOWN, Decision.RARELY)
+
+    @property
+    def words(self) -> str:
+        """The verdict as it is shown."""
+        slow = "; ".join(map(_slow_words, self.slow))
+        if self.verdict is Decision.RARELY:
+            return f"same median, but {slow}"
+        if self.verdict is Decision.UNKNOWN:
+            reason = "; ".join(part for part in (slow, self._why_unknown()) if part)
+            return f"{self.verdict}: {reason}" if reason else str(self.verdict)
+        beside = [*self.doubts, *([slow] if slow else [])]
+        if self.verdict is Decision.SAME:
+            beside += self._unseen()
+        elif self.within:
+            beside.insert(0, f"less than {self.margin * 100:g} %")
+        told = f" ({'; '.join(beside)})" if beside else ""
+        return f"{self.short}{told}"
+
+    @property
+    def short(self) -> str:
+        """The verdict without what it stands on."""
+        same = self.verdict is Decision.SAME
+        return f"same within {self.margin * 100:g} %" if same else str(self.verdict)
+
+    def _unseen(self) -> list[str]:
+        """Say how many runs may be slow though none was seen (95 %); of few runs nothing is known.
+
+        n runs without one are as likely as 5 % where 1 - 0.05^(1/n) of all runs are slow.
+        """
+        one_in = math.floor(1 / (1 - (1 - CONFIDENCE) ** (1 / self.count)))
+        return [f"slow runs: at most 1 in {one_in}"] if one_in > 1 else []
+
+    def _why_unknown(self) -> str | None:
+        if self.refused:
+            return self.refused
+        if self.coarse:
+            return "times too coarse"
+        more = None
+        if self.more is None:
+            more = f"more than {MOST_ROUNDS} rounds needed"
+        elif self.more:
+            more = f"about {self.more} more round{'s' * (self.more != 1)} needed"
+        return "; ".join(part for part in (*self.doubts, more) if part) or None
+
+
+def _slow_words(slow: SlowRuns) -> str:
+    """Return `1 run in 10 is 20 % slower`."""
+    whose = " of the baseline" if slow.of_baseline else ""
+    runs = "1 run" if slow.count == 1 else f"{slow.count} runs"
+    verb = "is" if slow.count == 1 else "are"
+    return f"{runs} in {slow.of}{whose} {verb} {slow.slower * 100:.2g} % slower"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """An interval of logarithms, and how often chance goes so far from 0."""
+
+    low: float
+    high: float
+    p: float
+
+    def verdict(self, edge: float, *, less_is_better: bool) -> Decision:
+        """Return what it says; `edge`: a logarithm, within which two are the same."""
+        if self.low > 0 or self.high < 0:
+            better = (self.low > 0) is not less_is_better
+            return Decision.BETTER if better else Decision.WORSE
+        return Decision.SAME if self.within(edge) else Decision.UNKNOWN
+
+    def within(self, edge: float) -> bool:
+        return -edge < self.low and self.high < edge
+
+
+def _reach_of(estimate: Estimate, confidence: float) -> _Reach:
+    error, middle = estimate.error() or 0.0, estimate.log_ratio
+    if not error:  # nor blur, then
+        return _Reach(middle, middle, 1.0)
+    degrees = estimate.degrees()
+    reach = quantile(confidence, degrees) * error + estimate.blur
+    p = exceeded(max(0.0, abs(middle) - estimate.blur) / error, degrees)
+    return _Reach(middle - reach, middle + reach, p)
+
+
+def interval_of(
+    estimate: Estimate,
+    margin: float,
+    confidence: float = CONFIDENCE,
+    *,
+    less_is_better: bool = False,
+    next_confidence: float | None = None,
+) -> RatioInterval:
+    """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
+
+    Values without any noise at all, of which no step is known either: no difference is
+    `same`, a difference is `inconclusive`. What is refused has an interval and no verdict.
+    `next_confidence`: of the interval that is looked at when there are more values; None: the same.
+    """
+    count = min((part.count for part in estimate.parts), default=1)
+    interval = RatioInterval(
+        *(estimate.ratio, margin, estimate.basis, count),
+        blur=estimate.blur,
+        refused=estimate.refused,
+    )
+    error = estimate.error()
+    if error is None:
+        return interval
+    alone = _reach_of(estimate, confidence)
+    reaches = [alone, *(_reach_of(one, confidence) for one in estimate.also)]
+    low, high = min(one.low for one in reaches), max(one.high for one in reaches)
+    whole = _Reach(low, high, max(one.p for one in reaches))
+    interval = replace(interval, degrees=estimate.degrees(), low=_exp(low), high=_exp(high))
+    if estimate.refused:
+        return interval
+    effect = abs(estimate.log_ratio)
+    if not error:
+        if effect > NO_DIFFERENCE:
+            return replace(interval, p=1.0)
+        return replace(
+            *(interval,),
+            p=1.0,
+            verdict=Decision.SAME,
+            within=True,
+            more=None,
+            doubts=estimate.doubts,
+        )
+    edge = math.log1p(margin)
+    verdict = whole.verdict(edge, less_is_better=less_is_better)
+    slow: tuple[SlowRuns, ...] = ()
+    if not less_is_better:
+        slow = tuple(one for one in estimate.slow if one.slower > margin)
+    if slow and estimate.rest and verdict in (Decision.UNKNOWN, Decision.SAME):
+        # A step of a mode is no noise: it is told by how often, and the others by their own.
+        others = interval_of(estimate.rest, margin, confidence)
+        if others.verdict is Decision.SAME:
+            verdict = Decision.RARELY
+    unknown = verdict is Decision.UNKNOWN
+    coarse = unknown and max(effect, edge - effect) <= estimate.blur
+    doubts = estimate.doubts
+    more: int | None = None
+    if unknown:  # told is only what a verdict failed at
+        decided = alone.verdict(edge, less_is_better=less_is_better) is not Decision.UNKNOWN
+        reasons = dict.fromkeys(one.reason for one in estimate.also)
+        doubts = tuple(why for why in reasons if decided or why != DRIFT)
+        # More runs of the same kind would drift as well.
+        more = 0 if DRIFT in doubts else _more(estimate, edge, next_confidence or confidence)
+    return replace(
+        interval,
+        p=whole.p,
+        verdict=verdict,
+        within=whole.within(edge),
+        more=None if coarse else more,
+        coarse=coarse,
+        doubts=doubts,
+        slow=slow,
+    )
+
+
+def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
+    """Return how many more rounds make the intervals narrow enough for the effect there is."""
+
+    def enough(more: int) -> bool:
+        return all(_narrow(one, edge, confidence, more) for one in (estimate, *estimate.also))
+
+    return _least(enough, 1, MOST_ROUNDS)
+
+
+def _narrow(estimate: Estimate, edge: float, confidence: float, more: int) -> bool:
+    effect, error = abs(estimate.log_ratio), estimate.error(more) or 0.0
+    reach = quantile(confidence, estimate.degrees(more)) * error + estimate.blur
+    return reach < max(effect, edge - effect)
+
+
+def _least(enough: Callable[[int], bool], first: int, last: int) -> int | None:
+    """Return the least number from `first` to `last` that is enough, as all above it are."""
+    if not enough(last):
+        return None
+    low = first - 1
+    while last - low > 1:
+        middle = (low + last) // 2
+        low, last = (low, middle) if enough(middle) else (middle, last)
+    return last
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(max(log, -_LARGEST_LOG), _LARGEST_LOG))
+
+
+# -- Looking at a comparison again and again until it is decided, without fooling oneself ----------
+#
+# Who tests two equal things at 5 % after every round, and stops when there is a difference,
+# finds one far more often than 5 % of the time. With the same stricter level at every look
+# all of them together err in 5 % (S. J. Pocock, Biometrika 64, 1977; his constants for equally
+# spaced looks at normal values, here computed by the recursion of Armitage, McPherson and
+# Rowe, JRSS A 132, 1969; they are those of table 2.1 of Jennison and Turnbull, Group
+# Sequential Methods, 2000). Student's t is used at the same level, as Pocock proposes. That
+# errs a little more than 5 %, looks that begin after the third round a little less: with the
+# level of one look more it is below 5 % for all series of 4 to 52 rounds that were simulated
+# (`benchmarks/comparing.py`).
+
+# Number of looks, and the level of each at which all err in 5 % (constant 2.178 for two).
+_LEVELS = (
+    *((2, 0.02938), (3, 0.02205), (4, 0.01821), (5, 0.01581), (6, 0.01416)),
+    *((7, 0.01294), (8, 0.01199), (9, 0.01124), (10, 0.01062), (12, 0.00965), (15, 0.00864)),
+    *((18, 0.00792), (20, 0.00754), (30, 0.00631), (50, 0.00516), (100, 0.00404)),
+    *((200, 0.00327), (500, 0.00257), (1000, 0.00219)),
+)
+
+
+def confidence_of_each(looks: int) -> float:
+    """Return the confidence of the interval at each of so many looks: 0.95 for one.
+
+    Between the tabulated numbers of looks that of the next one; beyond them 5 % is
+    divided by their number (Bonferroni). Raises `ValueError` for none.
+    """
+    if looks < 1:
+        raise ValueError(f"{looks} looks")
+    if looks == 1:
+        return CONFIDENCE
+    level = next((level for many, level in _LEVELS if many > looks), (1 - CONFIDENCE) / looks)
+    return 1 - level

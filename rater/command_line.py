@@ -1,0 +1,503 @@
+"""The parser of `rater`: its words, its help, its examples, and defaults from files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from pathlib import Path
+from textwrap import fill
+from typing import Any, NoReturn
+
+from rater.errors import InputError
+from rater.process import say
+from rater.text.documents import is_file
+
+# -- What stands at the end of each help: command lines to copy. A test parses every one of them ---
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "rater": (
+        "rater run -- ./mybench --flag   # your own program, a copy on each PU",
+        "rater run mini --copies cores   # a built-in suite, a copy on each core",
+    ),
+    "rater run": (
+        "rater run -- ./mybench --flag",
+        "rater run mini --copies cores --iterations 3",
+        "rater run --copies 128 --mode staggered --stagger 6s -- ./mybench",
+        "rater run mini/lu --mode steady --warmup 10s --window 1m",
+        "rater run --resume last         # what is missing of an interrupted run",
+    ),
+    "rater plan": (
+        "rater plan mini --copies 16 --layout scatter",
+        "rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench",
+    ),
+    "rater rerun": ("rater rerun 7", "rater rerun last --tag fan=fixed"),
+    "rater list": (
+        "rater list                      # the latest runs",
+        "rater list --since 7d --host 'n1*' --tag thp=always",
+        "rater list --limit 0 --json     # all runs, for programs",
+    ),
+    "rater show": (
+        "rater show last",
+        "rater show 7 --copies           # every copy's time over the median copy",
+        "rater show 7 --proof            # where memory and copies really were",
+    ),
+    "rater export": (
+        "rater export 7 --format csv > run7.csv",
+        "rater export last               # as `rater import` reads it",
+    ),
+    "rater import": (
+        "rater import times.json more.json",
+        "rater import other-machine.db   # all its runs, as `rater merge` does",
+        "rater import spec result/CPU2017.*.rsf",
+    ),
+    "rater pages": (
+        "rater pages mini/gups --size test",
+        "rater pages --budget 20 -- ./program input",
+    ),
+    "rater merge": (
+        "rater merge all.db n1.db n2.db n3.db",
+        "rater merge all.db n1.db --restore   # what was removed from all.db, too",
+    ),
+    "rater history": ("rater history n017", "rater history mini/lu"),
+    "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
+    "rater divots": (
+        "rater divots                    # of the last run",
+        "rater divots 12 13 14           # what comes back, what moves about",
+        "rater divots 12 --fail-on slow-lgroup:2%",
+        "rater divots --confirm 12       # run the slow place against another like it",
+    ),
+    "rater plot": ("rater plot last", "rater plot 7 --benchmark lu", "rater plot 7 -o run7.svg"),
+    "rater report": ("rater report last -o run.html",),
+    "rater selftest": ("rater selftest --quick", "rater selftest --simulate --topology nodes=4x16"),
+    "rater compare": (
+        "rater compare 7 8",
+        "rater compare tag:build=old tag:build=new",
+        "rater compare sweep:last",
+    ),
+    "rater scale": ("rater scale sweep:last",),
+    "rater sweep": (
+        "rater sweep mini --axis copies=1,2,4,8 --rounds 3",
+        "rater sweep --axis thp=always,never --rounds 5 -- ./mybench",
+        "rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20",
+    ),
+    "rater model": (
+        "rater model last                # what large pages, or any axis of numbers, do",
+        "rater model 3 --x walks --y cycles -o fits.svg",
+    ),
+    "rater lab": (
+        "rater lab pages --quick         # about a minute, to see that all works",
+        "rater lab pages --copies 1 --counters cpi -o pages.html",
+        "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
+        "rater lab pages --show last     # of a sweep that is stored",
+    ),
+    "rater settings": ("rater settings", "rater settings thp"),
+    "rater restore": ("rater restore",),
+    "rater suites": ("rater suites", "rater suites show mini", "rater suites new nightly"),
+    "rater layouts": ("rater layouts", "rater layouts show balanced"),
+    "rater topo": (
+        "rater topo",
+        "rater topo machine.xml",
+        "rater topo 'pack:2 numa:4 core:8 pu:2'",
+    ),
+    "rater doctor": (
+        "rater doctor",
+        "rater doctor -v governor THP",
+        "rater doctor --fix -- make bench",
+    ),
+    "rater counters": ("rater counters", "rater counters cpi numa"),
+    "rater lint-bind": (
+        "rater lint-bind my.cfg",
+        "rater lint-bind my.cfg --topology nodes=2x20 --fix > binds.inc",
+    ),
+    "rater fleet": (
+        "rater fleet run mini --nodes n[001-128] --minutes 30 --wait",
+        "rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag",
+        "rater fleet status              # of the last fleet",
+        "rater fleet wait 3              # goes on with it, and collects",
+        "rater fleet retry 3 --nodes n7",
+    ),
+    "rater completion": (
+        "rater completion bash > ~/.local/share/bash-completion/completions/rater",
+        "rater completion fish > ~/.config/fish/completions/rater.fish",
+    ),
+}
+
+
+# -- The parser of `rater`: argparse with short messages that name the way out ---------------------
+
+type Subparsers = argparse._SubParsersAction[Parser]
+
+
+_MOST_OPTIONS = 12  # that the usage of the help names; the list below it has them all
+_ABSENT = "the following arguments are required"  # argparse's words
+_EXPECTED = {"int": "a whole number", "float": "a number"}
+
+
+class Paragraphs(argparse.HelpFormatter):
+    """Help whose paragraphs are filled to the terminal's width; indented lines stand as written."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = super()._fill_text
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(it if it[:1] == " " else filled(it, width, indent) for it in parts)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes take two lines, not the whole usage.
+
+    `add_subparsers` makes those of the subcommands of this class too.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"formatter_class": Paragraphs} | options)
+
+    def format_help(self) -> str:
+        """Return the help: what it takes in few words, and command lines to copy at its end."""
+        whole = super().format_help()
+        if self._short_usage is not None:
+            whole = self._short_usage + whole.removeprefix(self.format_usage())
+        lines = "".join(f"  {line}\n" for line in EXAMPLES.get(self.prog, ()))
+        return whole + (f"\nexamples:\n{lines}" if lines else "")
+
+    @property
+    def _short_usage(self) -> str | None:
+        """The usage without its options, where they are so many that their list tells nothing."""
+        options = [it for it in shown_actions(self) if it.option_strings]
+        if len(options) <= _MOST_OPTIONS:
+            return None
+        formatter = self._get_formatter()
+        formatter.add_usage(None, [it for it in self._actions if not it.option_strings], [])
+        return formatter.format_help().replace(self.prog, f"{self.prog} [OPTION ...]", 1)
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and where help is; exit 2."""
+        for kind, expected in _EXPECTED.items():
+            message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
+        example = EXAMPLES.get(self.prog, ())[:1] if _ABSENT in message else ()
+        as_in = "".join(f"as in: {line.partition('  #')[0].rstrip()}; " for line in example)
+        say(f"{message}\n  {as_in}more: {self.prog} --help")
+        self.exit(2)
+
+    def parse_args(  # type: ignore[override]  # one namespace class is enough
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse; what is left over is reported by the subcommand it stands behind."""
+        parsed, left = self.parse_known_args(args, namespace)
+        if left:
+            command = getattr(parsed, "subcommand", None)
+            parser = subparsers_of(self).get(command, self) if command else self
+            parser.error(_not_taken(parser, left))
+        return parsed
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Report a value that is no choice, with the nearest that is."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(it) for it in action.choices]
+        near = _nearest(str(value), choices)
+        way = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"{value!r} is no choice; {way}")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of its subcommands by name, in the order of the help."""
+    return {
+        name: sub
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, sub in action.choices.items()
+    }
+
+
+def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield its arguments that the help names, without those of subcommands."""
+    for action in parser._actions:
+        if action.help is not argparse.SUPPRESS and not isinstance(
+            action, argparse._SubParsersAction
+        ):
+            yield action
+
+
+def unknown_command(words: Sequence[str], known: Iterable[str]) -> str | None:
+    """Say what to type where the first word is neither a command of rater nor an option."""
+    names = list(known)
+    word = next((it for it in _positional(words)), None)
+    if word is None or word in names:
+        return None
+    near = _nearest(word, names)
+    program = _program(word)
+    if near and program is None:
+        return f"unknown command {word!r}; did you mean `rater {near}`?"
+    if program is not None:
+        line = shlex.join([program, *words[words.index(word) + 1 :]])
+        return f"{word} is not a command of rater; to measure that program: rater run -- {line}"
+    return f"unknown command {word!r}; `rater` alone lists the commands"
+
+
+def program_hint(word: str) -> str:
+    """Return how to measure a program where its name was given in place of a suite, else ""."""
+    program = _program(word)
+    return "" if program is None else f"to measure that program: rater run -- {program} ..."
+
+
+def _program(word: str) -> str | None:
+    """Return how to type a program, on the PATH or a file here, None for what is none."""
+    import shutil  # of some milliseconds, for a mistake only
+
+    if shutil.which(word) is not None:
+        return word
+    return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
+
+
+def _positional(words: Sequence[str]) -> Iterator[str]:
+    """Yield what is no option before the subcommand; `--db` is the only one with a value."""
+    left = iter(words)
+    for word in left:
+        if word == "--db":
+            next(left, None)
+        elif not word.startswith("-"):
+            yield word
+
+
+def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
+    """Say which words an option or argument does not exist for."""
+    options = [it for action in shown_actions(parser) for it in action.option_strings]
+    for word in left:
+        name = word.partition("=")[0]
+        if word.startswith("-"):
+            near = _nearest(name, options)
+            meant = f"; did you mean {near}?" if near else ""
+            return f"{parser.prog} has no option {name}{meant}"
+    return f"{parser.prog} takes no further argument {' '.join(left)!r}"
+
+
+# -- The help of `rater` itself: every command in a few words, by what people come for -------------
+
+# The most used first, among the groups and in each; a test holds that no command is missing.
+GROUPS = {
+    "measure": ("run", "plan", "sweep", "rerun", "lab", "selftest"),
+    "results": ("show", "list", "divots", "report", "plot", "export"),
+    "compare": ("compare", "scale", "model", "pages"),
+    "machine": ("doctor", "topo", "settings", "restore", "counters", "layouts"),
+    "database": ("import", "merge", "rm"),
+    "suites": ("suites", "lint-bind"),
+    "fleet": ("fleet", "history"),
+    "shell": ("completion",),
+}
+_COLUMNS = 80  # from which on two commands stand in a line
+_WIDE = (10, 45)  # where the first and the second command of a line begin
+_NAME = 11
+MOST_WORDS = 23  # letters of a command's words, so that two commands fit a line
+
+
+class Overview(Parser):
+    """The parser of `rater`, whose help fits a screen of 24 lines."""
+
+    def format_help(self) -> str:
+        """Return usage, all commands by group, and what holds for all of them."""
+        width = self._get_formatter()._width + 2  # that argparse leaves free
+        about = command_words(self)
+        rows = [
+            row
+            for title, names in GROUPS.items()
+            for row in _rows(title, names, about, 2 if width >= _COLUMNS else 1)
+        ]
+        return "\n".join(
+            [
+                f"usage: {self.prog} [--db PATH] [--json] [--version] COMMAND ...",
+                *fill(self.description or "", width - 1).splitlines(),
+                "",
+                *rows,
+                "",
+                *EXAMPLES[self.prog],
+                *fill(self.epilog or "", width - 1).splitlines(),
+                "",
+            ]
+        )
+
+
+def command_words(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return what each command does in a few words, by name."""
+    return {
+        it.dest: it.help or ""
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for it in action._choices_actions
+    }
+
+
+def _rows(
+    title: str, names: tuple[str, ...], about: Mapping[str, str], across: int
+) -> Iterator[str]:
+    for number, some in enumerate(batched(names, across)):
+        line = "" if number else f"{title}:"
+        for name, start in zip(some, _WIDE, strict=False):
+            line = f"{line:<{start}}{name:<{_NAME}}{about[name]}"
+        yield line
+
+
+# -- Defaults of options from files: `~/.config/rater/config.toml` and `./rater.toml` --------------
+#
+# A table is called after a command, its keys after that command's options; `[run]` is for `rater
+# plan` as well. What is typed goes before `./rater.toml`, and that before the user's own file.
+# `RATER_CONFIG` names one file to read instead of both, or none where it is empty.
+
+_LOCAL = Path("rater.toml")
+_ALSO = {"plan": "run"}  # a command that takes another's options
+_TYPES = (str, int, float)
+# What may stand beside these: they take what a stored run was asked for.
+_BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """An option that a file gives: as it would be typed, its name among arguments, and the file."""
+
+    word: str
+    dest: str
+    file: str
+
+
+def find_defaults(
+    parser: argparse.ArgumentParser, command: str, typed: Sequence[str]
+) -> tuple[Default, ...]:
+    """Return the defaults of a command that nothing typed replaces.
+
+    Raises `InputError`, naming file and line, for a file that is wrong or another user's.
+    """
+    commands = subparsers_of(parser)
+    taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
+    taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
+    found: list[Default] = []
+    for path in _paths():
+        by_command = _read(path, commands)
+        # An option that only the other command has (`run`'s for `plan`) is none of this one.
+        for name in (command, _ALSO.get(command, "")):
+            new = [it for it in by_command.get(name, ()) if it.dest in taken]
+            found += new
+            taken -= {it.dest for it in new}
+    return tuple(found)
+
+
+def described(defaults: Iterable[Default]) -> list[str]:
+    """Return a line for each file that defaults came from."""
+    files: dict[str, list[str]] = {}
+    for it in defaults:
+        files.setdefault(it.file, []).append(it.word)
+    return [f"defaults of {file}: {' '.join(words)}" for file, words in files.items()]
+
+
+def _paths() -> Iterator[Path]:
+    named = os.environ.get("RATER_CONFIG")
+    if named == "":
+        return
+    if named:
+        if not os.path.exists(named):  # noqa: PTH110 - False for what no path can be
+            raise InputError(f"RATER_CONFIG={named}: no such file")
+        yield Path(named)
+        return
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - no home: as it is, Path raises
+    for path in (_LOCAL, Path(home) / "rater" / "config.toml"):
+        if os.path.lexists(path):
+            yield path
+
+
+def _read(path: Path, commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, list[Default]]:
+    """Return what a file gives, by command; raises `InputError` for all that is wrong in it."""
+    # Of some milliseconds, for those who have such a file.
+    from rater.files import other_writer
+    from rater.text.documents import did_you_mean, read_text, toml_document
+
+    try:
+        # It can name commands (--prepare): one in a folder like /tmp may be anybody's.
+        other = other_writer(path)
+        text = read_text(path, "defaults")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path}: cannot be read ({reason}); RATER_CONFIG= reads none") from None
+    if other is not None:
+        raise InputError(
+            f"{path}: {other}, and it could have any command run; make it yours alone, or set "
+            "RATER_CONFIG= to read no defaults"
+        )
+    document = toml_document(text, path)
+    root = document.root()
+    found: dict[str, list[Default]] = {}
+    for name, values in document.data.items():
+        table = root.table(name)
+        if name not in commands:
+            root.mistake(f"unknown command; {did_you_mean(name, commands)}", name)
+            continue
+        actions = _options(commands[name])
+        for key, value in values.items() if isinstance(values, dict) else ():
+            if key not in actions:
+                table.mistake(f"no option of `rater {name}`; {did_you_mean(key, actions)}", key)
+                continue
+            try:
+                words = list(_words(actions[key], key, value))
+            except ValueError as error:
+                table.mistake(str(error), key)
+                continue
+            found.setdefault(name, []).extend(
+                Default(word, actions[key].dest, str(path)) for word in words
+            )
+    document.raise_mistakes()
+    return found
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    return {
+        option.removeprefix("--"): action
+        for action in shown_actions(parser)
+        for option in action.option_strings
+        if option.startswith("--") and action.dest != "help"
+    }
+
+
+def _words(action: argparse.Action, key: str, value: Any) -> Iterator[str]:
+    """Yield an option as it is typed; raises `ValueError` for a value that it does not take."""
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise ValueError(f"expected true or false, got {value!r}")
+        if value:
+            yield f"--{key}"
+        return
+    several = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
+    if isinstance(value, dict) and several:
+        value = [f"{name}={text}" for name, text in value.items()]
+    for one in value if isinstance(value, list) and several else [value]:
+        if isinstance(one, bool) or not isinstance(one, _TYPES):
+            kinds = "a text, a number or a list of these" if several else "a text or a number"
+            raise ValueError(f"expected {kinds}, got {one!r}")  # noqa: TRY004 - a mistake in a file
+        _check(action, str(one))
+        yield f"--{key}={one}"
+
+
+def _check(action: argparse.Action, text: str) -> None:
+    convert = action.type if callable(action.type) else str
+    try:
+        value = convert(text)
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise ValueError(str(error)) from None
+    if action.choices is not None and value not in action.choices:
+        raise ValueError(f"expected one of {', '.join(map(str, action.choices))}, got {text!r}")
+
+
+def _is_typed(action: argparse.Action, typed: Sequence[str]) -> bool:
+    names = {word.partition("=")[0] for word in typed if word.startswith("-")}
+    # argparse takes the beginning of a long option for it.
+    return any(
+        option == name or (name.startswith("--") and len(name) > 2 and option.startswith(name))
+        for option in action.option_strings
+        for name in names
+    )

@@ -1,1 +1,0 @@
-"""The parser of `rater`, and what is made from it: messages, completion, man pages, defaults."""

@@ -1,0 +1,303 @@
+"""Commands about this machine and what runs on it: `settings`, `suites`, `doctor`, ..."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+from rater.command_line import subparsers_of
+from rater.commands.common import Subparsers, add_common, later
+from rater.process import say
+from rater.workflow import suites as suite_check
+from rater.workflow import suites as suite_new
+from rater.workflow.arguments import print_json
+
+# -- `rater settings` and `rater restore`: the machine's settings, and putting them back -----------
+
+
+def register_settings(subparsers: Subparsers) -> None:
+    """Declare `rater settings` and `rater restore`."""
+    settings = subparsers.add_parser(
+        "settings",
+        help="what a sweep can set",
+        description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
+        "and puts back afterwards: what they are now and which values they take.",
+    )
+    settings.add_argument(
+        "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
+    )
+    add_common(settings)
+    settings.set_defaults(run=later("workflow.machine", "show_settings"))
+    restore = subparsers.add_parser(
+        "restore",
+        help="put settings back",
+        description="Put back the settings of the machine that a sweep had changed when it was "
+        "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
+    )
+    way = restore.add_mutually_exclusive_group()
+    way.add_argument(
+        "--force",
+        action="store_true",
+        help="also where somebody else has changed a setting since then",
+    )
+    way.add_argument(
+        "--forget", action="store_true", help="leave everything as it is and drop the journal"
+    )
+    add_common(restore)
+    restore.set_defaults(run=later("workflow.machine", "restore"))
+
+
+# -- `rater suites`: list, show, build, check and begin suites -------------------------------------
+
+_SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
+
+
+def register_suites(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater suites` and its subcommands."""
+    suites = subparsers.add_parser(
+        "suites",
+        help="list, show, begin them",
+        description="List, show, build, check and begin suites.",
+    )
+    suites.set_defaults(run=_list)
+    add_common(suites)
+    actions = suites.add_subparsers(dest="action", metavar="ACTION")
+
+    listing = actions.add_parser("list", help="the suites that have names (also without ACTION)")
+    listing.set_defaults(run=_list)
+    add_common(listing)
+
+    show = actions.add_parser("show", help="benchmarks, sizes, reference times, memory")
+    show.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
+    show.set_defaults(run=_show)
+    add_common(show)
+
+    build = actions.add_parser("build", help="compile a suite's programs into the cache")
+    build.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
+    build.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
+    build.set_defaults(run=_build)
+    add_common(build)
+
+    check = actions.add_parser(
+        "check",
+        help="report everything that is wrong with a suite at once",
+        usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
+        "                          [--db PATH] [--json] SUITE",
+    )
+    suite_check.declare_check(check, _SUITE_HELP)
+    add_common(check)
+
+    new = actions.add_parser("new", help="write an example that runs, to be changed by you")
+    suite_new.declare_new(new)
+    add_common(new)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from rater.errors import InputError
+    from rater.plan.suite_find import find_suites, load_suite
+    from rater.show.console import standard_page
+    from rater.show.plans.suites import ListedSuite, suites_json, suites_text
+
+    suites, troubles = find_suites()
+    found = []
+    for place in suites:
+        listed = ListedSuite(place.name, place.path, None, None, place.folder, place.instead)
+        try:
+            found.append(replace(listed, suite=load_suite(str(place.path))))
+        except InputError as error:
+            found.append(replace(listed, trouble=str(error)))
+    if args.json:
+        print_json(suites_json(found))
+    else:
+        print(suites_text(found, standard_page()))
+    for trouble in troubles:
+        say(trouble)
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from rater.plan.suite_find import load_selection
+    from rater.show.console import standard_page
+    from rater.show.plans.suites import suite_json, suite_text
+
+    suite = load_selection(args.suite)
+    if args.json:
+        print_json(suite_json(suite))
+    else:
+        print(suite_text(suite, standard_page()))
+    return 0
+
+
+def _build(args: argparse.Namespace) -> int:
+    """Build all, say all that failed; exit 2 when any did."""
+    from rater.plan.suite_find import load_selection
+    from rater.run.programs.compile import cache_root
+    from rater.run.workplace.trial import try_build
+
+    suite, cache = load_selection(args.suite), cache_root()
+    trials = []
+    for benchmark in suite.benchmarks:
+        trials.append(try_build(benchmark, args.tune, cache))
+        if not args.json:  # each when it is over: a whole suite takes minutes
+            suite_check.report_trial(suite, trials[-1])
+    if args.json:
+        facts = [asdict(trial) for trial in trials]
+        print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})
+    return 2 if any(trial.error is not None for trial in trials) else 0
+
+
+# -- `rater layouts`: list and show placement layouts ----------------------------------------------
+
+
+def register_layouts(subparsers: Subparsers) -> None:
+    """Declare `rater layouts` and its subcommands."""
+    layouts = subparsers.add_parser(
+        "layouts", help="how copies are placed", description="List and show placement layouts."
+    )
+    layouts.set_defaults(run=later("workflow.machine", "list_layouts"))
+    add_common(layouts)
+    actions = layouts.add_subparsers(dest="action", metavar="ACTION")
+
+    listing = actions.add_parser("list", help="the built-in layouts (also without ACTION)")
+    listing.set_defaults(run=later("workflow.machine", "list_layouts"))
+    add_common(listing)
+
+    show = actions.add_parser("show", help="a layout's file, to learn from and to go on from")
+    show.add_argument(
+        "layout", metavar="LAYOUT", help="name of a layout, path of a TOML file, list: or expr:"
+    )
+    show.set_defaults(run=later("workflow.machine", "show_layout"))
+    add_common(show)
+
+
+# -- `rater topo` and `rater counters`: this machine, or one from a file, and what it can count ----
+
+
+def register_topo(subparsers: Subparsers) -> None:
+    """Declare `rater topo` and `rater counters`."""
+    topo = subparsers.add_parser(
+        "topo",
+        help="lgroups, CPUs, caches",
+        description="Show the machine: lgroups (NUMA nodes) with their CPUs, cores, last-level "
+        "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
+        "used; of this machine also what memory is free, page cache, or in huge pages.",
+        epilog="--json has all of it: `counts`, `nodes` (lgroups), `cpus`, `siblings`, `caches`, "
+        "`kinds`, `groups`, `distances`, `not_usable`; CPUs and nodes by OS number, the rest by "
+        "hwloc's logical indexes.",
+    )
+    topo.add_argument(
+        "machine",
+        metavar="MACHINE",
+        nargs="?",
+        help="hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
+        "(default: this machine)",
+    )
+    topo.set_defaults(run=later("workflow.machine", "topo"))
+    add_common(topo)
+    counters = subparsers.add_parser(
+        "counters",
+        help="what it can count",
+        description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
+        "of this processor's table and the kernel's own; and where energy is read. What does not "
+        "work is listed with the reason and the command that would allow it.",
+    )
+    counters.add_argument(
+        "groups",
+        metavar="GROUP",
+        nargs="*",
+        help="only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
+    )
+    counters.set_defaults(run=later("workflow.machine", "counters"))
+    add_common(counters)
+
+
+# -- `rater doctor`: is this machine fit to be measured, and what mends it -------------------------
+
+
+def register_doctor(subparsers: Subparsers) -> None:
+    """Declare `rater doctor`."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="is it fit to measure?",
+        description="Check everything on this machine that makes results vary: other work, "
+        "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
+        "check is good, to consider, bad, or unavailable here; -v has why it matters and the "
+        "command that mends it. Nothing is changed, unless a command follows --fix --.",
+        epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
+        "back; `rater doctor --fix -- COMMAND` does so around any command.",
+    )
+    parser.add_argument(
+        "checks",
+        nargs="*",
+        metavar="CHECK",
+        help="only these (governor, THP, ...), with all details",
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="why each check matters, and what mends it"
+    )
+    parser.add_argument(
+        "--run-of",
+        metavar="RUN",
+        help="check the machine as RUN recorded it (a number, last, ...)",
+    )
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="for the time of the command behind `--`, set what mends what is bad or to consider; "
+        "it is put back at its end, or by the next rater after kill -9",
+    )
+    add_common(parser)
+    parser.set_defaults(run=later("workflow.doctor", "doctor"))
+
+
+# -- `rater completion`: a shell's completion of commands, options and values, from the parser -----
+
+SHELLS = ("bash", "zsh", "fish")
+# What an argument takes, by the words its help has for it; those in small letters are values.
+_FILES = {"FILE", "FILE.cmd", "PATH", "MACHINE", "SUITE", "LAYOUT", "CONFIG", "DB"}
+_DIRECTORIES = {"DIR"}
+
+
+def register_completion(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "completion",
+        help="for bash, zsh or fish",
+        description="Print the completion of commands, options and their values for a shell. "
+        "Packages install it; elsewhere: "
+        "bash: rater completion bash > ~/.local/share/bash-completion/completions/rater; "
+        "zsh: rater completion zsh > _rater, in a folder of $fpath; "
+        "fish: rater completion fish > ~/.config/fish/completions/rater.fish.",
+    )
+    parser.add_argument("shell", choices=SHELLS, help="whose")
+    parser.set_defaults(run=_print)
+
+
+def _print(args: argparse.Namespace) -> int:
+    sys.stdout.write(script(args.shell, args.whole))
+    return 0
+
+
+def script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """Return the completion of one of `SHELLS` for all that the parser takes."""
+    import shtab
+
+    for action in _all_actions(parser):
+        words = str(action.metavar or "").replace("[", "|").split("|")
+        if action.nargs == 0 or action.choices:
+            continue
+        if known := [word for word in words if word.isalpha() and word.islower()]:
+            action.choices = known
+        elif not _FILES.isdisjoint(words):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab looks for it
+        elif not _DIRECTORIES.isdisjoint(words):
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # as above
+    return shtab.complete(parser, shell=shell) + "\n"
+
+
+def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    yield from parser._actions
+    for sub in subparsers_of(parser).values():
+        yield from _all_actions(sub)

@@ -1,0 +1,279 @@
+"""Commands that start copies: `run`, `plan`, `rerun`, `sweep`, `selftest`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+
+from rater.commands.common import (
+    Subparsers,
+    add_common,
+    add_doing,
+    add_force_and_share,
+    add_run_word,
+    add_topology,
+    add_verbose,
+    later,
+)
+from rater.plan.request import BY_NAME
+from rater.plan.sweep import BlockOrder
+from rater.text.values import duration_s
+from rater.workflow.arguments import add_option, add_run_arguments, existing_store, show
+from rater.workflow.run.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
+
+# -- `rater run`: resolve what was asked for, then show it (`--dry-run`) or do it ------------------
+
+
+def register_run(subparsers: Subparsers) -> None:
+    """Declare `rater run`."""
+    parser = subparsers.add_parser(
+        "run",
+        help="N copies side by side",
+        description="Run N copies of each benchmark at once, placed by the machine's topology. "
+        "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
+    )
+    add_run_arguments(parser)
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="run what is missing of a stored run, with its own options; refused where machine, "
+        "settings, programs or suite changed since (--force: go on all the same)",
+    )
+    add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")
+    add_verbose(parser)
+    add_common(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    resume = later("workflow.run.begin", "resume")
+    return (later("workflow.run.begin", "run") if args.resume is None else resume)(args)
+
+
+# -- `rater plan`: what would run where, on this machine or on one that is only described ----------
+
+
+def register_plan(subparsers: Subparsers) -> None:
+    """Declare `rater plan`."""
+    parser = subparsers.add_parser(
+        "plan",
+        help="what would run where",
+        description="Show what `rater run` with the same arguments would run where: each copy's "
+        "CPUs, core, last-level cache (LLC), lgroup, package and memory, each lgroup's part, and "
+        "what is to be thought over. Nothing is started, locked or stored; a command need not "
+        "exist.",
+        epilog="--json: `copies`, `lgroups`, `warnings`, `orders`, ...; CPUs and lgroups by OS "
+        "number, cores and LLCs by hwloc's logical indexes.",
+    )
+    add_run_arguments(parser)
+    add_topology(
+        parser,
+        "hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
+        "(default: this machine)",
+    )
+    # Those of `run` change nothing here.
+    add_doing(parser, dry_run=argparse.SUPPRESS, quiet=argparse.SUPPRESS)
+    add_common(parser)
+    parser.set_defaults(run=later("workflow.run.repeat", "plan"))
+
+
+# -- `rater rerun RUN`: make a new run of what a stored one was asked for --------------------------
+
+
+def register_rerun(subparsers: Subparsers) -> None:
+    """Declare `rater rerun`."""
+    parser = subparsers.add_parser(
+        "rerun",
+        help="a stored run once more",
+        description="Make a new run of what a stored one was asked for: the same suite or "
+        "command in the same directory, as many copies, every option; and report what differs.",
+    )
+    add_run_word(parser)
+    add_option(parser, BY_NAME["tag"], "one more, or another value")
+    add_force_and_share(parser)
+    add_doing(parser, "show what differs, and the plan", "no progress, no table")
+    add_verbose(parser)
+    add_common(parser)
+    parser.set_defaults(run=later("workflow.run.begin", "rerun"))
+
+
+# -- `rater sweep`: runs under all combinations of some values, in blocks, resumable ---------------
+
+_DESCRIPTION = """\
+Run a suite or a command under every combination of the axes' values (a point), each point once in
+every block (round), in a new random order each block, so that whatever drifts over time hits all
+points alike. rater checks and builds all points before the first run, and puts the machine's
+settings back at the end, however the sweep ends.
+
+An axis is an option of `rater run` (copies=1,2,4), what runs (command='./old -x,./new -x'), an
+environment variable of every copy (env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the
+machine (thp=never,always; `rater settings` lists them; needs root). `\\,` is a comma inside a
+value. The first point, made of the first value of every axis, is the baseline.
+
+  rater sweep mini --axis copies=1,2,4 --axis thp=never,always --rounds 6
+  rater sweep --axis copies=1,2 -- ./bench    a command instead of a suite
+  rater sweep FILE.toml           the same from a file (rater sweep --example)
+  rater sweep --resume 3          run what is missing of sweep 3
+  rater sweep --show 3            its results; `rater compare sweep:3` compares
+"""
+
+
+def register_sweep(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater sweep`."""
+    parser = subparsers.add_parser(
+        "sweep",
+        help="runs, settings combined",
+        description=_DESCRIPTION,
+    )
+    add_run_arguments(parser)
+    sweep = parser.add_argument_group("the sweep")
+    sweep.add_argument(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="NAME=V1,V2,...",
+        help="what varies, and its values; several times: every combination",
+    )
+    sweep.add_argument(
+        "--rounds",
+        type=int,
+        metavar="N",
+        help="blocks; default 6, the fewest that show whether blocks are independent",
+    )
+    sweep.add_argument(
+        "--block-order",
+        choices=tuple(BlockOrder),
+        help="of the points in a block: shuffled (default), given, or abba: every second block "
+        "backwards (--order takes these words too)",
+    )
+    sweep.add_argument("--seed", type=int, metavar="N", help="of the shuffled orders; stored")
+    sweep.add_argument(
+        "--until",
+        metavar="[energy:]P%",
+        help="check after every block from the third on, and stop once every comparison with the "
+        "baseline is better, worse or the same within P%%; intervals are wider for the repeated "
+        "checks, so that equal points are not called different more often; energy:P%% compares "
+        "joules per copy",
+    )
+    sweep.add_argument("--skip-refused", action="store_true", help="skip points that cannot run")
+    sweep.add_argument(
+        "--stop-on-failure", action="store_true", help="stop when a copy fails; default: go on"
+    )
+    sweep.add_argument("--dry-run", action="store_true", help="show all points; run nothing")
+    sweep.add_argument("--quiet", action="store_true", help="no progress, no table")
+    sweep.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="all points, benchmarks and what the comparison stands on, as --show has them; "
+        "without it a terminal gets what fits a screen",
+    )
+    stored = parser.add_argument_group("stored sweeps")
+    stored.add_argument(
+        "--resume",
+        metavar="SWEEP",
+        help="a number, last: run what is missing; with --rounds N more blocks; refused where "
+        "machine, suite or programs changed (--force: go on all the same)",
+    )
+    stored.add_argument("--list", dest="listing", action="store_true", help="list them")
+    stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
+    stored.add_argument("--example", action="store_true", help="print a file to begin with")
+    add_common(parser)
+    parser.set_defaults(run=sweep_command)
+
+
+def sweep_command(args: argparse.Namespace) -> int:
+    """Do what is asked for; return the exit status."""
+    if args.example:
+        from rater.plan.sweep import EXAMPLE
+
+        sys.stdout.write(EXAMPLE)
+        return 0
+    if args.listing:
+        return _list(args)
+    if args.show is not None:
+        from rater.store.sweeps import find_sweep
+        from rater.workflow.sweep.view import show_sweep
+
+        with existing_store(args) as store:
+            show_sweep(args, store, find_sweep(store, args.show))
+        return 0
+    if args.resume is not None:
+        from rater.workflow.sweep.conduct import resume
+
+        return resume(args)
+    from rater.workflow.sweep.conduct import new
+
+    return new(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from rater.show.compare.sweep import print_sweeps, sweeps_document
+    from rater.store.sweeps import sweeps
+    from rater.workflow.sweep.view import view_of
+
+    with existing_store(args) as store:
+        views = [view_of(sweep) for sweep in sweeps(store)]
+    show(args, lambda: sweeps_document(views), partial(print_sweeps, views))
+    return 0
+
+
+# -- `rater selftest`: slow some copies on purpose, and see whether just these are found -----------
+
+
+def register_selftest(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater selftest`."""
+    parser = subparsers.add_parser(
+        "selftest",
+        help="are known divots found?",
+        description="Run a few copies several times: undisturbed, then with one known slowdown "
+        "each time (competing processes, a stopped copy, remote memory). Each must be "
+        "detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "
+        "Takes about a minute; the runs go to a temporary database.",
+    )
+    parser.add_argument(
+        "--copies",
+        type=int,
+        metavar="N",
+        help="default: one a CPU, as many as it takes to distinguish lgroups; 8 on one or two CPUs",
+    )
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--quick", action="store_true", help="two kernels instead of three")
+    how_long.add_argument(
+        "--seconds",
+        type=duration_s,
+        metavar="S",
+        default=SECONDS,
+        help=f"about how long it may take (default {SECONDS:g}); more means more iterations, "
+        f"at least {LEAST_ITERATIONS}",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="plant what this seed chose (default: by chance)"
+    )
+    parser.add_argument(
+        "--until-idle",
+        type=duration_s,
+        nargs="?",
+        const=IDLE_S,
+        metavar="MAX_S",
+        help="before each run wait until other processes leave the CPUs alone, and repeat it where "
+        f"they did not, for MAX_S seconds each (default {IDLE_S:g})",
+    )
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="run nothing: plant in made times of this machine's shape, with the noise of a quiet "
+        "one, and report what the detector finds; works on a busy machine, too",
+    )
+    add_topology(
+        parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help=f"store the runs in the database, tagged {TAG}=KIND",
+    )
+    add_option(parser, BY_NAME["wait"])
+    add_common(parser)
+    parser.set_defaults(run=selftest)

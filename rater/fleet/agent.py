@@ -1,0 +1,347 @@
+"""`rater fleet agent`: what a job does on its node. Not typed by people."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from rater import __version__
+from rater.errors import RaterError
+from rater.files import open_file, private_folder
+from rater.fleet.plan import VERDICT_VERSION, NodeVerdict, VerdictStatus, scheduler_job
+from rater.fleet.shared_folder import SharedFolder, Spec, node_facts, partial_mask, shared_disk
+from rater.fleet.store import NodeRun, node_run
+from rater.process import say
+from rater.record.run import RunStatus
+from rater.run.programs.child_process import last_will
+from rater.store.store import open_store
+from rater.text.values import printable
+from rater.workflow.run.head import now_utc
+
+# -- The agent's one child: `rater run`, waited for without waking up, told of the agent's signals -
+
+_ENDING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class EndingSignals:
+    """Signals that end the agent: held, so that it publishes what there is."""
+
+    def __init__(self) -> None:
+        self.first: str | None = None  # USR1, TERM
+        self._ready, self._told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def take(self, number: int, _: FrameType | None) -> None:
+        """Keep a signal: a handler."""
+        if self.first is None:
+            self.first = signal.Signals(number).name.removeprefix("SIG")
+        with suppress(BlockingIOError):
+            os.write(self._told, b"x")
+
+    def wait(self, descriptor: int | None, seconds: float | None = None) -> bool:
+        """Sleep until a signal comes, a descriptor can be read, or the time is over.
+
+        Returns whether the descriptor can be read.
+        """
+        wanted = [self._ready] + ([] if descriptor is None else [descriptor])
+        ready, _, _ = select.select(wanted, [], [], seconds)
+        if self._ready in ready:
+            with suppress(BlockingIOError):
+                os.read(self._ready, 1024)
+        return descriptor in ready
+
+
+@contextmanager
+def ending_signals() -> Iterator[EndingSignals]:
+    """Hold SIGUSR1, SIGTERM, SIGINT and SIGHUP."""
+    signals = EndingSignals()
+    before = {it: signal.signal(it, signals.take) for it in _ENDING}
+    try:
+        yield signals
+    finally:
+        for it, old in before.items():
+            signal.signal(it, old)
+
+
+def run_child(
+    words: Sequence[str],
+    directory: Path,
+    environment: Mapping[str, str],
+    signals: EndingSignals,
+    said: Path,
+) -> int:
+    """Run a command to its end and return its exit status (negative: a signal).
+
+    It gets SIGTERM when one of the signals comes, and dies with this process. What it prints on
+    standard error goes to the file `said`.
+    """
+    with said.open("wb") as file:
+        child = subprocess.Popen(
+            words,
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stderr=file,
+            preexec_fn=last_will(),  # noqa: PLW1509 - None where there are threads
+        )
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        told = False
+        while True:
+            if signals.first is not None and not told:
+                child.terminate()
+                told = True
+            if signals.wait(pidfd):
+                return child.wait()
+    finally:
+        os.close(pidfd)
+
+
+# -- `rater fleet agent`: what a job does on its node. Not typed by people -------------------------
+#
+# Claim the attempt, look at the node, make or resume the run in a database on the node's own disk,
+# publish that whole, then say what it came to. Whatever ends it early: what there is is published.
+
+_SAID = 2000  # characters of what `rater run` said
+_ENDED = {RunStatus.COMPLETE: VerdictStatus.COMPLETE, RunStatus.FAILED: VerdictStatus.FAILED}
+
+
+@dataclass
+class Agent:
+    """One attempt at one node."""
+
+    folder: SharedFolder
+    spec: Spec
+    node: str
+    attempt: int
+    job: str
+    signals: EndingSignals
+
+    def __post_init__(self) -> None:
+        # By user: another one may have a folder of that name there.
+        self.home = Path(self.spec.scratch) / f"rater-fleet-{os.geteuid()}"
+        self.scratch = self.home / f"{self.spec.fleet[:13]}-{self.node}"
+        self.database = self.scratch / "node.db"
+        self._notes: list[str] = []
+        self._started_at = now_utc()
+
+    def run(self) -> NodeVerdict:
+        """Do it, and return what is to be published; the database is, where there is one."""
+        refused = self._refused()
+        if refused is not None:
+            return self.verdict(VerdictStatus.REFUSED, refused)
+        if self.folder.is_cancelled:
+            return self.verdict(VerdictStatus.CANCELLED, "`rater fleet cancel` before it began")
+        try:
+            private_folder(self.scratch)
+        except OSError as error:
+            what = f"{error.filename or self.scratch}: {error.strerror}"
+            return self.verdict(VerdictStatus.REFUSED, f"no folder for the database: {what}")
+        with ExitStack() as stack:
+            # Of this node: of an attempt before, whose process outlived its job; and, of the
+            # backend `local`, of the other "nodes" of this machine.
+            turn = open_file(self.home / "turn", os.O_RDWR | os.O_CREAT)
+            stack.callback(os.close, turn)
+            if not self._until_ours(turn):
+                return self.verdict(VerdictStatus.PARTIAL, "ended while it waited for its turn")
+            return self._in_turn()
+
+    def _refused(self) -> str | None:
+        """Say why this node can not take part as it is."""
+        if self.spec.version != __version__:
+            return f"rater {__version__} is on this node, {self.spec.version} on the submit host"
+        if not Path(self.spec.directory).is_dir():
+            return f"the directory {self.spec.directory} is not on this node"
+        mask = partial_mask()
+        if mask is not None:
+            if not self.spec.allow_partial:
+                return mask
+            self._notes.append(mask)
+        scratch = Path(self.spec.scratch)
+        if not scratch.is_dir():
+            return f"{scratch} is not on this node: name a folder on its own disk with --scratch"
+        return shared_disk(scratch)
+
+    def _in_turn(self) -> NodeVerdict:
+        before = self._published_before()
+        if before is not None and before.status is VerdictStatus.COMPLETE:
+            told = f"attempt {before.attempt} has published everything"
+            return self.verdict(VerdictStatus.NOT_NEEDED, told)
+        if before is not None and not self.database.exists():
+            self._take_from(before)
+        status, said = self._measure()
+        with open_store(self.database) as store:
+            found = node_run(store)
+            snapshot = self.scratch / "published.db"
+            snapshot.unlink(missing_ok=True)
+            if found is not None:
+                store.copy_to(snapshot)
+        verdict = self._of_run(found, status, said)
+        if found is None:
+            return verdict
+        verdict = self.folder.publish(verdict, snapshot)
+        if verdict.status is VerdictStatus.COMPLETE:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        return verdict
+
+    def _published_before(self) -> NodeVerdict | None:
+        """Return the last verdict of this node whose database is whole, if there is one.
+
+        Of this attempt too: the scheduler may have started its job once more.
+        """
+        for found in self.folder.verdicts(self.spec.fleet, self.node, self.attempt + 1):
+            if found.verdict is not None and found.verdict.database and not found.damaged:
+                return found.verdict
+        return None
+
+    def _take_from(self, before: NodeVerdict) -> None:
+        """Go on with what an attempt before published: this node's own file is gone."""
+        assert before.database is not None
+        shutil.copyfile(self.folder.inbox / before.database, self.database)
+        self.database.chmod(0o600)
+        self._notes.append(f"goes on with what attempt {before.attempt} published")
+
+    def _measure(self) -> tuple[int, str]:
+        """Make the run or resume it; return the exit status and what it said."""
+        stored = self._stored()
+        if stored is not None:
+            if stored.status in (RunStatus.COMPLETE, RunStatus.FAILED):
+                return 0, ""  # measured, and killed before it was published
+            self._notes.append(f"resumed: {stored.copies_done} copies were there")
+            status, said = self._rater("--resume", str(stored.number))
+            if status != 2 or self.signals.first is not None:
+                return status, said
+            self._notes.append(f"not resumed, a new run: {_told(said)}")
+        spec = self.spec
+        tags = ("--tag", f"fleet={spec.fleet}", "--tag", f"fleet-node={self.node}")
+        behind = () if spec.command is None else ("--", *spec.command)
+        return self._rater(*spec.words, *tags, behind=behind)
+
+    def _stored(self) -> NodeRun | None:
+        """Return the run that is there already; a database that is damaged is set aside."""
+        if not self.database.exists():
+            return None
+        try:
+            with open_store(self.database) as store:
+                return node_run(store)
+        except RaterError as error:
+            self._notes.append(f"set aside, a new run: {printable(str(error), 400)}")
+            for end in ("", "-wal", "-shm"):
+                file = self.database.with_name(f"{self.database.name}{end}")
+                if file.exists():
+                    file.replace(file.with_name(f"damaged-{file.name}"))
+            return None
+
+    def _rater(self, *words: str, behind: tuple[str, ...] = ()) -> tuple[int, str]:
+        """Call `rater run`, which waits where another run holds the machine."""
+        own = {"RATER_CACHE": str(self.home / "cache"), "RATER_CONFIG": ""}
+        if self.spec.lock is not None:
+            own["RATER_LOCK"] = self.spec.lock
+        said = self.scratch / "said"
+        options = ("--db", str(self.database), "--quiet", "--wait=86400")
+        command = [*this_rater(), "run", *options, *words, *behind]
+        directory = Path(self.spec.directory)
+        status = run_child(command, directory, dict(os.environ) | own, self.signals, said)
+        text = said.read_text(errors="replace").strip()
+        if text:
+            print(text, file=sys.stderr, flush=True)
+        return status, text[-_SAID:]
+
+    def _until_ours(self, turn: int) -> bool:
+        while self.signals.first is None:
+            try:
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.signals.wait(None, 0.1)
+            else:
+                return True
+        return False
+
+    def _of_run(self, found: NodeRun | None, status: int, said: str) -> NodeVerdict:
+        """Return what the run came to."""
+        last = _told(said)
+        if found is None:
+            if self.signals.first is not None:
+                return self.verdict(VerdictStatus.PARTIAL, last or "ended before it began")
+            what = VerdictStatus.REFUSED if status == 2 else VerdictStatus.FAILED
+            return self.verdict(what, last or f"rater run ended with status {status}")
+        came_to = _ENDED.get(found.status, VerdictStatus.PARTIAL)
+        reason = found.reason
+        if came_to is VerdictStatus.PARTIAL and self.signals.first is None:
+            reason = last or found.reason or f"rater run ended with status {status}"
+        verdict = self.verdict(came_to, reason)
+        return replace(
+            verdict,
+            run=found.uuid,
+            copies_done=found.copies_done,
+            copies_planned=found.copies_planned,
+        )
+
+    def verdict(self, status: VerdictStatus, reason: str | None) -> NodeVerdict:
+        """Return what is to be said of this attempt, without a database."""
+        early = status in (VerdictStatus.PARTIAL, VerdictStatus.CANCELLED)
+        return NodeVerdict(
+            rater=VERDICT_VERSION,
+            fleet=self.spec.fleet,
+            node=self.node,
+            attempt=self.attempt,
+            job=scheduler_job(self.job),
+            status=status,
+            reason=reason,
+            ended_by=self.signals.first if early else None,
+            database=None,
+            sha256=None,
+            bytes=None,
+            run=None,
+            copies_done=None,
+            copies_planned=None,
+            started_at=self._started_at,
+            ended_at=now_utc(),
+            host=node_facts(),
+            notes=tuple(self._notes),
+        )
+
+
+def agent(args: argparse.Namespace) -> int:
+    """Do one attempt; the exit status is for the scheduler's eyes only."""
+    spec_file = Path(args.spec)
+    folder = SharedFolder(spec_file.parent)
+    spec = folder.spec()
+    with ending_signals() as signals:
+        taken = folder.claim(args.node, args.attempt, args.job)
+        if taken is not None:
+            say(f"{args.node}, attempt {args.attempt}: job {taken} does it already")
+            return 0
+        it = Agent(folder, spec, args.node, args.attempt, args.job, signals)
+        try:
+            verdict = it.run()
+        except (RaterError, OSError) as error:
+            # Its database stays on the node's disk: the next attempt goes on with it.
+            verdict = it.verdict(VerdictStatus.PARTIAL, printable(str(error), 400))
+        if verdict.database is None:
+            folder.publish(verdict, None)
+    text = f"{verdict.node}, attempt {verdict.attempt}: {verdict.status}"
+    say(text if verdict.reason is None else f"{text}: {verdict.reason}")
+    return 0 if verdict.status in (VerdictStatus.COMPLETE, VerdictStatus.NOT_NEEDED) else 1
+
+
+def this_rater() -> tuple[str, ...]:
+    """Return how rater is started as it was now: nothing is looked for in the directory."""
+    return (sys.executable, "-P", "-m", "rater")
+
+
+def _told(text: str) -> str | None:
+    """Return what `rater run` said, in one line, without its warnings."""
+    lines = [line.strip().removeprefix("rater: ") for line in text.splitlines()]
+    told = [line for line in lines if line and not line.startswith("warning:")]
+    return printable(" ".join(told or lines), 400) or None

@@ -1,0 +1,421 @@
+"""Databases that nodes published: admitted, kept whole in the archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import secrets
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from rater.errors import InputError, RaterError, RunError
+from rater.files import flush_folder, folder, open_file, private_folder
+from rater.fleet.merge_source import SourceCopy, checked, copied, scratch_folder
+from rater.record.run import RunStatus
+from rater.settings.known import volatile
+from rater.store.rows import insert
+from rater.store.store import Store, open_store
+
+# -- Databases that nodes published, kept whole: compressed, each under the SHA-256 of its bytes ---
+#
+# xz at its fastest levels takes 13 % of a database's size, in 10 to 25 ms; gzip 15 %, bzip2 14 %,
+# xz at its default 12 % in 50 to 130 ms (a run of 14 benchmarks, three to six iterations).
+
+_PRESET = 1
+_CHUNK = 1 << 20
+_DAY_S = 86400
+
+
+def archive_folder(connection: sqlite3.Connection) -> Path:
+    """Return where the archive of an open database is: the folder NAME.archive beside it."""
+    path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    return path.with_name(f"{path.name}.archive")
+
+
+def pack(database: Path, folder: Path) -> Path:
+    """Compress a database into the archive's `folder`, under a name that is in nobody's way.
+
+    `keep` gives it its name. Raises `OSError` where the archive cannot be written.
+    """
+    folder = private_folder(folder)
+    _sweep(folder)
+    part = folder / f".{secrets.token_hex(8)}.part"
+    number = open_file(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with os.fdopen(number, "wb") as raw, database.open("rb") as plain:
+            with lzma.open(raw, "wb", preset=_PRESET) as packed:
+                shutil.copyfileobj(plain, packed, _CHUNK)
+            raw.flush()
+            os.fsync(raw.fileno())
+    except BaseException:
+        drop(part)
+        raise
+    return part
+
+
+def keep(part: Path, folder: Path, sha256: str) -> None:
+    """Give what `pack` made its name; the same database twice is one file."""
+    file = _file(folder, sha256)
+    private_folder(file.parent)
+    part.replace(file)
+    flush_folder(file.parent)
+
+
+def drop(part: Path) -> None:
+    """Remove what `pack` made and nobody wants."""
+    with suppress(FileNotFoundError):
+        part.unlink()
+
+
+def forget(connection: sqlite3.Connection, sha256: str) -> None:
+    """Remove an archived database that no row refers to any more."""
+    used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ? LIMIT 1", (sha256,))
+    if used.fetchone() is None:
+        drop(_file(archive_folder(connection), sha256))
+
+
+@contextmanager
+def opened(connection: sqlite3.Connection, sha256: str, size: int) -> Iterator[Store]:
+    """Open an archived database: a copy, brought up to date, gone afterwards.
+
+    Raises `RunError` where it is gone or damaged.
+    """
+    with tempfile.TemporaryDirectory(prefix="rater-archive-") as scratch:
+        path = unpack(connection, sha256, size, Path(scratch))
+        with open_store(path) as store:
+            yield store
+
+
+def unpack(connection: sqlite3.Connection, sha256: str, size: int, into: Path) -> Path:
+    """Write an archived database of `size` bytes into a folder; return the file.
+
+    Raises `RunError` where it is gone or damaged.
+    """
+    path = into / f"{sha256}.db"
+    _unpack(_file(archive_folder(connection), sha256), path, sha256, size)
+    return path
+
+
+def _sweep(folder: Path) -> None:
+    """Remove parts of raters that were killed: nobody takes a day for one."""
+    for part in folder.glob(".*.part"):
+        with suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > _DAY_S:
+                part.unlink()
+
+
+def _unpack(file: Path, path: Path, sha256: str, size: int) -> None:
+    digest, left = hashlib.sha256(), size
+    way_out = "collect its fleet again where the published file is still there"
+    try:
+        with (
+            os.fdopen(open_file(file, os.O_RDONLY), "rb") as raw,
+            lzma.open(raw) as packed,
+            path.open("xb") as copy,
+        ):
+            while left >= 0 and (chunk := packed.read(_CHUNK)):
+                left -= len(chunk)
+                digest.update(chunk)
+                copy.write(chunk)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        raise RunError(
+            f"{file}: the archived database cannot be read ({what}); {way_out}"
+        ) from error
+    if left or digest.hexdigest() != sha256:
+        raise RunError(f"{file}: the archived database is damaged (its SHA-256 differs); {way_out}")
+
+
+def _file(folder: Path, sha256: str) -> Path:
+    return folder / sha256[:2] / f"{sha256}.db.xz"
+
+
+# -- Admit a published database: whole into the archive, what is compared into the index -----------
+
+_MOST_ROWS = 100_000  # of the index, from one database: a suite has tens of benchmarks
+_HEADS = """
+SELECT
+  run.id AS run, run.uuid, host.hostname, host.machine_id_hash, run.status, run.reason,
+  run.started_at, run.suite, run.size, run.tune, run.mode, run.copies, host.cpu_model,
+  host.microcode, host.memory_bytes,
+  (SELECT value FROM setting WHERE run_id = run.id AND name = 'kernel.release') AS kernel,
+  (SELECT count(*) FROM pu WHERE run_id = run.id) AS cpus,
+  (SELECT count(*) FROM copy WHERE run_id = run.id) AS copy_runs,
+  (SELECT count(*) FROM copy
+   WHERE run_id = run.id AND (status <> 'ok' OR validity = 'invalid')) AS failed
+FROM run JOIN host ON host.id = run.host_id
+ORDER BY run.id
+"""
+_BRACKETS = """
+SELECT benchmark, iteration, bracket_s, median_copy_s FROM bracket_result
+WHERE run_id = ? AND counted AND copies_per_hour IS NOT NULL ORDER BY iteration, phase
+"""
+# Where copies do not run side by side there are no brackets: the median of what ended well.
+_MEDIANS = """
+WITH placed AS (
+  SELECT
+    benchmark, iteration, elapsed_s,
+    row_number() OVER (PARTITION BY benchmark, iteration ORDER BY elapsed_s, copy, step) AS place,
+    count(*) OVER (PARTITION BY benchmark, iteration) AS them
+  FROM copy_time
+  WHERE run_id = ? AND counted AND status = 'ok' AND validity <> 'invalid'
+)
+SELECT benchmark, iteration, NULL, avg(elapsed_s) FROM placed
+WHERE place IN ((them + 1) / 2, (them + 2) / 2) GROUP BY benchmark, iteration ORDER BY iteration
+"""
+
+
+class Admitted(StrEnum):
+    """What became of a published database."""
+
+    ADDED = "added"
+    REPLACED = "replaced"  # what the same attempt had published before: less of it
+    KNOWN = "known"  # it, or more of the same attempt, is there
+    SET_ASIDE = "set aside"  # not a database to be trusted: nothing was stored
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A published database, judged; of one that is known, what is there already."""
+
+    outcome: Admitted
+    reason: str | None = None  # why it was set aside, in words
+    sha256: str | None = None
+    status: RunStatus | None = None  # the least of its runs: complete where all of them are
+    copy_runs: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Extract:
+    """What the index takes from one database."""
+
+    sha256: str
+    size: int
+    heads: tuple[dict[str, Any], ...]
+    settings: tuple[str, ...]  # of each run, as JSON
+    results: tuple[tuple[str, int, str | None, str], ...]  # benchmark, run, brackets, medians
+
+    @property
+    def status(self) -> RunStatus:
+        found = [RunStatus(str(head["status"])) for head in self.heads]
+        return next((it for it in found if it is not RunStatus.COMPLETE), RunStatus.COMPLETE)
+
+    def total(self, column: str) -> int:
+        return sum(int(head[column] or 0) for head in self.heads)
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """More of it is better; what is complete stays so."""
+        return self.status is RunStatus.COMPLETE, self.total("copy_runs") - self.total("failed")
+
+
+def admit(
+    connection: sqlite3.Connection,
+    published: Path,
+    fleet: int,
+    node: str,
+    attempt: int,
+    *,
+    expected_sha256: str | None = None,
+) -> Admission:
+    """Take a published database into the archive and the index; the file itself is left as it was.
+
+    As often as one likes: what is known changes nothing. Of several databases of the same attempt
+    the one with more copy runs that ended well stays, and one that is complete always. Attempts
+    stand beside each other; `index.latest` picks one. A file that is damaged, another program's, of
+    a newer rater, no regular file, or (`expected_sha256`) not what its node published is set aside:
+    the reason comes back and nothing is stored. All of it or nothing; inside a transaction of the
+    caller's, or else its own. Raises `OSError` where the archive cannot be written, and
+    `sqlite3.Error` of the database that it is added to.
+    """
+    with scratch_folder() as scratch:
+        try:
+            copy, sha256 = copied(published, scratch)
+            _refuse_other(copy, sha256, expected_sha256)
+        except InputError as error:
+            return Admission(Admitted.SET_ASIDE, str(error))
+        known = _known(connection, fleet, node, attempt)
+        if known is not None and known.sha256 == sha256:
+            return known
+        archive_ = archive_folder(connection)
+        size = copy.stat().st_size
+        part = pack(copy, archive_)  # before it is brought up to date: as it is
+        try:
+            try:
+                found = _extract(checked(published, copy, sha256), size)
+            except (RaterError, sqlite3.Error, ValueError, TypeError) as error:
+                return Admission(Admitted.SET_ASIDE, str(error).replace(str(copy), str(published)))
+            return _store(connection, archive_, part, found, (fleet, node, attempt))
+        finally:
+            drop(part)
+
+
+def _refuse_other(copy: Path, sha256: str, expected: str | None) -> None:
+    if copy.with_name(f"{copy.name}-wal").exists():
+        raise InputError("not published whole: it has a write-ahead log beside it")
+    if expected not in (None, sha256):
+        raise InputError("its SHA-256 is not what its node said when it published it")
+
+
+def remove_fleet(connection: sqlite3.Connection, fleet: int) -> None:
+    """Forget the runs of a fleet, in the index and in the archive."""
+    with _transaction(connection):
+        gone = connection.execute("SELECT DISTINCT sha256 FROM fleet_run WHERE fleet = ?", (fleet,))
+        archived = [sha256 for (sha256,) in gone]
+        for table in ("result", "fleet_run"):
+            connection.execute(f"DELETE FROM {table} WHERE fleet = ?", (fleet,))
+    for sha256 in archived:
+        forget(connection, sha256)
+
+
+def _store(
+    connection: sqlite3.Connection,
+    archive_: Path,
+    part: Path,
+    found: _Extract,
+    key: tuple[int, str, int],
+) -> Admission:
+    with _transaction(connection):
+        known = _known(connection, *key)  # again: another rater may have been faster
+        if known is not None:
+            worth = known.status is RunStatus.COMPLETE, known.copy_runs - known.failed
+            if known.sha256 == found.sha256 or worth >= found.worth:
+                return known
+        keep(part, archive_, found.sha256)  # before the rows that refer to it
+        where = "fleet = ? AND host = ? AND attempt = ?"
+        for table in ("result", "fleet_run"):
+            connection.execute(f"DELETE FROM {table} WHERE {where}", key)
+        fleet, node, attempt = key
+        of_node: dict[str, Any] = {"fleet": fleet, "host": node, "attempt": attempt}
+        for head, settings in zip(found.heads, found.settings, strict=True):
+            number = _setting(connection, settings)
+            more = {**of_node, "setting": number, "sha256": found.sha256, "bytes": found.size}
+            insert(connection, "fleet_run", None, **head, **more)
+        for benchmark, run, bracket_s, copy_s in found.results:
+            more = {**of_node, "benchmark": benchmark, "run": run}
+            insert(connection, "result", None, **more, bracket_s=bracket_s, copy_s=copy_s)
+    # In a transaction of the caller's it may yet be wanted again.
+    if known is not None and known.sha256 is not None and not connection.in_transaction:
+        forget(connection, known.sha256)
+    return Admission(
+        Admitted.ADDED if known is None else Admitted.REPLACED,
+        sha256=found.sha256,
+        status=found.status,
+        copy_runs=found.total("copy_runs"),
+        failed=found.total("failed"),
+    )
+
+
+def _known(connection: sqlite3.Connection, fleet: int, node: str, attempt: int) -> Admission | None:
+    rows = connection.execute(
+        "SELECT sha256, status, copy_runs, failed FROM fleet_run "
+        "WHERE fleet = ? AND host = ? AND attempt = ? ORDER BY run",
+        (fleet, node, attempt),
+    ).fetchall()
+    if not rows:
+        return None
+    statuses = [RunStatus(status) for _, status, *_ in rows]
+    return Admission(
+        Admitted.KNOWN,
+        sha256=rows[0][0],
+        status=next((it for it in statuses if it is not RunStatus.COMPLETE), RunStatus.COMPLETE),
+        copy_runs=sum(row[2] for row in rows),
+        failed=sum(row[3] for row in rows),
+    )
+
+
+def _extract(source: SourceCopy, size: int) -> _Extract:
+    with open_store(source.path) as store:
+        return _extracted(store, source.sha256, size)
+
+
+def _extracted(store: Store, sha256: str, size: int) -> _Extract:
+    with store.writing("reading it") as connection:
+        for view in ("bracket_result", "copy_time"):
+            text = (folder("db") / "views" / f"{view}.sql").read_text(encoding="utf-8")
+            connection.execute(text.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
+        rows = connection.execute(_HEADS)
+        columns = [column[0] for column in rows.description]
+        heads = [dict(zip(columns, row, strict=True)) for row in rows.fetchmany(_MOST_ROWS)]
+        if not heads:
+            raise InputError("there is no run in it")
+        results: list[tuple[str, int, str | None, str]] = []
+        settings = []
+        for head in heads:
+            number = int(head["run"])
+            if head["status"] == RunStatus.RUNNING:  # published: its process is gone
+                head["status"] = RunStatus.INTERRUPTED
+                head["reason"] = "rater did not live to end it"
+            pairs = connection.execute(
+                "SELECT name, value FROM setting WHERE run_id = ? ORDER BY name", (number,)
+            )
+            kept = {k: v for k, v in pairs.fetchmany(_MOST_ROWS) if not volatile(k)}
+            settings.append(json.dumps(kept))
+            results += _results(connection, number)
+            if len(results) > _MOST_ROWS:
+                raise InputError(f"it has more than {_MOST_ROWS} benchmarks")
+    return _Extract(sha256, size, tuple(heads), tuple(settings), tuple(results))
+
+
+def _results(
+    connection: sqlite3.Connection, run: int
+) -> Iterator[tuple[str, int, str | None, str]]:
+    """Return benchmark, run, and its iterations' brackets and median copies in seconds as JSON."""
+    for query in (_BRACKETS, _MEDIANS):
+        times: dict[str, list[tuple[float | None, float]]] = {}
+        for benchmark, iteration, bracket_s, median_s in connection.execute(query, (run,)):
+            if not all(isfinite(it) and it > 0 for it in (bracket_s or median_s, median_s)):
+                raise InputError(f"{benchmark}, iteration {iteration}: a time that is none")
+            times.setdefault(str(benchmark), []).append((bracket_s, median_s))
+        for benchmark, pairs in times.items():
+            brackets = [_digits(it) for it, _ in pairs if it is not None]
+            medians = json.dumps([_digits(it) for _, it in pairs])
+            yield benchmark, run, json.dumps(brackets) if brackets else None, medians
+        if times:
+            return
+
+
+def _digits(seconds: float) -> float:
+    """Return a time with the digits that an index needs."""
+    return float(f"{seconds:.7g}")
+
+
+def _setting(connection: sqlite3.Connection, settings: str) -> int:
+    digest = hashlib.sha256(settings.encode()).hexdigest()
+    known = connection.execute(
+        "SELECT id FROM fleet_setting WHERE sha256 = ?", (digest,)
+    ).fetchone()
+    if known is not None:
+        return int(known[0])
+    return insert(connection, "fleet_setting", None, sha256=digest, settings=settings)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One transaction, or the caller's own."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        _roll_back(connection)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")

@@ -1,0 +1,388 @@
+"""What carries a fleet's jobs to their nodes: Slurm, or processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import batched
+from pathlib import Path
+from typing import Protocol
+
+from rater.errors import InputError, RunError
+from rater.fleet import local_job
+from rater.fleet.plan import JobPhase, JobSeen, compress
+from rater.process import ProcessId, boot_id, is_alive
+
+# -- What carries a fleet's jobs to their nodes: four calls, and nothing else ----------------------
+#
+# Another scheduler, or ssh, is one more file beside `slurm.py` with a class of these four calls,
+# and a line in `BACKENDS` of `rater/fleet/backends.py`. What rater asks of it:
+#
+# - a job is known by its *name*, which is the same however often it is submitted, and by the *id*
+# that `submit` returned. After a submitter was killed there is only the name; - a job may be
+# submitted twice with one name: the agent on the node sees to it that one of them runs (`claim` in
+# `shared_folder.py`); - to end a job gently is SIGUSR1 to its first process, which is the agent; -
+# nothing is ever concluded from a call that raises `SilentError`. It is made again later.
+
+
+class SilentError(RunError):
+    """The scheduler gave no answer, or said that it cannot give one now: ask again later."""
+
+
+class NotTakenError(RunError):
+    """The scheduler answered that it does not take such a job; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetNode:
+    """A node as the scheduler has it."""
+
+    name: str
+    word: str  # the scheduler's: idle, drained*, allocated
+    is_idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    """A job: one command, alone on one node."""
+
+    name: str
+    node: str
+    command: tuple[str, ...]  # absolute; `{job}` in a word becomes the id of the job
+    directory: Path  # where it starts
+    log: Path  # what it prints is appended there
+    minutes: int | None  # time limit; None: the scheduler's own
+    arguments: tuple[str, ...] = ()  # of the site, as `--slurm-arg` has them
+
+    @property
+    def notice_s(self) -> int:
+        """How long before the time limit the job is told (SIGUSR1): time to publish what is."""
+        return 120 if self.minutes is None else max(15, min(120, self.minutes * 60 // 4))
+
+
+class Backend(Protocol):
+    """The four calls."""
+
+    def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
+        """Return those of the names that the scheduler has, in this order. Raises `SilentError`."""
+        ...
+
+    def submit(self, order: JobOrder) -> str:
+        """Submit a job and return its id.
+
+        Raises `NotTakenError` where it can not be submitted as it is, `SilentError` where it is
+        not known whether it was.
+        """
+        ...
+
+    def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
+        """Return what is known of jobs, by name; `jobs` has their ids, None where not known.
+
+        A job that the scheduler does not know is left out. Raises `SilentError`.
+        """
+        ...
+
+    def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
+        """End jobs: those that wait at once; those that run by SIGUSR1 when `gently`.
+
+        A job that has ended is no error. Raises `SilentError`.
+        """
+        ...
+
+
+# -- Jobs as processes of this machine: to try a fleet out, and to hold the four calls honest ------
+#
+# A "node" is a name. All of them are this machine, whose agents wait for each other. What is known
+# of a job lies in a folder: its process, and how it ended.
+
+
+class Local:
+    """The four calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "jobs"
+
+    def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
+        """Return all of them: a name is a node."""
+        return tuple(FleetNode(name, "idle", True) for name in names)
+
+    def submit(self, order: JobOrder) -> str:
+        """Start a process that starts the job's, in a session of its own, and looks at its end."""
+        if order.arguments:
+            raise NotTakenError(f"{order.arguments[0]}: this backend takes no options of a site")
+        job = f"{order.name}.j{secrets.token_hex(3)}"
+        folder = self._folder / job
+        folder.mkdir(parents=True, mode=0o700)
+        command = [word.replace("{job}", job) for word in order.command]
+        limit_s = "-" if order.minutes is None else str(order.minutes * 60)
+        words = [sys.executable, "-I", "-S", "-B", local_job.__file__, str(folder), limit_s]
+        with order.log.open("ab") as log:
+            subprocess.run(
+                [*words, str(order.notice_s), *command],
+                cwd=order.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+            )
+        return job
+
+    def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
+        """Look at the folders of jobs."""
+        found: dict[str, JobSeen] = {}
+        for name, job in jobs.items():
+            same = [job] if job is not None else [it.name for it in self._folder.glob(f"{name}.*")]
+            for one in same:
+                seen = self._seen(one)
+                if seen and (name not in found or found[name].phase is JobPhase.ENDED):
+                    found[name] = seen
+        return found
+
+    def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
+        """Signal the job's process."""
+        for job in ids:
+            for process in self._processes(job)[:1]:
+                if is_alive(process):
+                    with suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGUSR1 if gently else signal.SIGTERM)
+
+    def _processes(self, job: str) -> list[ProcessId]:
+        """Return the job's process, then the one that looks at its end; none before it began."""
+        try:
+            lines = (self._folder / job / "process").read_text().splitlines()
+        except OSError:
+            return []
+        numbers = [map(int, line.split()) for line in lines]
+        return [ProcessId(pid, start, boot_id()) for pid, start in numbers]
+
+    def _seen(self, job: str) -> JobSeen | None:
+        processes = self._processes(job)
+        if not processes:
+            return None  # its submitter was killed before it had begun
+        # Asked before its end is read: who looks at it writes that, and is gone only then.
+        runs = any(map(is_alive, processes))
+        with suppress(OSError):
+            word, _, reason = (self._folder / job / "end").read_text().partition(" ")
+            return JobSeen(job, JobPhase.ENDED, word, reason.strip() or None)
+        if runs:
+            return JobSeen(job, JobPhase.RUNNING, "RUNNING")
+        return JobSeen(job, JobPhase.ENDED, "NODE_FAIL")  # killed with who looked at its end
+
+
+# -- Slurm by its own commands: sbatch, squeue, scontrol, sacct, sinfo, scancel --------------------
+#
+# One exclusive job a node whose script `exec`s the agent: there is no srun, so that nothing narrows
+# the CPUs, and SIGTERM reaches the agent itself. Nothing of the submitting shell reaches the node
+# (`--export=NONE`, `--propagate=NONE`). Checked with Slurm 22.05.
+
+_LIMIT_S = 30.0  # of one command; `squeue` gives up by itself after MessageTimeout (10 s)
+_IDS_AT_ONCE = 500  # of one command line
+# They change what the commands do, or say that this is a job itself.
+_OWN = re.compile(r"(SBATCH|SQUEUE|SCANCEL|SINFO|SCONTROL|SACCT|SALLOC)_\w+|SLURM_(?!CONF$)\w+")
+_ENDED = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+}
+# Not finished with what they began: the node is still the job's.
+_RUNNING = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "SUSPENDED", "STOPPED"}
+# What may be different a minute later; everything else that sbatch says is final.
+_LATER = re.compile(
+    r"unable to contact|socket timed out|timed out|connection refused|zero bytes were transmitted|"
+    r"temporarily (disabled|unable|unavailable)|resource temporarily|limit.*submi|"
+    r"QOSMaxSubmit|AssocMaxSubmit|MaxSubmitJobs|too many|maximum number of jobs|"
+    r"communication (failure|connection)|transport endpoint|slurm backup controller",
+    re.IGNORECASE,
+)
+_SQUEUE = "%i|%j|%T|%r"
+_NO_REASON = ("", "None", "(null)")
+
+
+class Slurm:
+    """The four calls."""
+
+    def __init__(self) -> None:
+        missing = [it for it in ("sbatch", "squeue", "scancel", "sinfo") if not shutil.which(it)]
+        if missing:
+            raise InputError(
+                f"{', '.join(missing)}: not on this machine: call rater where Slurm's commands are "
+                "(a login node), or see docs/how-to/fleet.md for machines without a scheduler"
+            )
+
+    def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
+        """Return those that Slurm has."""
+        said = self._run("sinfo", "-h", "-N", "-o", "%N|%T", "-n", compress(names))
+        words = dict(line.strip().split("|", 1) for line in said.splitlines() if "|" in line)
+        found = ((name, words[name]) for name in names if name in words)
+        return tuple(FleetNode(name, word, word == "idle") for name, word in found)
+
+    def submit(self, order: JobOrder) -> str:
+        """Call sbatch with the script on standard input: it keeps a copy of its own."""
+        said = self._run(*sbatch_words(order), given=script(order))
+        job = said.strip().split(";")[0]
+        if not re.fullmatch(r"\d+", job):
+            raise SilentError(f"sbatch said {said.strip()[:200]!r} in place of a job's number")
+        return job
+
+    def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
+        """Ask squeue for all jobs of this user at once, then one by one for those it has not."""
+        if not jobs:
+            return {}
+        said = self._run("squeue", "-h", "-t", "all", "-u", str(os.geteuid()), "-o", _SQUEUE)
+        found = jobs_of_squeue(said, jobs)
+        for name, job in jobs.items():
+            at_last = found.get(name)
+            if job is not None and (at_last is None or at_last.phase is JobPhase.ENDED):
+                more = self._ended(job)
+                if more is not None:
+                    found[name] = more
+        return found
+
+    def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
+        """Take waiting jobs out of the queue, and tell running ones."""
+        for some in batched(ids, _IDS_AT_ONCE):
+            self._scancel("--state=PENDING", *some)
+            if gently:
+                self._scancel("--batch", "--signal=USR1", "--state=RUNNING", *some)
+            else:
+                self._scancel(*some)
+
+    def _scancel(self, *words: str) -> None:
+        try:
+            self._run("scancel", "--quiet", *words)
+        except NotTakenError:  # of jobs that have ended
+            return
+
+    def _ended(self, job: str) -> JobSeen | None:
+        """Return how a job ended: scontrol forgets it after minutes (MinJobAge), sacct may know."""
+        for words in (
+            ("scontrol", "show", "job", "-o", job),
+            ("sacct", "-n", "-P", "-X", "-j", job, "-o", "JobID,State,ExitCode"),
+        ):
+            try:
+                said = self._run(*words)
+            except NotTakenError:  # "Invalid job id specified"; no accounting here
+                continue
+            seen = job_of_scontrol(said) if words[0] == "scontrol" else job_of_sacct(said)
+            if seen is not None:
+                return seen
+        return None
+
+    def _run(self, *words: str, given: str = "") -> str:
+        """Call a command of Slurm's. Raises `SilentError`, `NotTakenError`."""
+        environment = {k: v for k, v in os.environ.items() if not _OWN.fullmatch(k)}
+        try:
+            done = subprocess.run(
+                words,
+                input=given,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LIMIT_S,
+                env=environment | {"LC_ALL": "C"},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise SilentError(f"{words[0]} gave no answer in {_LIMIT_S:g} s") from None
+        except OSError as error:
+            raise SilentError(f"{words[0]}: {error.strerror}") from error
+        if done.returncode == 0:
+            return done.stdout
+        said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        if _LATER.search(said):
+            raise SilentError(said)
+        raise NotTakenError(said.removeprefix(f"{words[0]}: ").removeprefix("error: "))
+
+
+def sbatch_words(order: JobOrder) -> tuple[str, ...]:
+    """Return the command line that submits a job."""
+    return (
+        *("sbatch", "--parsable", f"--job-name={order.name}"),
+        *("--nodes=1", f"--nodelist={order.node}", "--exclusive", "--mem=0"),
+        *("--no-requeue", "--open-mode=append", "--export=NONE", "--propagate=NONE"),
+        *(f"--signal=B:USR1@{order.notice_s}", f"--chdir={order.directory}"),
+        f"--output={str(order.log).replace('%', '%%')}",
+        *(() if order.minutes is None else (f"--time={order.minutes}",)),
+        *order.arguments,  # the site's last: of two that contradict each other sbatch takes these
+    )
+
+
+def script(order: JobOrder) -> str:
+    """Return the batch script: nothing but the command, in place of the shell."""
+    quoted = shlex.join(order.command)
+    job = "'\"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\"'"
+    return f"#!/bin/sh\nexec {quoted.replace('{job}', job)}\n"
+
+
+def jobs_of_squeue(said: str, jobs: Mapping[str, str | None]) -> dict[str, JobSeen]:
+    """Return what squeue says of these jobs; of two with one name the one asked for by its id."""
+    found: dict[str, JobSeen] = {}
+    for line in said.splitlines():
+        job, _, rest = line.strip().partition("|")
+        name, _, rest = rest.partition("|")
+        word, _, reason = rest.partition("|")
+        if name not in jobs or jobs[name] not in (None, job):
+            continue
+        seen = _seen(job, word, reason)
+        before = found.get(name)
+        if before is None or before.phase is JobPhase.ENDED:  # submitted twice: what still is
+            found[name] = seen
+    return found
+
+
+def job_of_scontrol(said: str) -> JobSeen | None:
+    """Return a job from `scontrol show job -o`."""
+    values = dict(re.findall(r"(?:^|\s)(JobId|JobState|Reason|ExitCode)=(\S*)", said))
+    if "JobId" not in values or "JobState" not in values:
+        return None
+    seen = _seen(values["JobId"], values["JobState"], values.get("Reason", ""))
+    return _with_exit(seen, values.get("ExitCode", ""))
+
+
+def job_of_sacct(said: str) -> JobSeen | None:
+    """Return a job from `sacct -n -P -X -o JobID,State,ExitCode`; the last line is the latest."""
+    lines = [line.split("|") for line in said.splitlines() if line.count("|") == 2]
+    if not lines:
+        return None
+    job, state, exit_code = lines[-1]
+    return _with_exit(_seen(job, state.split(" ")[0], ""), exit_code)
+
+
+def _seen(job: str, word: str, reason: str) -> JobSeen:
+    why = None if reason in _NO_REASON else reason
+    if word in _ENDED:
+        return JobSeen(job, JobPhase.ENDED, word, why)
+    phase = JobPhase.RUNNING if word in _RUNNING else JobPhase.PENDING
+    return JobSeen(job, phase, word, why)
+
+
+def _with_exit(seen: JobSeen, exit_code: str) -> JobSeen:
+    """Add how an ended job's script ended: `9:0` an exit status, `0:15` a signal."""
+    code, _, signal = exit_code.partition(":")
+    told = f"signal {signal}" if signal not in ("", "0") else f"exit status {code}"
+    if seen.phase is not JobPhase.ENDED or seen.word in ("NODE_FAIL", "CANCELLED", "TIMEOUT"):
+        return seen
+    if signal == "53":  # of slurmd: its files could not be opened
+        told = "signal 53: is the fleet's folder there on the node?"
+    return JobSeen(seen.job, seen.phase, seen.word, told if code else seen.reason)
+
+
+# -- The backends by name; what makes one is called with the fleet's folder ------------------------
+
+BACKENDS: dict[str, Callable[[Path], Backend]] = {"slurm": lambda _: Slurm(), "local": Local}
+POLL_S = {"slurm": 10.0, "local": 0.1}  # between two looks of who waits
+
+
+def backend(name: str, folder: Path) -> Backend:
+    """Return a backend. Raises `InputError` where it can not be used here."""
+    if name not in BACKENDS:  # of a fleet that a newer rater made
+        raise InputError(f"backend {name}: this rater knows {', '.join(BACKENDS)}")
+    return BACKENDS[name](folder)

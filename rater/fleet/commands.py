@@ -1,0 +1,176 @@
+"""`rater fleet`, `rater merge`, `rater history`."""
+
+from __future__ import annotations
+
+import argparse
+
+from rater.commands.common import RESTORE, Subparsers, add_common, later
+from rater.text.values import duration_s
+from rater.workflow.arguments import add_run_arguments
+
+# -- `rater fleet`: one measurement on many nodes, each with a job of its own ----------------------
+
+_FLEET = "a number, last, last~1 or the start of a uuid (default: last)"
+DEFAULT_PENDING_S = 86400.0
+_DESCRIPTION = """\
+Make a run on every node: an exclusive job each, whose database is published
+whole when it ends. The plan is stored before the first job is submitted, so
+that any command here may be killed and typed again. What a node has not
+measured is tried again (--attempts), and only that.
+
+  rater fleet run mini --nodes n[001-128] --minutes 30 --wait
+  rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag
+"""
+
+
+def register_fleet(subparsers: Subparsers) -> None:
+    """Declare `rater fleet` and its commands."""
+    fleet = subparsers.add_parser(
+        "fleet",
+        help="one run on many nodes",
+        description="One measurement on many nodes, each a job (Slurm).",
+    )
+    commands = fleet.add_subparsers(dest="fleet_command", metavar="COMMAND", required=True)
+    _register_run(commands)
+    _register_agent(commands)
+    for name, text, function in (
+        ("status", "show once how far each node came, and why no further", "status"),
+        ("wait", "submit what is due, try lost nodes again, until the end; collect", "wait"),
+        ("cancel", "end all jobs; what they have is published", "cancel"),
+        ("collect", "take in what was published so far; at any time, again and again", "collect"),
+        ("retry", "one more attempt at nodes that were lost, late or never began", "retry"),
+    ):
+        sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        sub.add_argument("fleet", metavar="FLEET", nargs="?", default="last", help=_FLEET)
+        if name == "status":
+            sub.add_argument("--all", action="store_true", help="every node of a large fleet")
+        else:
+            sub.add_argument("--quiet", action="store_true", help="no news, no table")
+        if name == "retry":
+            sub.add_argument("--nodes", metavar="NODES", help="these, whatever became of them")
+        if name in ("cancel", "retry"):
+            sub.add_argument("--wait", action="store_true", help="until the jobs have ended")
+        if name in ("wait", "retry"):
+            _add_poll(sub)
+        add_common(sub)
+        sub.set_defaults(run=later("fleet.run", function))
+    listing = commands.add_parser("list", help="the fleets that are stored")
+    add_common(listing)
+    listing.set_defaults(run=later("fleet.run", "list_fleets"))
+
+
+def _register_run(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="submit a job for each node",
+        description=_DESCRIPTION,
+    )
+    fleet = parser.add_argument_group("the fleet")
+    fleet.add_argument("--nodes", metavar="NODES", help="their names: n[001-128], n1,n2")
+    fleet.add_argument("--parallel", type=int, metavar="K", help="jobs at a time; default: all")
+    fleet.add_argument(
+        "--attempts", type=int, metavar="N", default=2, help="at each node, at most; default 2"
+    )
+    fleet.add_argument(
+        "--minutes", type=int, metavar="M", help="time limit of a job; default: the scheduler's"
+    )
+    fleet.add_argument(
+        "--pending-limit",
+        type=duration_s,
+        metavar="T",
+        default=DEFAULT_PENDING_S,
+        help="a job that is pending longer is ended (its node is drained, or full); default 1d",
+    )
+    fleet.add_argument(
+        "--backend",
+        choices=("slurm", "local"),
+        default="slurm",
+        help="default slurm; local: processes of this machine, to try it out",
+    )
+    fleet.add_argument(
+        "--slurm-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="an option of sbatch, such as --slurm-arg=--partition=fast",
+    )
+    fleet.add_argument(
+        "--folder",
+        metavar="DIR",
+        help="that this machine and all nodes see under one path; default RATER_FLEETS, else "
+        "`fleets` beside the default database",
+    )
+    fleet.add_argument("--scratch", metavar="DIR", help="on each node's own disk; default /var/tmp")
+    fleet.add_argument(
+        "--allow-partial", action="store_true", help="run where a job gets a part of the CPUs"
+    )
+    fleet.add_argument(
+        "--settle",
+        type=duration_s,
+        metavar="T",
+        help="how long a published file may need to be seen here, before a node whose job has "
+        "ended is called lost; default 1m (NFS)",
+    )
+    fleet.add_argument("--wait", action="store_true", help="until the end, as `rater fleet wait`")
+    _add_poll(fleet)
+    fleet.add_argument("--quiet", action="store_true", help="no news, no table")
+    add_run_arguments(parser, without=("wait", "share", "speccmds-out"))
+    add_common(parser)
+    parser.set_defaults(run=later("fleet.run", "run"))
+
+
+def _add_poll(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--poll",
+        type=duration_s,
+        metavar="T",
+        help="between two checks; default 10s",
+    )
+
+
+def _register_agent(commands: Subparsers) -> None:
+    agent = commands.add_parser("agent", description="What a job does on its node.")
+    agent.add_argument("--spec", required=True)
+    agent.add_argument("--node", required=True)
+    agent.add_argument("--attempt", type=int, required=True)
+    agent.add_argument("--job", required=True)
+    agent.set_defaults(run=later("fleet.agent", "agent"))
+
+
+# -- `rater merge`: whole databases of other machines into one -------------------------------------
+
+
+def register_merge(subparsers: Subparsers) -> None:
+    """Declare the subcommand."""
+    parser = subparsers.add_parser(
+        "merge",
+        help="databases into one",
+        description="Merge databases (a file each, as rater on other machines wrote them) into "
+        "TARGET, which is made where there is none: every run with its samples, readings, "
+        "settings, findings and notes, and every sweep. A run that is known is not added again; "
+        "one that went on since is replaced under the number it has. The files are only read. One "
+        "that is damaged, or of a newer rater, is named and does not keep the others out; the "
+        "exit status is then 2. Stop it at any time and call it again.",
+    )
+    parser.add_argument("target", metavar="TARGET", help="the database to merge into")
+    parser.add_argument("source", metavar="DB", nargs="+", help="a database to merge")
+    parser.add_argument("--restore", action="store_true", help=RESTORE)
+    add_common(parser)
+    parser.set_defaults(run=later("fleet.merge", "merge"))
+
+
+# -- `rater history`: when a host, or a benchmark on all hosts, became slower ----------------------
+
+
+def register_history(subparsers: Subparsers) -> None:
+    """Declare `rater history`."""
+    parser = subparsers.add_parser(
+        "history",
+        help="when a host became slow",
+        description="Report the steps in the times of a host, fleet by fleet against the other "
+        "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
+        "settings, kernel, microcode or machine changed then.",
+    )
+    parser.add_argument("name", metavar="HOST|BENCHMARK", help="as fleets name it")
+    add_common(parser)
+    parser.set_defaults(run=later("fleet.slow_hosts", "history"))

@@ -1,0 +1,377 @@
+"""What a history tells: steps with their dates, what changed then; trials of slow hosts; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+
+import numpy as np
+
+from rater.analysis.divots.confirm import Told, tell
+from rater.analysis.stats.estimate import exceeded
+from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Floats
+from rater.fleet.model import FleetCompared, HostResult, SlowHost
+from rater.fleet.record import HistoryPoint
+from rater.settings.known import volatile
+
+# -- Steps in a series: when it changed its level and by how much; pure numpy ----------------------
+#
+# A robust scan: of every place to cut, the difference of the medians before and after over its
+# standard error, with the spread of what is left around both medians; the greatest one counts where
+# Student's t says that no series of so many points shows it by chance (Bonferroni over the places),
+# and where it is large enough to matter. Where none does, a window that differs from what is before
+# and after it is looked for. Then each part in the same way. A part has three points or more: what
+# happened once is no step. `benchmarks/history_steps.py` counts false ones.
+
+FEWEST_POINTS = 6  # that show a step
+_PART = 3  # points on each side of one
+_LONGEST = 52  # points of a window: beyond a year, its two ends are steps of their own
+_LEAST_SCALE = 0.002  # ln: no series is quieter
+_ALPHA = 0.005  # false steps in a series without any
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStep:
+    """A change of level: values are ln."""
+
+    first: int  # the first point after it
+    before: float  # levels: medians of the parts
+    after: float
+    by_chance: float  # how often a series without steps shows so great a one
+
+    @property
+    def size(self) -> float:
+        """By how much it goes up."""
+        return self.after - self.before
+
+
+def steps_in(
+    values: Sequence[float] | Floats, least: float, alpha: float = _ALPHA
+) -> tuple[LevelStep, ...]:
+    """Return the steps of `least` or more in a series without gaps, in their order."""
+    cuts = sorted(_cuts(np.asarray(values, dtype=float), 0, least, alpha))
+    edges = [0, *(first for first, _ in cuts), len(values)]
+    levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
+    return tuple(
+        LevelStep(first, levels[place], levels[place + 1], chance)
+        for place, (first, chance) in enumerate(cuts)
+    )
+
+
+def _cuts(values: Floats, offset: int, least: float, alpha: float) -> list[tuple[int, float]]:
+    """Return where a part is to be cut, and by what chance."""
+    count = len(values)
+    if count < FEWEST_POINTS:
+        return []
+    ends = range(_PART, count - _PART + 1)
+    cuts, chance = _best(values, [(end, count) for end in ends], least)
+    if chance > alpha / 2:  # up and down again is no single step
+        windows = [
+            (first, last)
+            for first in ends
+            for last in range(first + _PART, min(count - _PART, first + _LONGEST) + 1)
+        ]
+        cuts, chance = _best(values, windows, least)
+    if chance > alpha / 2:
+        return []
+    found = []
+    for first, last in pairwise([0, *cuts, count]):
+        found += [(offset + first, chance)] * (first > 0)
+        found += _cuts(values[first:last], offset + first, least, alpha)
+    return found
+
+
+def _best(
+    values: Floats, windows: Sequence[tuple[int, int]], least: float
+) -> tuple[list[int], float]:
+    """Return the ends of the window that differs most from the rest, and by what chance."""
+    count = len(values)
+    best, cuts = 0.0, []
+    for first, last in windows:
+        t, size = _differ(values[first:last], np.concatenate([values[:first], values[last:]]))
+        if t > best and abs(size) >= least:
+            best, cuts = t, [first, last]
+    chance = min(1.0, len(windows) * exceeded(best, count - 2)) if best else 1.0
+    return [cut for cut in cuts if cut < count], chance
+
+
+def _differ(inside: Floats, outside: Floats) -> tuple[float, float]:
+    """Return t and size of the difference of two parts' medians."""
+    size = float(np.median(inside) - np.median(outside))
+    rest = np.abs(np.concatenate([inside - np.median(inside), outside - np.median(outside)]))
+    # Two medians were taken out, which few points follow: the spread is wider than it looks.
+    count = len(rest)
+    robust = MAD_TO_SD * float(np.median(rest)) * math.sqrt(count / (count - 3))
+    clipped = np.minimum(rest, 3 * max(robust, 1e-9))
+    scale = max(robust, math.sqrt(float(np.sum(clipped**2)) / (count - 2)), _LEAST_SCALE)
+    error = MEDIAN_ERROR * scale * math.sqrt(1 / len(inside) + 1 / len(outside))
+    return abs(size) / error, size
+
+
+# -- What a history tells: steps, with their dates and what changed then ---------------------------
+
+WHOLE = 0.015  # smallest steps that are told, ln: in all benchmarks,
+ONE = 0.03  # in one
+_OTHERS = 3  # hosts whose median is usual: in fewer (two that were confirmed) nobody can tell
+_SAME = 0.6  # of a step: one in a benchmark at the same time that is no more is the same step
+_UNINTERESTING = ("env.PATH",)
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """What was one thing before a step and another after it."""
+
+    name: str
+    before: str | None
+    after: str | None
+    others_too: bool  # most other hosts had the new value as well
+
+
+@dataclass(frozen=True, slots=True)
+class ToldStep:
+    """A step of a host's or a benchmark's times."""
+
+    benchmark: str | None  # None: all of them
+    fleet: int  # the first one after it
+    started_at: str | None  # of that one, and of the last one before
+    last_before: str | None
+    ratio: float  # time after over time before
+    level: float  # time after over what is usual (of a benchmark: over its first level)
+    fleets_since: int  # with it
+    by_chance: float
+    changes: tuple[FactChange, ...]
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCourse:
+    """Times over what is usual, fleet by fleet."""
+
+    name: str  # a benchmark, or "" for all
+    fleets: tuple[int, ...]
+    dates: tuple[str | None, ...]
+    ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that is told of a name."""
+
+    name: str
+    points: int
+    steps: tuple[ToldStep, ...]  # in the order of time
+    series: tuple[FleetCourse, ...]  # the first one of all benchmarks
+    alone: int  # fleets in which fewer than three others were like it
+
+    @property
+    def too_short(self) -> bool:
+        """Too few fleets to show a step."""
+        return self.points < FEWEST_POINTS
+
+
+def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
+    """Hold a host against the others of its kind, fleet by fleet; points in their order."""
+    held = [it for it in points if it.usual_s and it.hosts >= _OTHERS]
+    logs = {
+        name: [
+            (it, math.log(it.seconds[name] / it.usual_s[name])) for it in held if name in it.usual_s
+        ]
+        for name in sorted({name for it in held for name in it.usual_s})
+    }
+    whole = [
+        (it, median(math.log(it.seconds[name] / it.usual_s[name]) for name in it.usual_s))
+        for it in held
+    ]
+    told = _told(None, whole, WHOLE, _ALPHA, host)
+    for name, values in logs.items():
+        for one in _told(name, values, ONE, _ALPHA / len(logs), host):
+            same = [it for it in told if it.benchmark is None and _is_same(one, it)]
+            if not same:
+                told.append(one)
+    told.sort(key=lambda it: (it.fleet, it.benchmark or ""))
+    series = [_series("", whole), *(_series(name, values) for name, values in logs.items())]
+    return History(host, len(held), tuple(told), tuple(series), len(points) - len(held))
+
+
+def benchmark_history(
+    benchmark: str,
+    points: Sequence[HistoryPoint],
+    hosts: Mapping[str, Sequence[HistoryPoint]],
+) -> History:
+    """Hold what is usual against what was, and each host against what is usual."""
+    usual = [(it, math.log(it.seconds[benchmark])) for it in points if benchmark in it.seconds]
+    first = usual[0][1] if usual else 0.0
+    apart = [(it, value - first) for it, value in usual]
+    told = _told(benchmark, apart, WHOLE, _ALPHA, None)
+    for host, own in hosts.items():
+        values = [
+            (it, math.log(it.seconds[benchmark] / it.usual_s[benchmark]))
+            for it in own
+            if it.hosts >= _OTHERS and benchmark in it.seconds
+        ]
+        told += _told(benchmark, values, ONE, _ALPHA / max(len(hosts), 1), host)
+    told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
+    return History(benchmark, len(usual), tuple(told), (_series(benchmark, apart),), 0)
+
+
+def _told(
+    benchmark: str | None,
+    values: Sequence[tuple[HistoryPoint, float]],
+    least: float,
+    alpha: float,
+    host: str | None,
+) -> list[ToldStep]:
+    if len(values) < FEWEST_POINTS:
+        return []
+    points = [point for point, _ in values]
+    found = steps_in([value for _, value in values], least, alpha)
+    edges = [*(it.first for it in found), len(points)]
+    return [
+        _step(benchmark, points, step, edges[place + 1] - step.first, host)
+        for place, step in enumerate(found)
+    ]
+
+
+def _step(
+    benchmark: str | None,
+    points: Sequence[HistoryPoint],
+    step: LevelStep,
+    since: int,
+    host: str | None,
+) -> ToldStep:
+    before, after = points[step.first - 1], points[step.first]
+    return ToldStep(
+        benchmark,
+        after.fleet,
+        after.started_at,
+        before.started_at,
+        math.exp(step.size),
+        math.exp(step.after),
+        since,
+        step.by_chance,
+        changes(before, after),
+        host,
+    )
+
+
+def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]:
+    """Return what was otherwise before; first what the other hosts have not changed as well."""
+    found = [
+        FactChange(name, old, new, after.usual_facts.get(name) == new and bool(after.usual_facts))
+        for name in sorted(before.facts.keys() | after.facts.keys())
+        if (old := before.facts.get(name)) != (new := after.facts.get(name))
+        and not volatile(name)
+        and name not in _UNINTERESTING
+        # The kernel's release is told as the kernel.
+        and name not in ("kernel.release", "kernel.version")
+    ]
+    return tuple(sorted(found, key=lambda it: it.others_too))
+
+
+def _is_same(one: ToldStep, whole: ToldStep) -> bool:
+    """Tell whether a benchmark's step is that of the whole host, of about the same size."""
+    size, of = math.log(one.ratio), math.log(whole.ratio)
+    return abs(one.fleet - whole.fleet) <= 1 and size * of > 0 and abs(size - of) < _SAME * abs(of)
+
+
+def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetCourse:
+    return FleetCourse(
+        name,
+        tuple(point.fleet for point, _ in values),
+        tuple(point.started_at for point, _ in values),
+        tuple(math.exp(value) for _, value in values),
+    )
+
+
+# -- Whether slow hosts are slow again: which runs beside which, and what the pairs say ------------
+#
+# Suspect and quiet host run at the same time, so that what changes for the whole site changes for
+# both; each round has another quiet host, so that none of them is the yardstick alone. Pairs are
+# judged as those of a divot inside a machine (`divots.confirm.tell`).
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A slow host, and what is to be seen again."""
+
+    host: str
+    benchmarks: tuple[str, ...]  # in which it was slow; empty: all alike
+    slowdown: float  # as it was found
+
+
+@dataclass(frozen=True, slots=True)
+class HostPair:
+    """A suspect beside a quiet host of its kind, in one round."""
+
+    suspect: Suspect
+    quiet: str
+
+
+def suspect_of(slow: SlowHost) -> Suspect:
+    """Return what is to be seen again of a slow host."""
+    if slow.slowdown > 1:
+        return Suspect(slow.host, (), slow.slowdown)
+    logs = [math.log(it.slowdown) for it in slow.benchmarks]
+    return Suspect(slow.host, tuple(it.name for it in slow.benchmarks), math.exp(fmean(logs)))
+
+
+def pairs_of(
+    found: FleetCompared, chosen: Sequence[str], rounds: int
+) -> tuple[tuple[HostPair, ...], ...]:
+    """Return the pairs of each round: the quietest hosts of a kind, each round others.
+
+    Where suspects are more than quiet hosts, several have the same one beside them.
+    """
+    made = []
+    for turn in range(rounds):
+        pairs = []
+        for kind in found.kinds:
+            suspects = [suspect_of(one) for one in kind.slow if one.host in chosen]
+            quiet = kind.quiet
+            if not quiet:
+                continue
+            step = len(suspects) if len(suspects) < len(quiet) else 1
+            pairs += [
+                HostPair(suspect, quiet[(place + turn * step) % len(quiet)])
+                for place, suspect in enumerate(suspects)
+            ]
+        made.append(tuple(pairs))
+    return tuple(made)
+
+
+def pair_slowdown(pair: HostPair, results: Mapping[str, HostResult]) -> float | None:
+    """Return time over time of a pair, None where one of them has no times.
+
+    Of a host that was slow in all benchmarks the median over them, else the geometric mean over
+    those in which it was slow.
+    """
+    here, there = results.get(pair.suspect.host), results.get(pair.quiet)
+    if here is None or there is None:
+        return None
+    names = pair.suspect.benchmarks or tuple(sorted(here.copy_s.keys() & there.copy_s.keys()))
+    logs = []
+    for name in names:
+        side = "bracket_s" if name in here.bracket_s and name in there.bracket_s else "copy_s"
+        times = getattr(here, side).get(name), getattr(there, side).get(name)
+        if all(times):
+            logs.append(math.log(median(times[0]) / median(times[1])))
+    if not logs:
+        return None
+    return math.exp(fmean(logs) if pair.suspect.benchmarks else median(logs))
+
+
+def verdict(
+    suspect: Suspect,
+    rounds: Sequence[tuple[Sequence[HostPair], Mapping[str, HostResult]]],
+) -> Told | None:
+    """Return what the rounds say of a suspect; None: fewer than two pairs came to anything."""
+    found = [
+        size
+        for pairs, results in rounds
+        for pair in pairs
+        if pair.suspect == suspect and (size := pair_slowdown(pair, results)) is not None
+    ]
+    return tell(found, suspect.slowdown) if len(found) > 1 else None

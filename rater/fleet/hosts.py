@@ -1,0 +1,246 @@
+"""Compare the hosts of a fleet: kinds apart, the slow ones named, with what is odd about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rater.analysis.stats.robust import Floats, median
+from rater.fleet.model import (
+    FEWEST_HOSTS,
+    FleetCompared,
+    HostKind,
+    HostResult,
+    KindCompared,
+    OddSetting,
+    SlowBenchmark,
+    SlowHost,
+    Slowness,
+    compare_hosts,
+)
+from rater.fleet.record import HostTimes, IndexedRun, latest
+from rater.settings.known import volatile
+from rater.text.values import grouped
+
+_SAME_MEMORY = 0.02  # machines of one kind tell the kernel's share differently
+_ALIKE = 0.4  # of its slowdown: a benchmark that shows so much shows it
+_MOST_OF = 0.5  # hosts of a kind that a usual value needs
+# What differs on every machine or run and explains nothing.
+_OWN = ("kernel.cmdline", "kernel.version", "env.PATH")
+
+
+def results_of(
+    runs: Iterable[IndexedRun],
+    times: Iterable[HostTimes],
+    settings: Mapping[int, dict[str, str]],
+) -> list[HostResult]:
+    """Return each host's last complete attempt, else its last; of several runs in it the last."""
+    of_run = grouped(((it.host, it.attempt, it.run), it) for it in times)
+    found = []
+    for own in latest(runs).values():
+        run = own[-1]
+        rows = [row for one in own for row in of_run.get((one.host, one.attempt, one.run), ())]
+        found.append(
+            HostResult(
+                run.host,
+                run.attempt,
+                run.run,
+                _kind(run),
+                settings.get(run.setting, {}),
+                {row.benchmark: row.bracket_s for row in rows if row.bracket_s},
+                {row.benchmark: row.copy_s for row in rows},
+            )
+        )
+    return found
+
+
+def compare_fleet(results: Iterable[HostResult]) -> FleetCompared:
+    """Hold the hosts of each kind against each other."""
+    with_times = [it for it in results if it.copy_s]
+    without = [it.host for it in results if not it.copy_s]
+    groups = sorted(_of_one_kind(with_times), key=lambda them: (-len(them), them[0].host))
+    kinds = [_compared(them, groups[0][0].kind) for them in groups]
+    return FleetCompared(tuple(kinds), tuple(sorted(without)))
+
+
+def _kind(run: IndexedRun) -> HostKind:
+    suite = run.suite or "a command"
+    what = ", ".join(str(it) for it in (suite, run.size, run.tune, run.mode) if it)
+    return HostKind(
+        *(run.cpu_model, run.microcode, run.memory_bytes, run.kernel),
+        *(run.cpus, run.copies, what),
+    )
+
+
+def _of_one_kind(results: Sequence[HostResult]) -> Iterator[list[HostResult]]:
+    """Return the hosts in groups: all the same, but for a little memory."""
+    same = grouped(
+        (
+            (
+                *(it.kind.cpu_model, it.kind.microcode, it.kind.kernel),
+                *(it.kind.cpus, it.kind.copies, it.kind.what),
+            ),
+            it,
+        )
+        for it in results
+    )
+    for them in same.values():
+        ordered = sorted(them, key=lambda it: it.kind.memory_bytes or 0)
+        group: list[HostResult] = []
+        for one in ordered:
+            last = (group[-1].kind.memory_bytes or 0) if group else None
+            if last is not None and (one.kind.memory_bytes or 0) > last * (1 + _SAME_MEMORY):
+                yield group
+                group = []
+            group.append(one)
+        yield group
+
+
+def _compared(them: Sequence[HostResult], first: HostKind) -> KindCompared:
+    results = sorted(them, key=lambda it: it.host)
+    counted = Counter(name for it in results for name in it.copy_s)
+    names = tuple(sorted(counted))
+    # One measure for all hosts in a benchmark: brackets where all that ran it have them.
+    bracketed = {
+        name for name in names if all(name in it.bracket_s for it in results if name in it.copy_s)
+    }
+    whole = _logs(
+        [
+            [(it.bracket_s if name in bracketed else it.copy_s).get(name, ()) for name in names]
+            for it in results
+        ]
+    )
+    typical = _logs([[it.copy_s.get(name, ()) for name in names] for it in results])
+    kind, apart = results[0].kind, tuple(_apart(results[0].kind, first))
+    usual = _usual_settings(results)
+    odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
+    if len(results) < FEWEST_HOSTS:
+        each = _distances(whole) if len(results) > 1 else np.full(whole.shape[:2], np.nan)
+        return KindCompared(
+            *(kind, apart, tuple(it.host for it in results), names),
+            {it.host: _slowdowns(row) for it, row in zip(results, each, strict=True)},
+            slow=(),
+            visible_whole=None,
+            visible_one=None,
+            quiet=(),
+            odd_settings=odd,
+        )
+    found = compare_hosts(whole)
+    copies = _distances(typical)
+    slow = [
+        replace(
+            _slow(it, results[it.host], names, found.distances[it.host], copies[it.host]),
+            odd_settings=odd.get(results[it.host].host, ()),
+        )
+        for it in found.slow
+    ]
+    worst = {it.host: it.worst for it in slow}
+    overall = median(found.distances)
+    order = sorted(
+        range(len(results)), key=lambda h: (-worst.get(results[h].host, 0.0), -overall[h])
+    )
+    quiet = sorted(
+        (h for h in range(len(results)) if results[h].host not in worst),
+        key=lambda h: float(np.nanmax(np.abs(found.distances[h]))),
+    )
+    return KindCompared(
+        *(kind, apart, tuple(results[h].host for h in order), names),
+        {it.host: _slowdowns(row) for it, row in zip(results, found.distances, strict=True)},
+        tuple(slow),
+        float(np.expm1(found.visible_whole)),
+        float(np.expm1(found.visible_one)),
+        tuple(results[h].host for h in quiet),
+        odd,
+    )
+
+
+def _slow(
+    found: Slowness,
+    result: HostResult,
+    names: Sequence[str],
+    row: Floats,
+    copies: Floats,
+) -> SlowHost:
+    """Return a slow host; `row` and `copies` are its distances, of all and of median copies."""
+    known = row[~np.isnan(row)]
+    return SlowHost(
+        result.host,
+        result.attempt,
+        float(np.exp(found.effect)),
+        float(np.exp(median(copies))),
+        int(np.sum(known > _ALIKE * found.effect)) if found.effect else 0,
+        known.size,
+        tuple(
+            SlowBenchmark(names[b], float(np.exp(row[b])), float(np.exp(copies[b])))
+            for b in found.benchmarks
+        ),
+        found.by_chance,
+        (),
+    )
+
+
+def _logs(times: Sequence[Sequence[Sequence[float]]]) -> Floats:
+    """Return ln of times (hosts, benchmarks, iterations), NaN where a host has fewer."""
+    longest = max((len(cell) for row in times for cell in row), default=1)
+    logs = np.full((len(times), len(times[0]), max(longest, 1)), np.nan)
+    for h, row in enumerate(times):
+        for b, cell in enumerate(row):
+            logs[h, b, : len(cell)] = np.log(cell)
+    return logs
+
+
+def _distances(logs: Floats) -> Floats:
+    """Return ln of a host's median time over all hosts' median of it, (hosts, benchmarks)."""
+    each = median(logs)
+    return np.asarray(each - median(each.T)[None, :])
+
+
+def _slowdowns(row: Floats) -> tuple[float | None, ...]:
+    return tuple(None if np.isnan(it) else float(np.exp(it)) for it in row)
+
+
+def _usual_settings(results: Sequence[HostResult]) -> dict[str, str]:
+    """Return the value of each setting that more than half of the hosts have; "" for none."""
+    usual = {}
+    for name in {name for it in results for name in it.settings}:
+        if volatile(name) or name in _OWN:
+            continue
+        ((value, many),) = Counter(it.settings.get(name, "") for it in results).most_common(1)
+        if many > _MOST_OF * len(results):
+            usual[name] = value
+    return usual
+
+
+def _odd(settings: Mapping[str, str], usual: Mapping[str, str]) -> Iterator[OddSetting]:
+    for name, value in sorted(usual.items()):
+        own = settings.get(name, "")
+        if own != value:
+            yield OddSetting(name, own or None, value or None)
+
+
+def _apart(kind: HostKind, first: HostKind) -> Iterator[str]:
+    """Say in what a kind differs from the most common one."""
+    for what, own, usual in (
+        ("CPU", kind.cpu_model, first.cpu_model),
+        ("microcode", kind.microcode, first.microcode),
+        ("kernel", kind.kernel, first.kernel),
+    ):
+        if own != usual:
+            yield f"{what} {own or 'not known'}"
+    if _is_other_memory(kind.memory_bytes, first.memory_bytes):
+        size = "not known" if kind.memory_bytes is None else f"{kind.memory_bytes / 2**30:.0f} GiB"
+        yield f"memory {size}"
+    if kind.cpus != first.cpus:
+        yield f"{kind.cpus} usable CPUs"
+    if kind.copies != first.copies:
+        yield f"{kind.copies} copies"
+    if kind.what != first.what:
+        yield kind.what
+
+
+def _is_other_memory(own: int | None, usual: int | None) -> bool:
+    low, high = sorted((own or 0, usual or 0))
+    return high > low * (1 + _SAME_MEMORY)

@@ -1,0 +1,552 @@
+"""Nodes and attempts of a fleet: their names, what becomes of them, what is due next; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+from rater.errors import InputError
+from rater.text.kinds import from_json
+from rater.text.values import count, printable
+
+# -- Names of many nodes in one word, as Slurm writes them: `n[001-128,200],login1` ----------------
+
+MOST_NODES = 20_000
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Return the names that a text stands for, in its order, each once.
+
+    `n[1-3,7]` is n1, n2, n3, n7; `n[08-10]` keeps the zeros; several brackets multiply.
+    Raises `InputError` for what is none, and for more than `MOST_NODES`.
+    """
+    found: dict[str, None] = {}
+    for term in _terms(text):
+        for name in _expanded(term, text):
+            if not _NAME.fullmatch(name):
+                raise _bad(text, f"{name!r} is no name of a node")
+            found[name] = None
+            if len(found) > MOST_NODES:
+                raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
+    return tuple(found)
+
+
+def compress(names: Iterable[str]) -> str:
+    """Return the shortest text of this kind for names: those that end in a number, in brackets."""
+    terms = []
+    for key, of_prefix in groupby(_split(names), key=lambda it: it[:2]):
+        if key[1] is None:
+            terms += [prefix for prefix, _, _ in of_prefix]
+            continue
+        numbers = sorted({number for _, _, number in of_prefix})
+        width = key[1]
+        ranges = [
+            f"{first:0{width}}" if first == last else f"{first:0{width}}-{last:0{width}}"
+            for first, last in _runs(numbers)
+        ]
+        alone = len(numbers) == 1
+        terms.append(f"{key[0]}{ranges[0]}" if alone else f"{key[0]}[{','.join(ranges)}]")
+    return ",".join(terms)
+
+
+def _split(names: Iterable[str]) -> list[tuple[str, int | None, int]]:
+    """Return prefix, digits that numbers are padded to (0: none) and number; None: no number."""
+    found: list[tuple[str, int | None, int]] = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            found.append((name, None, 0))
+        else:
+            padded = len(match[2]) if match[2].startswith("0") else 0
+            found.append((match[1], padded, int(match[2])))
+    # n098, n099, n100: the last one has the width of the first ones, though it begins with no 0.
+    widths = {(prefix, w) for prefix, w, _ in found if w}
+    even = [
+        (prefix, len(str(n)), n) if w == 0 and (prefix, len(str(n))) in widths else (prefix, w, n)
+        for prefix, w, n in found
+    ]
+    return sorted(even, key=lambda it: (it[0], -1 if it[1] is None else it[1], it[2]))
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    for _, run in groupby(enumerate(numbers), key=lambda it: it[1] - it[0]):
+        found = [number for _, number in run]
+        yield found[0], found[-1]
+
+
+def _terms(text: str) -> list[str]:
+    """Split at the commas that stand outside of brackets."""
+    terms, depth = [""], 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        if depth not in (0, 1):
+            raise _bad(text, "brackets do not match")
+        if sign == "," and depth == 0:
+            terms.append("")
+        else:
+            terms[-1] += sign
+    if depth:
+        raise _bad(text, "brackets do not match")
+    stripped = [term.strip() for term in terms]
+    if not all(stripped):
+        raise _bad(text, "a name is missing")
+    return stripped
+
+
+def _expanded(term: str, text: str) -> list[str]:
+    names = [""]
+    for part in _PART.finditer(term):
+        ends = [part[2]] if part[1] is None else list(_numbers(part[1], text))
+        if len(names) * len(ends) > MOST_NODES:
+            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
+        names = [name + end for name in names for end in ends]
+    return names
+
+
+def _numbers(ranges: str, text: str) -> Iterator[str]:
+    for one in ranges.split(","):
+        match = _RANGE.fullmatch(one.strip())
+        if match is None:
+            raise _bad(text, f"[{ranges}]: {one!r} is neither a number nor FIRST-LAST")
+        first, last = match[1], match[2] or match[1]
+        if int(last) < int(first):
+            raise _bad(text, f"[{ranges}]: {one} runs backwards")
+        if int(last) - int(first) >= MOST_NODES:
+            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
+        width = len(first) if first.startswith("0") or len(first) == len(last) else 0
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{width}}"
+
+
+def _bad(text: str, what: str) -> InputError:
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return InputError(f"--nodes {shown!r}: {what}; expected names such as n[001-128] or n1,n2")
+
+
+# -- One try at a node, what a scheduler says of its job, what the node published of it ------------
+
+
+class AttemptState(StrEnum):
+    """How far an attempt came; each after those above it, the last eight are ends."""
+
+    INTENT = "intent"  # written down; whether the scheduler has it is not known yet
+    SUBMITTED = "submitted"  # the scheduler gave it a number
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETE = "complete"  # all that was planned was measured, and is published
+    FAILED = "failed"  # published, and copies of it failed
+    PARTIAL = "partial"  # published, and something is missing
+    REFUSED = "refused"  # the node, or the scheduler, does not take it as it is
+    LOST = "lost"  # nothing was published: node, job or file went away
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    NEVER = "never"  # it did not start
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether nothing more is awaited of it."""
+        return self not in LIVE
+
+    @property
+    def is_retried(self) -> bool:
+        """Tell whether another attempt may come to more without anybody changing anything."""
+        return self in (self.LOST, self.TIMEOUT, self.NEVER, self.PARTIAL)
+
+
+LIVE = (
+    *(AttemptState.INTENT, AttemptState.SUBMITTED),
+    *(AttemptState.PENDING, AttemptState.RUNNING),
+)
+
+
+class Ending(StrEnum):
+    """Why rater itself ended a job."""
+
+    CANCELLED = "cancelled"  # `rater fleet cancel`
+    NEVER = "never"  # it was pending too long
+    NOT_NEEDED = "not-needed"  # an attempt before has published all there was to measure
+
+
+class JobPhase(StrEnum):
+    """What a scheduler makes of a job."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """What a scheduler says of a job."""
+
+    job: str  # the scheduler's own number or name of it
+    phase: JobPhase
+    word: str  # the scheduler's: NODE_FAIL, TIMEOUT
+    reason: str | None = None  # why it is pending, how it ended
+
+
+class VerdictStatus(StrEnum):
+    """What a node says that it came to."""
+
+    COMPLETE = "complete"
+    FAILED = "failed"
+    PARTIAL = "partial"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"  # before it began
+    NOT_NEEDED = "not-needed"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """What a node published of an attempt, beside its database; a JSON file."""
+
+    rater: int  # version of this document
+    fleet: str  # uuid
+    node: str
+    attempt: int
+    job: str
+    status: VerdictStatus
+    reason: str | None
+    ended_by: str | None  # USR1, TERM: the signal that ended it early
+    database: str | None  # file name beside this one; None: there was nothing to publish
+    sha256: str | None
+    bytes: int | None
+    run: str | None  # uuid of the run
+    copies_done: int | None  # copy runs in phases that count
+    copies_planned: int | None  # None: not a number known beforehand (steady)
+    started_at: str  # UTC, by the node's clock: a label, no order
+    ended_at: str
+    host: dict[str, str]  # what the node says of itself
+    notes: tuple[str, ...] = ()
+
+
+VERDICT_VERSION = 1
+
+
+def verdict_from_json(text: str) -> NodeVerdict:
+    """Return what a verdict's text holds. Raises `ValueError` for anything else."""
+    found: Any = from_json(NodeVerdict, text)
+    verdict: NodeVerdict = found
+    if verdict.rater != VERDICT_VERSION:
+        raise ValueError(f"version {verdict.rater} of this document, {VERDICT_VERSION} is known")
+    name = verdict.database
+    if name is not None and ("/" in name or name.startswith(".")):
+        raise ValueError(f"database: {name!r} is no name of a file beside it")
+    if (name is None) != (verdict.sha256 is None):
+        raise ValueError("database and sha256: one without the other")
+    return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAttempt:
+    """One try at a node as it is stored; times: seconds since 1970 by the submit host's clock."""
+
+    node: str
+    attempt: int  # from 1
+    state: AttemptState
+    intended_s: float  # when it was written down
+    reason: str | None = None  # of its state, in words
+    job: str | None = None  # the scheduler's number
+    ending: Ending | None = None  # rater ends the job, because of this
+    ending_s: float | None = None  # since when
+    started_s: float | None = None  # when its job was first seen running
+    pending_s: float | None = None  # since when it is pending
+    gone_s: float | None = None  # since when the scheduler has it no more, and nothing is published
+    ended_s: float | None = None
+    verdict: NodeVerdict | None = None
+    collected: str | None = None  # sha256 of its database when that was collected
+
+
+def job_name(fleet: str, node: str, attempt: int) -> str:
+    """Return what the job of an attempt is called: the same however often it is submitted."""
+    return f"rater-{fleet.replace('-', '')[:12]}-{node}.{attempt}"
+
+
+def scheduler_job(told: str) -> str:
+    """Return the scheduler's number of a job: `17` of `17.0`, which was restarted 0 times."""
+    return told.partition(".")[0] if told[:1].isdigit() else told
+
+
+# -- What becomes of an attempt: its verdict decides, the scheduler explains what is absent --------
+#
+# intent -> submitted -> pending <-> running -> complete | failed | partial | refused -> lost |
+# timeout | cancelled | never
+#
+# No answer of the scheduler concludes nothing. What is published late goes before what was
+# concluded.
+
+_BY_VERDICT = {
+    VerdictStatus.COMPLETE: AttemptState.COMPLETE,
+    VerdictStatus.FAILED: AttemptState.FAILED,
+    VerdictStatus.REFUSED: AttemptState.REFUSED,
+    VerdictStatus.CANCELLED: AttemptState.CANCELLED,
+    VerdictStatus.NOT_NEEDED: AttemptState.CANCELLED,
+}
+# Words of Slurm for ends, beside those of jobs that ended by themselves.
+_TIMEOUTS = {"TIMEOUT", "DEADLINE"}
+_CANCELLED = {"CANCELLED", "REVOKED"}
+_WORDS = {
+    "NODE_FAIL": "the node failed (NODE_FAIL)",
+    "BOOT_FAIL": "the node did not boot (BOOT_FAIL)",
+    "PREEMPTED": "another job took its place (PREEMPTED)",
+    "OUT_OF_MEMORY": "its memory did not do (OUT_OF_MEMORY)",
+}
+_MOST_REASON = 400
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLimits:
+    """How long what is waited for."""
+
+    pending_s: float | None = None  # a job may be pending; None: for ever
+    settle_s: float = 60.0  # a published file may need to be seen here (NFS: about a minute)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What there is to see of an attempt at a time."""
+
+    now_s: float
+    verdict: NodeVerdict | None = None
+    damaged: str | None = None  # what is wrong with what was published
+    answered: bool = True  # the scheduler did
+    job: JobSeen | None = None  # None: it does not know the job
+    claimed_by: str | None = None  # the job that began on the node
+
+
+def judged(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAttempt:
+    """Return the attempt as it is after a look."""
+    if looked.verdict is not None and looked.verdict != attempt.verdict:
+        return _published(attempt, looked.verdict, looked)
+    if looked.damaged is not None and attempt.verdict is None:
+        if attempt.state is AttemptState.LOST and attempt.reason == looked.damaged:
+            return attempt
+        return _ended(attempt, AttemptState.LOST, looked.damaged, looked)
+    if attempt.state.ended or not looked.answered:
+        return attempt
+    if attempt.verdict is not None:  # partial, of a job that had not ended
+        return _published(attempt, attempt.verdict, looked)
+    return _without_verdict(attempt, looked, limits)
+
+
+def _published(attempt: NodeAttempt, verdict: NodeVerdict, looked: Looked) -> NodeAttempt:
+    """Return an attempt of which something is published."""
+    attempt = replace(attempt, verdict=verdict, job=verdict.job)
+    if verdict.status is not VerdictStatus.PARTIAL:
+        return _ended(attempt, _BY_VERDICT[verdict.status], verdict.reason, looked)
+    if attempt.state.ended:  # concluded before; what is published late says how far it came
+        return replace(attempt, reason=_and(attempt.reason, copies_told(verdict)))
+    found = _why_partial(attempt, verdict, looked)
+    if found is None:
+        return replace(attempt, state=AttemptState.RUNNING, reason="it is ending")
+    return _ended(attempt, found[0], _and(found[1], copies_told(verdict)), looked)
+
+
+def _why_partial(
+    attempt: NodeAttempt, verdict: NodeVerdict, looked: Looked
+) -> tuple[AttemptState, str | None] | None:
+    """Say why a node measured a part only; None: it is known when its job has ended."""
+    if attempt.ending is Ending.CANCELLED:
+        return AttemptState.CANCELLED, "`rater fleet cancel`"
+    if verdict.ended_by is None:
+        return AttemptState.PARTIAL, verdict.reason
+    if verdict.ended_by == "USR1":
+        return AttemptState.TIMEOUT, "the time limit was near"
+    # By a signal of the scheduler, or of somebody: the scheduler says which.
+    told = AttemptState.PARTIAL, f"ended by SIG{verdict.ended_by}"
+    if not looked.answered or looked.job is None:
+        return told if looked.answered else None
+    if looked.job.phase is not JobPhase.ENDED:
+        return None
+    state, why = _concluded(attempt, looked.job)
+    by_itself = state is AttemptState.LOST and looked.job.word not in _WORDS
+    return told if by_itself else (state, why)
+
+
+def _without_verdict(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAttempt:
+    job = looked.job
+    if job is None and attempt.state is AttemptState.INTENT and looked.claimed_by is None:
+        # Not submitted; or it was, by one who was killed, and it is found when it begins.
+        if attempt.ending is not None:
+            return _ended(attempt, *_by_ending(attempt), looked)
+        return attempt
+    if job is None or job.phase is JobPhase.ENDED:
+        return _gone(attempt, looked, limits)
+    attempt = replace(attempt, job=job.job, gone_s=None)
+    if job.phase is JobPhase.RUNNING:
+        started = looked.now_s if attempt.started_s is None else attempt.started_s
+        ending = None if attempt.ending is Ending.NEVER else attempt.ending  # it began after all
+        return replace(
+            attempt,
+            state=AttemptState.RUNNING,
+            reason=None,
+            started_s=started,
+            pending_s=None,
+            ending=ending,
+            ending_s=None if ending is None else attempt.ending_s,
+        )
+    since = looked.now_s if attempt.pending_s is None else attempt.pending_s
+    late = limits.pending_s is not None and looked.now_s - since >= limits.pending_s
+    attempt = replace(
+        attempt, state=AttemptState.PENDING, reason=_short(job.reason), pending_s=since
+    )
+    if late and attempt.ending is None:
+        return replace(attempt, ending=Ending.NEVER, ending_s=looked.now_s)
+    return attempt
+
+
+def _gone(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAttempt:
+    """Return an attempt whose job has ended, as far as can be known; it may publish yet."""
+    since = looked.now_s if attempt.gone_s is None else attempt.gone_s
+    job = attempt.job or looked.claimed_by if looked.job is None else looked.job.job
+    attempt = replace(attempt, gone_s=since, job=job)
+    never_ran = attempt.started_s is None and looked.claimed_by is None
+    at_once = never_ran and looked.job is not None and looked.job.word in _CANCELLED
+    if looked.now_s - since < limits.settle_s and not at_once:
+        return attempt
+    if looked.job is None:
+        state, why = _forgotten(attempt, never_ran)
+    else:
+        state, why = _concluded(attempt, looked.job)
+    return _ended(attempt, state, why, looked)
+
+
+def _forgotten(attempt: NodeAttempt, never_ran: bool) -> tuple[AttemptState, str | None]:
+    """Conclude of a job that the scheduler does not know any more."""
+    if attempt.ending is not None:
+        return _by_ending(attempt)
+    what = f"the scheduler knows nothing of job {attempt.job} any more"
+    if never_ran:
+        return AttemptState.LOST, f"{what}, and it was not seen to run"
+    return AttemptState.LOST, f"{what}, and nothing was published"
+
+
+def _concluded(attempt: NodeAttempt, job: JobSeen) -> tuple[AttemptState, str | None]:
+    """Conclude from the scheduler's word for a job that has ended."""
+    if job.word in _TIMEOUTS:
+        return AttemptState.TIMEOUT, f"the time limit was over ({job.word})"
+    if attempt.ending is not None:
+        return _by_ending(attempt)
+    if job.word in _CANCELLED:
+        return AttemptState.CANCELLED, "cancelled in the scheduler, not by rater"
+    if job.word in _WORDS:
+        return AttemptState.LOST, _and(_WORDS[job.word], job.reason)
+    told = f"the job ended ({job.word}) and published nothing"
+    return AttemptState.LOST, _and(told, job.reason)
+
+
+def _by_ending(attempt: NodeAttempt) -> tuple[AttemptState, str | None]:
+    if attempt.ending is Ending.NEVER:
+        return AttemptState.NEVER, _and("pending too long", attempt.reason)
+    if attempt.ending is Ending.NOT_NEEDED:
+        return AttemptState.CANCELLED, "an attempt before it has published everything"
+    return AttemptState.CANCELLED, "`rater fleet cancel`"
+
+
+def copies_told(verdict: NodeVerdict) -> str | None:
+    """Say how many copies of how many a verdict has."""
+    if verdict.copies_done is None:
+        return None
+    of = "" if verdict.copies_planned is None else f" of {verdict.copies_planned}"
+    return f"{verdict.copies_done}{of} copies"
+
+
+def _ended(
+    attempt: NodeAttempt, state: AttemptState, why: str | None, looked: Looked
+) -> NodeAttempt:
+    return replace(
+        attempt, state=state, reason=_short(why), ended_s=looked.now_s, pending_s=None, gone_s=None
+    )
+
+
+def _and(*texts: str | None) -> str | None:
+    return "; ".join(text for text in texts if text) or None
+
+
+def _short(text: str | None) -> str | None:
+    return None if text is None else printable(text, _MOST_REASON)
+
+
+# -- What is to be done for a fleet: which nodes are tried next, which jobs end --------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRules:
+    """What a fleet was asked for, as far as it decides what is done next."""
+
+    attempts: int  # of a node, at most
+    parallel: int | None  # jobs that have not ended, at most; None: any number
+    is_cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is to be done now."""
+
+    submit: tuple[tuple[str, int], ...] = ()  # node and number of the attempt, in this order
+    end: tuple[tuple[NodeAttempt, Ending], ...] = ()  # jobs to end, and why
+
+
+def due(
+    rules: FleetRules,
+    nodes: Sequence[str],
+    attempts: Mapping[str, Sequence[NodeAttempt]],
+    idle: Collection[str] = (),
+    again: Collection[str] = (),
+) -> Due:
+    """Return what is to be done; `attempts` are those of each node in their order.
+
+    Nodes that were not tried yet come before others, and of both those that are idle: a node
+    that is busy must not keep one waiting that is free. Nodes of `again` are tried once more even
+    if they were as often as the rules allow.
+    """
+    live = [it for node in nodes for it in attempts.get(node, ()) if not it.state.ended]
+    end = []
+    for it in live:
+        done = outcome(attempts[it.node]).state is AttemptState.COMPLETE
+        why = Ending.CANCELLED if rules.is_cancelled else Ending.NOT_NEEDED if done else None
+        if why is not None and it.ending is None:
+            end.append((it, why))
+    if rules.is_cancelled:
+        return Due(end=tuple(end))
+    wanted = [
+        (node, len(attempts.get(node, ())) + 1)
+        for node in nodes
+        if is_wanted(attempts.get(node, ()), rules.attempts)
+        or (node in again and all(it.state.ended for it in attempts.get(node, ())))
+    ]
+    wanted.sort(key=lambda it: (it[1], it[0] not in idle))  # stable: else in the order of nodes
+    room = len(wanted) if rules.parallel is None else max(0, rules.parallel - len(live))
+    return Due(tuple(wanted[:room]), tuple(end))
+
+
+def is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
+    """Tell whether a node is to be tried, or once more."""
+    if not attempts:
+        return True
+    if not all(it.state.ended for it in attempts):
+        return False
+    return len(attempts) < most and outcome(attempts).state.is_retried
+
+
+def outcome(attempts: Sequence[NodeAttempt]) -> NodeAttempt:
+    """Return the attempt that stands for a node: one that has everything, else the last."""
+    complete = [it for it in attempts if it.state is AttemptState.COMPLETE]
+    return (complete or attempts)[-1]
+
+
+def is_settled(rules: FleetRules, attempts: Iterable[Sequence[NodeAttempt]]) -> bool:
+    """Tell whether a fleet has come to its end: no job is left, none will be submitted."""
+    return all(
+        all(it.state.ended for it in tried)
+        and (rules.is_cancelled or not is_wanted(tried, rules.attempts))
+        for tried in attempts
+    )

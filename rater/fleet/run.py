@@ -1,0 +1,374 @@
+"""`rater fleet run|status|wait|cancel|collect|retry|list`: begun, and what becomes of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+import uuid as uuids
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rater import __version__
+from rater.errors import InputError
+from rater.fleet.backends import POLL_S, backend
+from rater.fleet.plan import AttemptState, expand, outcome
+from rater.fleet.shared_folder import SPEC_VERSION, SharedFolder, Spec
+from rater.fleet.step import Steps, collected, show_fleet, status_of, told, waited
+from rater.fleet.store import (
+    FleetAsked,
+    StoredFleet,
+    find_fleet,
+    fleets,
+    load_fleet,
+    mark_begun,
+    mark_fleet_cancelled,
+    new_fleet,
+    take_over,
+    unfinished_like,
+)
+from rater.fleet.table import FleetListed, listed_document, print_fleets, what_text
+from rater.plan.options import Form, was_given
+from rater.plan.placement.layout import load_layout, override
+from rater.plan.placement.memory_policy import parse_memory
+from rater.plan.placement.place import check_copies
+from rater.plan.request import OPTIONS, Request
+from rater.plan.schedule import resolve_mode, resolve_window
+from rater.process import say
+from rater.store.connection import default_path, is_there
+from rater.store.store import Store, open_store
+from rater.text.values import count, some
+from rater.workflow.arguments import existing_store, refuse_no_directory, request_from, show
+from rater.workflow.run.head import now_utc
+from rater.workflow.run.resolve import asked_for
+
+# -- `rater fleet run`: everything that can be checked here is, then the plan is stored, then sent -
+
+_SETTLE_S = {"slurm": 60.0, "local": 1.0}
+# Options of `rater run` that jobs do not get: their nodes are theirs alone, --wait is another one.
+_NOT_PASSED = {"wait": None, "share": False, "speccmds_out": False}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A fleet that can be begun."""
+
+    asked: FleetAsked
+    nodes: tuple[str, ...]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Begin a fleet, or go on with the one that a killed `rater fleet run` left."""
+    wanted = _checked(args)
+    with open_store(default_path(args.db)) as store:
+        number = unfinished_like(store, wanted.asked, wanted.nodes)
+        if number is not None:
+            take_over(store, number)
+            say(f"goes on with fleet {number}: the same command was killed before its end")
+        else:
+            _make_folder(wanted.asked)  # before the plan: what cannot be made leaves no fleet
+            number = new_fleet(store, wanted.asked, wanted.nodes)
+        fleet = load_fleet(store, number)
+        _make_folder(fleet.asked)
+        steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
+        if args.wait:
+            return waited(args, steps)
+        steps.act(steps.look())
+        mark_begun(store, number)
+        return _submitted(args, store, steps)
+
+
+def begin_again(store: Store, number: int, nodes: tuple[str, ...]) -> int:
+    """Plan what a fleet ran once more on some of its nodes, all at a time; return its number.
+
+    Nothing is submitted yet: that is the first step's.
+    """
+    asked = load_fleet(store, number).asked
+    uuid = str(uuids.uuid4())
+    folder = Path(asked.folder).with_name(f"rater-{uuid}")
+    command_line = shlex.join(["rater", *sys.argv[1:]])
+    again = replace(
+        asked,
+        uuid=uuid,
+        started_at=now_utc(),
+        folder=str(folder),
+        command_line=command_line,
+        rater_version=__version__,
+        parallel=None,
+    )
+    _make_folder(again)
+    made = new_fleet(store, again, nodes)
+    mark_begun(store, made)
+    return made
+
+
+def _submitted(args: argparse.Namespace, store: Store, steps: Steps) -> int:
+    fleet = load_fleet(store, steps.number)
+    if not args.quiet or args.json:
+        show_fleet(args, fleet, steps.silent)
+    left = len(fleet.nodes) - len(fleet.rows)
+    if not args.quiet:
+        if left:
+            say(f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them")
+        elif any(of[-1].it.state != "refused" for of in fleet.rows.values()):
+            say(
+                f"submitted; `rater fleet wait {fleet.number}` waits, tries lost nodes again and "
+                "collects"
+            )
+    refused = [of[-1].it for of in fleet.rows.values() if of[-1].it.state == "refused"]
+    return 1 if refused else 0
+
+
+def _checked(args: argparse.Namespace) -> _Wanted:
+    """Check what was typed as far as this machine can tell. Raises `InputError`."""
+    refuse_no_directory()
+    if args.nodes is None:
+        raise InputError("--nodes is missing: the nodes to run on, such as --nodes n[001-128]")
+    nodes = expand(args.nodes)
+    _check_numbers(args)
+    request = request_from(argparse.Namespace(**vars(args) | _NOT_PASSED))
+    _check_request(request)
+    directory = Path.cwd()
+    if request.command:
+        _check_command(request.command[0])
+    uuid = str(uuids.uuid4())
+    folder = _home(args) / f"rater-{uuid}"
+    found = {it.name for it in backend(args.backend, folder).nodes(nodes)}
+    unknown = [name for name in nodes if name not in found]
+    if unknown:
+        raise InputError(
+            f"--nodes: {some(unknown)}: not among the scheduler's nodes; `sinfo -N` lists them"
+        )
+    asked = FleetAsked(
+        uuid=uuid,
+        started_at=now_utc(),
+        backend=args.backend,
+        folder=str(folder),
+        scratch=str(Path(args.scratch or "/var/tmp").absolute()),
+        directory=str(directory),
+        words=words_of(args),
+        command=tuple(args.command) if args.command else None,
+        command_line=shlex.join(["rater", *sys.argv[1:]]),
+        rater_version=__version__,
+        parallel=args.parallel,
+        attempts=args.attempts,
+        minutes=args.minutes,
+        pending_limit_s=args.pending_limit,
+        settle_s=_SETTLE_S[args.backend] if args.settle is None else args.settle,
+        arguments=tuple(args.slurm_arg),
+        allow_partial=args.allow_partial,
+    )
+    return _Wanted(asked, nodes)
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    for name in ("parallel", "attempts", "minutes"):
+        value = getattr(args, name)
+        if value is not None and not 1 <= value <= 10**6:
+            raise InputError(f"--{name} {value}: expected a whole number, 1 or more")
+    for name in ("pending-limit", "settle"):
+        value = getattr(args, name.replace("-", "_"))
+        if value is not None and not 0 <= value < 1e9:
+            raise InputError(f"--{name} {value:g}: expected seconds, 0 or more")
+
+
+def _check_request(request: Request) -> None:
+    """Check what does not hang on the machine: every node would refuse the same.
+
+    Whether as many copies fit, and which CPUs there are, each node finds for itself.
+    """
+    asked_for(request)
+    mode, _, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
+    resolve_window(mode, request.warmup_s, request.window_s, stagger_ms / 1e3)
+    override(
+        load_layout(request.layout),
+        **{it: getattr(request, it) for it in ("bind", "smt", "kind", "reserve")},
+    )
+    if request.memory is not None:
+        parse_memory(request.memory)
+    if request.copies is not None:
+        check_copies(request.copies)
+
+
+def _check_command(word: str) -> None:
+    import shutil
+
+    if shutil.which(word) is None and not Path(word).exists():
+        say(f"warning: {word} is not on this machine; each node looks for it by itself")
+
+
+def words_of(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return what stands behind `rater run` on a node: suites, and options that were given."""
+    words: list[str] = [*args.suites]
+    for option in OPTIONS:
+        value: Any = None if option.dest in _NOT_PASSED else getattr(args, option.dest)
+        if not was_given(value):
+            continue
+        if option.kind.form is Form.FLAG:
+            words.append(option.typed)
+        elif option.kind.form in (Form.SEVERAL, Form.REPEATED):
+            words += [f"{option.typed}={it}" for it in value]
+        else:
+            words.append(f"{option.typed}={value}")
+    return tuple(words)
+
+
+def _home(args: argparse.Namespace) -> Path:
+    """Return where fleets have their folders: a place that all nodes see."""
+    named = args.folder or os.environ.get("RATER_FLEETS")
+    if named:
+        return Path(named).absolute()
+    return default_path(None).absolute().parent / "fleets"
+
+
+def _make_folder(asked: FleetAsked) -> None:
+    spec = Spec(
+        rater=SPEC_VERSION,
+        fleet=asked.uuid,
+        version=asked.rater_version,
+        words=asked.words,
+        command=asked.command,
+        directory=asked.directory,
+        scratch=asked.scratch,
+        allow_partial=asked.allow_partial,
+        lock=os.environ.get("RATER_LOCK"),
+    )
+    SharedFolder(Path(asked.folder)).make(spec)
+
+
+# -- `rater fleet status|wait|cancel|collect|retry|list`: what becomes of a fleet that was begun ---
+
+_CANCEL_WAIT_S, _CANCEL_POLL_S = 60.0, 2.0
+
+
+def status(args: argparse.Namespace) -> int:
+    """Look once, store what is seen and show it; nothing is submitted or ended."""
+    with existing_store(args) as store:
+        steps = Steps(store, find_fleet(store, args.fleet))
+        try:
+            fleet = steps.look()
+        except InputError as error:  # without Slurm's commands: what is stored is shown
+            say(str(error))
+            fleet = load_fleet(store, steps.number)
+        show_fleet(args, fleet, steps.silent, every=args.all)
+    return 0
+
+
+def wait(args: argparse.Namespace) -> int:
+    """Submit what is due, try lost nodes again, until nothing is left to be done; collect."""
+    with existing_store(args) as store:
+        number = find_fleet(store, args.fleet)
+        nodes = len(load_fleet(store, number).nodes)
+        return waited(args, Steps(store, number, told(nodes, quiet=args.quiet)))
+
+
+def cancel(args: argparse.Namespace) -> int:
+    """End a fleet: nothing more is submitted, jobs are told to publish what they have and end."""
+    with existing_store(args) as store:
+        number = find_fleet(store, args.fleet)
+        fleet = load_fleet(store, number)
+        if fleet.is_settled:
+            say(f"fleet {number} has no jobs left: {status_of(fleet)}")
+            return 0
+        mark_fleet_cancelled(store, number, now_utc())
+        SharedFolder(Path(fleet.asked.folder)).mark_cancelled()
+        steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
+        until_s = time.monotonic() + _CANCEL_WAIT_S
+        while True:
+            fleet = steps.act(steps.look(), submit=False)
+            if not fleet.live or time.monotonic() > until_s or not args.wait:
+                break
+            time.sleep(min(_CANCEL_POLL_S, POLL_S[fleet.asked.backend]))
+        if fleet.live and args.wait:
+            say(f"{count(len(fleet.live), 'job')} still ending; `rater fleet status` looks again")
+        if args.json or not args.quiet:
+            show_fleet(args, fleet, steps.silent)
+        return 1 if steps.silent else 0
+
+
+def collect(args: argparse.Namespace) -> int:
+    """Admit what was published so far; the exit status says whether anything was set aside."""
+    with existing_store(args) as store:
+        steps = Steps(store, find_fleet(store, args.fleet))
+        try:
+            steps.look()
+        except InputError as error:
+            say(str(error))
+        aside = collected(steps, quiet=args.quiet)
+        if args.json or not args.quiet:
+            show_fleet(args, load_fleet(store, steps.number), steps.silent)
+    return 1 if aside else 0
+
+
+def retry(args: argparse.Namespace) -> int:
+    """Try nodes again that came to less than all: those that may, or those that are named."""
+    with existing_store(args) as store:
+        number = find_fleet(store, args.fleet)
+        nodes = len(load_fleet(store, number).nodes)
+        steps = Steps(store, number, told(nodes, quiet=args.quiet))
+        fleet = steps.look()
+        if fleet.cancelled_at is not None:
+            raise InputError(f"fleet {number} was cancelled; `rater fleet run` makes a new one")
+        wanted = _retried(fleet, args.nodes)
+        if not wanted:
+            say(f"fleet {number}: nothing to try again ({status_of(fleet)})")
+            return 0
+        fleet = steps.act(fleet, again=wanted)
+        if args.wait:
+            return waited(args, steps)
+        if args.json or not args.quiet:
+            show_fleet(args, fleet, steps.silent)
+    return 0
+
+
+def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
+    """Return the nodes that are to be tried again. Raises `InputError`."""
+    if named is None:
+        return tuple(
+            node
+            for node, tried in fleet.attempts.items()
+            if tried and all(it.state.ended for it in tried) and outcome(tried).state.is_retried
+        )
+    nodes = expand(named)
+    unknown = [node for node in nodes if node not in fleet.nodes]
+    if unknown:
+        raise InputError(f"--nodes: {some(unknown)}: not of fleet {fleet.number}")
+    attempts = fleet.attempts
+    busy = [node for node in nodes if any(not it.state.ended for it in attempts[node])]
+    if busy:
+        raise InputError(f"--nodes: {some(busy)}: has a job already; `rater fleet cancel` ends it")
+    return tuple(
+        node
+        for node in nodes
+        if not attempts[node] or outcome(attempts[node]).state is not AttemptState.COMPLETE
+    )
+
+
+def list_fleets(args: argparse.Namespace) -> int:
+    """Print the fleets that are stored; no scheduler is asked."""
+    path = default_path(args.db)
+    lines: list[FleetListed] = []
+    if is_there(path):
+        with open_store(path) as store:
+            for it in fleets(store):
+                fleet = load_fleet(store, it.fleet)
+                what = what_text(it.words, it.command)
+                lines.append(
+                    FleetListed(
+                        it.fleet,
+                        it.started_at,
+                        it.backend,
+                        what,
+                        it.nodes,
+                        it.complete,
+                        status_of(fleet),
+                    )
+                )
+    else:
+        say(f"there is no database {path} yet")
+    show(args, partial(listed_document, lines), partial(print_fleets, lines))
+    return 0

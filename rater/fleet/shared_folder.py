@@ -1,0 +1,337 @@
+"""The folder that all nodes see, and what a node must be before it takes part."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator, Set
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rater.errors import InputError
+from rater.files import flush_folder, replace_file, settled
+from rater.fleet.plan import NodeVerdict, verdict_from_json
+from rater.process import boot_id
+from rater.run.host.facts import machine_id
+from rater.run.host.procfs import read_text
+from rater.text import cpuset
+from rater.text.kinds import from_json
+
+# -- The folder that the submit host and all nodes see: what was asked for, and what came of it ----
+#
+#     spec.json                what every node is to do
+#     claim/NODE.ATTEMPT/      made by the job that does it: of two with one name, one runs
+#     in/NODE.ATTEMPT.SHA.db   a database, whole when it has this name
+#     in/NODE.ATTEMPT.json     the verdict: what the attempt came to; written last
+#     log/NODE.ATTEMPT.log     what the agent and rater printed
+#     aside/                   what was published and is damaged
+#     cancelled                no agent begins any more
+#
+# No SQLite call is ever made on it: databases come as bytes and get their name when they are whole.
+
+SPEC_VERSION = 1
+_BLOCK = 1 << 20
+_MOST_VERDICT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What every node is asked for; a JSON file."""
+
+    rater: int  # version of this document
+    fleet: str  # uuid
+    version: str  # of rater, on the submit host
+    words: tuple[str, ...]  # behind `rater run`
+    command: tuple[str, ...] | None  # behind `--`
+    directory: str
+    scratch: str
+    allow_partial: bool
+    lock: str | None  # RATER_LOCK of the submit host
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A verdict that lies in the folder."""
+
+    node: str
+    attempt: int
+    verdict: NodeVerdict | None
+    damaged: str | None = None  # what is wrong with it, or with its database
+    absent: bool = False  # its database is not there: not yet, on some file systems
+
+
+class SharedFolder:
+    """The folder of one fleet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.inbox = path / "in"
+
+    @property
+    def spec_file(self) -> Path:
+        """Where the nodes read what is asked of them."""
+        return self.path / "spec.json"
+
+    def log(self, node: str, attempt: int) -> Path:
+        """Where a job prints to."""
+        return self.path / "log" / f"{node}.{attempt}.log"
+
+    def make(self, spec: Spec) -> None:
+        """Make the folder; one that is there already is left as it is. Raises `InputError`."""
+        try:
+            settled(self.path.parent, make=True)
+            for name in ("", "in", "log", "claim", "aside", "jobs"):
+                with suppress(FileExistsError):
+                    (self.path / name).mkdir(0o700)
+            text = json.dumps(asdict(spec), indent=1)
+            replace_file(self.spec_file, text.encode(), mode=0o600)
+        except OSError as error:
+            raise InputError(
+                f"{error.filename or self.path}: cannot make the fleet's folder "
+                f"({error.strerror}); name one that you can write and all nodes see with --folder"
+            ) from error
+
+    def spec(self) -> Spec:
+        """Return what is asked for. Raises `InputError`."""
+        try:
+            found: Any = from_json(Spec, self.spec_file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(
+                f"{self.spec_file}: cannot be read here ({error.strerror}): the fleet's folder "
+                "must be there on all nodes under this path"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"{self.spec_file}: {error}") from None
+        spec: Spec = found
+        return spec
+
+    # -- one of several jobs ----------------------------------------------------------------------
+
+    def claim(self, node: str, attempt: int, job: str) -> str | None:
+        """Take an attempt for a job; return the job that has it already, None when it is ours.
+
+        A job that the scheduler started once more (`17.1` after `17.0`) takes it from itself.
+        """
+        folder = self._claims(node, attempt)
+        try:
+            folder.mkdir(0o700)
+        except FileExistsError:
+            number, _, again = job.rpartition(".")
+            before = self.claimed_by(node, attempt) or ""
+            same, _, times = before.rpartition(".")
+            if not (number and same == number and times.isdigit() and again.isdigit()):
+                return before or "another job"
+            if int(again) <= int(times):
+                return before
+        replace_file(folder / "job", f"{job}\n".encode(), mode=0o600)
+        return None
+
+    def claimed_by(self, node: str, attempt: int) -> str | None:
+        """Return the job that began an attempt, as the agent was told its id."""
+        try:
+            return (self._claims(node, attempt) / "job").read_text().strip() or None
+        except OSError:
+            return None
+
+    def _claims(self, node: str, attempt: int) -> Path:
+        return self.path / "claim" / f"{node}.{attempt}"
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def mark_cancelled(self) -> None:
+        """Let no agent begin any more."""
+        replace_file(self.path / "cancelled", b"", mode=0o600)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Tell whether `rater fleet cancel` was called."""
+        return (self.path / "cancelled").exists()
+
+    # -- publishing -------------------------------------------------------------------------------
+
+    def publish(self, verdict: NodeVerdict, database: Path | None) -> NodeVerdict:
+        """Put a database here, then the verdict with its name and checksum; return that.
+
+        Whoever sees the verdict sees the whole of the database. Raises `OSError`.
+        """
+        if database is not None:
+            sha256 = sha256_of(database)
+            name = f"{verdict.node}.{verdict.attempt}.{sha256[:12]}.db"
+            size = _copied(database, self.inbox / name)
+            verdict = replace(verdict, database=name, sha256=sha256, bytes=size)
+        text = json.dumps(asdict(verdict), indent=1)
+        replace_file(self._verdict(verdict.node, verdict.attempt), text.encode(), mode=0o600)
+        return verdict
+
+    def _verdict(self, node: str, attempt: int) -> Path:
+        return self.inbox / f"{node}.{attempt}.json"
+
+    def verdict_files(self) -> dict[tuple[str, int], object]:
+        """Return the verdicts that are there by node and attempt, each with a state of its file."""
+        found: dict[tuple[str, int], object] = {}
+        with suppress(OSError), os.scandir(self.inbox) as entries:
+            for entry in entries:
+                node, _, attempt = entry.name.removesuffix(".json").rpartition(".")
+                if entry.name.endswith(".json") and attempt.isdecimal():
+                    with suppress(OSError):
+                        now = entry.stat()
+                        found[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
+        return found
+
+    def looked_up(self, fleet: str, node: str, attempt: int) -> Published | None:
+        """Return what was published of an attempt, its database checked; None: nothing yet."""
+        try:
+            with self._verdict(node, attempt).open("rb") as file:
+                text = file.read(_MOST_VERDICT).decode("utf-8")
+            verdict = verdict_from_json(text)
+        except FileNotFoundError:
+            return None
+        except OSError:  # ESTALE of NFS, and the like: to be read again
+            return None
+        except ValueError as error:
+            return Published(node, attempt, None, f"its verdict is damaged: {error}")
+        if (verdict.fleet, verdict.node, verdict.attempt) != (fleet, node, attempt):
+            return Published(node, attempt, None, "its verdict is of another attempt")
+        return self.checked(verdict)
+
+    def checked(self, verdict: NodeVerdict) -> Published:
+        """Compare a database with its verdict's checksum."""
+        of = (verdict.node, verdict.attempt)
+        if verdict.database is None:
+            return Published(*of, verdict)
+        try:
+            found = sha256_of(self.inbox / verdict.database)
+        except FileNotFoundError:
+            return Published(*of, verdict, f"{verdict.database} is not there", absent=True)
+        except OSError as error:
+            told = f"{verdict.database}: {error.strerror}"
+            return Published(*of, verdict, told, absent=True)
+        if found != verdict.sha256:
+            what = f"the published database {verdict.database} is damaged (another sha256)"
+            return Published(*of, verdict, what)
+        return Published(*of, verdict)
+
+    def set_aside(self, node: str, attempt: int) -> None:
+        """Move what was published of an attempt out of the way: it is damaged."""
+        for file in self.inbox.glob(f"{node}.{attempt}.*"):
+            parts = file.name.removeprefix(f"{node}.{attempt}.").split(".")
+            if parts in (["json"], [parts[0], "db"]):
+                with suppress(OSError):
+                    file.replace(self.path / "aside" / file.name)
+
+    def verdicts(self, fleet: str, node: str, before: int) -> Iterator[Published]:
+        """Yield what is published of a node by attempts before one, the latest first."""
+        for attempt in range(before - 1, 0, -1):
+            found = self.looked_up(fleet, node, attempt)
+            if found is not None:
+                yield found
+
+
+def sha256_of(file: Path) -> str:
+    """Return the checksum of a file. Raises `OSError`."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _copied(source: Path, target: Path) -> int:
+    """Copy bytes to a name that is there when all of them are; return how many."""
+    part = target.with_name(f".{target.name}.part")
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with source.open("rb") as opened, os.fdopen(number, "wb") as written:
+            shutil.copyfileobj(opened, written, _BLOCK)
+            written.flush()
+            os.fsync(written.fileno())
+            size = written.tell()
+        part.replace(target)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    flush_folder(target.parent)
+    return size
+
+
+# -- What a node must be before it takes part in a fleet; reasons in words where it is not ---------
+
+# Kinds of file systems that other machines write too: SQLite's write-ahead log does not work there.
+_SHARED_KINDS = {
+    *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cephfs", "ceph", "cifs", "smb3", "smbfs", "afs"),
+    *(
+        "9p",
+        "virtiofs",
+        "glusterfs",
+        "pvfs2",
+        "orangefs",
+        "panfs",
+        "gfs",
+        "gfs2",
+        "ocfs2",
+        "wekafs",
+    ),
+    *("daos", "coda", "ncpfs", "vboxsf", "prl_fs", "acfs", "quobyte", "moosefs"),
+}
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str | None:
+    """Say which CPUs of the machine this process may not use, None where it may use all.
+
+    The kernel narrows what is asked for without an error, so it is compared, not tried.
+    """
+    online = cpuset.parse_set(read_text(sys / "devices/system/cpu/online") or "")
+    own = os.sched_getaffinity(0) if mask is None else mask
+    missing = set(online) - own
+    if not missing:
+        return None
+    return (
+        f"the job may use CPUs {cpuset.format_list(own)} of {cpuset.format_list(online)}: it is "
+        "not alone on the node, or its task plugin narrows it (--allow-partial: run all the same)"
+    )
+
+
+def shared_disk(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """Say on which file system of several machines a folder lies, None where it is the node's own.
+
+    The deepest mount point above it counts; of two on one place the last one.
+    """
+    where, best, kind = path.resolve(), -1, ""
+    for line in (read_text(mountinfo) or "").splitlines():
+        words = line.split(" ")
+        if "-" not in words[6:]:
+            continue
+        point = Path(_OCTAL.sub(lambda it: chr(int(it[1], 8)), words[4]))
+        if where.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), words[words.index("-", 6) + 1]
+    name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
+    if name in _SHARED_KINDS or name in ("sshfs", "s3fs", "juicefs", "gcsfuse", "rclone"):
+        return (
+            f"{path} is on a file system of several machines ({kind}), where a database can be "
+            "damaged: name a folder on the node's own disk with --scratch"
+        )
+    return None
+
+
+def node_facts() -> dict[str, str]:
+    """Return what the node says of itself, to be stored with the verdict."""
+    online = read_text(Path("/sys/devices/system/cpu/online")) or ""
+    found = {
+        "hostname": read_text(Path("/proc/sys/kernel/hostname")) or platform.node(),
+        "machine_id": machine_id() or "",
+        "boot_id": boot_id(),
+        "kernel": platform.release(),
+        "online_cpus": online,
+        "usable_cpus": cpuset.format_list(os.sched_getaffinity(0)),
+        "clocksource": read_text(
+            Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        )
+        or "",
+    }
+    slurm = ("SLURMD_NODENAME", "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_PARTITION")
+    return found | {name.lower(): os.environ[name] for name in slurm if name in os.environ}

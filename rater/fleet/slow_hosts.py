@@ -1,0 +1,344 @@
+"""Slow hosts of a fleet: found, confirmed, over time, and on a page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rater.analysis.divots.confirm import LEAST_PAIRS, Answer
+from rater.analysis.divots.model.finding import Analysis, Thresholds
+from rater.errors import InputError, RaterError
+from rater.fleet.backends import POLL_S
+from rater.fleet.history import (
+    History,
+    benchmark_history,
+    host_history,
+    pairs_of,
+    suspect_of,
+    verdict,
+)
+from rater.fleet.hosts import compare_fleet, results_of
+from rater.fleet.index import (
+    fleet_number,
+    history_of_benchmark,
+    history_of_host,
+    known_names,
+    opened_run,
+    runs_of,
+    settings_of,
+    times_of,
+    unknown_name,
+)
+from rater.fleet.model import FleetCompared, HostResult, SlowHost
+from rater.fleet.page import FleetPage, fleet_page, summary_line
+from rater.fleet.plan import AttemptState, outcome
+from rater.fleet.record import IndexedRun, fleet_word, latest
+from rater.fleet.run import begin_again
+from rater.fleet.show import (
+    HostTrial,
+    MissingHost,
+    fleet_document,
+    history_document,
+    host_trial_document,
+    print_fleet,
+    print_history,
+    print_host_verdicts,
+    print_missing,
+    print_next,
+    print_plan,
+)
+from rater.fleet.step import Steps, collected, told
+from rater.fleet.store import load_fleet
+from rater.process import say
+from rater.record.stored import RunHead
+from rater.show.console import Printer
+from rater.show.results.to_json import divot_rows
+from rater.store.store import Store
+from rater.workflow.arguments import existing_store, print_json, show
+from rater.workflow.results.divots import analysis_of
+from rater.workflow.results.points import write_output
+from rater.workflow.results.report import check_page
+
+# -- Hosts of a fleet's plan that have no complete run, and why ------------------------------------
+
+
+def missing_hosts(
+    store: Store, fleet: int, chosen: Mapping[str, IndexedRun], in_map: Collection[str]
+) -> tuple[list[MissingHost], int]:
+    """Return the nodes that are not complete, and how many were planned."""
+    try:
+        plan = load_fleet(store, fleet)
+    except InputError:  # its index came without its plan
+        return [
+            MissingHost(host, "without times", run.reason, run.attempt, has_times=False)
+            for host, run in chosen.items()
+            if host not in in_map
+        ], len(chosen)
+    missing = []
+    for node, tried in plan.attempts.items():
+        last = outcome(tried) if tried else None
+        if last is not None and last.state is AttemptState.COMPLETE and node in in_map:
+            continue
+        if last is None:
+            state, reason = "not submitted", None
+        elif last.state is AttemptState.COMPLETE:
+            has = "no benchmark in it ended well" if node in chosen else "not collected yet"
+            state, reason = "without times", has
+        else:
+            state, reason = last.state.value, last.reason
+        missing.append(MissingHost(node, state, reason, len(tried), has_times=node in in_map))
+    return missing, len(plan.nodes)
+
+
+# -- Load a fleet from its index and compare its hosts ---------------------------------------------
+
+
+def results(store: Store, fleet: int) -> list[HostResult]:
+    """Return what counts of every host of a fleet."""
+    with store.reading() as connection:
+        runs = runs_of(connection, fleet)
+        times = times_of(connection, fleet)
+        settings = settings_of(connection, (run.setting for run in runs))
+    return results_of(runs, times, settings)
+
+
+def compared(store: Store, fleet: int) -> FleetCompared:
+    """Return the hosts of a fleet, compared kind by kind."""
+    return compare_fleet(results(store, fleet))
+
+
+def one_fleet(store: Store, words: Sequence[str], command: str) -> int:
+    """Return the number of the fleet that a command was given; raises `InputError` for several."""
+    if len(words) != 1:
+        raise InputError(f"{' '.join(words)}: one fleet at a time: rater {command} fleet:N")
+    with store.reading() as connection:
+        return fleet_number(connection, fleet_word(words[0]))
+
+
+# -- `rater divots --confirm fleet:3`: slow hosts run again, each beside a quiet one ---------------
+
+_ROUNDS = 3
+_MOST_SUSPECTS = 64
+
+
+def confirm(args: argparse.Namespace) -> int:
+    """Run the rounds and say which hosts are slow again; 0 where one is."""
+    rounds = _ROUNDS if args.pairs is None else args.pairs
+    if rounds < LEAST_PAIRS:
+        raise InputError(f"--pairs {rounds}: expected {LEAST_PAIRS} or more")
+    with existing_store(args) as store:
+        fleet = one_fleet(store, [args.confirm], "divots --confirm")
+        load_fleet(store, fleet)  # else nobody knows how its hosts are reached
+        found = compared(store, fleet)
+        chosen = _chosen(args, fleet, found)
+        pairs = pairs_of(found, [one.host for one in chosen], rounds)
+        trial = HostTrial(fleet, [suspect_of(one) for one in chosen], pairs)
+        if args.dry_run:
+            show(args, lambda: host_trial_document(trial), lambda it: print_plan(trial, it))
+            return 0
+        if not args.quiet and not args.json:
+            show(args, lambda: None, lambda it: print_plan(trial, it))
+        numbers = [
+            _round(
+                store, fleet, [name for it in them for name in (it.suspect.host, it.quiet)], args
+            )
+            for them in pairs
+        ]
+        measured = [{it.host: it for it in results(store, number)} for number in numbers]
+    verdicts = [
+        verdict(suspect, list(zip(pairs, measured, strict=True))) for suspect in trial.suspects
+    ]
+    trial = HostTrial(fleet, trial.suspects, pairs, numbers, verdicts)
+    show(args, lambda: host_trial_document(trial), lambda it: print_host_verdicts(trial, it))
+    again = (Answer.CONFIRMED, Answer.SMALLER)
+    return 0 if any(it is not None and it.answer in again for it in verdicts) else 1
+
+
+def _chosen(args: argparse.Namespace, fleet: int, found: FleetCompared) -> list[SlowHost]:
+    slow = list(found.slow)
+    if not slow:
+        raise InputError(f"fleet:{fleet} has no slow hosts: there is nothing to confirm")
+    if args.finding is not None:
+        if not 1 <= args.finding <= len(slow):
+            raise InputError(
+                f"--finding {args.finding}: of the slow hosts of fleet:{fleet} expected 1 to "
+                f"{len(slow)}"
+            )
+        return [slow[args.finding - 1]]
+    if len(slow) > _MOST_SUSPECTS:
+        say(f"the {_MOST_SUSPECTS} slowest of {len(slow)} slow hosts are confirmed")
+    return slow[:_MOST_SUSPECTS]
+
+
+def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace) -> int:
+    """Make a fleet of these nodes with what the first one ran; return its number."""
+    number = begin_again(store, fleet, tuple(dict.fromkeys(nodes)))
+    steps = Steps(store, number, told(len(set(nodes)), quiet=args.quiet))
+    while not steps.act(steps.look()).is_settled:
+        time.sleep(POLL_S[load_fleet(store, number).asked.backend])
+    collected(steps, quiet=True)
+    return number
+
+
+# -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
+
+_DIVOTS_MOST_OPENED = (
+    5  # slow hosts whose own divots are told unasked: each is unpacked and searched
+)
+
+type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
+
+
+def fleet_divots(args: argparse.Namespace) -> int:
+    """Print the slow hosts of a fleet, and the divots of the slowest ones."""
+    with existing_store(args) as store:
+        fleet = one_fleet(store, args.which, "divots")
+        found = compared(store, fleet)
+        thresholds = Thresholds(args.threshold_group, args.threshold_copy)
+        own = insides(store, fleet, found, thresholds)
+        with store.reading() as connection:
+            chosen = {host: them[-1] for host, them in latest(runs_of(connection, fleet)).items()}
+        in_times = {host for kind in found.kinds for host in kind.hosts}
+        missing, _ = missing_hosts(store, fleet, chosen, in_times)
+    inside = {host: analysis for host, (_, analysis) in own.items()}
+
+    def document() -> object:
+        divots = {host: divot_rows(it.findings, head) for host, (head, it) in own.items()}
+        told = [asdict(it) for it in missing]
+        return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
+
+    def text(printer: Printer) -> None:
+        print_fleet(fleet, found, inside, printer)
+        print_missing(missing, printer)
+        printer.line()
+        print_next(fleet, found, printer)
+
+    show(args, document, text)
+    return 0
+
+
+def insides(
+    store: Store,
+    fleet: int,
+    found: FleetCompared,
+    thresholds: Thresholds,
+    most: int = _DIVOTS_MOST_OPENED,
+) -> Inside:
+    """Return the divots of the slowest hosts; one that cannot be opened is said, not fatal."""
+    with store.reading() as connection:
+        chosen = latest(runs_of(connection, fleet))
+        told: Inside = {}
+        for slow in found.slow[:most]:
+            run = chosen[slow.host][-1]
+            try:
+                with opened_run(connection, run) as archived:
+                    (head,) = (it for it in archived.runs() if it.run == run.run)
+                    analysis = analysis_of(archived, head, thresholds, fresh=False)
+                    told[slow.host] = head, analysis
+            except RaterError as error:
+                say(f"{slow.host}: {error}")
+    return told
+
+
+# -- `rater history`: a host against its fleets over weeks, or a benchmark over all of them --------
+
+
+def history(args: argparse.Namespace) -> int:
+    """Print the history of a name."""
+    with existing_store(args) as store:
+        found = history_in(store, args.name)
+    show(args, lambda: history_document(found), lambda printer: print_history(found, printer))
+    return 0
+
+
+def history_in(store: Store, name: str) -> History:
+    """Return the history of a host, else of a benchmark; raises `InputError` for neither."""
+    with store.reading() as connection:
+        hosts, benchmarks = known_names(connection)
+        if not hosts:
+            raise InputError(
+                "no host of a fleet has published a run yet; `rater fleet run` makes fleets and "
+                "`rater fleet collect` takes them in"
+            )
+        if name in hosts:
+            return host_history(name, history_of_host(connection, name))
+        if name in benchmarks:
+            return benchmark_history(name, *history_of_benchmark(connection, name))
+    raise unknown_name(name, hosts, benchmarks)
+
+
+# -- `rater report fleet:3`: a fleet as one page that a person can send ----------------------------
+
+_REPORT_MOST_OPENED = 40  # slow hosts whose own divots are on the page
+_MOST_HISTORIES = 12
+_STDOUT = "-"
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page of a fleet."""
+    with existing_store(args) as store:
+        fleet = one_fleet(store, args.which, "report")
+        path = Path(args.file or f"rater-report-fleet-{fleet}.html")
+        if args.file != _STDOUT:
+            check_page(path, force=args.force)
+        elif args.json:
+            raise InputError("-o - --json: both would be written to standard output; leave one out")
+        page = page_data(store, fleet)
+    text = fleet_page(page).encode()
+    if args.file == _STDOUT:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return 0
+    write_output(path, text)
+    if args.json:
+        print_json({"fleet": fleet, "file": str(path), "bytes": len(text)})
+    else:
+        print(f"{path.resolve()}: a page on {summary_line(page)}, {len(text) / 1e3:.0f} KB")
+    return 0
+
+
+def page_data(store: Store, fleet: int) -> FleetPage:
+    """Return all that the page of a fleet says."""
+    found = compared(store, fleet)
+    with store.reading() as connection:
+        chosen = {host: runs[-1] for host, runs in latest(runs_of(connection, fleet)).items()}
+    inside = insides(store, fleet, found, Thresholds(), _REPORT_MOST_OPENED)
+    in_map = {host for kind in found.kinds for host in kind.hosts}
+    missing, planned = missing_hosts(store, fleet, chosen, in_map)
+    starts = sorted(run.started_at for run in chosen.values() if run.started_at)
+    return FleetPage(
+        fleet,
+        found,
+        {host: analysis for host, (_, analysis) in inside.items()},
+        {host: _about(run) for host, run in chosen.items()},
+        missing,
+        max(planned, len(chosen)),
+        _histories(store, found),
+        starts[0] if starts else None,
+    )
+
+
+def _histories(store: Store, found: FleetCompared) -> list[History]:
+    """Return those of the slow hosts, and of hosts too few of a kind to be compared in a fleet."""
+    names = [one.host for one in found.slow]
+    names += [host for kind in found.kinds if kind.cannot_tell for host in kind.hosts]
+    with store.reading() as connection:
+        return [
+            host_history(name, history_of_host(connection, name))
+            for name in names[:_MOST_HISTORIES]
+        ]
+
+
+def _about(run: IndexedRun) -> str:
+    parts = (
+        f"attempt {run.attempt}",
+        f"run {run.status}",
+        run.started_at and f"began {run.started_at[:16].replace('T', ' ')} UTC",
+        run.hostname and run.hostname != run.host and f"calls itself {run.hostname}",
+        run.failed and f"{run.failed} of {run.copy_runs} copy runs failed",
+    )
+    return ", ".join(str(part) for part in parts if part)

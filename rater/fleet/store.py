@@ -1,0 +1,386 @@
+"""Fleets in the database: what was planned, and what became of each attempt at each node."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rater.errors import InputError
+from rater.fleet.plan import (
+    AttemptState,
+    FleetLimits,
+    FleetRules,
+    NodeAttempt,
+    NodeVerdict,
+    is_settled,
+    verdict_from_json,
+)
+from rater.process import ProcessId, is_alive, this_process
+from rater.record.run import RunStatus, storable
+from rater.store.open_database import OpenDatabase
+from rater.store.read import named, number_meant
+from rater.store.rows import Value, insert, read, read_table
+from rater.store.store import Store
+
+# -- What a node's own database holds of the run that a fleet asked it for -------------------------
+
+# What counts: phases whose every copy ran to its end, in no attempt that is measured again.
+_DONE = (
+    "SELECT count(*) FROM copy JOIN bracket USING (run_id, phase) WHERE run_id = ? "
+    "AND bracket.complete AND NOT bracket.torn AND copy.status <> 'interrupted'"
+)
+_PLANNED = (
+    "SELECT copies * iterations * (SELECT count(*) FROM benchmark WHERE run_id = run.id) "
+    "FROM run WHERE id = ? AND window_s IS NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """The run, and how far it came."""
+
+    number: int
+    uuid: str
+    status: RunStatus  # `KILLED` where its rater is gone
+    reason: str | None
+    copies_done: int
+    copies_planned: int | None  # None: not known beforehand (steady)
+
+
+def node_run(store: Store) -> NodeRun | None:
+    """Return the last run of a database, None where there is none."""
+    heads = store.runs()
+    if not heads:
+        return None
+    head = heads[-1]
+    with store.reading() as connection:
+        (done,) = connection.execute(_DONE, (head.run,)).fetchone()
+        planned = connection.execute(_PLANNED, (head.run,)).fetchone()
+    return NodeRun(
+        head.run, head.uuid, head.status, head.reason, done, planned[0] if planned else None
+    )
+
+
+# -- Fleets in the database: what was planned, and what became of each attempt at each node --------
+
+PREFIX = "fleet:"  # what FLEET begins with where a RUN may stand
+_KEPT = (
+    *("state", "reason", "job", "ending", "ending_s", "started_s", "pending_s", "gone_s"),
+    *("ended_s", "collected"),
+)
+_SET = ", ".join(f"{name} = :{name}" for name in (*_KEPT, "verdict"))
+_OF = "fleet_id = :fleet AND node = :node AND attempt = :attempt"
+_CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} AND version = :seen"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetAsked:
+    """What was asked for: the head of a fleet, as it is stored before anything is submitted."""
+
+    uuid: str
+    started_at: str  # UTC, ISO 8601 with "Z"
+    backend: str
+    folder: str
+    scratch: str
+    directory: str
+    words: tuple[str, ...]  # behind `rater run` on each node
+    command: tuple[str, ...] | None
+    command_line: str
+    rater_version: str
+    parallel: int | None
+    attempts: int
+    minutes: int | None
+    pending_limit_s: float | None
+    settle_s: float
+    arguments: tuple[str, ...]
+    allow_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttempt:
+    """An attempt and what its row knows beside it."""
+
+    it: NodeAttempt
+    version: int  # of its row
+    owner: ProcessId  # who submits it
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFleet:
+    """A fleet read back."""
+
+    number: int
+    asked: FleetAsked
+    begun: bool  # the command that made it came to its end
+    cancelled_at: str | None
+    owner: ProcessId
+    nodes: tuple[str, ...]
+    rows: Mapping[str, tuple[StoredAttempt, ...]]  # by node, in their order
+
+    @property
+    def attempts(self) -> dict[str, tuple[NodeAttempt, ...]]:
+        """The attempts at each node."""
+        return {node: tuple(row.it for row in self.rows.get(node, ())) for node in self.nodes}
+
+    @property
+    def live(self) -> tuple[StoredAttempt, ...]:
+        """The attempts that have not ended."""
+        return tuple(row for of in self.rows.values() for row in of if not row.it.state.ended)
+
+    @property
+    def rules(self) -> FleetRules:
+        """What decides what is done next."""
+        asked = self.asked
+        return FleetRules(asked.attempts, asked.parallel, self.cancelled_at is not None)
+
+    @property
+    def limits(self) -> FleetLimits:
+        """How long what is waited for."""
+        return FleetLimits(self.asked.pending_limit_s, self.asked.settle_s)
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether no job is left and none will be submitted."""
+        return is_settled(self.rules, self.attempts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLine:
+    """A fleet in the list of all."""
+
+    fleet: int
+    uuid: str
+    started_at: str
+    backend: str
+    words: tuple[str, ...]
+    command: tuple[str, ...] | None
+    cancelled_at: str | None
+    nodes: int
+    complete: int
+    live: int
+    attempts: int
+
+
+def new_fleet(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]) -> int:
+    """Store a fleet that begins now, made by this process; return its number."""
+    texts: dict[str, Any] = {
+        "directory": storable(asked.directory),
+        "command_line": storable(asked.command_line),
+    }
+    owner: dict[str, Any] = asdict(this_process())
+    with store.writing("beginning a fleet") as connection:
+        number = insert(connection, "fleet", asked, **texts, **owner)
+        for place, node in enumerate(nodes):
+            insert(connection, "fleet_node", fleet_id=number, position=place, node=node)
+    return number
+
+
+def unfinished_like(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]) -> int | None:
+    """Return the fleet that was asked for so by a command that was killed before its end."""
+    with store.reading() as connection:
+        found = connection.execute(
+            "SELECT id FROM fleet WHERE begun = 0 AND cancelled_at IS NULL ORDER BY id DESC"
+        ).fetchall()
+    for (number,) in found:
+        fleet = load_fleet(store, number)
+        same = all(
+            getattr(fleet.asked, name) == getattr(asked, name)
+            for name in (*("backend", "words", "command", "directory", "rater_version"), "scratch")
+        )
+        if same and fleet.nodes == tuple(nodes) and not is_alive(fleet.owner):
+            return int(number)
+    return None
+
+
+def take_over(store: OpenDatabase, number: int) -> None:
+    """Make a fleet whose maker was killed this process's own."""
+    with store.writing("taking up a fleet") as connection:
+        connection.execute(
+            "UPDATE fleet SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
+            "WHERE id = :number",
+            {"number": number, **asdict(this_process())},
+        )
+
+
+def mark_begun(store: OpenDatabase, number: int) -> None:
+    """Store that the command that made it came to its end: typed again, it makes another one."""
+    with store.writing("submitting a fleet") as connection:
+        connection.execute("UPDATE fleet SET begun = 1 WHERE id = ?", (number,))
+
+
+def mark_fleet_cancelled(store: OpenDatabase, number: int, at: str) -> None:
+    """Store that a fleet is to end: nothing is submitted any more."""
+    with store.writing("cancelling a fleet") as connection:
+        connection.execute(
+            "UPDATE fleet SET cancelled_at = coalesce(cancelled_at, ?) WHERE id = ?", (at, number)
+        )
+
+
+def intend(
+    store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
+) -> StoredAttempt | None:
+    """Write down that an attempt is submitted next; None: somebody else just did."""
+    owner = this_process()
+    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s)
+    with store.writing("planning a job") as connection:
+        (is_there,) = connection.execute(
+            "SELECT count(*) FROM fleet_attempt JOIN fleet ON fleet.id = fleet_id WHERE "
+            "fleet_id = :fleet AND node = :node AND (attempt >= :attempt OR state IN "
+            "('intent', 'submitted', 'pending', 'running', 'complete'))",
+            {"fleet": number, "node": node, "attempt": attempt},
+        ).fetchone()
+        (ended,) = connection.execute(
+            "SELECT cancelled_at IS NOT NULL FROM fleet WHERE id = ?", (number,)
+        ).fetchone()
+        if is_there or ended:
+            return None
+        of: dict[str, Any] = asdict(owner)
+        insert(connection, "fleet_attempt", made, fleet_id=number, verdict=None, version=0, **of)
+        _note(connection, number, made, now_s)
+    return StoredAttempt(made, 0, owner)
+
+
+def take_intent(store: OpenDatabase, number: int, row: StoredAttempt) -> bool:
+    """Make an intent whose submitter is gone this process's own; False: somebody else just did."""
+    with store.writing("taking up a job") as connection:
+        changed = connection.execute(
+            "UPDATE fleet_attempt SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
+            f"WHERE {_OF} AND version = :seen AND state = 'intent' AND pid = :old_pid",
+            {
+                **_key(number, row),
+                **asdict(this_process()),
+                "old_pid": row.owner.pid,
+            },
+        ).rowcount
+    return changed == 1
+
+
+def change(
+    store: OpenDatabase,
+    number: int,
+    changes: Iterable[tuple[StoredAttempt, NodeAttempt]],
+    now_s: float,
+) -> list[NodeAttempt]:
+    """Store what became of attempts; those that somebody else changed meanwhile are left.
+
+    Returns what was stored.
+    """
+    stored = []
+    wanted = [(row, now) for row, now in changes if row.it != now]
+    if not wanted:
+        return []
+    with store.writing("storing what became of jobs") as connection:
+        for row, now in wanted:
+            values: dict[str, Value] = {name: getattr(now, name) for name in _KEPT}
+            values["verdict"] = None if now.verdict is None else json.dumps(asdict(now.verdict))
+            done = connection.execute(_CHANGE, {**values, **_key(number, row)}).rowcount
+            if done != 1:
+                continue
+            stored.append(now)
+            if (row.it.state, row.it.reason) != (now.state, now.reason):
+                _note(connection, number, now, now_s)
+    return stored
+
+
+def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
+    """Return a fleet with all attempts; raises `InputError` when there is none."""
+    with store.reading() as connection:
+        heads = connection.execute(
+            "SELECT begun, cancelled_at, pid, pid_start, boot_id FROM fleet WHERE id = ?", (number,)
+        ).fetchall()
+        if not heads:
+            raise InputError(f"there is no fleet {number}; `rater fleet list` shows what there is")
+        begun, cancelled_at, *owner = heads[0]
+        (asked,) = read_table(connection, FleetAsked, "fleet", id=number)
+        nodes = tuple(
+            node
+            for (node,) in connection.execute(
+                "SELECT node FROM fleet_node WHERE fleet_id = ? ORDER BY position", (number,)
+            )
+        )
+        rows: dict[str, tuple[StoredAttempt, ...]] = {}
+        for row in _rows(connection, number):
+            rows[row.it.node] = (*rows.get(row.it.node, ()), row)
+    return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), nodes, rows)
+
+
+def fleets(store: OpenDatabase) -> tuple[FleetLine, ...]:
+    """Return all fleets in the order they were begun."""
+    with store.reading() as connection:
+        return tuple(read(connection, FleetLine, named("fleets")))
+
+
+def find_fleet(store: OpenDatabase, spec: str) -> int:
+    """Return the number of the fleet that FLEET means: a number, `last`, the start of a uuid.
+
+    With or without `fleet:` before it. Raises `InputError` when it means none, or several.
+    """
+    with store.reading() as connection:
+        known = connection.execute("SELECT id, uuid FROM fleet ORDER BY id DESC").fetchall()
+    if not known:
+        raise InputError(f"{store.path}: no fleets stored yet; `rater fleet run` makes one")
+    found = number_meant(spec.removeprefix(PREFIX), known)
+    if found is None:
+        raise InputError(
+            f"{spec!r}: no such fleet in {store.path}; FLEET is a number up to {known[0][0]}, "
+            "`last`, `last~1` or the start of a uuid, and `rater fleet list` shows them"
+        )
+    return found
+
+
+def changes_of(store: OpenDatabase, number: int) -> list[tuple[str, int, float, str, str | None]]:
+    """Return node, attempt, time, state and reason of all that became of a fleet, in order."""
+    with store.reading() as connection:
+        return connection.execute(
+            "SELECT node, attempt, at_s, state, reason FROM fleet_change WHERE fleet_id = ? "
+            "ORDER BY id",
+            (number,),
+        ).fetchall()
+
+
+def _rows(connection: sqlite3.Connection, number: int) -> list[StoredAttempt]:
+    extra = {
+        (node, attempt): (version, ProcessId(pid, start, boot), verdict)
+        for node, attempt, version, pid, start, boot, verdict in connection.execute(
+            "SELECT node, attempt, version, pid, pid_start, boot_id, verdict FROM fleet_attempt "
+            "WHERE fleet_id = ?",
+            (number,),
+        )
+    }
+
+    def finish(values: dict[str, Any]) -> None:
+        text = extra[values["node"], values["attempt"]][2]
+        values["verdict"] = _verdict(text, values["node"])
+
+    found = read_table(
+        connection,
+        NodeAttempt,
+        "fleet_attempt",
+        order="node, attempt",
+        finish=finish,
+        fleet_id=number,
+    )
+    return [StoredAttempt(it, *extra[it.node, it.attempt][:2]) for it in found]
+
+
+def _verdict(text: str | None, node: str) -> NodeVerdict | None:
+    try:
+        return None if text is None else verdict_from_json(text)
+    except ValueError as error:
+        raise InputError(f"the stored verdict of node {node} is damaged: {error}") from None
+
+
+def _key(number: int, row: StoredAttempt) -> dict[str, Value]:
+    return {
+        "fleet": number,
+        "node": row.it.node,
+        "attempt": row.it.attempt,
+        "seen": row.version,
+    }
+
+
+def _note(connection: sqlite3.Connection, number: int, it: NodeAttempt, now_s: float) -> None:
+    insert(connection, "fleet_change", it, fleet_id=number, at_s=now_s)

@@ -1,0 +1,242 @@
+"""`rater lab`, `rater model`, `rater pages`."""
+
+from __future__ import annotations
+
+import argparse
+
+from rater.commands.common import Subparsers, add_common, add_doing, add_file, later
+from rater.text.values import duration_s
+from rater.workflow.arguments import add_run_arguments
+
+# -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
+
+_DESCRIPTION = """\
+Fit a line, a parabola and, with counters and 30 layouts, a sparse polynomial
+to the layouts of a sweep, benchmark by benchmark: R2, adjusted R2, AICc, the
+error for layouts left out, how wrong lines through two layouts are about the
+rest, which model is warranted and how many more layouts are needed to decide."""
+
+_EPILOG = """\
+x, where --x does not say: page-walk cycles where they were counted
+(--counters), else TLB misses counted, else predicted from a stored trace
+(rater pages), else the value of the axis: the share of large pages of --pages,
+or of any axis whose values are numbers. What it was stands with it.
+
+Warranted is a model with one more term only where an F test and AICc ask for
+it and it differs from the simpler one by more than runs do from each other;
+else nothing is chosen."""
+
+
+def add_y(parser: argparse._ActionsContainer) -> None:
+    """Declare `--y`."""
+    parser.add_argument(
+        "--y",
+        default="time",
+        metavar="time|cpu|user|energy|cycles|metric:NAME",
+        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
+        "its user time (without what the kernel does for it: the first touch of memory), joules, "
+        "cycles counted, or a number that it reports of itself (metric:updates)",
+    )
+
+
+def register_model(subparsers: Subparsers) -> None:
+    """Declare `rater model`."""
+    parser = subparsers.add_parser(
+        "model",
+        help="fit time to page walks",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "which", metavar="SWEEP", help="a number, last, last~1, the start of a uuid"
+    )
+    parser.add_argument(
+        "--x",
+        choices=("walks", "misses", "huge", "axis"),
+        help="page-walk cycles, TLB misses, the share of large pages, or the axis as it is",
+    )
+    add_y(parser)
+    parser.add_argument(
+        "--axis", metavar="NAME", help="the axis to use as x, where there are several"
+    )
+    parser.add_argument(
+        "--degree", type=int, choices=(2, 3), default=2, help="of the highest polynomial; default 2"
+    )
+    add_file(parser, "draw the models as well, into FILE, by its name .svg, .png or .pdf")
+    add_common(parser)
+    parser.set_defaults(run=later("lab.study", "model_sweep"))
+
+
+# -- `rater lab`: whole studies by one command -----------------------------------------------------
+
+_PAGES = """\
+Sweep page layouts over a suite (default: pages) or a command and report what
+a study of page sizes needs: speedups over base pages with geometric means, the
+memory of a copy, where the cycles go (--counters cpi), models of time and
+energy with their errors, as a summary and as one page. Layouts are compared
+with 0%, never with no library."""
+
+
+def register_lab(subparsers: Subparsers) -> None:
+    """Declare `rater lab`."""
+    parser = subparsers.add_parser(
+        "lab", help="study of page sizes", description="Run a whole study."
+    )
+    actions = parser.add_subparsers(dest="action", metavar="STUDY", required=True)
+    pages = actions.add_parser(
+        "pages",
+        help="what page sizes do to a suite or a command",
+        description=_PAGES,
+    )
+    add_run_arguments(pages)
+    study = pages.add_argument_group("the study")
+    study.add_argument(
+        "--layouts",
+        metavar="LAYOUT,...",
+        help="as --pages takes them, 0%% among them; default: nine from 0%% to 100%%",
+    )
+    add_y(study)
+    study.add_argument("--rounds", type=int, metavar="N", help="default 6")
+    study.add_argument(
+        "--quick",
+        action="store_true",
+        help="size test, four layouts, two rounds: about a minute, to see that all works",
+    )
+    study.add_argument("--show", metavar="SWEEP", help="of a sweep that is stored; runs nothing")
+    study.add_argument("--skip-refused", action="store_true", help="leave out what cannot run")
+    study.add_argument(
+        "--stop-on-failure", action="store_true", help="stop when a copy failed; else it goes on"
+    )
+    add_doing(study, "show all layouts; run nothing", "no progress, no summary")
+    add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
+    add_common(pages)
+    pages.set_defaults(
+        run=later("lab.study", "lab_pages"),
+        block_order=None,
+        seed=None,
+        until=None,
+        axis=[],
+        verbose=False,
+        listing=False,
+        example=False,
+        resume=None,
+    )
+
+
+# -- `rater pages`: which pages a program refers to, and which data deserves large ones ------------
+
+
+def register_pages(subparsers: Subparsers) -> None:
+    """Declare `rater pages`."""
+    parser = subparsers.add_parser(
+        "pages",
+        help="trace a program's pages",
+        description="Run a program once under a tracer (valgrind, with a tool that is compiled "
+        "here) and report how it reuses pages of 4 KB, 64 KB, 2 MB and 1 GB, category by category: "
+        "heap (blocks of malloc below 128 KB), mmap (larger ones, and its anonymous mappings), "
+        "static (.data, .bss). Every mapping of these to page sizes is ranked by what it saves: "
+        "TLB misses and page faults, each at what it costs on this machine.",
+    )
+    parser.add_argument(
+        "which",
+        nargs="?",
+        metavar="SUITE/BENCHMARK",
+        help="one benchmark of a suite; or a command behind `--`",
+    )
+    parser.add_argument(
+        "--list", dest="listing", action="store_true", help="list the stored traces"
+    )
+    parser.add_argument(
+        "--show",
+        dest="trace",
+        metavar="TRACE",
+        nargs="?",
+        const="last",
+        help="show a stored trace again: a number, last, last~1, the start of a uuid",
+    )
+    parser.add_argument(
+        "--size", metavar="SIZE", help="of the benchmark (default: test, else the first)"
+    )
+    parser.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
+    parser.add_argument(
+        "--tlb",
+        metavar="LEVELS",
+        help="another TLB than this machine's: ENTRIESxWAYS for each level, as 64x4,1536x12, or by "
+        "page size, as 4k/64k:64x4+2M:32x4,4k/64k/2M:1536x12",
+    )
+    parser.add_argument(
+        "--sizes",
+        metavar="SIZES",
+        default="4k,2M",
+        help="the page sizes to map categories to, of 4k, 64k, 2M, 1G (default: 4k,2M)",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="N",
+        type=_pages,
+        help="report the best mapping with at most N large pages",
+    )
+    parser.add_argument(
+        "--loads",
+        choices=("dependent", "independent", "between"),
+        default="between",
+        help="what a miss costs: all of it, what is left beside other work, or the geometric mean "
+        "of the two (the default)",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="RATE",
+        type=_rate,
+        default=1.0,
+        help="follow a share of all pages only, chosen by hash (SHARDS), as 0.01: less work for "
+        "large programs; its error is reported",
+    )
+    parser.add_argument(
+        "--check",
+        nargs="?",
+        const="chosen",
+        choices=("chosen", "all"),
+        help="then run the predicted best, the worst and the all-or-nothing mappings (all: every "
+        "one) with `rater run --pages`, turn by turn, and report how far the prediction is off",
+    )
+    parser.add_argument(
+        "--rounds",
+        metavar="N",
+        type=_pages,
+        default=9,
+        help="of --check: runs of each mapping, three times the program each (default: 9)",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure anew what misses and faults cost here, instead of once a machine and "
+        "kernel; with --show, rank with these costs",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=duration_s,
+        default=3600.0,
+        metavar="S",
+        help="give up on the traced run after so long (default: 3600)",
+    )
+    add_file(parser, "draw the histograms as well, into FILE, by its name .svg, .png or .pdf")
+    add_common(parser)
+    parser.set_defaults(run=later("lab.pages", "pages"))
+
+
+def _pages(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 40:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 1e-6 <= value <= 1:
+        raise argparse.ArgumentTypeError(
+            f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}"
+        )
+    return value

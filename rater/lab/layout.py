@@ -1,0 +1,452 @@
+"""The layout of data in page sizes: its text, its windows, what the library is told; pure."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from rater.errors import InputError
+from rater.text.values import size_bytes
+
+# -- The layout of a program's data in page sizes: the text of `--pages`, as a value ---------------
+#
+# LAYOUT    FORM, for all categories, or CATEGORY:FORM;CATEGORY:FORM (others: base); `:best` behind
+# CATEGORY  heap (glibc's heap: small blocks), mmap (the program's own anonymous mappings, and
+#           blocks of 128 KB and more where the layout tells the two apart), static (.data, .bss)
+# FORM      base, huge      all in base pages, all in the machine's huge pages (2 MB on x86)
+#           4k, 64k, 2M, 1G     all in pages of that size
+#           50%             from the start on: that share in huge pages
+#           50%@20%         that share, beginning behind the first 20 %
+#           spread:50%      that share, evenly
+#           random:50%:7    that share, chosen at random; the seed stands behind it
+#           2M@64M-128M     these addresses, counted from the start; several with a +
+
+BASE_BYTES = 4096
+LARGE_BYTES = 128 << 10  # blocks of malloc that lie with the mappings, where categories are named
+BEST = ":best"
+EXPECTED = (
+    "base, huge, a size (2M), 50%, 50%@20%, spread:50%, random:50%:SEED or 2M@64M-128M, for all "
+    "or by category (heap:huge;mmap:base;static:huge)"
+)
+_SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)%")
+_SIZE = re.compile(r"\d+[kKmMgG]?(?:i?[bB])?")
+_UNITS = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k"))
+
+
+class Category(StrEnum):
+    """What data of a program is, as far as its page size can be chosen."""
+
+    HEAP = "heap"
+    MMAP = "mmap"
+    STATIC = "static"
+
+
+class PageSpread(StrEnum):
+    """Which parts of the data a share takes."""
+
+    GROWING = "growing"  # from one place on
+    EVEN = "even"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class PageShare:
+    """A share of a category in huge pages."""
+
+    percent: float  # 0 to 100
+    spread: PageSpread = PageSpread.GROWING
+    at_percent: float = 0.0  # growing: what lies in front of it
+    seed: int = 0  # random
+
+    def __str__(self) -> str:
+        share = f"{self.percent:.12g}%"
+        if self.spread is PageSpread.EVEN:
+            return f"spread:{share}"
+        if self.spread is PageSpread.RANDOM:
+            return f"random:{share}:{self.seed}"
+        return f"{share}@{self.at_percent:.12g}%" if self.at_percent else share
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """All of a category in pages of one size."""
+
+    page_bytes: int
+
+    def __str__(self) -> str:
+        return size_text(self.page_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRange:
+    """Addresses of a category, in bytes from its start, in pages of one size."""
+
+    page_bytes: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        start, end = (size_text(it) for it in (self.start, self.end))
+        return f"{size_text(self.page_bytes)}@{start}-{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class PageRanges:
+    """Some addresses of a category, the rest in base pages."""
+
+    ranges: tuple[PageRange, ...]  # in order, not overlapping
+
+    def __str__(self) -> str:
+        return "+".join(str(it) for it in self.ranges)
+
+
+type PageForm = PageShare | Sized | PageRanges
+NO_HUGE, ALL_HUGE = PageShare(0.0), PageShare(100.0)
+_WORDS: dict[str, PageForm] = {"base": NO_HUGE, "huge": ALL_HUGE}
+
+
+@dataclass(frozen=True, slots=True)
+class PageLayout:
+    """Which part of each category lies in which page size."""
+
+    heap: PageForm = NO_HUGE
+    mmap: PageForm = NO_HUGE
+    static: PageForm = NO_HUGE
+    split: bool = False  # categories were told apart: large blocks lie with the mappings
+    best: bool = False  # run with what can be had, rather than refuse
+
+    def of(self, category: Category) -> PageForm:
+        """Return the form of one category."""
+        forms = {
+            Category.HEAP: self.heap,
+            Category.MMAP: self.mmap,
+            Category.STATIC: self.static,
+        }
+        return forms[category]
+
+    @property
+    def forms(self) -> tuple[PageForm, ...]:
+        """The forms of all categories, in their order."""
+        return (self.heap, self.mmap, self.static)
+
+    @property
+    def is_base(self) -> bool:
+        """Tell whether all lies in base pages: what other layouts are compared with."""
+        return all(form == NO_HUGE for form in self.forms)
+
+    @property
+    def needs_extent(self) -> bool:
+        """Tell whether what it asks for depends on how large the data is."""
+        return any(isinstance(it, PageShare) and it not in (NO_HUGE, ALL_HUGE) for it in self.forms)
+
+    def __str__(self) -> str:
+        """Return the one text of it: `parse_pages` of it gives the same layout."""
+        text = str(self.heap)
+        if self.split:
+            words = {form: word for word, form in _WORDS.items()}
+            text = ";".join(
+                f"{category}:{words.get(form, form)}"
+                for category, form in zip(Category, self.forms, strict=True)
+                if form != NO_HUGE
+            )
+            text = text or f"{Category.HEAP}:base"
+        return text + (BEST if self.best else "")
+
+
+def size_text(size: int) -> str:
+    """Return bytes as layouts have them: `4k`, `2M`, `0`."""
+    for unit, letter in _UNITS:
+        if size and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return str(size)
+
+
+def parse_pages(text: str) -> PageLayout:
+    """Return the layout that a text is; raises `InputError`."""
+    word = text.strip()
+    best = word.endswith(BEST)
+    word = word.removesuffix(BEST).strip()
+    if not word:
+        raise _wrong(text, "nothing stands there")
+    first = word.partition(":")[0].strip()
+    if ";" not in word and first not in list(Category):
+        form = _form(word, text)
+        return PageLayout(form, form, form, best=best)
+    forms: dict[str, PageForm] = {}
+    for part in word.split(";"):
+        name, colon, rest = (it.strip() for it in part.partition(":"))
+        if not colon or name not in list(Category):
+            known = ", ".join(Category)
+            raise _wrong(text, f"{part.strip()!r} does not begin with a category ({known}) and a :")
+        if name in forms:
+            raise _wrong(text, f"{name} stands there twice")
+        forms[name] = _form(rest, text)
+    return PageLayout(**forms, split=True, best=best)
+
+
+def _form(word: str, text: str) -> PageForm:
+    if word in _WORDS:
+        return _WORDS[word]
+    if word.startswith("spread:"):
+        percent = _percent(word.removeprefix("spread:"), text)
+        return _plain(PageShare(percent, PageSpread.EVEN))
+    if word.startswith("random:"):
+        share, _, seed = word.removeprefix("random:").partition(":")
+        if not (seed.isascii() and seed.isdigit()):
+            raise _wrong(text, f"{word!r} has no seed; write random:{share or '50%'}:1")
+        return _plain(PageShare(_percent(share, text), PageSpread.RANDOM, seed=int(seed)))
+    if "%" in word:
+        share, at, place = word.partition("@")
+        percent, at_percent = _percent(share, text), _percent(place, text) if at else 0.0
+        if percent + at_percent > 100:
+            raise _wrong(text, f"{word!r} ends behind 100 %: {percent + at_percent:g} %")
+        return _plain(PageShare(percent, at_percent=at_percent))
+    if "@" in word:
+        return _ranges(word, text)
+    size = _bytes(word, text, "")
+    _check_page(size, text)
+    return NO_HUGE if size == BASE_BYTES else Sized(size)
+
+
+def _plain(share: PageShare) -> PageShare:
+    """Return it in the one way in which nothing, and all, are written."""
+    return {0.0: NO_HUGE, 100.0: ALL_HUGE}.get(share.percent, share)
+
+
+def _ranges(word: str, text: str) -> PageRanges:
+    ranges = []
+    for part in word.split("+"):
+        page, at, place = part.strip().partition("@")
+        start, dash, end = place.partition("-")
+        if not (at and dash):
+            raise _wrong(text, f"{part.strip()!r} is no range of addresses as in 2M@64M-128M")
+        one = PageRange(
+            _bytes(page, text, " of pages"), _bytes(start, text, ""), _bytes(end, text, "")
+        )
+        _check_page(one.page_bytes, text)
+        if one.start >= one.end:
+            raise _wrong(text, f"{part.strip()!r} ends where it begins, or in front of it")
+        if one.start % one.page_bytes or one.end % one.page_bytes:
+            size = size_text(one.page_bytes)
+            raise _wrong(text, f"{part.strip()!r} does not begin and end at multiples of {size}")
+        if one.page_bytes != BASE_BYTES:
+            ranges.append(one)
+    ranges.sort(key=lambda it: it.start)
+    for before, after in pairwise(ranges):
+        if after.start < before.end:
+            raise _wrong(text, f"{before} and {after} overlap")
+    if not ranges:
+        raise _wrong(text, "ranges in base pages alone; write base")
+    return PageRanges(tuple(ranges))
+
+
+def _check_page(size: int, text: str) -> None:
+    if size < BASE_BYTES or size & (size - 1):
+        raise _wrong(text, f"{size_text(size)} is no page size: they are 4k, 64k, 2M, 1G and such")
+
+
+def _bytes(word: str, text: str, what: str) -> int:
+    if not _SIZE.fullmatch(word.strip()):
+        raise _wrong(text, f"{word.strip()!r} is no size{what}")
+    return 0 if int(re.findall(r"\d+", word)[0]) == 0 else size_bytes(word)
+
+
+def _percent(word: str, text: str) -> float:
+    match = _SHARE.fullmatch(word.strip())
+    if match is None or float(match[1]) > 100:
+        raise _wrong(text, f"{word.strip()!r} is no share from 0% to 100%")
+    return float(match[1])
+
+
+def _wrong(text: str, why: str) -> InputError:
+    return InputError(f"--pages {text!r}: {why}; expected {EXPECTED}")
+
+
+# -- What a layout asks of data of known size: windows of addresses with their page size -----------
+
+EVERYTHING = 1 << 46  # an end behind all data
+MOST_WINDOWS = 1024  # of a category: each is two mappings, and 8192 of them take 19 ms to make
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PageWindow:
+    """Addresses of one category, in bytes from its start, in pages of one size.
+
+    What no window covers lies in base pages. `end` is `EVERYTHING` where all that comes is meant.
+    """
+
+    category: Category
+    start: int
+    end: int
+    page_bytes: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages it is."""
+        return (self.end - self.start) // self.page_bytes
+
+
+type Extents = Mapping[Category, int]  # bytes from the start of a category to its last page
+
+
+def page_windows(layout: PageLayout, extents: Extents, huge_bytes: int) -> tuple[PageWindow, ...]:
+    """Return the windows that a layout asks for, by category and address, none adjacent.
+
+    `extents` are what shares are of (a category without one has none); `huge_bytes` is the size of
+    the machine's huge pages. A share is of whole huge pages: as many as come nearest. Parts of it
+    are of several huge pages where there would be more than `MOST_WINDOWS`.
+    """
+    return tuple(
+        PageWindow(category, start, end, page)
+        for category in Category
+        for start, end, page in _of(layout.of(category), extents.get(category, 0), huge_bytes)
+    )
+
+
+def planned_bytes(windows: Iterable[PageWindow], category: Category, extent: int) -> int:
+    """Return how many of the first `extent` bytes of a category the windows cover."""
+    return sum(max(0, min(it.end, extent) - it.start) for it in windows if it.category is category)
+
+
+def huge_share(layout: PageLayout, extents: Extents, huge_bytes: int) -> float:
+    """Return which part (0 to 1) of all data a layout has in pages larger than base pages."""
+    windows = page_windows(layout, extents, huge_bytes)
+    whole = sum(extents.values())
+    covered = sum(planned_bytes(windows, it, extent) for it, extent in extents.items())
+    return covered / whole if whole else 0.0
+
+
+def _of(form: PageForm, extent: int, huge: int) -> list[tuple[int, int, int]]:
+    if isinstance(form, Sized):
+        return [(0, EVERYTHING, form.page_bytes)]
+    if isinstance(form, PageRanges):
+        return _merged((it.start, it.end, it.page_bytes) for it in form.ranges)
+    if form in (NO_HUGE, ALL_HUGE):
+        return [(0, EVERYTHING, huge)] if form == ALL_HUGE else []
+    return _merged(
+        (start * huge, end * huge, huge) for start, end in _slots(form, -(-extent // huge))
+    )
+
+
+def _slots(share: PageShare, slots: int) -> list[tuple[int, int]]:
+    """Return which of so many huge pages a share takes, as first and one behind the last."""
+    part = share.percent / 100
+    if share.spread is PageSpread.GROWING:
+        count = round(slots * part)
+        start = min(round(slots * share.at_percent / 100), slots - count)
+        return [(start, start + count)] if count else []
+    step = max(1, -(-slots // (2 * MOST_WINDOWS)))  # at most every second one begins a window
+    units = -(-slots // step)
+    if share.spread is PageSpread.EVEN:
+        # floor((i + 1) f) > floor(i f): of any first part, the share too; from a half on, so that
+        # the whole is nearest to it.
+        chosen: Iterable[int] = (
+            i for i in range(units) if int((i + 1) * part + 0.5) > int(i * part + 0.5)
+        )
+    else:
+        chosen = sorted(random.Random(share.seed).sample(range(units), round(units * part)))
+    return [(i * step, min(slots, (i + 1) * step)) for i in chosen]
+
+
+def _merged(windows: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return windows in order with adjacent ones of one size made one."""
+    out: list[tuple[int, int, int]] = []
+    for start, end, page in windows:
+        adjacent = out and out[-1][1:] == (start, page)
+        out.append((out.pop()[0] if adjacent else start, end, page))
+    return out
+
+
+# -- What the preloaded library is told: the value of RATER_PAGES ----------------------------------
+
+VARIABLE = "RATER_PAGES"
+
+
+@dataclass(frozen=True, slots=True)
+class PageOrder:
+    """What one program is to have."""
+
+    windows: tuple[PageWindow, ...]
+    heap_bytes: int  # that are reserved
+    mmap_bytes: int
+    split: bool  # large blocks lie with the mappings
+    pooled: bool  # windows are of the pool of huge pages
+    strict: bool  # a window that cannot be had ends the program
+    extents: tuple[tuple[Category, int], ...] = ()  # what shares are of
+
+    @property
+    def largest_page(self) -> int:
+        """The largest page of all windows."""
+        return max((it.page_bytes for it in self.windows), default=BASE_BYTES)
+
+    def of(self, category: Category) -> tuple[PageWindow, ...]:
+        """Return the windows of one category."""
+        return tuple(it for it in self.windows if it.category is category)
+
+    def words(self, reports: str | None) -> str:
+        """Return the text for the library, which is to write below the folder `reports`, if any."""
+        parts = [f"heap={self.heap_bytes}", f"mmap={self.mmap_bytes}"]
+        parts += [f"large={LARGE_BYTES}"] if self.split else []
+        parts += ["hugetlb"] if self.pooled else []
+        parts += ["strict"] if self.strict else []
+        parts += [f"process={0:010}"]
+        for category in Category:
+            sizes: dict[int, list[str]] = {}
+            for it in self.of(category):
+                first, behind = it.start // it.page_bytes, it.end // it.page_bytes
+                sizes.setdefault(it.page_bytes, []).append(f"{first}+{behind - first}")
+            parts += [
+                f"{category[0]}{size.bit_length() - 1}={','.join(them)}"
+                for size, them in sizes.items()
+            ]
+        return " ".join((*parts, *([] if reports is None else [f"report={reports}"])))
+
+
+def capped(
+    windows: Iterable[PageWindow], limits: Extents | Mapping[Category, int], huge_bytes: int
+) -> Iterator[PageWindow]:
+    """Yield windows without end as long as there is data: what lies in a pool is taken at once.
+
+    A category that `limits` does not have keeps its windows. Data that is static ends where .bss
+    does: of pages larger than the machine's huge ones it has as many as fit into it.
+    """
+    for it in windows:
+        limit = limits.get(it.category)
+        if it.end < EVERYTHING or limit is None:
+            yield it
+            continue
+        only_whole = it.category is Category.STATIC and it.page_bytes > huge_bytes
+        end = (limit if only_whole else limit + it.page_bytes - 1) // it.page_bytes * it.page_bytes
+        if end > it.start:
+            yield replace(it, end=end)
+
+
+def pool_pages(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) -> dict[int, int]:
+    """Return how many pages of each pool (by bytes of a page) one copy takes with its windows.
+
+    Pages larger than the machine's transparent ones (1 GB) are always of a pool.
+    """
+    found: dict[int, int] = {}
+    for it in _of_pool(windows, huge_bytes, pooled=pooled):
+        found[it.page_bytes] = found.get(it.page_bytes, 0) + it.pages
+    return found
+
+
+def pool_pages_text(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) -> str:
+    """Say which data takes how many pages of pools: `heap 1, mmap 1`; nothing where one does."""
+    found: dict[Category, int] = {}
+    for it in _of_pool(windows, huge_bytes, pooled=pooled):
+        found[it.category] = found.get(it.category, 0) + it.pages
+    if len(found) < 2:
+        return ""
+    return ", ".join(f"{category} {pages}" for category, pages in found.items())
+
+
+def _of_pool(
+    windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool
+) -> Iterator[PageWindow]:
+    return (it for it in windows if pooled or it.page_bytes > huge_bytes)

@@ -1,0 +1,596 @@
+"""What a model is fitted to: axis and quantities of a sweep, an x and a y of every layout; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from math import exp
+
+from rater.analysis.results.copies import Point, PointRun
+from rater.analysis.results.counters import BenchmarkCounts, run_counts
+from rater.analysis.results.rates import BenchmarkRate, Key, RunRates, run_rates, same_keys
+from rater.analysis.results.steady import is_good
+from rater.analysis.stats.intervals import Noise, noise_in_rounds, noise_of
+from rater.errors import InputError
+from rater.lab.layout import PageShare, parse_pages
+from rater.record.stored import StoredCopy, StoredRun
+from rater.text.values import grouped, size_bytes, some
+
+# -- What a model is of: x and y with their units, and where their values are from -----------------
+
+WALKS, MISSES, HITS = "walks", "misses", "hits"
+_WALK_METRIC = "walk_cycles"
+# Of each table the first that it has: misses of the last TLB that a page walk answers.
+_MISS_EVENTS = (("stlb_miss",), ("walks_load", "walks_store"), ("dtlb_miss",), ("dtlb_walk",))
+_HIT_EVENTS = (("stlb_hit",), ("stlb_hit_load", "stlb_hit_store"))
+
+
+class Effort(StrEnum):
+    """What a model predicts, of one copy."""
+
+    TIME = "time"
+    CPU = "cpu"
+    USER = "user"  # of CPU time what the kernel did not take for it
+    ENERGY = "energy"
+    CYCLES = "cycles"
+    METRIC = "metric"  # what the program reports of itself
+
+
+class Explaining(StrEnum):
+    """What a model predicts it from."""
+
+    WALKS = WALKS
+    MISSES = MISSES
+    HUGE = "huge"
+    AXIS = "axis"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """x or y of a model."""
+
+    kind: str  # a word of --x or --y
+    name: str  # "page-walk cycles of a copy"
+    unit: str  # "" for a plain number
+    source: str  # where the values are from, in words
+
+
+EFFORTS = {
+    Effort.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
+    Effort.CPU: Quantity("cpu", "CPU time of a copy", "s", "user and system, median copy of a run"),
+    Effort.USER: Quantity(
+        "user", "user time of a copy", "s", "without the kernel's part, median copy of a run"
+    ),
+    Effort.ENERGY: Quantity(
+        "energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"
+    ),
+    Effort.CYCLES: Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Predicting:
+    """What y is."""
+
+    effort: Effort = Effort.TIME
+    metric: str = ""  # the name of a metric
+
+    @property
+    def quantity(self) -> Quantity:
+        """y in words."""
+        if self.effort is not Effort.METRIC:
+            return EFFORTS[self.effort]
+        name = f"{self.metric} as a copy reports it"
+        return Quantity(f"metric:{self.metric}", name, "", "median copy of a run")
+
+
+OF_TIME = Predicting()
+
+
+def effort_of(
+    wanted: Predicting,
+    run: StoredRun,
+    key: Key,
+    rate: BenchmarkRate,
+    counts: BenchmarkCounts | None,
+) -> float | None:
+    """Return y of a benchmark in a run; None: not known."""
+    effort = wanted.effort
+    if effort in (Effort.CPU, Effort.USER):
+        every_ns = [it.cpu_ns if effort is Effort.CPU else it.user_ns for it in _copies(run, key)]
+        times = [ns / 1e9 for ns in every_ns if ns]
+        return statistics.median(times) if times else None
+    if effort is Effort.METRIC:
+        said = [dict(copy.metrics) for copy in _copies(run, key)]
+        values = [it[wanted.metric] for it in said if it.get(wanted.metric, 0) > 0]
+        return statistics.median(values) if values else None
+    if effort is Effort.CYCLES:
+        rates = counts.rates if counts else None
+        return rates.cpi * rates.instructions if rates else None
+    log = rate.log(lambda one: one.median_copy_s if effort is Effort.TIME else one.joules_per_copy)
+    return None if log is None else exp(log)
+
+
+def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:
+    """Return the runs of a benchmark's copies that count and ended well."""
+    return [
+        copy
+        for copy in run.copies
+        if copy.benchmark == key[0]
+        and key[1] in (None, copy.tune)
+        and copy.counted
+        and is_good(copy)
+    ]
+
+
+def huge_share(run: StoredRun, key: Key) -> float | None:
+    """Return the per cent of its memory that a benchmark's median copy had in large pages.
+
+    Of the data that --pages shapes, as it was proved; None: that was not seen.
+    """
+    found = []
+    for copy in _copies(run, key):
+        if copy.pages:
+            resident = sum(region.resident_bytes for region in copy.pages)
+            huge = [region.huge_bytes for region in copy.pages]
+            if resident and None not in huge:
+                stray = sum(region.stray_bytes for region in copy.pages)
+                found.append(100 * (sum(it or 0 for it in huge) + stray) / resident)
+    return statistics.median(found) if found else None
+
+
+def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
+    """Return what the counters say of address translation in a copy's run: walks, misses, hits.
+
+    Walks are cycles in which a page walk was active; those of them that the table has.
+    """
+    rates = counts.rates
+    if rates is None:
+        return {}
+    metrics = dict(counts.metrics)
+    found = {}
+    if _WALK_METRIC in metrics:
+        found[WALKS] = metrics[_WALK_METRIC] * rates.instructions
+    for name, choices in ((MISSES, _MISS_EVENTS), (HITS, _HIT_EVENTS)):
+        value = _first(rates.by_event, choices)
+        if value is not None:
+            found[name] = value * rates.instructions
+    return found
+
+
+def _first(by_event: Mapping[str, float], choices: tuple[tuple[str, ...], ...]) -> float | None:
+    for events in choices:
+        if by_event.keys() >= set(events):
+            return sum(by_event[event] for event in events)
+    return None
+
+
+# -- The axis of a sweep that a model is along, and its values as numbers --------------------------
+
+PAGES = "pages"
+
+
+@dataclass(frozen=True, slots=True)
+class NumericAxis:
+    """An axis of which every value is a number."""
+
+    name: str
+    values: dict[str, float]  # by the text of the sweep
+    quantity: Quantity
+
+
+def axes_of(points: Sequence[Point]) -> dict[str, list[str]]:
+    """Return the axes that all points have, each with its values in their order."""
+    names = [name for name, _ in points[0].values] if points else []
+    return {
+        name: list(dict.fromkeys(dict(point.values)[name] for point in points))
+        for name in names
+        if all(name in dict(point.values) for point in points)
+    }
+
+
+def model_axis(points: Sequence[Point], name: str | None, *, needed: bool) -> NumericAxis | None:
+    """Return the axis that a model is along: `name`, else `pages`, else the only one of numbers.
+
+    None where there is none and it is not `needed`; else raises `InputError`.
+    """
+    axes = axes_of(points)
+    if name is not None and name not in axes:
+        raise InputError(f"--axis {name}: not an axis of this sweep; {_known(axes)}")
+    chosen = name or (PAGES if PAGES in axes else None)
+    if chosen is not None:
+        found = _numeric(chosen, axes[chosen])
+        if found is None and needed:
+            raise InputError(
+                f"axis {chosen}: a model needs numbers, and {_odd(axes[chosen], chosen)!r} "
+                "is none; name another axis with --axis, or count what it changes "
+                "(--counters, then --x walks)"
+            )
+        return found
+    numeric = [
+        found
+        for axis, values in axes.items()
+        if len(values) > 1 and (found := _numeric(axis, values)) is not None
+    ]
+    if len(numeric) == 1:
+        return numeric[0]
+    if not needed:
+        return None
+    if not numeric:
+        raise InputError(f"a model needs an axis whose values are numbers; {_known(axes)}")
+    names = ", ".join(one.name for one in numeric)
+    raise InputError(f"several axes have numbers ({names}): say which with --axis NAME")
+
+
+def _known(axes: dict[str, list[str]]) -> str:
+    shown = (f"{name}={','.join(values[:6])}" for name, values in axes.items())
+    return f"its axes: {'; '.join(shown) or 'none'}"
+
+
+def _odd(values: Sequence[str], axis: str) -> str:
+    return next(text for text in values if _numeric(axis, [text]) is None)
+
+
+def share_of(text: str) -> float | None:
+    """Return the per cent of large pages that a text of --pages plans.
+
+    None where that depends on how large each category of the data is.
+    """
+    layout = parse_pages(text)
+    forms = set(layout.forms)
+    form = forms.pop()
+    return form.percent if not forms and isinstance(form, PageShare) else None
+
+
+def _numeric(axis: str, values: Sequence[str]) -> NumericAxis | None:
+    if axis == PAGES:
+        shares = _all(values, share_of)
+        if shares is None:
+            return None
+        planned = Quantity(Explaining.HUGE, "large pages", "%", "the share that --pages planned")
+        return NumericAxis(axis, shares, planned)
+    for read, unit in ((_number, ""), (_percent, "%"), (_size, "bytes")):
+        found = _all(values, read)
+        if found is not None:
+            source = f"the values of the axis {axis}"
+            return NumericAxis(axis, found, Quantity(Explaining.AXIS, axis, unit, source))
+    return None
+
+
+def _all(values: Sequence[str], read: Callable[[str], float | None]) -> dict[str, float] | None:
+    found = {text: read(text) for text in values}
+    known = {text: value for text, value in found.items() if value is not None}
+    return known if len(known) == len(found) else None
+
+
+def _number(text: str) -> float | None:
+    with suppress(ValueError):
+        value = float(text)
+        return value if abs(value) < float("inf") else None
+    return None
+
+
+def _percent(text: str) -> float | None:
+    return _number(text.removesuffix("%")) if text.endswith("%") else None
+
+
+def _size(text: str) -> float | None:
+    with suppress(ValueError):
+        return float(size_bytes(text))
+    return None
+
+
+# -- What a model is fitted to: of every layout of a sweep an x and a y, benchmark by benchmark ----
+#
+# y is the median over a layout's runs, after what all layouts have in common in a round is taken
+# off (where every layout has a run in every round). x from counters is the median over the runs
+# too.
+
+type Predicted = Callable[[str, str], float | None]  # benchmark, text of --pages -> misses
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWanted:
+    """What is asked for."""
+
+    predicting: Predicting = OF_TIME
+    explaining: Explaining | None = None  # None: the first that there is
+    axis: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutValue:
+    """One layout: a point of the sweep."""
+
+    label: str
+    x: float
+    y: float
+    values: tuple[float, ...]  # y of its runs
+    runs: tuple[int, ...]
+    features: tuple[tuple[str, float], ...]  # walks, misses, hits of a copy, where counted
+
+
+@dataclass(frozen=True, slots=True)
+class ModelData:
+    """All layouts of one benchmark under the same other conditions."""
+
+    benchmark: str
+    tune: str | None
+    held: str  # the values of the other axes: "copies=2"; "" where there are none
+    x: Quantity
+    y: Quantity
+    layouts: tuple[LayoutValue, ...]  # ascending x
+    noise: Noise  # of one run's y
+    lacking: tuple[str, ...]  # what is left out, and why
+
+    @property
+    def name(self) -> str:
+        """Its name, in tables and pictures."""
+        return " ".join(part for part in (self.benchmark, self.tune, self.held) if part)
+
+    @property
+    def layout_noise(self) -> float:
+        """Standard error of a layout's y from run to run, as a share of y."""
+        return self.noise.of_median(min(len(one.runs) for one in self.layouts))
+
+
+@dataclass(frozen=True, slots=True)
+class _RunOf:
+    """A run of a layout: its rates, and what was counted, by benchmark."""
+
+    run: PointRun
+    rates: RunRates
+    counts: Mapping[tuple[str, str | None], Sequence[BenchmarkCounts]]
+
+    def counted(self, key: Key) -> BenchmarkCounts | None:
+        """Return the counts of a benchmark, those with the kernel's part first."""
+        every = [
+            it
+            for (name, tune), of in self.counts.items()
+            if name == key[0] and key[1] in (None, tune)
+            for it in of
+            if it.rates is not None
+        ]
+        return min(every, key=lambda it: (it.user_only, -len(counted_features(it))), default=None)
+
+
+def observe(
+    points: Sequence[Point],
+    wanted: ModelWanted,
+    predicted: Predicted | None = None,
+) -> tuple[ModelData, ...]:
+    """Return x and y of all layouts, for each benchmark and set of other conditions.
+
+    `predicted`: the misses of a copy that a stored trace predicts. Raises `InputError` where no
+    x or no y is known.
+    """
+    every_run = [one.run for point in points for one in point.runs]
+    needed = wanted.explaining is Explaining.AXIS or (
+        wanted.explaining in (None, Explaining.HUGE)
+        and not any(run.counted or any(copy.pages for copy in run.copies) for run in every_run)
+    )
+    axis = model_axis(points, wanted.axis, needed=needed)
+    observing = _Observing(
+        {point.label: _members(point) for point in points}, axis, wanted, predicted, []
+    )
+    every = [it for of in observing.members.values() for it in of]
+    keys = dict.fromkeys(key for it in every for key in it.rates.rates)
+    if not keys:
+        told = dict.fromkeys(text for it in every for text in it.rates.left_out)
+        raise InputError(f"no benchmark has a valid result: {some(list(told), 3)}")
+    found = [
+        one
+        for held, of_held in _by_held(points, axis.name if axis else PAGES).items()
+        for key in keys
+        if (one := observing.of(key, held, of_held)) is not None
+    ]
+    if not found:
+        raise InputError("no model: " + some(list(dict.fromkeys(observing.reasons)), 3))
+    return tuple(found)
+
+
+def _members(point: Point) -> tuple[_RunOf, ...]:
+    rates = same_keys([run_rates(one.run, one.block) for one in point.runs])
+    return tuple(
+        _RunOf(
+            one,
+            of,
+            grouped(((it.benchmark, it.tune), it) for it in run_counts(one.run).benchmarks),
+        )
+        for one, of in zip(point.runs, rates, strict=True)
+    )
+
+
+def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
+    """Return the points by the values of the other axes; all of them where none has this one."""
+    known = any(name == axis for point in points for name, _ in point.values)
+    return grouped(
+        (
+            " ".join(f"{name}={value}" for name, value in point.values if known and name != axis),
+            point,
+        )
+        for point in points
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Observing:
+    """All runs of all layouts, and what is asked of them."""
+
+    members: Mapping[str, Sequence[_RunOf]]  # by the label of the layout
+    axis: NumericAxis | None
+    wanted: ModelWanted
+    predicted: Predicted | None
+    reasons: list[str]  # why benchmarks have no model; grows
+
+    def of(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
+        """Return the layouts of one benchmark; None: nothing is known, see `reasons`."""
+        y_of = self.wanted.predicting.quantity
+        runs = {point.label: self._efforts(key, point) for point in points}
+        known = [point for point in points if runs[point.label]]
+        lacking = [f"{p.label}: no {y_of.name}" for p in points if not runs[p.label]]
+        if not known:
+            self.reasons.append(f"{key[0]}: no {y_of.name} is known")
+            return None
+        features = {
+            point.label: _medians(
+                counted_features(counts)
+                for it, _ in runs[point.label]
+                if (counts := it.counted(key)) is not None
+            )
+            for point in known
+        }
+        sources = self._sources(key, known, features)
+        chosen = max(sources, key=lambda found: len(found[1]), default=None)  # of equals the first
+        if chosen is None:
+            self.reasons.append(f"{key[0]}: {_missing_x(self.wanted.explaining)}")
+            return None
+        quantity, x_of = chosen
+        lacking += [f"{p.label}: no {quantity.name}" for p in known if p.label not in x_of]
+        labels = [point.label for point in known if point.label in x_of]
+        noise, y_at = _adjusted({label: _by_block(runs[label]) for label in labels})
+        layouts = [
+            LayoutValue(
+                label,
+                x_of[label],
+                y_at[label],
+                tuple(y for _, y in runs[label]),
+                tuple(it.rates.run for it, _ in runs[label]),
+                tuple(features[label].items()),
+            )
+            for label in labels
+        ]
+        layouts.sort(key=lambda one: one.x)
+        return ModelData(*key, held, quantity, y_of, tuple(layouts), noise, tuple(lacking))
+
+    def _efforts(self, key: Key, point: Point) -> list[tuple[_RunOf, float]]:
+        found = []
+        for it in self.members[point.label]:
+            rate = it.rates.rates.get(key)
+            if rate is not None:
+                y = effort_of(self.wanted.predicting, it.run.run, key, rate, it.counted(key))
+                if y:
+                    found.append((it, y))
+        return found
+
+    def _sources(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what can stand as x, the best first: counted, predicted, the value of the axis.
+
+        Where none is asked for, only what all layouts have.
+        """
+        wanted = self.wanted.explaining
+        for quantity, x_of in self._known_sources(key, points, features):
+            if wanted is None:
+                suits = len(x_of) == len(points)
+            else:
+                suits = bool(x_of) and quantity.kind in _kinds(wanted)
+            if suits:
+                yield quantity, x_of
+
+    def _known_sources(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        for name, text in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
+            counted = {label: of[name] for label, of in features.items() if name in of}
+            yield Quantity(name, text, "", "counted by the hardware"), counted
+        if self.axis is None or self.axis.name == PAGES:
+            yield from self._of_pages(key, points)
+        if self.axis is None:
+            return
+        values = {point.label: dict(point.values)[self.axis.name] for point in points}
+        yield (
+            self.axis.quantity,
+            {label: self.axis.values[text] for label, text in values.items()},
+        )
+
+    def _of_pages(
+        self, key: Key, points: Sequence[Point]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what is known of page layouts: misses predicted, the share that copies had."""
+        values = {point.label: dict(point.values).get(PAGES) for point in points}
+        if self.predicted is not None:
+            found = {
+                label: self.predicted(key[0], text)
+                for label, text in values.items()
+                if text is not None
+            }
+            yield (
+                Quantity(MISSES, "TLB misses of a copy", "", "predicted from a stored trace"),
+                {label: misses for label, misses in found.items() if misses is not None},
+            )
+        had = {
+            point.label: [
+                share
+                for it in self.members[point.label]
+                if (share := huge_share(it.run.run, key)) is not None
+            ]
+            for point in points
+        }
+        yield (
+            Quantity(Explaining.HUGE, "large pages", "%", "the share that copies had, as proved"),
+            {label: statistics.median(shares) for label, shares in had.items() if shares},
+        )
+
+
+def _kinds(wanted: Explaining) -> tuple[str, ...]:
+    return (Explaining.HUGE, Explaining.AXIS) if wanted is Explaining.AXIS else (wanted,)
+
+
+def _missing_x(wanted: Explaining | None) -> str:
+    if wanted is Explaining.WALKS:
+        return (
+            "no page-walk cycles were counted; `rater counters` says what works here, "
+            "`--counters` counts it"
+        )
+    if wanted is Explaining.MISSES:
+        return (
+            "no TLB misses were counted (`--counters`), and no stored trace predicts them "
+            "(`rater pages`)"
+        )
+    if wanted is Explaining.HUGE:
+        return "--x huge needs the axis pages; --x axis takes any axis of numbers"
+    return "no axis of numbers, and no page walks were counted"
+
+
+def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found = list(every)
+    names = {name for one in found for name in one}
+    return {
+        name: statistics.median(one[name] for one in found if name in one)
+        for name in (WALKS, MISSES, HITS)
+        if name in names
+    }
+
+
+def _by_block(runs: Sequence[tuple[_RunOf, float]]) -> dict[int, float]:
+    """Return y by round; runs of no round have numbers below 0, each its own."""
+    return {
+        -1 - place if it.run.block is None else it.run.block: y
+        for place, (it, y) in enumerate(runs)
+    }
+
+
+def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, float]]:
+    """Return the noise of one run's y, and y of each layout without what rounds have in common."""
+    groups = list(ys.values())
+    rounds = noise_in_rounds(groups) if all(min(of) >= 0 for of in groups) else None
+    common: dict[int, float] = {}
+    if rounds is not None:
+        of_round = {
+            block: statistics.median(math.log(of[block]) for of in groups) for block in groups[0]
+        }
+        middle = statistics.median(of_round.values())
+        common = {block: value - middle for block, value in of_round.items()}
+    noise = rounds or noise_of([list(of.values()) for of in groups])
+    return noise, {
+        label: math.exp(
+            statistics.median(math.log(y) - common.get(block, 0.0) for block, y in of.items())
+        )
+        for label, of in ys.items()
+    }

@@ -1,0 +1,163 @@
+"""What `--counters` asks for: groups of counter tables, in turn over iterations; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rater.errors import InputError
+from rater.plan.counter_tables import (
+    GENERIC,
+    SOFTWARE,
+    CounterTable,
+    EventGroup,
+    Processor,
+    load_table,
+    table_for,
+)
+from rater.record.events import USER_ONLY
+from rater.text.documents import did_you_mean
+
+STACK, ALL = "cpi", "all"  # words for the groups of the stack, and for all of them
+
+
+@dataclass(frozen=True, slots=True)
+class TableGroup:
+    """A group with the table that it is of."""
+
+    table: CounterTable
+    group: EventGroup
+    user_only: bool = False  # by choice: without what the kernel does for the copies
+
+    @property
+    def short_name(self) -> str:
+        """How it is called among those of its table."""
+        return self.group.name + (USER_ONLY if self.user_only else "")
+
+    @property
+    def name(self) -> str:
+        """How it is called with a run."""
+        return f"{self.table.name}:{self.short_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterChoice:
+    """The groups to count: one turn an iteration, all copies the same one."""
+
+    turns: tuple[tuple[TableGroup, ...], ...]  # several in a turn share the counters (multiplexed)
+    notes: tuple[str, ...]  # what a person should know of it
+
+    @property
+    def tables(self) -> tuple[CounterTable, ...]:
+        """Return the tables that they are of, each once."""
+        found = {one.table.name: one.table for turn in self.turns for one in turn}
+        return tuple(found.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what each turn counts: `intel-skx:pipeline+intel-skx:numa`."""
+        return tuple("+".join(one.name for one in turn) for turn in self.turns)
+
+    @property
+    def most_events(self) -> int:
+        """Return how many events a copy has open at most: a descriptor each."""
+        return max(sum(len(one.group.events) for one in turn) for turn in self.turns)
+
+    def turn(self, iteration: int, discard: int) -> tuple[TableGroup, ...]:
+        """Return what is counted in an iteration (from 1): nothing in those that are discarded."""
+        if iteration <= discard:
+            return ()
+        return self.turns[(iteration - discard - 1) % len(self.turns)]
+
+
+def choose(asked: str, processor: Processor) -> CounterChoice:
+    """Return the groups that `--counters` names on a processor.
+
+    `GROUP,...` are groups of the processor's table or `software`; `TABLE:GROUP` and `PATH:GROUP`
+    those of another one; `cpi` stands for the groups of a table's stack, `all` for all of them;
+    `A+B` counts two groups in the same iteration, in turn many times a second; `:u` behind any of
+    them counts user mode alone. Raises `InputError`.
+    """
+    turns: list[tuple[TableGroup, ...]] = []
+    notes: dict[str, None] = {}
+    for word in asked.split(","):
+        parts = [_groups_of(it.strip(), asked, processor, notes) for it in word.split("+")]
+        turns += (
+            [tuple(one for part in parts for one in part)]
+            if len(parts) > 1
+            else [(one,) for one in parts[0]]
+        )
+    both = {one.table.name: one.user_only for turn in turns for one in turn}
+    for one in [one for turn in turns for one in turn]:
+        if one.user_only != both[one.table.name]:
+            raise InputError(
+                f"--counters {asked}: groups of {one.table.name} with and without the "
+                f"kernel's part ({USER_ONLY}) have no rates together; count them in two runs"
+            )
+    return CounterChoice(tuple(dict.fromkeys(turns)), tuple(notes))
+
+
+def refuse_few_iterations(choice: CounterChoice, iterations: int, discard: int) -> None:
+    """Raise `InputError` where there are fewer counted iterations than turns."""
+    needed = len(choice.turns) + discard
+    if iterations < needed:
+        names = ", ".join("+".join(one.short_name for one in turn) for turn in choice.turns)
+        beside = f" beside the {discard} discarded" if discard else ""
+        raise InputError(
+            f"--counters: {len(choice.turns)} groups ({names}), one an iteration{beside}, need "
+            f"--iterations {needed} or more (there are {iterations}); or name fewer groups"
+        )
+
+
+def _groups_of(
+    word: str, asked: str, processor: Processor, notes: dict[str, None]
+) -> tuple[TableGroup, ...]:
+    if not word:
+        raise InputError(
+            f"--counters {asked!r}: expected GROUP,... such as {STACK} or {SOFTWARE}; "
+            "`rater counters` shows what there is"
+        )
+    user_only = word.endswith(USER_ONLY)
+    table, name = _table_of(word.removesuffix(USER_ONLY), processor, notes)
+    if name == STACK:
+        groups = table.stack_groups()
+        if not groups:
+            raise InputError(
+                f"--counters {word}: the table {table.name} has no CPI stack; it has the groups "
+                f"{', '.join(it.name for it in table.groups)} ({ALL}: all of them)"
+            )
+    elif name == ALL:
+        groups = table.groups
+    else:
+        groups = tuple(it for it in table.groups if it.name == name)
+        if not groups:
+            known = list(dict.fromkeys([STACK, ALL, SOFTWARE, *(it.name for it in table.groups)]))
+            raise InputError(
+                f"--counters {word}: the table {table.name} has no group {name!r}; "
+                f"{did_you_mean(name, known)}"
+            )
+    found = tuple(TableGroup(table, it, user_only) for it in groups)
+    for it in found:
+        if user_only and all(event.in_kernel for event in it.group.events):
+            raise InputError(f"--counters {word}: nothing of {it.name} happens in user mode")
+    return found
+
+
+def _table_of(word: str, processor: Processor, notes: dict[str, None]) -> tuple[CounterTable, str]:
+    """Return the table that a word is about, and the group's name."""
+    place, colon, name = word.rpartition(":")
+    if colon and "/" not in name:
+        return load_table(place), name
+    if "/" in word or word.endswith(".toml"):
+        table = load_table(word)
+        return table, STACK if table.stack else ALL
+    if word == SOFTWARE:
+        return load_table(SOFTWARE), ALL
+    own = table_for(processor)
+    if own is None:
+        who = processor.name or "this processor"
+        notes[
+            f"counters: no table for {who}: the kernel's generic events are counted instead "
+            "(its codes in a file of your own: --counters ./MINE.toml)"
+        ] = None
+        own = load_table(GENERIC)
+    return own, word

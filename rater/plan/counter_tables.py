@@ -1,0 +1,432 @@
+"""Counter tables (`tables/`): their processors, events, groups and formulas; pure."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rater.errors import InputError
+from rater.text.documents import TableReader, did_you_mean, read_text, toml_document
+from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
+
+# -- Formulas of counter tables: sums of names and numbers, evaluated by a whitelist ---------------
+
+_LONGEST = 400  # characters
+_MOST_NODES = 120
+_LARGEST = 1e12  # number in a formula, and what comes of one
+_OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max}
+_EXPECTED = "expected names of events, numbers, + - * / ( ), min(...) and max(...)"
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A checked formula; `text` as it was written."""
+
+    text: str
+    names: frozenset[str]  # of events
+    _tree: ast.expr
+
+    def value(self, values: Mapping[str, float]) -> float:
+        """Return what it comes to; `values` must have all `names`.
+
+        Raises `ArithmeticError` for a division by zero, and for what no rate can be.
+        """
+        value = _value(self._tree, values)
+        if not abs(value) <= _LARGEST:  # NaN neither
+            raise OverflowError(value)
+        return value
+
+
+def parse_formula(text: str, known: Collection[str]) -> Formula:
+    """Return the formula that a text says.
+
+    Raises `ValueError` for anything but sums over `known` names, with what is wrong.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"more than {_LONGEST} characters")
+    try:
+        with warnings.catch_warnings(action="error"):  # of "1if": Python would print them
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"no formula; {_EXPECTED}") from None
+    if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+        raise ValueError("too long a formula")
+    names: set[str] = set()
+    _check(tree, known, names)
+    return Formula(text, frozenset(names), tree)
+
+
+def _check(node: ast.expr, known: Collection[str], names: set[str]) -> None:
+    match node:
+        case ast.Constant(value=int() | float() as number) if (
+            not isinstance(number, bool) and number <= _LARGEST
+        ):
+            pass
+        case ast.Name(id=name):
+            if name not in known:
+                raise ValueError(f"unknown event {name!r}; {did_you_mean(name, known)}")
+            names.add(name)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _check(left, known, names)
+            _check(right, known, names)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            _check(operand, known, names)
+        case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if (
+            name in _FUNCTIONS
+        ):
+            for one in args:
+                _check(one, known, names)
+        case _:
+            raise ValueError(f"{ast.unparse(node)!r}: {_EXPECTED}")
+
+
+def _value(node: ast.expr, values: Mapping[str, float]) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name):
+            return values[name]
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_value(left, values), _value(right, values))
+        case ast.UnaryOp(operand=operand):
+            return -_value(operand, values)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _FUNCTIONS[name](*(_value(one, values) for one in args))
+    raise AssertionError(ast.dump(node))
+
+
+# -- Which processor this is, as `/proc/cpuinfo` says, and whether a table is for it ---------------
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What the kernel says of the first CPU; None where its architecture has no such thing."""
+
+    name: str  # for people; "" where the kernel has none
+    vendor: str | None = None  # x86: GenuineIntel, AuthenticAMD
+    family: int | None = None
+    model: int | None = None
+    stepping: int | None = None
+    implementer: int | None = None  # Arm: 0x41
+    part: int | None = None
+    pvr: int | None = None  # POWER: the upper half of the processor version register
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorMatch:
+    """Processors that a table is for: all that is given must fit; nothing given: none."""
+
+    vendor: str | None = None
+    family: int | None = None
+    models: tuple[range, ...] = ()
+    steppings: tuple[range, ...] = ()
+    implementer: int | None = None
+    parts: tuple[range, ...] = ()
+    pvr: int | None = None
+
+    def fits(self, processor: Processor) -> bool:
+        """Tell whether a table with this match is for a processor."""
+        single = [
+            (self.vendor, processor.vendor),
+            (self.family, processor.family),
+            (self.implementer, processor.implementer),
+            (self.pvr, processor.pvr),
+        ]
+        several = [
+            (self.models, processor.model),
+            (self.steppings, processor.stepping),
+            (self.parts, processor.part),
+        ]
+        given = any(wanted is not None for wanted, _ in single)
+        return (
+            given
+            and all(wanted is None or wanted == found for wanted, found in single)
+            and all(not wanted or any(found in it for it in wanted) for wanted, found in several)
+        )
+
+
+def parse_cpuinfo(text: str) -> Processor:
+    """Return the processor of `/proc/cpuinfo`: of its first CPU, POWER's from its last lines."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            values.setdefault(name.strip(), value.strip())
+    pvr = re.search(r"\(pvr ([0-9a-f]{4}) [0-9a-f]{4}\)", values.get("revision", ""))
+
+    def number(name: str, parse: Callable[[str], int] = lambda text: int(text, 0)) -> int | None:
+        try:
+            return parse(values[name])
+        except (KeyError, ValueError):
+            return None
+
+    return Processor(
+        values.get("model name") or (values.get("cpu") or "" if pvr else ""),
+        vendor=values.get("vendor_id"),
+        family=number("cpu family"),
+        model=number("model"),
+        stepping=number("stepping"),
+        implementer=number("CPU implementer"),
+        part=number("CPU part"),
+        pvr=int(pvr[1], 16) if pvr else None,
+    )
+
+
+# -- Counter tables: events, groups and formulas of one processor family, a TOML file each ---------
+#
+# `[pmu]` says what processors it is for, `[events]` what is counted, `[groups]` what is counted at
+# the same time, `[metrics]` and `[stack]` what follows, in events per instruction of the same run.
+
+CYCLES, INSTRUCTIONS = "cycles", "instructions"  # a group with both has rates and a CPI
+TABLE_TEXT = "rater.counters."  # and a table's name: the setting that keeps its text with a run
+SOFTWARE, GENERIC = "software", "generic"  # tables for every machine
+_TABLES = Path(__file__).with_name("tables")
+_CONFIG = whole(0, 2**64 - 1)
+_EVENT = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_EVENT_EXPECTED = "expected a name of small letters, digits and '_'"
+_MOST_COUNTERS = 64
+_MOST_TEXT = 100_000  # characters; the largest table of rater's own has 3,000
+_MOST_MODELS = 1 << 16
+_RANGE = re.compile(r"(0x[0-9a-f]{1,4}|\d{1,5})(?:-(0x[0-9a-f]{1,4}|\d{1,5}))?")
+
+
+class EventSource(StrEnum):
+    """Who counts an event: `perf_event_attr.type` (linux/perf_event.h)."""
+
+    RAW = "raw"  # codes of the processor, of its device's own type where it has one
+    HARDWARE = "hardware"  # the kernel's names for what most processors have
+    SOFTWARE = "software"  # the kernel itself
+
+
+@dataclass(frozen=True, slots=True)
+class EventCode:
+    """One event as perf_event_open(2) takes it."""
+
+    name: str  # in formulas
+    config: int
+    config1: int
+    vendor: str  # its name in the vendor's documents
+    in_kernel: bool  # it happens in the kernel only: not counted where that may not be seen
+
+
+@dataclass(frozen=True, slots=True)
+class EventGroup:
+    """Events that are counted at the same time."""
+
+    name: str
+    events: tuple[EventCode, ...]
+
+    @property
+    def has_rates(self) -> bool:
+        """Tell whether it counts cycles and instructions, of which rates and a CPI are made."""
+        return {CYCLES, INSTRUCTIONS} <= {event.name for event in self.events}
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTable:
+    """What can be counted on the processors of a family, and what follows from it."""
+
+    name: str
+    path: Path
+    text: str  # of the file, kept with runs: what they counted stays readable
+    source: EventSource
+    device: str  # below /sys/bus/event_source/devices, `*` for any ending; "": none of its own
+    match: ProcessorMatch
+    counters: int  # events without a counter of their own that a group may have
+    groups: tuple[EventGroup, ...]
+    metrics: tuple[tuple[str, Formula], ...]
+    stack: tuple[tuple[str, Formula], ...]  # parts of the CPI, bottom to top; the rest is "other"
+
+    def stack_groups(self) -> tuple[EventGroup, ...]:
+        """Return the groups that the stack needs, in the table's order; (): it has none."""
+        missing = {name for _, formula in self.stack for name in formula.names}
+        if not missing:
+            return ()
+        found = []
+        for group in self.groups:
+            names = {event.name for event in group.events}
+            if missing & names:
+                found.append(group)
+                missing -= names
+        return tuple(found)
+
+
+def counter_tables(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the texts of the tables that a run counted by, by name, of the settings it has."""
+    return {
+        name.removeprefix(TABLE_TEXT): text
+        for name, text in settings
+        if name.startswith(TABLE_TEXT)
+    }
+
+
+def table_names() -> tuple[str, ...]:
+    """Return the names of the tables that come with rater, sorted."""
+    return tuple(sorted(path.stem for path in _TABLES.glob("*.toml")))
+
+
+def table_for(processor: Processor) -> CounterTable | None:
+    """Return the table that comes with rater for a processor, None where there is none."""
+    return next((it for it in map(load_table, table_names()) if it.match.fits(processor)), None)
+
+
+@cache
+def load_table(name_or_path: str) -> CounterTable:
+    """Read a table by its name or path. Raises `InputError`, `MistakesError`."""
+    names = table_names()
+    if name_or_path in names:
+        path = _TABLES / f"{name_or_path}.toml"
+    else:
+        path = Path(name_or_path)
+        if "/" not in name_or_path and path.suffix != ".toml":
+            raise InputError(
+                f"unknown counter table {name_or_path!r}; {did_you_mean(name_or_path, names)} "
+                "(one of your own is given by its path: ./NAME.toml)"
+            )
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"cannot read the counter table {path}: {why}; expected a TOML file such as "
+            f"{_TABLES / 'intel-skx.toml'}"
+        ) from None
+    return parse_table(text, path)
+
+
+def parse_table(text: str, path: Path) -> CounterTable:
+    """Return the table that a text says; raises `MistakesError` with all mistakes."""
+    if len(text) > _MOST_TEXT:
+        raise InputError(f"{path}: more than {_MOST_TEXT // 1000} kB: too large a counter table")
+    document = toml_document(text, path)
+    root = document.root()
+    pmu = root.table("pmu", required=True)
+    counters = pmu.get("counters", whole(1, _MOST_COUNTERS))
+    fixed = pmu.strings("fixed")
+    events = _events(root.table("events", required=True))
+    groups = _groups(root.table("groups", required=True), events, counters, frozenset(fixed))
+    rated = {it.name for group in groups if group.has_rates for it in group.events}
+    table = CounterTable(
+        name=pmu.get("name", FILLED_STRING),
+        path=path,
+        text=text,
+        source=pmu.get("source", choice(EventSource), EventSource.RAW),
+        device=pmu.get("device", _DEVICE, ""),
+        match=_match(pmu.table("match")),
+        counters=counters,
+        groups=groups,
+        metrics=_formulas(root.table("metrics"), rated),
+        stack=_formulas(root.table("stack"), rated),
+    )
+    for name in fixed:
+        if name not in events:
+            pmu.mistake(f"unknown event {name!r}; {did_you_mean(name, events)}", "fixed")
+    pmu.finish()
+    root.finish()
+    document.raise_mistakes()
+    return table
+
+
+def _events(table: TableReader) -> dict[str, EventCode]:
+    found = {}
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        one = table.table(name)
+        found[name] = EventCode(
+            name,
+            one.get("config", _CONFIG),
+            one.get("config1", _CONFIG, 0),
+            one.get("vendor", STRING, ""),
+            one.get("in_kernel", FLAG, False),
+        )
+        one.finish()
+    return found
+
+
+def _groups(
+    table: TableReader, events: Mapping[str, EventCode], counters: int, fixed: frozenset[str]
+) -> tuple[EventGroup, ...]:
+    found = []
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        members = table.strings(name, required=True)
+        for unknown in [it for it in members if it not in events]:
+            table.mistake(f"unknown event {unknown!r}; {did_you_mean(unknown, events)}", name)
+        if len(set(members)) < len(members):
+            table.mistake("an event twice", name)
+        needed = len(set(members) - fixed)
+        if needed > counters:
+            table.mistake(
+                f"{needed} events that have no counter of their own, the processor has {counters} "
+                "counters: make two groups of it",
+                name,
+            )
+        found.append(EventGroup(name, tuple(events[it] for it in members if it in events)))
+    if not found:
+        table.mistake('expected a group at least, as in pipeline = ["cycles", ...]')
+    return tuple(found)
+
+
+def _formulas(table: TableReader, rated: Iterable[str]) -> tuple[tuple[str, Formula], ...]:
+    """Return formulas by name; those of events that are in no group with cycles are mistakes."""
+    known = sorted(rated)
+    found = []
+    for name in table.names(_EVENT, _EVENT_EXPECTED):
+        text = table.get(name, FILLED_STRING, None)
+        try:
+            if text is not None:
+                found.append((name, parse_formula(text, known)))
+        except ValueError as error:
+            table.mistake(str(error), name)
+    return tuple(found)
+
+
+def _match(table: TableReader) -> ProcessorMatch:
+    match = ProcessorMatch(
+        vendor=table.get("vendor", STRING, None),
+        family=table.get("family", whole(), None),
+        models=_numbers(table, "models"),
+        steppings=_numbers(table, "steppings"),
+        implementer=table.get("implementer", whole(), None),
+        parts=_numbers(table, "parts"),
+        pvr=table.get("pvr", whole(), None),
+    )
+    table.finish()
+    return match
+
+
+def _span(value: Any) -> range | None:
+    """Return a range, which a document of others cannot make large, as it would a list."""
+    if type(value) is int and 0 <= value < _MOST_MODELS:
+        return range(value, value + 1)
+    found = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    first = int(found[1], 0)
+    return range(first, int(found[2] or found[1], 0) + 1)
+
+
+def _numbers(table: TableReader, name: str) -> tuple[range, ...]:
+    kind = ValueKind('a number or a range ("0x10-0x1f")', _span, range(0))
+    return table.items(name, kind, "a list of numbers and ranges")
+
+
+_DEVICE = ValueKind(
+    "a name below /sys/bus/event_source/devices",
+    lambda value: (
+        value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_]{1,40}\*?", value) else None
+    ),
+    "",
+)

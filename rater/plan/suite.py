@@ -1,0 +1,592 @@
+"""A suite as values: benchmarks, sizes, inputs, outputs, read from TOML, every mistake noted."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from rater.text.documents import (
+    NAME,
+    NAME_EXPECTED,
+    REQUIRED,
+    Mistake,
+    MistakesError,
+    TableReader,
+    did_you_mean,
+    toml_document,
+)
+from rater.text.kinds import FILLED_STRING, FLAG, STRING, choice, number, whole
+
+# -- What a suite is: its benchmarks, their sizes, commands, inputs and expected outputs -----------
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a copy's standard output (or a file it writes) must say.
+
+    Lines are compared token by token; a token that is a number on both sides
+    passes when |got - want| <= absolute_tolerance or <= relative_tolerance * |want|
+    (as SPEC's specdiff --abstol/--reltol); any other token must be equal.
+    """
+
+    file: str  # "stdout" or a path relative to the run directory
+    text: str  # "" where `sha256` is what is expected
+    absolute_tolerance: float
+    relative_tolerance: float
+    sha256: str | None = None  # of the whole file, in lower-case hexadecimal
+    ignore: str | None = None  # lines of the output that this regex is found in are not compared
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a benchmark reports of itself, read from what a copy wrote."""
+
+    name: str
+    pattern: str  # a regex (re.MULTILINE) with one group, the number; the last match counts
+    unit: str
+    better: str | None  # "higher", "lower" or None: neither
+    combine: str  # over copies: "sum" or "mean"
+    file: str  # "stdout", "stderr" or a path relative to the run directory
+    scale: float  # the value is the number found x scale
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One of the commands that a copy runs in order."""
+
+    program: tuple[str, ...]  # words before `args`; empty: the benchmark's own program
+    args: tuple[str, ...]
+    stdin: str | None  # a file of the run directory; None: empty
+    stdout: str | None  # the same; None: the copy's own standard output
+    stderr: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A program of the suite that writes an input file, built and run once per cache."""
+
+    sources: tuple[Path, ...]
+    args: tuple[str, ...]  # "{output}" stands for the file to write
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file that every copy finds in its run directory (hard-linked, copied when links fail)."""
+
+    name: str
+    path: Path | None  # a file of the suite, or
+    generator: Generator | None  # a file made once, or
+    made: str | None = None  # a file that the suite's set-up left in its folder
+    private: bool = False  # each copy gets its own, which it may write into
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One workload of a benchmark."""
+
+    name: str
+    commands: tuple[Command, ...]  # at least one, run in order
+    environment: tuple[tuple[str, str], ...]  # of the size; wins over the benchmark's
+    reference_s: float | None
+    memory_bytes: int | None  # resident memory per copy at its peak, None when not stated
+    total_memory_bytes: int | None  # of all copies together, for programs that divide it
+    disk_bytes: int  # written into the run directory by one copy, besides linked inputs
+    inputs: tuple[InputFile, ...]
+    expected: tuple[Expected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One program of a suite: built from `sources`, or an existing `command`."""
+
+    name: str
+    category: str | None  # "int", "fp" or None
+    description: str
+    sources: tuple[Path, ...]
+    libraries: tuple[str, ...]  # linker arguments after the sources, "-lm"
+    flags: dict[str, tuple[str, ...]]  # compiler flags by tune
+    command: tuple[str, ...]  # used when there are no sources; a program with "/" is absolute
+    sizes: dict[str, Size]
+    environment: tuple[tuple[str, str], ...] = ()  # wins over the suite's
+    threads: int = 1  # CPUs that one copy uses
+    setup: tuple[str, ...] = ()  # before each run of a copy, in its run directory, not timed
+    metrics: tuple[Metric, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Benchmarks in the order of their declaration, which is the ring of rotated order."""
+
+    name: str
+    description: str
+    path: Path
+    reference_machine: str | None
+    benchmarks: tuple[Benchmark, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    setup: tuple[str, ...] = ()  # once per run of rater, before the first phase, not timed
+    leave_out: tuple[str, ...] = ()  # of "missing", "unfit": what does not stop the others
+
+
+# -- The small parts of a suite file, each read from its table with every mistake noted ------------
+
+RESERVED = ("stdout", "stderr", "setup.out")  # rater's own files in a run directory
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE_SAID = "expected the name of a variable: letters, digits and '_', no digit first"
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_OF_TEXT = ("absolute", "relative", "ignore")  # keys that a comparison of text may have
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The other files of a suite: where they are and how they are looked at."""
+
+    directory: Path  # of the suite file
+    problem_with: Callable[[Path], str | None]
+    text_of: Callable[[Path], str]  # raises OSError or UnicodeDecodeError
+
+    def several(self, table: TableReader, name: str) -> tuple[Path, ...]:
+        """Read a list of paths at `name`, at least one."""
+        words = table.strings(name, required=True)
+        return tuple(self.one(table, f"{name}[{i}]", word) for i, word in enumerate(words))
+
+    def one(self, table: TableReader, key: str, word: str) -> Path:
+        """Return the path of a file of the suite; that it cannot be read is a mistake."""
+        path = self.directory / word
+        problem = self.problem_with(path)
+        if problem:
+            table.mistake(problem, key)
+        return path
+
+    def text(self, table: TableReader, key: str, word: str) -> str:
+        """Return the text of a file of the suite, for comparison."""
+        path = self.directory / word
+        problem = self.problem_with(path)
+        if not problem:
+            try:
+                return self.text_of(path)
+            except UnicodeDecodeError:
+                problem = f"{path} is not UTF-8 text: for its exact content write sha256"
+            except OSError as error:
+                problem = f"{path}: {error.strerror}: for its exact content write sha256"
+        table.mistake(problem, key)
+        return ""
+
+    def program(self, table: TableReader, key: str, *, required: bool = False) -> tuple[str, ...]:
+        """Read a command line, empty when absent; a program with "/" becomes absolute."""
+        words = table.strings(key, required=required or key in table)
+        if words and not words[0]:
+            table.mistake("expected a program, got an empty string", f"{key}[0]")
+        if words and "/" in words[0]:
+            return (str(self.directory / words[0]), *words[1:])
+        return words
+
+
+def local_name(table: TableReader, key: str, default: str = "", *, required: bool = False) -> str:
+    """Read the name of a file, which must stay inside the run directory."""
+    name = table.get(key, FILLED_STRING, REQUIRED if required else "")
+    if not name:
+        return default
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or path == PurePosixPath():
+        table.mistake(f"expected a path inside the run directory, got {name!r}", key)
+    return str(path)
+
+
+def own_name(table: TableReader, key: str, *, required: bool = False) -> str:
+    """Read the name of a file that is not one of rater's own."""
+    name = local_name(table, key, required=required)
+    if name and PurePosixPath(name).parts[0] in RESERVED:
+        table.mistake(f"{name!r} is where rater keeps the copy's own output", key)
+    return name
+
+
+def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Pattern[str] | None:
+    """Read a regular expression; None when it is absent or does not compile."""
+    text = table.get(key, FILLED_STRING, REQUIRED if required else "")
+    if not text:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # "possible nested set": it means something else
+            return re.compile(text, re.MULTILINE)
+    except (re.error, Warning, OverflowError, RecursionError) as error:
+        message = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        table.mistake(f"expected a regular expression of Python, got {text!r}: {message}", key)
+        return None
+
+
+def environment(table: TableReader) -> tuple[tuple[str, str], ...]:
+    """Read variables for the environment of copies."""
+    found = []
+    for name in table.names(_VARIABLE, _VARIABLE_SAID):
+        if name.startswith("RATER_"):
+            table.mistake("RATER_... are set by rater: expected another name", name)
+        found.append((name, table.get(name, STRING)))
+    return tuple(found)
+
+
+def metrics(table: TableReader) -> tuple[Metric, ...]:
+    """Read the numbers that a benchmark reports, in the order of the file."""
+    return tuple(_metric(name, part) for name, part in table.named_tables())
+
+
+def expected(table: TableReader, files: Files) -> tuple[Expected, ...]:
+    """Read `expected`: a string for standard output, a table, or a list of tables."""
+    absolute = table.get("absolute_tolerance", number(), None)
+    relative = table.get("relative_tolerance", number(), None)
+    found: list[Expected] = []
+    if table.is_a(str, "expected"):
+        text = table.get("expected", STRING)
+        found.append(Expected("stdout", text, absolute or 0.0, relative or 0.0))
+    else:
+        for part in table.tables("expected", single=True):
+            want = _expected(part, files, absolute or 0.0, relative or 0.0)
+            if any(want.file == other.file for other in found):
+                part.mistake(f"{want.file!r} is expected twice", "file")
+            found.append(want)
+    if all(want.sha256 for want in found):
+        for key in ("absolute_tolerance", "relative_tolerance"):
+            if key in table:
+                table.mistake("a tolerance needs an expected text beside it", key)
+    return tuple(found)
+
+
+def _metric(name: str, table: TableReader) -> Metric:
+    regex = pattern(table, "pattern", required=True)
+    if regex is not None and regex.groups != 1:
+        hint = "; write (?:...) for groups that are not the number" if regex.groups else ""
+        text = f"expected exactly one group (...), the number, got {regex.groups}{hint}"
+        table.mistake(text, "pattern")
+    metric = Metric(
+        name=name,
+        pattern=regex.pattern if regex else "",
+        unit=table.get("unit", STRING, ""),
+        better=table.get("better", choice(("higher", "lower")), None),
+        combine=table.get("combine", choice(("sum", "mean")), "mean"),
+        file=local_name(table, "file", "stdout"),
+        scale=table.get("scale", number(positive=True), 1.0),
+    )
+    table.finish()
+    return metric
+
+
+def _expected(table: TableReader, files: Files, absolute: float, relative: float) -> Expected:
+    given = [key for key in ("text", "path", "sha256") if key in table]
+    if len(given) != 1:
+        got = f", got {' and '.join(given)}" if given else ""
+        table.mistake(f"expected one of text, path and sha256{got}")
+    own_absolute, own_relative = (
+        table.get("absolute", number(), None),
+        table.get("relative", number(), None),
+    )
+    ignore = pattern(table, "ignore")
+    text, sha256 = table.get("text", STRING, ""), table.get("sha256", STRING, "")
+    if "path" in table:
+        word = table.get("path", FILLED_STRING)
+        text = files.text(table, "path", word) if word else ""
+    if "sha256" in table:
+        if sha256 and not _SHA256.fullmatch(sha256):
+            table.mistake("expected the 64 hexadecimal digits that sha256sum prints", "sha256")
+        for key in _OF_TEXT:
+            if key in table:
+                table.mistake("sha256 is of the exact content: expected no such key beside it", key)
+    want = Expected(
+        file=local_name(table, "file", "stdout"),
+        text=text,
+        absolute_tolerance=absolute if own_absolute is None else own_absolute,
+        relative_tolerance=relative if own_relative is None else own_relative,
+        sha256=sha256.lower() if "sha256" in table else None,
+        ignore=ignore.pattern if ignore else None,
+    )
+    if want.sha256 is not None:
+        want = replace(want, absolute_tolerance=0.0, relative_tolerance=0.0)
+    table.finish()
+    return want
+
+
+# -- TOML text to `Suite`; every mistake names file, line and key, and what was expected -----------
+
+FORMAT = 1  # of the suite file
+DEFAULT_FLAGS = {"base": ("-O2",), "peak": ("-O3", "-march=native")}
+LEAVE_OUT = ("missing", "unfit")
+_MB = 1e6  # bytes
+_MOST = 1e12  # megabytes, so that bytes fit into 64 bits, and seconds
+_LONGEST_NAME = 255  # bytes of one part of a path, on every usual file system
+_MOST_THREADS = 65536  # more CPUs than any Linux has
+
+
+def parse_suite(
+    text: str,
+    path: Path,
+    problem_with: Callable[[Path], str | None] = lambda _path: None,
+    text_of: Callable[[Path], str] = lambda _path: "",
+) -> Suite:
+    """Turn the text of a suite file into a `Suite`.
+
+    `path` names the file in messages, and relative paths start at its folder;
+    `problem_with` says what is wrong with a file that the suite names, `text_of`
+    reads one (`file_problem` and `read_text` look at the disk, the defaults
+    believe). Raises `MistakesError` with all mistakes together.
+    """
+    suite, mistakes = read_suite(text, path, problem_with, text_of)
+    if mistakes:
+        raise MistakesError(mistakes)
+    return suite
+
+
+def read_suite(
+    text: str,
+    path: Path,
+    problem_with: Callable[[Path], str | None],
+    text_of: Callable[[Path], str],
+) -> tuple[Suite, tuple[Mistake, ...]]:
+    """Return what could be read of a suite file, and the mistakes in it.
+
+    Raises `MistakesError` where nothing can be: it is not TOML, or of another format.
+    """
+    document = toml_document(text, path)
+    root = document.root()
+    head = root.table("suite", required=True)
+    known = head.get("format", number(), None)
+    if "format" not in head:
+        head.unexpected(f"format = {FORMAT}", "format")
+    elif known is not None and known != FORMAT:
+        head.mistake(f"this rater reads format {FORMAT}, got {known:g}: update rater", "format")
+        document.raise_mistakes()  # what follows may mean anything
+    files = Files(path.parent, problem_with, text_of)
+    setup = files.program(head, "setup")
+    flags = DEFAULT_FLAGS | _flags(root.table("flags"))
+    reader = _Reader(files, flags, has_setup="setup" in head)
+    benchmarks = root.table("benchmarks", required=True)
+    suite = Suite(
+        name=head.get("name", STRING, path.stem),
+        description=head.get("description", STRING, ""),
+        path=path,
+        reference_machine=head.get("reference_machine", STRING, "") or None,
+        benchmarks=tuple(reader.benchmark(n, t) for n, t in benchmarks.named_tables()),
+        environment=environment(head.table("environment")),
+        setup=setup,
+        leave_out=_leave_out(head),
+    )
+    if not NAME.fullmatch(suite.name):
+        head.mistake(NAME_EXPECTED, "name")
+    if "benchmarks" in root and not benchmarks.names():
+        benchmarks.mistake("a suite needs at least one [benchmarks.NAME]")
+    head.finish()
+    root.finish()
+    return suite, MistakesError(document.mistakes).mistakes  # in the order of their lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What every benchmark of one file is read with."""
+
+    files: Files
+    flags: dict[str, tuple[str, ...]]
+    has_setup: bool  # the suite has, so that there may be files it made
+
+    def benchmark(self, name: str, table: TableReader) -> Benchmark:
+        has_sources, has_command = "sources" in table, "command" in table
+        if has_sources == has_command:
+            table.mistake("expected either sources = [...] or command = [...]")
+        sources = self.files.several(table, "sources") if has_sources else ()
+        libraries, flags = table.strings("libraries"), _flags(table.table("flags"))
+        if has_command and not has_sources:
+            for key in ("libraries", "flags"):
+                if key in table:
+                    table.mistake("a command is not compiled: expected sources beside this", key)
+        sizes = table.table("sizes")
+        benchmark = Benchmark(
+            name=name,
+            category=table.get("category", choice(("int", "fp")), None),
+            description=table.get("description", STRING, ""),
+            sources=sources,
+            libraries=libraries,
+            flags=self.flags | flags if has_sources else {},
+            command=self.files.program(table, "command"),
+            sizes={
+                n: self._size(n, t, is_built=has_sources, has_setup="setup" in table)
+                for n, t in sizes.named_tables()
+            },
+            environment=environment(table.table("environment")),
+            threads=table.get("threads", whole(1, _MOST_THREADS), 1),
+            setup=self.files.program(table, "setup"),
+            metrics=metrics(table.table("metrics")),
+        )
+        if not sizes.names():
+            where = f"[{'.'.join(table.key)}.sizes.test]"
+            table.mistake(f"missing; expected at least one size, such as {where}", "sizes")
+        table.finish()
+        return benchmark
+
+    def _size(self, name: str, table: TableReader, *, is_built: bool, has_setup: bool) -> Size:
+        if "memory_mb" in table and "memory_total_mb" in table:
+            text = "expected either memory_mb, of each copy, or memory_total_mb, of all"
+            table.mistake(text, "memory_total_mb")
+        inputs = tuple(self._input(part) for part in table.tables("inputs", single=True))
+        _check_input_names(table, inputs)
+        size = Size(
+            name=name,
+            commands=self._commands(table, inputs, is_built=is_built, has_setup=has_setup),
+            environment=environment(table.table("environment")),
+            reference_s=table.get("reference_s", number(_MOST, positive=True), None),
+            memory_bytes=_megabytes(table, "memory_mb"),
+            total_memory_bytes=_megabytes(table, "memory_total_mb"),
+            disk_bytes=_megabytes(table, "disk_mb") or 0,
+            inputs=inputs,
+            expected=expected(table, self.files),
+        )
+        table.finish()
+        return size
+
+    def _commands(
+        self, table: TableReader, inputs: tuple[InputFile, ...], *, is_built: bool, has_setup: bool
+    ) -> tuple[Command, ...]:
+        if "commands" not in table:
+            if is_built and "command" in table:
+                text = "the program is built from sources; another one may stand in commands"
+                table.mistake(text, "command")
+            for key in ("stdout", "stderr"):
+                if key in table:
+                    table.mistake("expected inside one of commands = [{ ... }]", key)
+            places = [(table, self._command(table, redirects=False))]
+        else:
+            for key in ("command", "args", "stdin"):
+                if key in table:
+                    table.mistake("expected inside one of the commands, not beside them", key)
+            parts = table.tables("commands", single=True)
+            if table.is_a(list, "commands") and not parts:
+                table.mistake("expected at least one command, got an empty list", "commands")
+            places = [(part, self._command(part, redirects=True)) for part in parts]
+            for part in parts:
+                part.finish()
+        _check_streams(places, inputs, has_setup=has_setup)
+        return tuple(command for _, command in places)
+
+    def _command(self, table: TableReader, *, redirects: bool) -> Command:
+        return Command(
+            program=self.files.program(table, "command"),
+            args=table.strings("args"),
+            stdin=_file_name(table, "stdin") or None,
+            stdout=(_file_name(table, "stdout") or None) if redirects else None,
+            stderr=(_file_name(table, "stderr") or None) if redirects else None,
+        )
+
+    def _input(self, table: TableReader) -> InputFile:
+        name = _file_name(table, "name", required=True)
+        given = [key for key in ("path", "generator", "made") if key in table]
+        if len(given) != 1:
+            got = f", got {' and '.join(given)}" if given else ""
+            text = 'expected one of path = "...", generator = { sources, args } and made = "..."'
+            table.mistake(text + got)
+        path = generator = None
+        if "path" in table:
+            word = table.get("path", FILLED_STRING)
+            path = self.files.one(table, "path", word) if word else None
+        if "generator" in table:
+            generator = self._generator(table.table("generator"))
+        made = local_name(table, "made") or None
+        if "made" in table and not self.has_setup:
+            text = "a file that the set-up of the suite makes: expected setup = [...] in [suite]"
+            table.mistake(text, "made")
+        private = table.get("copy", FLAG, default=False)
+        table.finish()
+        return InputFile(name, path, generator, made, private)
+
+    def _generator(self, table: TableReader) -> Generator:
+        generator = Generator(
+            self.files.several(table, "sources"), table.strings("args", required=True)
+        )
+        if generator.args and not any("{output}" in arg for arg in generator.args):
+            table.mistake('no argument has "{output}", the file to write', "args")
+        table.finish()
+        return generator
+
+
+def _file_name(table: TableReader, key: str, *, required: bool = False) -> str:
+    """Read the name of a file that a copy finds or makes in its run directory."""
+    name = own_name(table, key, required=required)
+    for part in PurePosixPath(name).parts:
+        length = len(part.encode())
+        if length > _LONGEST_NAME:
+            text = f"expected at most {_LONGEST_NAME} bytes between slashes, got {length}"
+            table.mistake(f"{text}: {part[:20]}...", key)
+    return name
+
+
+def _check_input_names(table: TableReader, inputs: tuple[InputFile, ...]) -> None:
+    """Two inputs can neither have one name nor one be the folder of the other."""
+    names = [wanted.name for wanted in inputs]
+    for position, name in enumerate(names):
+        if not name:
+            continue  # a mistake already
+        key = f"inputs[{position}]"
+        if name in names[:position]:
+            table.mistake(f"two inputs are called {name!r}", key)
+        folders = {str(folder) for folder in PurePosixPath(name).parents}
+        for other in set(names) & folders:
+            table.mistake(f"{other!r} is an input, it cannot be the folder of {name!r}", key)
+
+
+def _check_streams(
+    places: list[tuple[TableReader, Command]], inputs: tuple[InputFile, ...], *, has_setup: bool
+) -> None:
+    """Every stream of a copy's commands is a file that can be there, written by one of them."""
+    known = [wanted.name for wanted in inputs]
+    shared = {wanted.name for wanted in inputs if not wanted.private}
+    written: list[str] = []
+    for position, (table, command) in enumerate(places):
+        # What earlier commands leave is theirs to say: only the first can be judged.
+        if position == 0 and command.stdin and command.stdin not in known and not has_setup:
+            text = (
+                f"{command.stdin!r} is none of the inputs, and no setup of the benchmark makes it"
+            )
+            hint = f"; {did_you_mean(command.stdin, known)}" if known else ""
+            table.mistake(text + hint, "stdin")
+        for key, name in (("stdout", command.stdout), ("stderr", command.stderr)):
+            if name is None:
+                continue
+            if name in shared:
+                text = f"{name!r} is an input that all copies share: expected copy = true there"
+                table.mistake(f"{text}, or another name", key)
+            elif name == command.stdin:
+                table.mistake(f"{name!r} is read and written at once: expected two files", key)
+            elif name in written:
+                table.mistake(f"{name!r} is written twice, the second replaces the first", key)
+            else:
+                _check_folders(table, key, name, known, written)
+            written.append(name)
+
+
+def _check_folders(
+    table: TableReader, key: str, name: str, known: list[str], written: list[str]
+) -> None:
+    """No file can be the folder of another one."""
+    for others, what in ((known, "an input"), (written, "written too")):
+        for other in dict.fromkeys(others):
+            above, below = PurePosixPath(other), PurePosixPath(name)
+            if above in below.parents and other:
+                table.mistake(f"{other!r} is {what}, it cannot be the folder of {name!r}", key)
+            elif below in above.parents:
+                table.mistake(f"{name!r} is the folder of {other!r}, which is {what}", key)
+
+
+def _megabytes(table: TableReader, key: str) -> int | None:
+    megabytes = table.get(key, number(_MOST), None)
+    return None if megabytes is None else round(megabytes * _MB)
+
+
+def _leave_out(table: TableReader) -> tuple[str, ...]:
+    words = table.strings("leave_out")
+    for position, word in enumerate(words):
+        if word not in LEAVE_OUT:
+            text = f"unknown word {word!r}; {did_you_mean(word, LEAVE_OUT)}"
+            table.mistake(text, f"leave_out[{position}]")
+    return words
+
+
+def _flags(table: TableReader) -> dict[str, tuple[str, ...]]:
+    return {tune: table.strings(tune) for tune in table.names()}

@@ -1,0 +1,339 @@
+"""Suites found by name or path, what of them is selected, and what is probably not meant."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rater.command_line import program_hint
+from rater.errors import InputError
+from rater.files import folder
+from rater.plan.suite import Benchmark, Size, Suite, read_suite
+from rater.text.documents import (
+    NAME,
+    Mistake,
+    MistakesError,
+    did_you_mean,
+    file_problem,
+    is_file,
+    read_text,
+)
+
+# -- What is allowed in a suite but probably not meant ---------------------------------------------
+
+_LARGE_BYTES = 100_000_000  # to copy for every copy
+
+
+def suite_warnings(
+    suite: Suite,
+    default_size: str,
+    bytes_of: Callable[[Path], int],
+    answered: Collection[tuple[str, str]] = (),
+) -> list[str]:
+    """Return a sentence for each kind of doubt, with the benchmarks it is about.
+
+    `bytes_of` tells how large an input file is. Sizes `answered`, as (benchmark,
+    size), are not told again to have no expected output.
+    """
+
+    def lacking(lacks: Callable[[Benchmark, Size], bool]) -> str:
+        return _places(suite, lacks)
+
+    found = [
+        (
+            "no expected output, so any answer passes",
+            lacking(lambda b, s: not s.expected and (b.name, s.name) not in answered),
+        ),
+        ("no reference_s, so no ratio", lacking(lambda _, s: s.reference_s is None)),
+        (
+            "no memory_mb or memory_total_mb, so a run that cannot fit is not refused",
+            lacking(lambda _, s: s.memory_bytes is None and s.total_memory_bytes is None),
+        ),
+    ]
+    lines = [f"{what}: {where}" for what, where in found if where]
+    return lines + _size_doubts(suite, default_size) + _copied(suite, bytes_of)
+
+
+def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
+    """Return `all`, or benchmarks by name, with their sizes where only some lack it."""
+    places = []
+    complete = True
+    for benchmark in suite.benchmarks:
+        sizes = [size.name for size in benchmark.sizes.values() if lacks(benchmark, size)]
+        if len(sizes) == len(benchmark.sizes):
+            places.append(benchmark.name)
+        else:
+            complete = False
+            if sizes:
+                places.append(f"{benchmark.name} ({', '.join(sizes)})")
+    return "all" if complete and len(places) > 1 else ", ".join(places)
+
+
+def _size_doubts(suite: Suite, default_size: str) -> list[str]:
+    """Sizes that only some benchmarks have stop a run of the whole suite."""
+    lines = []
+    names = list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
+    if default_size not in names and names:
+        lines.append(
+            f"no size {default_size}, which `rater run` takes unless it is given "
+            f"--size {' or --size '.join(names)}"
+        )
+    for name in names:
+        lacking = [b.name for b in suite.benchmarks if name not in b.sizes]
+        if lacking:
+            lines.append(
+                f"no size {name}, so a run of the whole suite in it is refused: "
+                f"{', '.join(lacking)}"
+            )
+    return lines
+
+
+def _copied(suite: Suite, bytes_of: Callable[[Path], int]) -> list[str]:
+    lines: dict[str, None] = {}
+    for benchmark in suite.benchmarks:
+        for size in benchmark.sizes.values():
+            for wanted in size.inputs:
+                if not wanted.private or wanted.path is None:
+                    continue
+                size_bytes = bytes_of(wanted.path)
+                if size_bytes > _LARGE_BYTES:
+                    lines[
+                        f"copy = true: {benchmark.name} gets {size_bytes / 1e6:.0f} MB of "
+                        f"{wanted.name} for each copy before every run"
+                    ] = None
+    return list(lines)
+
+
+# -- Find suites by name or path, and the benchmarks of one that an argument selects ---------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A suite file that lies where suites are looked for."""
+
+    name: str  # of the file, without .toml
+    path: Path
+    folder: Path | None  # None: it comes with rater
+    instead: Path | None = None  # the file that this name stands for, when it is another one
+
+
+def suite_names() -> list[str]:
+    """Return the names of the built-in suites, sorted."""
+    return sorted(path.stem for path in folder("suites").glob("*.toml"))
+
+
+def suite_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Return the user's folders of suites, absolute: those of $RATER_SUITES (`a:~/b`).
+
+    Without it $XDG_DATA_HOME/rater/suites, else ~/.local/share/rater/suites; they need not exist.
+    """
+    values = os.environ if environment is None else environment
+    named = _named_folders(values)
+    if named:
+        return named
+    data = Path(values.get("XDG_DATA_HOME", ""))
+    if not data.is_absolute():
+        try:
+            data = Path.home() / ".local" / "share"
+        except RuntimeError:  # no home directory is known
+            return ()
+    return (data / "rater" / "suites",)
+
+
+def find_suites(
+    environment: Mapping[str, str] | None = None,
+) -> tuple[list[Found], list[str]]:
+    """Return all suites by name, and the folders that cannot be read, in words.
+
+    First the built-in ones, then folder by folder. Of a name that occurs twice
+    the first is meant; the others name it as `instead`.
+    """
+    found = [Found(name, folder("suites") / f"{name}.toml", None) for name in suite_names()]
+    first = {suite.name: suite.path for suite in found}
+    troubles = []
+    named = _named_folders(os.environ if environment is None else environment)
+    for place in suite_folders(environment):
+        try:
+            names = sorted(entry.name for entry in place.iterdir() if entry.suffix == ".toml")
+        except FileNotFoundError:
+            if named:
+                troubles.append(f"{place} (of RATER_SUITES): no such folder")
+            continue
+        except OSError as error:
+            troubles.append(f"{place}: {error.strerror}")
+            continue
+        for file in names:
+            name = file.removesuffix(".toml")
+            if NAME.fullmatch(name) and is_file(place / file):
+                found.append(Found(name, place / file, place, first.get(name)))
+                first.setdefault(name, place / file)
+    return found, troubles
+
+
+def find_suite(name_or_path: str) -> Path:
+    """Return the file of a suite: a name wins over a file called like it, the first name wins.
+
+    Behind a path `.toml` may be left out. Raises `InputError` for an unknown name
+    or a file that cannot be read.
+    """
+    known = {suite.name: suite.path for suite in find_suites()[0] if suite.instead is None}
+    typed = Path(name_or_path)
+    if name_or_path in known:
+        path = known[name_or_path]
+    elif name_or_path.endswith(".toml") or is_file(typed):
+        path = typed
+        if typed.suffix != ".toml" and (hint := program_hint(name_or_path)):
+            raise InputError(f"{name_or_path} is a program, not a suite; {hint}")
+    elif "/" in name_or_path:
+        path = _with_toml(typed) if is_file(_with_toml(typed)) else typed
+    else:
+        way_out = program_hint(name_or_path) or _way_out(name_or_path, known)
+        raise InputError(f"unknown suite {name_or_path!r}; {way_out}")
+    problem = file_problem(path, name_or_path)
+    if problem:
+        way_out = _meant_file(name_or_path) or f"(suites by name: {', '.join(known)})"
+        raise InputError(f"suite: {problem} {way_out}")
+    return path.absolute()
+
+
+def load_suite(name_or_path: str) -> Suite:
+    """Read a suite by its name, or a file.
+
+    Raises `InputError` for an unknown name or an unreadable file, and
+    `MistakesError` with every mistake in it.
+    """
+    path = find_suite(name_or_path)
+    try:
+        suite, mistakes = load_with_mistakes(path)
+    except InputError as error:
+        if path.suffix == ".toml":
+            raise
+        raise InputError(
+            f"{name_or_path} is no suite, which is a TOML file; to measure a program with that "
+            f"file: rater run -- PROGRAM {shlex.quote(name_or_path)}\n  ({error})"
+        ) from None
+    if mistakes:
+        raise MistakesError(mistakes)
+    return suite
+
+
+def load_with_mistakes(path: Path) -> tuple[Suite, tuple[Mistake, ...]]:
+    """Return what could be read of a suite file, and the mistakes in it.
+
+    Raises `InputError` when it cannot be read at all.
+    """
+    return read_suite(suite_file_text(path), path, file_problem, _expected_text)
+
+
+def suite_file_text(path: Path) -> str:
+    """Return the text of a suite file; raises `InputError` when it cannot be read."""
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8 text, expected a suite in TOML") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+
+
+def split_selection(selection: str) -> tuple[str, tuple[str, ...]]:
+    """Split `SUITE/BENCHMARK,BENCHMARK` into suite (name or path) and benchmark names.
+
+    `./my.toml` and `./my.toml/triad` are paths; so is any existing file, with
+    `.toml` left out too, and whatever cannot be the name of a suite and those of
+    benchmarks.
+    """
+    suite, found, names = selection.partition(".toml/")
+    if found:
+        return f"{suite}.toml", _split_names(names)
+    before, _, last = selection.rpartition("/")
+    if selection.endswith(".toml") or is_file(selection):
+        return selection, ()
+    if is_file(before):
+        return before, _split_names(last)
+    suite, slash, names = selection.partition("/")
+    if slash and ("/" in names or suite not in _all_names()):
+        is_path = "/" in names or not _could_be_suite(suite)
+        if "/" in before and is_file(_with_toml(Path(before))):
+            return before, _split_names(last)
+        if is_path or is_file(_with_toml(Path(selection))):
+            return selection, ()
+    return suite, _split_names(names)
+
+
+def select(suite: Suite, selection: str) -> Suite:
+    """Return the suite with only the benchmarks a `SUITE/BENCHMARK,...` argument names.
+
+    They keep the suite's order, which is the ring of rotated order. Raises
+    `InputError` for names the suite does not have.
+    """
+    wanted = split_selection(selection)[1]
+    if not wanted:
+        return suite
+    known = [benchmark.name for benchmark in suite.benchmarks]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InputError(
+            "\n".join(
+                f"suite {suite.name} has no benchmark {name!r}; {did_you_mean(name, known)}"
+                for name in unknown
+            )
+        )
+    return replace(suite, benchmarks=tuple(b for b in suite.benchmarks if b.name in wanted))
+
+
+def load_selection(selection: str) -> Suite:
+    """Read the suite a `SUITE/BENCHMARK,...` argument names, with only those benchmarks."""
+    return select(load_suite(split_selection(selection)[0]), selection)
+
+
+def _all_names() -> set[str]:
+    return {suite.name for suite in find_suites()[0]}
+
+
+def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders that $RATER_SUITES names, each once; empty words name none."""
+    words = values.get("RATER_SUITES", "").split(":")
+    known = (
+        os.path.expanduser(word)  # noqa: PTH111 - an unknown ~user stays as it is, where Path raises
+        for word in words
+        if word.strip()
+    )
+    return tuple(dict.fromkeys(Path(word).absolute() for word in known))
+
+
+def _meant_file(typed: str) -> str | None:
+    """Return a hint where `folder/name` may have meant a benchmark of the file folder.toml."""
+    before, _, names = typed.rpartition("/")
+    if not before or not is_file(_with_toml(Path(before))):
+        return None
+    return f"- did you mean {'' if '/' in before else './'}{before}.toml/{names}?"
+
+
+def _could_be_suite(word: str) -> bool:
+    return NAME.fullmatch(word) is not None and not Path(word).is_dir()
+
+
+def _split_names(names: str) -> tuple[str, ...]:
+    return tuple(name for name in names.split(",") if name)
+
+
+def _with_toml(path: Path) -> Path:
+    return path.with_name(f"{path.name}.toml") if path.name else path
+
+
+def _way_out(word: str, known: Mapping[str, Path]) -> str:
+    here = _with_toml(Path(word))
+    if is_file(here):
+        return f"did you mean ./{here}? (a file is given by its path)"
+    return (
+        f"{did_you_mean(word, known)} (a suite of your own is given by its path, ./NAME.toml, "
+        "or lies in a folder of RATER_SUITES)"
+    )
+
+
+def _expected_text(path: Path) -> str:
+    return read_text(path, "a comparison of text")

@@ -1,0 +1,223 @@
+"""This process: who it is, signals that end it, streams whose reader may leave."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import sys
+import textwrap
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, cast
+
+# -- A process by name: does it still live? --------------------------------------------------------
+#
+# A pid alone comes back with another process; with the start of the process and
+# the boot it is unique on a machine.
+
+_BOOT_ID = "proc/sys/kernel/random/boot_id"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process of this machine, or of a boot before."""
+
+    pid: int
+    pid_start: int | None  # clock ticks after boot (/proc/PID/stat, field 22); None: not known
+    boot_id: str
+
+
+def this_process(root: Path = Path("/")) -> ProcessId:
+    """Return the calling process; `root` is where the machine's /proc/sys is."""
+    pid = os.getpid()
+    return ProcessId(pid, start_of(pid), boot_id(root))
+
+
+def is_alive(process: ProcessId, root: Path = Path("/")) -> bool:
+    """Tell whether exactly this process still runs, here, since the same boot."""
+    started = start_of(process.pid)
+    same = started is not None and process.pid_start in (None, started)
+    return same and process.boot_id == boot_id(root)
+
+
+def boot_id(root: Path = Path("/")) -> str:
+    """Return the kernel's random name of this boot, `""` where it has none."""
+    for base in (root, Path("/")):
+        with suppress(OSError):
+            return (base / _BOOT_ID).read_text().strip()
+    return ""
+
+
+def start_of(pid: int) -> int | None:
+    """Return the start of a process in clock ticks after boot, None when it is dead."""
+    try:
+        fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
+    except OSError:
+        return None
+    return None if fields[3] in b"ZX" else int(fields[22])
+
+
+def stat_fields(line: bytes, last: int = 52) -> list[bytes]:
+    """Return the fields of /proc/PID/stat up to `last`, at the numbers of proc_pid_stat(5).
+
+    Field 1 is the pid, 2 the name without its brackets, 22 the start. What is behind `last`
+    is one more field; a line that was cut off has fewer.
+    """
+    # The name may hold blanks and brackets of its own.
+    begin, end = line.find(b"("), line.rfind(b")")
+    return [b"", line[: begin - 1], line[begin + 1 : end], *line[end + 2 :].split(b" ", last - 2)]
+
+
+# -- SIGINT, SIGTERM and SIGHUP: an exception as long as nothing is lost by one, else held ---------
+#
+# A signal that was ignored when rater was started (nohup, a background job) stays ignored.
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal came that ends rater."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_status(self) -> int:
+        """As a shell gives it for a program that a signal ended."""
+        return 128 + self.number
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have the signals handled so; the main thread gets them, any other changes nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    wanted = [it for it in STOP_SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
+    before = {it: signal.signal(it, handler) for it in wanted}
+    try:
+        yield
+    finally:
+        for it, old in before.items():
+            signal.signal(it, old)
+
+
+def raise_stopped(number: int, _: FrameType | None) -> None:
+    """Raise `Stopped`: a handler."""
+    raise Stopped(number)
+
+
+class HeldSignals:
+    """Signals that came while they are held."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self._new: deque[int] = deque()
+        self._wake: Callable[[], None] = lambda: None
+
+    def take(self, number: int, _: FrameType | None) -> None:
+        """Keep a signal: a handler."""
+        if self.first is None:
+            self.first = number
+        self._new.append(number)
+        self._wake()
+
+    @contextmanager
+    def heard(
+        self, hear: Callable[[int], None], call_soon: Callable[[Callable[[], None]], None]
+    ) -> Iterator[None]:
+        """Have `hear` called for each signal, those before included, where `call_soon` calls.
+
+        `call_soon` must be safe in the midst of anything, as trio's `run_sync_soon` is.
+        """
+
+        def hand_over() -> None:
+            while self._new:
+                hear(self._new.popleft())
+
+        self._wake = lambda: call_soon(hand_over)
+        hand_over()
+        try:
+            yield
+        finally:
+            self._wake = lambda: None
+
+
+@contextmanager
+def held() -> Iterator[HeldSignals]:
+    """Break nothing off: signals are only kept, for whoever asks or listens."""
+    signals = HeldSignals()
+    with handled(signals.take):
+        yield signals
+
+
+# -- Standard output and error of a process whose reader may leave before it has read all ----------
+
+_LEAST_WIDTH = 20  # of a terminal that text is broken for
+
+
+class _Leaving(io.FileIO):
+    """A descriptor that goes on as /dev/null where nobody reads it any more."""
+
+    def write(self, data: Any, /) -> int:
+        """Write what can be written; raises `OSError` where standard output cannot be."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.fileno())
+            os.close(null)
+            return super().write(data)
+        except OSError as error:
+            if self.fileno() == 2:  # nobody can be told; the exit status has to do
+                return len(memoryview(data).cast("B"))
+            raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def outlive_readers() -> None:
+    """Let the command go on to its end, and to its own exit status, in `rater list | head`.
+
+    A name that the terminal's encoding lacks is shown escaped, it is no reason to fail either.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        buffer: Any = stream.buffer
+        raw = getattr(buffer, "raw", buffer)  # itself where Python buffers nothing (`python -u`)
+        if type(raw) is io.FileIO:  # not what a test has put there
+            stream.flush()
+            leaving = _Leaving(raw.fileno(), "w", closefd=False)
+            stream = io.TextIOWrapper(
+                cast(BinaryIO, leaving) if buffer is raw else io.BufferedWriter(leaving),
+                encoding=stream.encoding,
+                line_buffering=stream.line_buffering,
+                write_through=stream.write_through,
+            )
+            setattr(sys, name, stream)
+        stream.reconfigure(errors="backslashreplace")
+
+
+def say(text: object) -> None:
+    """Print lines on standard error as rater's; on a terminal none is broken within a word."""
+    lines = f"rater: {text}".split("\n")
+    if sys.stderr.isatty():
+        width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - 1)
+        lines = [part for line in lines for part in _wrapped(line, width)]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Break a line between words; a path longer than the terminal stays whole, to be copied."""
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return wrapper.wrap(line) or [""]

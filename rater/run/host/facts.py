@@ -1,0 +1,416 @@
+"""What a run should remember of its host: which machine, and how it is set."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import platform
+import re
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rater.plan.topology import Topology
+from rater.record.run import Host, storable
+from rater.run.host.admission import limiting_groups
+from rater.run.host.memory import memory_readings
+from rater.run.host.procfs import listed, meminfo, read_number, read_text
+from rater.settings.known import KNOWN, fill
+from rater.settings.tuner import expand
+from rater.text import cpuset
+
+# -- How a machine is set up for measuring, beside its settings: facts by name, as text ------------
+#
+# Names and values stand beside those of `rater.run.host.facts.settings_snapshot`; what the
+# kernel does not tell is left out, never guessed. `/proc` and `/sys` lie below `root`.
+
+_STATE_CPUINFO_BYTES = 1 << 13  # the first CPU with all its flags
+_COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN
+_HOTTEST_MC = 127_000  # what an eight-bit sensor says when it has nothing to say
+# Disks and network cards are hotter than any CPU, and slow no clock of one.
+_CPU_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "scpi_sensors")
+_CPU_ZONES = ("x86_pkg_temp", "cpu")
+_HYPERVISORS = (
+    *(("kvm", "KVM"), ("qemu", "QEMU"), ("amazon", "Amazon"), ("google", "Google")),
+    *(("microsoft", "Hyper-V"), ("vmware", "VMware"), ("xen", "Xen"), ("virtualbox", "VirtualBox")),
+)
+
+
+def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
+    """Yield what is kept with every run: a dozen small files, half a millisecond.
+
+    `swap.total_bytes`; `virtualization` (none, or what the firmware calls the hypervisor);
+    `virtualization.free_memory` (reported: it goes back to the host); `container`;
+    `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups.
+    """
+    swap = meminfo(root / "proc/meminfo").get("SwapTotal")
+    if swap is not None:
+        yield "swap.total_bytes", str(swap)
+    virtual = _virtualization(root)
+    if virtual is not None:
+        yield "virtualization", virtual
+    if _reports_free_memory(root):
+        yield "virtualization.free_memory", "reported"
+    if (root / "run/.containerenv").exists() or (root / ".dockerenv").exists():
+        yield "container", "yes"
+    quotas, limits = [], []
+    for folder, is_v1, _ in limiting_groups(root, "cpu"):
+        quota = _quota_v1(folder) if is_v1 else _quota_v2(folder)
+        quotas += [] if quota is None else [quota]
+    for folder, is_v1, _ in limiting_groups(root, "memory"):
+        limit = read_number(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max"))
+        limits += [] if limit is None or limit >= 1 << 62 else [limit]  # v1: no limit is 2^63
+    if quotas:
+        yield "cgroup.cpu_quota", f"{min(quotas):g}"
+    if limits:
+        yield "cgroup.memory_limit_bytes", str(min(limits))
+
+
+def present_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
+    """Yield what only a look at this very moment tells; milliseconds, more with many CPUs.
+
+    CPUs online and those we may use, isolated CPUs that interrupts may go to, the hottest sensor,
+    how often CPUs were throttled since the boot, whether irqbalance runs, clocks that there are.
+    """
+    online = read_text(root / "sys/devices/system/cpu/online")
+    if online is not None:
+        yield "cpu.online", online
+    nodes = listed(root / "sys/devices/system/node", "node[0-9]*")
+    if nodes:
+        yield "nodes", str(len(nodes))
+    yield from _of_this_process(root)
+    policies = listed(root / "sys/devices/system/cpu/cpufreq", "policy*/cpuinfo_max_freq")
+    highest = {khz for khz in map(read_number, policies) if khz}
+    if len(highest) == 1:  # CPUs of several kinds have several
+        yield "cpu.hardware_max_khz", str(highest.pop())
+    yield from _interrupts(root)
+    yield from _heat(root)
+    clocks = read_text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource")
+    if clocks is not None:
+        yield "clocksource.available", clocks
+    names = (read_text(path) for path in (root / "proc").glob("[0-9]*/comm"))
+    yield "irqbalance", "running" if "irqbalance" in names else "not running"
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY:
+        yield "limit.open_files_hard", str(hard)
+    yield from _blocks(root)
+
+
+def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
+    status = read_text(root / "proc/self/status") or ""
+    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    if "Cpus_allowed_list" in found:
+        yield "cpu.usable", found["Cpus_allowed_list"].strip()
+    if "Uid" in found:
+        yield "rater.root", "yes" if found["Uid"].split()[1:2] == ["0"] else "no"
+    held = found.get("CapEff", "").strip()
+    if held:
+        yield "rater.may_count", "yes" if int(held, 16) & _COUNTING else "no"
+
+
+def _reports_free_memory(root: Path) -> bool:
+    """Tell whether a balloon device has agreed to it: VIRTIO_BALLOON_F_REPORTING, bit 5."""
+    devices = listed(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
+    return any((read_text(it) or "")[5:6] == "1" for it in devices)
+
+
+def _virtualization(root: Path) -> str | None:
+    try:
+        with (root / "proc/cpuinfo").open("rb") as file:
+            text = file.read(_STATE_CPUINFO_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+    flags = next((line for line in text.splitlines() if line.startswith("flags")), None)
+    named = " ".join(
+        read_text(root / place) or ""
+        for place in (
+            "sys/hypervisor/type",
+            "sys/class/dmi/id/sys_vendor",
+            "sys/class/dmi/id/product_name",
+        )
+    )
+    known = next((name for word, name in _HYPERVISORS if word in named.lower()), None)
+    if flags is None:  # not x86: only the firmware tells
+        return known
+    if "hypervisor" not in flags.split():
+        return "none"
+    return known or "a hypervisor"
+
+
+def _quota_v2(folder: Path) -> float | None:
+    words = (read_text(folder / "cpu.max") or "").split()
+    if len(words) != 2 or not all(word.isdecimal() for word in words) or not int(words[1]):
+        return None
+    return int(words[0]) / int(words[1])
+
+
+def _quota_v1(folder: Path) -> float | None:
+    quota, period = (read_number(folder / f"cpu.cfs_{it}_us") for it in ("quota", "period"))
+    return quota / period if quota and period and quota > 0 else None
+
+
+def _interrupts(root: Path) -> Iterator[tuple[str, str]]:
+    isolated = _cpus(read_text(root / "sys/devices/system/cpu/isolated"))
+    if not isolated:
+        return
+    into = sorted(
+        path.parent.name
+        for path in (root / "proc/irq").glob("[0-9]*/effective_affinity_list")
+        if isolated & _cpus(read_text(path))
+    )
+    yield "irq.on_isolated", str(len(into))
+
+
+def _cpus(text: str | None) -> frozenset[int]:
+    try:
+        return frozenset(cpuset.parse_set(text or ""))
+    except ValueError:
+        return frozenset()
+
+
+def _heat(root: Path) -> Iterator[tuple[str, str]]:
+    chips = (it for it in listed(root / "sys/class/hwmon") if read_text(it / "name") in _CPU_CHIPS)
+    zones = (
+        it
+        for it in listed(root / "sys/class/thermal", "thermal_zone*")
+        if (read_text(it / "type") or "").lower().startswith(_CPU_ZONES)
+    )
+    sensors = (
+        *(sensor for chip in chips for sensor in chip.glob("temp*_input")),
+        *(zone / "temp" for zone in zones),
+    )
+    degrees = [it for it in map(read_number, sensors) if it is not None and 0 < it < _HOTTEST_MC]
+    if degrees:
+        yield "temperature.highest_c", f"{max(degrees) / 1000:g}"
+    counts = listed(root / "sys/devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_count")
+    if counts:
+        # Each CPU of a package tells the package's count: the highest stands for it.
+        cores = sum(read_number(it) or 0 for it in counts if it.name.startswith("core"))
+        package = [read_number(it) or 0 for it in counts if it.name.startswith("package")]
+        yield "throttle.core_events", str(cores)
+        yield "throttle.package_events", str(max(package, default=0))
+
+
+def _blocks(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield by node how many blocks of memory hold what cannot be moved, of how many; for root."""
+    found: dict[str, tuple[int, int]] = {}
+    kinds: list[str] = []  # the columns of the lines below a heading; each node has one
+    for line in (read_text(root / "proc/pagetypeinfo") or "").splitlines():
+        if line.startswith("Number of blocks type"):
+            kinds = line.split()[4:]
+            continue
+        words = line.replace(",", " ").split()
+        counts = words[4:]
+        if words[:1] != ["Node"] or len(counts) != len(kinds) or not "".join(counts).isdecimal():
+            continue
+        numbers = dict(zip(kinds, map(int, counts), strict=True))
+        fixed, every = found.get(words[1], (0, 0))
+        found[words[1]] = fixed + numbers.get("Unmovable", 0), every + sum(numbers.values())
+    for node, (fixed, every) in found.items():
+        if every:
+            yield f"memory.node{node}.unmovable_share", f"{fixed / every:.4f}"
+
+
+# -- What a run should remember of its host: which machine, and how it was set ---------------------
+#
+# Everything is read from /proc, /sys and /etc, whose places are parameters so that
+# tests can show other machines. What does not exist is left out, never guessed.
+
+_PROC, _SYS, _ETC = Path("/proc"), Path("/sys"), Path("/etc")
+_SNAPSHOT_CPUINFO_BYTES = (
+    1 << 16
+)  # the first CPUs tell; all 384 of a large machine take milliseconds
+_SELECTED = re.compile(r"\[([^\]]+)\]")
+# What copies inherit and what may change their speed: loader and C library, allocators, numbers of
+# threads, run-time systems and their collectors, locale (sorting, matching), defaults that programs
+# read as if they were options, and which programs and compilers are found.
+_INHERITED = re.compile(
+    r"(LD|LC|MALLOC|MIMALLOC|TCMALLOC|HUGETLB|OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|TBB)_\w+|PYTHON\w+|"
+    r"(RAYON|NUMEXPR)_NUM_THREADS|TOKIO_WORKER_THREADS|UV_THREADPOOL_SIZE|GLIBC_TUNABLES|"
+    r"GO(MAXPROCS|GC|MEMLIMIT|DEBUG)|(JAVA_TOOL|JDK_JAVA|NODE)_OPTIONS|PERL5OPT|RUBYOPT|"
+    r"OPENSSL_(CONF|ia32cap|armcap)|XZ_(DEFAULTS|OPT)|GZIP|BZIP2|ZSTD_(CLEVEL|NBTHREADS)|"
+    r"LANG|LANGUAGE|POSIXLY_CORRECT|PATH|CC|CXX|FC|(C|CXX|F|CPP|LD)FLAGS"
+)
+
+
+def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Path = _ETC) -> Host:
+    """Return what identifies this host; `topology` is that of `rater.run.host.discover.discover`.
+
+    The fingerprint is SHA-256 over CPU model, microcode and the structure of packages,
+    nodes, caches, cores and threads: equal on machines that should perform alike, and
+    after a reboot; another one after a microcode update, or when SMT is switched or a
+    CPU goes offline. No measured frequency, no name, no memory size goes in. Two
+    machines of one type differ in `machine_id_hash`, a keyed hash of /etc/machine-id.
+    """
+    cpu = _cpuinfo(proc)
+    vendor = _joined(cpu, "vendor_id", "CPU implementer")
+    model = _joined(cpu, "model name", "cpu", "Processor") or _arm_parts(cpu)
+    microcode = _microcode(cpu, sys)
+    architecture = platform.machine()
+    pus = topology.machine_pus
+    identity = (
+        "rater-host-1",
+        architecture,
+        vendor or "",
+        model or "",
+        microcode or "",
+        _structure(topology),
+    )
+    memory = meminfo(proc / "meminfo").get("MemTotal")
+    dmi = (read_text(sys / "class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
+    return Host(
+        fingerprint=hashlib.sha256("\n".join(identity).encode()).hexdigest(),
+        hostname=read_text(proc / "sys/kernel/hostname") or platform.node(),
+        machine_id_hash=machine_id(etc),
+        product=" ".join(text for text in dmi if text) or None,
+        vendor=vendor,
+        cpu_model=model,
+        microcode=microcode,
+        architecture=architecture,
+        memory_bytes=memory,
+        pus=len(pus),
+        cores=len({pu.core for pu in pus}),
+        nodes=len(topology.nodes),
+        packages=len({pu.package for pu in pus if pu.package is not None}),
+    )
+
+
+def microcode_now(root: Path = Path("/")) -> str | None:
+    """Return the revisions of the processors' microcode, ` + ` between those that differ."""
+    return _microcode(_cpuinfo(root / "proc"), root / "sys")
+
+
+def machine_id(etc: Path = _ETC) -> str | None:
+    """Return what tells this machine from all others, None where nothing does.
+
+    machine-id(5) asks that the id itself be kept and a keyed hash be shown.
+    """
+    text = read_text(etc / "machine-id")
+    if not text or text == "uninitialized":
+        return None
+    return hmac.new(text.encode(), b"rater", hashlib.sha256).hexdigest()[:32]
+
+
+def settings_snapshot(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
+    """Return the settings that change results, as (name, value) pairs sorted by name.
+
+    Values are the kernel's own words; of a choice such as `always [madvise] never`
+    the chosen one. `memory.*` are bytes, `load.*` numbers of tasks, `hugepages.*`
+    numbers of pages. Some are readings that no two runs share: `rater.settings.known.volatile`.
+    """
+    found = dict(_settings(root))
+    # "(null)": a list of CPUs that the kernel does not have
+    return tuple(
+        sorted((name, value) for name, value in found.items() if value and value != "(null)")
+    )
+
+
+def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the variables copies inherit that may change their speed, as `env.NAME`, sorted.
+
+    Empty ones are left out; values are Unicode that a database takes.
+    """
+    return tuple(
+        sorted(
+            (storable(f"env.{name}"), storable(value))
+            for name, value in environ.items()
+            if value and _INHERITED.fullmatch(name)
+        )
+    )
+
+
+def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
+    for one in KNOWN:
+        found = expand(root, one.files[0]) if one.also else []
+        if any("policy" in parts for _, parts in found):
+            yield one.also, _of_policies([root / file for file, _ in found])
+            continue
+        for file, parts in found:
+            path = root / file
+            yield fill(one.also, parts), _selected(path) if one.choices else read_text(path)
+    load = (read_text(root / "proc/loadavg") or "").split()
+    for name, text in zip(("1min", "5min", "15min"), load, strict=False):
+        yield f"load.{name}", text
+    yield from memory_readings(root / "proc", root / "sys")
+    yield from state_facts(root)
+    yield "libc", _libc()
+
+
+def _of_policies(paths: Sequence[Path]) -> str | None:
+    """Return a value of all CPUs, or `performance (CPUs 0-3), powersave (CPUs 4-7)`."""
+    cpus: dict[str, set[int]] = {}
+    for path in paths:
+        value = read_text(path)
+        if value:
+            cpus.setdefault(value, set()).update(_policy_cpus(path.parent))
+    if len(cpus) < 2:
+        return next(iter(cpus), None)
+    return ", ".join(f"{value} (CPUs {cpuset.format_list(cpus[value])})" for value in sorted(cpus))
+
+
+def _policy_cpus(policy: Path) -> set[int]:
+    text = read_text(policy / "affected_cpus") or policy.name.removeprefix("policy")
+    return {int(word) for word in text.split() if word.isdecimal()}
+
+
+def _structure(topology: Topology) -> str:
+    """Return the shape of the whole machine, the same however much of it may be used."""
+    lines = [
+        f"{pu.os} core {pu.core} package {pu.package} llc {pu.llc} kind {pu.kind}"
+        for pu in topology.machine_pus
+    ]
+    lines += [f"node {node.os} cpus {cpuset.format_list(node.cpus)}" for node in topology.nodes]
+    return "\n".join(lines)
+
+
+def _cpuinfo(proc: Path) -> dict[str, list[str]]:
+    """Return the distinct values of each key of /proc/cpuinfo in order of appearance."""
+    try:
+        with (proc / "cpuinfo").open("rb") as file:
+            text = file.read(_SNAPSHOT_CPUINFO_BYTES)
+    except OSError:
+        return {}
+    lines = text.decode("utf-8", "replace").splitlines()
+    if len(text) == _SNAPSHOT_CPUINFO_BYTES:
+        lines.pop()  # cut in the middle
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        key, colon, value = line.partition(":")
+        values = found.setdefault(key.strip(), [])
+        if colon and value.strip() and value.strip() not in values:
+            values.append(value.strip())
+    return found
+
+
+def _microcode(cpuinfo: dict[str, list[str]], sys: Path) -> str | None:
+    of_first = sys / "devices/system/cpu/cpu0/microcode/version"
+    return _joined(cpuinfo, "microcode") or read_text(of_first)
+
+
+def _joined(cpuinfo: dict[str, list[str]], *keys: str) -> str | None:
+    for key in keys:
+        if cpuinfo.get(key):
+            return " + ".join(cpuinfo[key])
+    return None
+
+
+def _arm_parts(cpuinfo: dict[str, list[str]]) -> str | None:
+    """ARM has no model names, only numbers of implementer, part and variant."""
+    parts = _joined(cpuinfo, "CPU part")
+    if parts is None:
+        return None
+    return f"ARM part {parts} variant {_joined(cpuinfo, 'CPU variant') or '?'}"
+
+
+def _libc() -> str | None:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION")
+    except (OSError, ValueError):  # another C library
+        return None
+
+
+def _selected(path: Path) -> str | None:
+    text = read_text(path)
+    found = _SELECTED.search(text or "")
+    return found[1] if found else text

@@ -1,0 +1,357 @@
+"""/proc and /sys: small files, processes by open directory, their texts as numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from rater.process import stat_fields
+from rater.record.events import GateFacts
+from rater.text.cpuset import parse_list
+
+# -- Reading the small files of /proc and /sys: what is not there is None, never an error ----------
+
+_MEMINFO = re.compile(r"^(?:Node +\d+ +)?([\w()]+): +(\d+)( kB)?$", re.MULTILINE)
+
+
+def read_text(path: Path) -> str | None:
+    """Return what a file says without white space around it, None when that is nothing."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def read_number(path: Path) -> int | None:
+    """Return the whole number a file holds, None when it holds none."""
+    try:
+        return int(read_text(path) or "")
+    except ValueError:
+        return None
+
+
+def listed(folder: Path, pattern: str = "*") -> list[Path]:
+    """Return what lies in a folder, sorted by name; nothing when there is no folder."""
+    return sorted(folder.glob(pattern))
+
+
+def meminfo(path: Path) -> dict[str, int]:
+    """Return the entries of /proc/meminfo or a node's meminfo: bytes, or numbers of pages."""
+    return {
+        key: int(value) * (1024 if unit else 1)
+        for key, value, unit in _MEMINFO.findall(read_text(path) or "")
+    }
+
+
+# -- The texts of /proc/PID as numbers: numa_maps, smaps_rollup, stat, status, sched ---------------
+#
+# Pages are counted with the size that the kernel gives for their mapping
+# (`kernelpagesize_kB`): a line of numa_maps counts a 1 GB huge page as 1, but a
+# transparent one as 512 pages of 4 KB.
+
+# The last fields of a line of numa_maps: pages by node, and their size.
+_NODES = re.compile(rb"((?: N\d+=\d+)+) kernelpagesize_kB=(\d+)$")
+# The kernel writes blanks and `=` in file names as \040 and \075: this matches no part of a name.
+_ANON = re.compile(rb" anon=(\d+)(?= |$)")
+_POLICY = re.compile(rb" (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
+# Shared memory without a file (MAP_SHARED | MAP_ANONYMOUS, memfd_create, shmget) is the copy's own
+# as its anonymous memory is; numa_maps counts no `anon` pages there. What lies in /dev/shm may be
+# somebody's input.
+_SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
+_SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
+_PEAK = re.compile(rb"\nVmHWM:\s+(\d+) kB\n")
+_SWAP = re.compile(rb"\nVmSwap:\s+(\d+) kB\n")
+_RESIDENT = re.compile(rb"^(VmRSS|RssFile|RssShmem|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
+_LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
+_MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
+_PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
+_GATE_NAME_AT = 3  # sh -c SCRIPT NAME
+
+
+class NumaMaps(NamedTuple):
+    """Memory of one process by /proc/PID/numa_maps."""
+
+    node_bytes: dict[int, int]  # anonymous and shared memory and huge pages by node
+    page_bytes: dict[int, int]  # anonymous and shared by page size, transparent huge as small
+    huge_bytes: dict[int, int]  # hugetlb pages by their size, private or shared
+    policy_bytes: dict[str, int]  # all of them by the policy of their mapping
+    resident_bytes: int  # all pages present, files included
+
+
+class Stat(NamedTuple):
+    """One process or thread by its stat file."""
+
+    state: str
+    parent: int
+    group: int
+    threads: int
+    rss_pages: int
+    cpu: int  # it ran on last
+
+    @property
+    def dead(self) -> bool:
+        """It has ended, waited for or not."""
+        return self.state in "ZXx"
+
+
+class Status(NamedTuple):
+    """What is used of a status file; None: not in it."""
+
+    cpus: tuple[int, ...] | None  # Cpus_allowed_list
+    mems: tuple[int, ...] | None  # Mems_allowed_list
+    peak_bytes: int | None  # VmHWM, of this program only: exec begins anew
+    swap_bytes: int | None
+
+
+class Resident(NamedTuple):
+    """Resident memory by a status file, hugetlb pages included; 0 of a process that has ended."""
+
+    private_bytes: int
+    shared_bytes: int  # of files, and shared memory
+
+
+def parse_numa_maps(text: bytes) -> NumaMaps:
+    """Return the sums over all mappings.
+
+    A private mapping of a file can hold pages of the file and anonymous ones in
+    one line, counted together by node. Where these lie on several nodes, only
+    so many are taken for anonymous as the file's pages can not be.
+    """
+    nodes: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    huge: dict[int, int] = {}
+    policies: dict[str, int] = {}
+    resident = 0
+    for line in text.split(b"\n"):
+        # What precedes a policy is an address: the same mappings of other copies differ in it.
+        mapping = _mapping(line[line.find(b" ") :])
+        if mapping is None:
+            continue
+        resident += mapping.resident_bytes
+        own = mapping.own_bytes
+        if not own:  # of a file, as most are
+            continue
+        for node, count in mapping.nodes:
+            nodes[node] = nodes.get(node, 0) + count
+        table = huge if mapping.huge else sizes
+        table[mapping.page_bytes] = table.get(mapping.page_bytes, 0) + own
+        if mapping.policy is not None:
+            policies[mapping.policy] = policies.get(mapping.policy, 0) + own
+    return NumaMaps(nodes, sizes, huge, policies, resident)
+
+
+class _Mapping(NamedTuple):
+    """One line of numa_maps; `own_bytes` are anonymous, shared or huge."""
+
+    page_bytes: int
+    resident_bytes: int
+    own_bytes: int = 0
+    huge: bool = False
+    nodes: tuple[tuple[int, int], ...] = ()  # number, bytes of its own
+    policy: str | None = None
+
+
+@lru_cache(4096)
+def _mapping(line: bytes) -> _Mapping | None:
+    """Return what a line says; None: nothing present, or cut off because the process ended."""
+    found = _NODES.search(line, max(0, line.find(b" N")))
+    if found is None:
+        return None
+    size = int(found[2]) * 1024
+    counts = (field[1:].split(b"=") for field in found[1].split())
+    pages = {int(node): int(count) for node, count in counts}
+    total = sum(pages.values())
+    anonymous = _ANON.search(line)
+    is_huge = b" huge " in line
+    own = int(anonymous[1]) if anonymous else 0
+    if is_huge or (not own and _SHARED.search(line)):
+        own = total
+    if not own or not size:
+        return _Mapping(size, total * size)
+    of_file = total - own
+    if of_file > 0:
+        pages = (
+            dict.fromkeys(pages, own)
+            if len(pages) == 1
+            else {node: max(0, count - of_file) for node, count in pages.items()}
+        )
+    policy = _POLICY.match(line)
+    return _Mapping(
+        size,
+        total * size,
+        own * size,
+        is_huge,
+        tuple((node, count * size) for node, count in pages.items()),
+        policy[1].decode("ascii", "replace") if policy else None,
+    )
+
+
+def parse_sizes(text: bytes) -> dict[str, int]:
+    """Return the sizes that smaps_rollup names, in bytes."""
+    return {key.decode(): int(size) * 1024 for key, size in _SIZE.findall(text)}
+
+
+def parse_stat(text: bytes) -> Stat | None:
+    """Return what a stat file says (proc_pid_stat(5) counts its fields from 1), None if cut off."""
+    fields = stat_fields(text, 39)
+    try:
+        return Stat(
+            state=fields[3].decode(),
+            parent=int(fields[4]),
+            group=int(fields[5]),
+            threads=int(fields[20]),
+            rss_pages=int(fields[24]),
+            cpu=int(fields[39]),
+        )
+    except (IndexError, ValueError):
+        return None
+
+
+def parse_last_cpu(text: bytes) -> int | None:
+    """Return the CPU of a stat file: all that is read of every copy that ends."""
+    fields = stat_fields(text, 39)
+    return int(fields[39]) if len(fields) > 39 else None
+
+
+def parse_status(text: bytes) -> Status:
+    """Return what is used of a status file."""
+    peak, swap = _PEAK.search(text), _SWAP.search(text)
+    return Status(
+        *parse_allowed(text),
+        int(peak[1]) * 1024 if peak else None,
+        int(swap[1]) * 1024 if swap else None,
+    )
+
+
+def parse_resident(text: bytes) -> Resident:
+    """Return how much memory a status file tells."""
+    sizes = {key: int(size) * 1024 for key, size in _RESIDENT.findall(text)}
+    shared = sizes.get(b"RssFile", 0) + sizes.get(b"RssShmem", 0)
+    every = sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0)
+    return Resident(max(0, every - shared), shared)
+
+
+def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return CPUs and nodes that a status file allows: all that is read of every gate."""
+    lists = dict(_LIST.findall(text, max(0, text.rfind(b"Cpus_allowed:"))))
+    return _numbers(lists.get(b"Cpus")), _numbers(lists.get(b"Mems"))
+
+
+@lru_cache(4096)
+def _numbers(text: bytes | None) -> tuple[int, ...] | None:
+    return None if text is None else parse_list(text.decode())
+
+
+def parse_sched(text: bytes) -> tuple[int | None, int | None]:
+    """Return moves to other CPUs and pages that balancing moved, None for what is not there."""
+    moves, pages = _MIGRATIONS.search(text), _PAGES_MIGRATED.search(text)
+    return int(moves[1]) if moves else None, int(pages[1]) if pages else None
+
+
+def is_gate(cmdline: bytes, name: bytes) -> bool:
+    """Tell whether a command line is that of a gate (`sh -c SCRIPT NAME ...`)."""
+    words = cmdline.split(b"\0", _GATE_NAME_AT + 1)
+    return len(words) > _GATE_NAME_AT and words[_GATE_NAME_AT] == name
+
+
+# -- The open directory of a process in /proc, and what is read through it -------------------------
+#
+# A descriptor of /proc/PID belongs to that process as a pidfd does: once the
+# process is gone it reads nothing, and never a later process of the same number.
+# It must be opened while the process can not be reaped by somebody else.
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_CHUNK = 1 << 16
+_TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage")
+
+
+def open_process(pid: int) -> int:
+    """Return a descriptor of /proc/PID; raises `FileNotFoundError` when there is none."""
+    return os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY)
+
+
+def read_file(name: str, directory: int) -> bytes:
+    """Return all of a file of the process; raises `OSError` when it is gone or hidden."""
+    file = os.open(name, os.O_RDONLY, dir_fd=directory)
+    try:
+        found = b""
+        while chunk := os.read(file, _CHUNK):
+            found += chunk
+        return found
+    finally:
+        os.close(file)
+
+
+def read_piece(name: str, directory: int | None = None) -> bytes:
+    """Return the same of a file that the kernel hands out in one piece: stat, status, sched."""
+    file = os.open(name, os.O_RDONLY, dir_fd=directory)
+    try:
+        return os.read(file, _CHUNK)
+    finally:
+        os.close(file)
+
+
+def last_cpu(pid: int) -> int | None:
+    """Return the CPU that a process ran on last; one that has ended must not be reaped yet."""
+    try:
+        return parse_last_cpu(read_piece(f"/proc/{pid}/stat"))
+    except OSError:
+        return None
+
+
+def threads(directory: int) -> list[int]:
+    """Return the threads of the process."""
+    folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 (a descriptor, not a path)
+    finally:
+        os.close(folder)
+    return [int(name) for name in names]
+
+
+def gate_facts(pid: int) -> GateFacts:
+    """Return what the kernel allows a copy that waits at its gate; it must not be reaped yet."""
+    try:
+        return GateFacts(*parse_allowed(read_piece(f"/proc/{pid}/status")))
+    except OSError:
+        return GateFacts(None, None)
+
+
+def transparent_huge_page_bytes() -> int | None:
+    """Return the size of transparent huge pages, None where the kernel gives out none.
+
+    Since Linux 6.8 a size of its own setting can be on while the general one is off.
+    """
+    size = read_number(_TRANSPARENT / "hpage_pmd_size")
+    if size is None:
+        return None
+    own = read_text(_TRANSPARENT / f"hugepages-{size // 1024}kB/enabled")
+    general = read_text(_TRANSPARENT / "enabled")
+    off = re.search(r"\[never\]", general or "") and not re.search(
+        r"\[(always|madvise)\]", own or ""
+    )
+    return None if off else size
+
+
+class OnCPU:
+    """Runs the calling thread on one CPU if that is allowed, and lets it go again."""
+
+    def __init__(self, cpu: int | None) -> None:
+        self._cpu = cpu
+        self._before: set[int] | None = None
+
+    def __enter__(self) -> None:
+        if self._cpu is not None:
+            before = os.sched_getaffinity(0)
+            with suppress(OSError):  # not one of ours
+                os.sched_setaffinity(0, {self._cpu})
+                self._before = before
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            with suppress(OSError):  # its CPUs went offline meanwhile: the kernel has seen to it
+                os.sched_setaffinity(0, self._before)

@@ -1,0 +1,343 @@
+"""Allocator and page sizes of copies, and which programs they reach."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from rater.errors import InputError, RunError
+
+# -- What an executable or library is, from the first bytes of its ELF file (elf(5)) ---------------
+
+_MAGIC = b"\x7fELF"
+_ET_DYN = 3
+_PT_DYNAMIC, _PT_INTERP = 2, 3
+_DT_FLAGS_1 = 0x6FFFFFFB
+_DF_1_PIE = 0x08000000  # a program that can be loaded anywhere is of the kind of libraries
+_MOST_BYTES = 1 << 16  # headers lie at the beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """The part of its headers that tells who loads it."""
+
+    bits: int  # 32 or 64
+    machine: int  # e_machine
+    interpreter: str | None  # the dynamic loader; None: statically linked, or a library
+    is_library: bool  # a shared object that is no program
+
+
+def read_elf(path: Path) -> Elf | None:
+    """Return what an ELF file says; None for what is none (a script), or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)
+            return _parsed(data, file)
+    except OSError:
+        return None
+    except (struct.error, OverflowError, ValueError):  # headers that lead nowhere
+        return None
+
+
+def _parsed(data: bytes, file: BinaryIO) -> Elf | None:
+    if data[:4] != _MAGIC or len(data) < 64:
+        return None
+    is_64 = data[4] == 2
+    order = "<" if data[5] == 1 else ">"
+    kind_of_file, machine = struct.unpack_from(f"{order}HH", data, 16)
+    flags = 0
+    (start,) = struct.unpack_from(f"{order}{'Q' if is_64 else 'I'}", data, 32 if is_64 else 28)
+    size, count = struct.unpack_from(f"{order}HH", data, 54 if is_64 else 42)
+    interpreter = None
+    for at in range(start, start + size * count, size):
+        (kind,) = struct.unpack_from(f"{order}I", data, at)
+        if kind == _PT_INTERP:
+            offset, length = _extent(data, order, at, is_64=is_64)
+            raw = data[offset : offset + length].partition(b"\0")[0]
+            interpreter = raw.decode("utf-8", "replace")
+        elif kind == _PT_DYNAMIC:
+            offset, length = _extent(data, order, at, is_64=is_64)
+            file.seek(offset)
+            flags = _flags(file.read(min(length, _MOST_BYTES)), order, is_64=is_64)
+    is_library = kind_of_file == _ET_DYN and interpreter is None and not flags & _DF_1_PIE
+    return Elf(64 if is_64 else 32, machine, interpreter, is_library)
+
+
+def _extent(data: bytes, order: str, at: int, *, is_64: bool) -> tuple[int, int]:
+    """Return where in the file the segment of a program header is, and its bytes."""
+    if is_64:
+        offset, length = struct.unpack_from(f"{order}Q16xQ", data, at + 8)
+    else:
+        offset, length = struct.unpack_from(f"{order}I8xI", data, at + 4)
+    return offset, length
+
+
+def _flags(dynamic: bytes, order: str, *, is_64: bool) -> int:
+    """Return DT_FLAGS_1 of a dynamic section, 0 where it has none."""
+    pair = struct.Struct(f"{order}{'qQ' if is_64 else 'iI'}")
+    whole = dynamic[: len(dynamic) // pair.size * pair.size]
+    return next((int(value) for tag, value in pair.iter_unpack(whole) if tag == _DT_FLAGS_1), 0)
+
+
+# -- Other memory allocators: libraries that the dynamic loader puts before the C library's malloc -
+
+SYSTEM = "system"  # the C library's own
+_LDCONFIG = ("/sbin/ldconfig", "/usr/sbin/ldconfig")
+_CACHED = re.compile(r"^\s+(\S+) \([^)]*\) => (/.+)$", re.MULTILINE)
+_FOLDERS = tuple(
+    Path(folder)
+    for folder in (
+        *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib", "/lib64", "/lib"),
+        f"/usr/lib/{getattr(sys.implementation, '_multiarch', '')}",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    sonames: tuple[str, ...]  # the best first
+    package: str
+
+
+_LIBRARIES = {
+    "jemalloc": _Library(
+        ("libjemalloc.so.2", "libjemalloc.so.1", "libjemalloc.so"),
+        "libjemalloc2 (Debian, Ubuntu), jemalloc (Fedora, Arch, SUSE: libjemalloc2)",
+    ),
+    "mimalloc": _Library(
+        ("libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so"),
+        "libmimalloc2.0 or libmimalloc3 (Debian, Ubuntu), mimalloc (Fedora, Arch)",
+    ),
+    "tcmalloc": _Library(
+        (
+            *("libtcmalloc.so.4", "libtcmalloc_minimal.so.4"),
+            *("libtcmalloc.so", "libtcmalloc_minimal.so"),
+        ),
+        "libtcmalloc-minimal4 (Debian, Ubuntu), gperftools-libs (Fedora), gperftools (Arch)",
+    ),
+}
+ALLOCATORS = (SYSTEM, *_LIBRARIES)
+
+
+def find_allocator(
+    name: str, folders: Sequence[Path] = _FOLDERS, cached: str | None = None
+) -> Path | None:
+    """Return the library of an allocator, by name or as a path; None for the system's own.
+
+    `cached` is what `ldconfig -p` prints (None: ask it); behind it, `folders` are looked at.
+    Raises `InputError` that says what was looked for and which package has it.
+    """
+    if name == SYSTEM:
+        return None
+    if "/" in name:
+        path = Path(name).absolute()
+        if not _fits(path):
+            raise InputError(f"--alloc {name}: {_unfit(path)}")
+        return path
+    library = _LIBRARIES.get(name)
+    if library is None:
+        raise InputError(
+            f"--alloc {name}: expected {', '.join(ALLOCATORS)}, or the path of a library"
+        )
+    known = _CACHED.findall(_ldconfig() if cached is None else cached)
+    for soname in library.sonames:
+        places = [Path(path) for known_as, path in known if known_as == soname]
+        found = _first_fit((*places, *(folder / soname for folder in folders)))
+        if found is not None:
+            return found
+    raise InputError(
+        f"--alloc {name}: none of {', '.join(library.sonames)} is in the loader's cache "
+        f"(ldconfig -p) or the usual folders; install {library.package}, or give its path"
+    )
+
+
+def _ldconfig() -> str:
+    for program in _LDCONFIG:
+        try:
+            return subprocess.run(
+                [program, "-p"], capture_output=True, text=True, check=False, errors="replace"
+            ).stdout
+        except OSError:
+            continue
+    return ""
+
+
+def _first_fit(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if _fits(path)), None)
+
+
+def _fits(path: Path) -> bool:
+    """Tell whether a file is a library for programs like this one."""
+    found, own = read_elf(path), read_elf(Path("/proc/self/exe"))
+    return (
+        found is not None
+        and own is not None
+        and found.is_library
+        and (found.bits, found.machine) == (own.bits, own.machine)
+    )
+
+
+def _unfit(path: Path) -> str:
+    if not path.is_file():
+        return f"there is no file {path}"
+    found = read_elf(path)
+    if found is not None and not found.is_library:
+        return f"{path} is a program, no shared library"
+    return f"{path} is no library for this machine's programs"
+
+
+# -- Allocator and page sizes of copies, and of nothing else: not of rater, the gate or a set-up ---
+#
+# An allocator is preloaded; glibc asks for huge pages when GLIBC_TUNABLES says so; the
+# kernel gives a process none of its own accord after prctl(PR_SET_THP_DISABLE). The
+# variables are set in the gate behind its last step but the copy's `exec`: a shell that
+# waits there does not use the allocator, nor does it hold huge pages.
+
+OFF, MADVISE, THP, HUGETLB = "off", "madvise", "thp", "hugetlb"
+PAGE_MODES = (OFF, MADVISE, THP, HUGETLB)
+_TUNABLE = "glibc.malloc.hugetlb"
+_GLIBC = re.compile(r"glibc (\d+)\.(\d+)")
+_SINCE = (2, 35)  # glibc.malloc.hugetlb: NEWS of glibc 2.35
+# <linux/prctl.h>
+_SET_THP_DISABLE, _GET_THP_DISABLE = 41, 42
+_IS_SCRIPT = b"#!"
+_MOST_SCRIPTS = 4  # the kernel follows so many `#!` lines
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTuning:
+    """What copies find that others do not."""
+
+    preload: str | None = None  # path of a library
+    tunable: str | None = None  # of GLIBC_TUNABLES
+    transparent: bool | None = None  # huge pages of the kernel's own accord; None: as inherited
+
+    def added(self, environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """Return the variables to set on top of an environment; what it has there stays."""
+        found: dict[bytes, bytes] = {}
+        for name, value in (
+            (b"LD_PRELOAD", self.preload),
+            (b"GLIBC_TUNABLES", self.tunable),
+        ):
+            if value is not None:
+                before = environment.get(name, b"")
+                found[name] = b":".join(([before] if before else []) + [os.fsencode(value)])
+        return found
+
+
+UNTUNED = CopyTuning()
+
+
+def tuning_for(
+    library: Path | None,
+    pages: str | None,
+    environment: Mapping[str, str],
+    libc: str | None,
+) -> CopyTuning:
+    """Return what copies are to find; `library` is that of `--alloc`, `pages` of `--hugepages`.
+
+    `environment` is theirs but for this; `libc` what the C library calls itself
+    (`glibc 2.36`). Raises `InputError` for what contradicts itself or cannot work here.
+    """
+    if library is not None and any(sign in str(library) for sign in " :"):
+        raise InputError(f"--alloc {library}: LD_PRELOAD takes no path with blanks or colons")
+    preload = None if library is None else str(library)
+    if pages not in (MADVISE, HUGETLB):
+        transparent = None if pages is None else pages == THP
+        return CopyTuning(preload, None, transparent)
+    option = f"--hugepages {pages}"
+    if library is not None:
+        raise InputError(
+            f"{option} asks glibc's malloc, which --alloc {library.name} replaces: use "
+            "--hugepages thp, or that allocator's own variables (--env MALLOC_CONF=thp:always, "
+            "--env MIMALLOC_ALLOW_LARGE_OS_PAGES=1)"
+        )
+    found = _GLIBC.match(libc or "")
+    if found is None or (int(found[1]), int(found[2])) < _SINCE:
+        raise InputError(
+            f"{option} needs glibc 2.35 or later, here is {libc or 'another C library'}; "
+            "--hugepages off and thp do without"
+        )
+    if _TUNABLE in environment.get("GLIBC_TUNABLES", ""):
+        raise InputError(
+            f"{option} sets {_TUNABLE}, and so does GLIBC_TUNABLES="
+            f"{environment['GLIBC_TUNABLES']}: leave one out"
+        )
+    number = 1 if pages == MADVISE else 2
+    return CopyTuning(None, f"{_TUNABLE}={number}", True if pages == MADVISE else None)
+
+
+def untouched_by(tuning: CopyTuning, program: Path) -> str | None:
+    """Return why a program does not see the tuning, None when it should; of a script its shell.
+
+    None too for what may be executed but not read: nobody can tell.
+    """
+    elf = read_elf(executed(program))
+    if elf is None:
+        return None
+    if tuning.preload is not None:
+        if elf.interpreter is None:
+            return "is statically linked"
+        library = read_elf(Path(tuning.preload))
+        if library is not None and (library.bits, library.machine) != (elf.bits, elf.machine):
+            return "is for another kind of machine than the library"
+    # glibc reads its tunables in static programs too.
+    if tuning.tunable is not None and "musl" in (elf.interpreter or ""):
+        return "uses musl, not glibc"
+    return None
+
+
+def executed(program: Path) -> Path:
+    """Follow `#!` lines to the program that the kernel executes."""
+    for _ in range(_MOST_SCRIPTS):
+        try:
+            with program.open("rb") as file:
+                line = file.readline(256)
+        except OSError:
+            break
+        words = line[2:].split()
+        if not line.startswith(_IS_SCRIPT) or not words:
+            break
+        program = Path(os.fsdecode(words[0]))
+    return program
+
+
+@contextmanager
+def transparent_pages(wanted: bool | None) -> Iterator[None]:
+    """Let what is spawned meanwhile have transparent huge pages, or none; None: as it is.
+
+    The flag belongs to the memory of this process, which a child shares until its exec;
+    the kernel copies it into what the child has from then on (prctl(2)).
+    """
+    if wanted is None:
+        yield
+        return
+    before = _prctl(_GET_THP_DISABLE)
+    _prctl(_SET_THP_DISABLE, int(not wanted))
+    try:
+        yield
+    finally:
+        _prctl(_SET_THP_DISABLE, before & 1, before & ~1)  # the rest are flags (Linux 6.18)
+
+
+def _prctl(which: int, value: int = 0, flags: int = 0) -> int:
+    import ctypes  # noqa: PLC0415 - heavy, only where pages are asked for
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = (ctypes.c_ulong(word) for word in (value, flags, 0, 0))
+    done: int = libc.prctl(ctypes.c_int(which), *words)
+    if done < 0:
+        number = ctypes.get_errno()
+        raise RunError(
+            f"the kernel does not let rater choose transparent huge pages for copies "
+            f"(prctl: {os.strerror(number)}); leave out --hugepages"
+        )
+    return done

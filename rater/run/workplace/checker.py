@@ -1,0 +1,408 @@
+"""The process that checks what copies wrote, seen from rater's side, and what it judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from itertools import batched
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import trio
+
+from rater.plan.request import DEFAULT_CHECK_LIMIT_S
+from rater.plan.schedule import Phase, Step
+from rater.record.events import CopyEnded, Event, OutputChecked
+from rater.record.run import CopyStatus, Validity, storable
+from rater.run.copies.guard import Helpers
+from rater.run.copies.launch import CopySpec
+from rater.run.copies.limits import high_pipe
+from rater.run.copies.spawn import MARKER
+from rater.run.host.busy import process_cpu_s
+from rater.run.workplace import checker_main
+from rater.run.workplace.compare_output import CheckRequest, CheckRules, Judged, written_bytes
+
+# -- The process that checks what copies wrote, seen from rater's side -----------------------------
+#
+# Patterns and comparisons hold the interpreter for long: in a thread of the
+# supervisor they would delay what it does for the copies, and nothing could end them.
+
+# CPU time that the output of one copy may take; so much wall time would blame a full machine on it.
+LIMIT_S = 60.0
+LIMIT_BYTES_PER_S = 1e6  # a slow text comparison is several times faster
+AFTER_STOP_S = 1.0  # once the run is to stop, what is quick is still judged
+_POLL_S = 0.1
+_START_S = 10.0
+_BLOCK = 1 << 16
+_LIFE_FD = 3
+
+
+class Checker:
+    """A process for checking, started when needed; not to be used by two threads at a time.
+
+    Its process is entered into `helpers`: it is no leftover of a copy. Once `stopped`
+    is true the run is to end, and so does the checking. `wall_s` is what the output of one
+    copy may take by the clock, longer for a large one: a process that is stopped, or waits for
+    a dead disk, takes no CPU time. Use as a context manager, or `close`.
+    """
+
+    def __init__(
+        self,
+        helpers: Helpers | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+        wall_s: float = DEFAULT_CHECK_LIMIT_S,
+    ) -> None:
+        self._helpers = Helpers() if helpers is None else helpers
+        self._stopped = stopped
+        self._wall_s = wall_s
+        self._stopped_s: float | None = None  # time.monotonic() when `stopped` was first seen
+        self._process: _Process | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Have the process there and waiting; where it cannot be, `check` reports it."""
+        if self._process is not None:
+            return
+        with suppress(OSError):
+            self._process = _Process(self._helpers)
+            deadline = time.monotonic() + _START_S
+            while not self._process.ready and time.monotonic() < deadline and not self.gives_up():
+                if self._process.exchange() is None:
+                    self.close()
+                    return
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def check(self, requests: Sequence[CheckRequest]) -> list[Judged]:
+        """Check what copies wrote; `Validity.UNCHECKED`: not before the run was stopped.
+
+        What takes too long is wrong for that, and the next is checked.
+        """
+        work = [request for request in requests if request.rules]
+        judged: list[Judged] = []
+        while len(judged) < len(work) and not self.gives_up():
+            judged += self._check_some(work[len(judged) :])
+        results = iter(judged)
+        return [
+            next(results, Judged(Validity.UNCHECKED))
+            if request.rules
+            else Judged(Validity.NOT_CHECKED)
+            for request in requests
+        ]
+
+    def _check_some(self, requests: Sequence[CheckRequest]) -> list[Judged]:
+        """Check as many as the process lives for, or until the run is stopped."""
+        try:
+            process = self._process = self._process or _Process(self._helpers)
+        except OSError as error:
+            detail = f"no process could be started to check it: {error.strerror}"
+            return [Judged(Validity.INVALID, detail) for _ in requests]
+        process.send(requests)
+        judged: list[Judged] = []
+        begin_s, begin_cpu_s = time.monotonic(), process.cpu_s()
+        while len(judged) < len(requests):
+            answers = process.exchange()
+            for answer in answers or ():
+                judged.append(_judged(requests[len(judged)].rules, **answer))
+                begin_s, begin_cpu_s = time.monotonic(), process.cpu_s()
+            if len(judged) == len(requests):
+                break
+            limit_s = _limit_s(requests[len(judged)])
+            wall_s = self._wall_s * limit_s / LIMIT_S
+            cpu_s = process.cpu_s() - begin_cpu_s
+            if self.gives_up():
+                self.close()
+                break
+            if answers is None:
+                detail = f"{process.at} ended the process that did it (out of memory?)"
+            elif cpu_s > limit_s:
+                detail = f"{process.at} took longer than {limit_s:.3g} s of CPU time"
+            elif time.monotonic() - begin_s > wall_s:
+                detail = (
+                    f"{process.at} took longer than {wall_s:.3g} s (--check-limit), {cpu_s:.1f} s "
+                    "of it on a CPU: its process was stopped, or waits for a disk or a CPU"
+                )
+            else:
+                continue
+            judged.append(Judged(Validity.INVALID, detail))
+            self.close()
+            break
+        return judged
+
+    def gives_up(self) -> bool:
+        """Tell whether what is not judged by now stays so: the run is to stop."""
+        if self._stopped_s is None:
+            if not self._stopped():
+                return False
+            self._stopped_s = time.monotonic()
+        return time.monotonic() - self._stopped_s > AFTER_STOP_S
+
+
+def _judged(rules: CheckRules, detail: str | None, metrics: Sequence[Sequence[Any]]) -> Judged:
+    if detail is not None:
+        return Judged(Validity.INVALID, detail)
+    good = Validity.VALID if rules.expected else Validity.NOT_CHECKED
+    return Judged(good, None, tuple((name, value) for name, value in metrics))
+
+
+def _limit_s(request: CheckRequest) -> float:
+    size = 0
+    names = [want.file for want in request.rules.expected]
+    for name in (*names, *(metric.file for metric in request.rules.metrics)):
+        with suppress(OSError):
+            size += written_bytes(request.path_of(name).stat())
+    return LIMIT_S + size / LIMIT_BYTES_PER_S
+
+
+class _Process:
+    """One life of the process, with pipes that never block."""
+
+    def __init__(self, helpers: Helpers) -> None:
+        self.ready = False
+        self.at = "checking its output"  # what it is busy with, in words
+        self._helpers = helpers
+        self._rules: dict[CheckRules, int] = {}  # that it has, with their number there
+        self._out = b""
+        self._in = b""
+        read_end, self._to = high_pipe()
+        self._from, write_end = high_pipe()
+        life, self._life = high_pipe()
+        argv = [
+            *(sys.executable, "-I", "-S", "-B", "-X", f"utf8={sys.flags.utf8_mode}"),
+            *(checker_main.__file__, str(Path(checker_main.__file__).parents[3]), str(_LIFE_FD)),
+        ]
+        # The marker is for what has to die: this process ends by itself, and may outlive a phase.
+        environment = {name: value for name, value in os.environ.items() if name and name != MARKER}
+        try:
+            self._pid = helpers.spawn(
+                argv, environment, {0: read_end, 1: write_end, _LIFE_FD: life}
+            )
+        except BaseException:
+            for end in (self._to, self._from, self._life):
+                os.close(end)
+            raise
+        finally:
+            for end in (read_end, write_end, life):
+                os.close(end)
+        os.set_blocking(self._to, False)
+        os.set_blocking(self._from, False)
+
+    def send(self, requests: Sequence[CheckRequest]) -> None:
+        """Queue what is to be checked; rules go with the first request that has them."""
+        for request in requests:
+            rules, new = request.rules, None
+            if rules not in self._rules:
+                self._rules[rules] = len(self._rules)
+                new = astuple(rules)
+            files = (request.directory, request.stdout, request.stderr)
+            self._out += f"{json.dumps((self._rules[rules], new, *files))}\n".encode()
+
+    def exchange(self) -> list[dict[str, Any]] | None:
+        """Wait a moment for results; return them, or None when the process is gone."""
+        poll = select.poll()
+        poll.register(self._from, select.POLLIN)
+        if self._out:
+            poll.register(self._to, select.POLLOUT)
+        found = []
+        for end, _ in poll.poll(_POLL_S * 1000):
+            if end == self._to:
+                try:
+                    self._out = self._out[os.write(end, self._out[:_BLOCK]) :]
+                except BlockingIOError:
+                    continue
+                except BrokenPipeError:
+                    self._out = b""  # what it wrote before it ended is still to be read
+            else:
+                block = os.read(end, _BLOCK)
+                if not block:
+                    return None
+                *lines, self._in = (self._in + block).split(b"\n")
+                for answer in map(json.loads, lines):
+                    if "at" in answer:
+                        self.ready, self.at = True, answer["at"]
+                    else:
+                        found.append(answer)
+        return found
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that the process has used so far."""
+        return process_cpu_s(self._pid)
+
+    def end(self) -> None:
+        """Kill and reap it."""
+        for end in (self._to, self._from, self._life):
+            os.close(end)
+        self._helpers.end(self._pid)
+
+
+# -- Where copies run and how their output is judged, as the supervisor sees it --------------------
+
+
+class Workplace(Protocol):
+    """Where copies run and how their output is judged; called in worker threads."""
+
+    def specs(self, phase: Phase, stop: Callable[[], bool]) -> dict[tuple[int, int], CopySpec]:
+        """Make the run directories; return what to start by (copy, position in its queue).
+
+        Of a phase with a window, whose queues have no end, only for each copy's first run.
+        `stop` is asked while set-up commands run: they end when it says so.
+        """
+        ...
+
+    def spec(self, copy: int, position: int, step: Step, stop: Callable[[], bool]) -> CopySpec:
+        """Make what a later run of a copy needs, of a phase with a window."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Tell whether the files of copies that ended well are kept too."""
+        ...
+
+    def expects(self, benchmark: str) -> bool:
+        """Tell whether there is an output to compare with."""
+        ...
+
+    def uses_checker(self, benchmark: str) -> bool:
+        """Tell whether `judge` will want the process that checks: it takes a while to start."""
+        ...
+
+    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
+        """Compare outputs with what is expected, and read what they report.
+
+        `Validity.UNCHECKED` is who was not checked before the run was stopped.
+        """
+        ...
+
+    def clear(self, spec: CopySpec) -> None:
+        """Remove the files of a copy that ended well (unless they are to be kept)."""
+        ...
+
+    def take_notices(self) -> list[str]:
+        """Return what a person should know of the above, each thing once."""
+        ...
+
+
+# -- What copies left behind: outputs compared, reports read, files cleared; never on the clock ----
+
+_GATHER_S = 0.5
+_TOGETHER = 32  # copies checked together: it spares waiting for a full machine between any two
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCopy:
+    """A copy that ended, with what is needed to judge its output; no event: a filler."""
+
+    event: CopyEnded | None
+    step: Step
+    spec: CopySpec
+
+
+class Judge:
+    """Judges ended copies, emits what it found, counts what failed."""
+
+    def __init__(
+        self,
+        workplace: Workplace,
+        emit: Callable[[Event], None],
+        checker: Checker,
+        failed_before: int = 0,
+    ) -> None:
+        self._workplace = workplace
+        self._emit = emit
+        self._checker = checker
+        self.failed_copies = failed_before
+
+    async def prepare(self, phase: Phase) -> None:
+        """Have the process that checks waiting, when there will be something to check."""
+        names = {step.benchmark for queue in phase.queues for step in queue.steps}
+        if any(self._workplace.uses_checker(name) for name in names):
+            await trio.to_thread.run_sync(self._checker.start)
+
+    async def judge(self, ended: list[EndedCopy]) -> None:
+        """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
+        verdicts = await trio.to_thread.run_sync(self._judge_all, ended)
+        for one, judged in zip(ended, verdicts, strict=True):
+            if one.event is not None:
+                self._report(one.event, one.spec, judged)
+
+    async def judge_as_they_end(
+        self, take: Callable[[], list[EndedCopy]], over: trio.Event, done: trio.Event
+    ) -> None:
+        """Judge what `take` returns, a few times a second, until `over`; then set `done`.
+
+        For phases whose runs have no end: what is not cleared in time fills the disk.
+        """
+        while not over.is_set():
+            with trio.move_on_after(_GATHER_S):
+                await over.wait()
+            await self.judge(take())
+        done.set()
+
+    def _report(self, event: CopyEnded, spec: CopySpec, judged: Judged) -> None:
+        invalid = judged.validity is Validity.INVALID
+        if judged.validity is not event.validity or judged.metrics:
+            self._emit(
+                OutputChecked(
+                    event.phase,
+                    event.benchmark,
+                    event.iteration,
+                    event.copy,
+                    event.step,
+                    judged.validity,
+                    judged.detail,
+                    storable(spec.files) if invalid else event.run_dir,
+                    judged.metrics,
+                )
+            )
+        if invalid or event.status is not CopyStatus.OK:
+            self.failed_copies += 1
+
+    def _judge_all(self, ended: list[EndedCopy]) -> list[Judged]:
+        return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
+
+    def _judge(self, some: Sequence[EndedCopy]) -> list[Judged]:
+        to_check = [(one.step, one.spec) for one in some if _is_open(one)]
+        checked = iter(self._workplace.judge(to_check, self._checker))
+        verdicts = []
+        for one in some:
+            judged = next(checked) if _is_open(one) else Judged(_known(one))
+            # What explains a failure stays.
+            status = one.event.status if one.event else CopyStatus.INTERRUPTED
+            well = status is CopyStatus.OK and judged.validity is not Validity.INVALID
+            if well or status is CopyStatus.INTERRUPTED:
+                self._workplace.clear(one.spec)
+            verdicts.append(judged)
+        return verdicts
+
+
+def _is_open(one: EndedCopy) -> bool:
+    """Tell whether a copy's output is to be checked."""
+    event = one.event
+    return (
+        event is not None and event.status is CopyStatus.OK and event.validity is Validity.UNCHECKED
+    )
+
+
+def _known(one: EndedCopy) -> Validity:
+    return Validity.UNCHECKED if one.event is None else one.event.validity

@@ -1,0 +1,355 @@
+"""What a scaling curve says, in sentences and as values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rater.analysis.compare.scaling import Alone, Curve, ScalePoint, Scaling, Series
+from rater.analysis.compare.scaling_samples import Change, Orders, SmtYield
+from rater.analysis.results.copies import CpusUsed, Share
+from rater.analysis.stats.curves import SHARE, Coefficient, Refused, Usl
+from rater.show.compare.notes import DIFFERENCE
+from rater.text.values import (
+    Members,
+    copies_text,
+    count,
+    objects,
+    percent,
+    series,
+    signed_percent,
+    some,
+    to_json,
+)
+
+# -- What a scaling curve says, in sentences -------------------------------------------------------
+
+_NAMED = 3  # benchmarks that stand furthest from linear
+_LINEAR = 0.95  # of linear; what reaches it does not limit
+_MOST = 6  # names in a list
+
+
+def share_text(places: CpusUsed) -> str:
+    """Return what a copy had: `1 a core`, `1-2 a core`, `share 2 CPUs`."""
+    if places.share is Share.UNKNOWN:
+        return "-"
+    if places.share is Share.CPUS:
+        used = places.used_cpus if places.used_cpus is not None else places.cpus
+        return "share CPUs" if used is None else f"share {count(used, 'CPU')}"
+    if places.even is not None:
+        return f"{places.even} a core"
+    least, most = places.per_core or (1, 2)
+    return f"{least}-{most} a core"
+
+
+def machine_text(curve: Curve) -> str | None:
+    """Say how many cores and CPUs there are, and from where on copies share them."""
+    of_machine = curve.places[-1]
+    if of_machine.cpus is None:
+        return None
+    cores = of_machine.machine_cores
+    text = "" if cores is None else f"{count(cores, 'core')}, "
+    text += f"{count(of_machine.cpus, 'CPU')}"
+    if cores is not None and cores < of_machine.cpus:
+        text += " (hardware threads)"
+    shared = {
+        share: [one.copies for one in curve.places if one.share is share]
+        for share in (Share.THREADS, Share.CPUS)
+    }
+    for share, what in ((Share.THREADS, "cores"), (Share.CPUS, "CPUs")):
+        if shared[share]:
+            text += f"; {_numbers(shared[share])} copies share {what}"
+    return f"{text}."
+
+
+def limits(curve: Curve) -> Iterator[str]:
+    """Say what limits: all together, then what stops or bends early, then what is least linear."""
+    fair = curve.fair
+    suites = [one for one in curve.suites if one.name == "all"]
+    benchmarks = curve.benchmarks
+    heads = suites or (benchmarks if len(benchmarks) == 1 else ())
+    for one in heads:
+        yield from _all_together(curve, one, fair)
+    if len(benchmarks) > 1:
+        yield from _early(benchmarks, fair)
+        yield from _least_linear(benchmarks, fair)
+        yield from _fallers(benchmarks)
+
+
+def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
+    first = series.points[0]
+    at = series.at(fair)
+    both = "Both benchmarks" if len(series.over) == 2 else f"All {len(series.over)} benchmarks"
+    who = both if series.is_suite else series.name
+    if at is not None and at is not first:
+        yield (
+            f"{who}: {at.speedup:.2f} times {copies_text(first.copies)} with {copies_text(fair)}, "
+            f"{at.efficiency:.2f} of linear{_by_lgroup(at)}."
+        )
+    text = shape_text(curve, series)
+    if text:
+        yield f"{who if at is None or at is first else 'Together'}: {text}."
+
+
+def shape_text(curve: Curve, series: Series) -> str:
+    """Say where a curve bends, flattens and falls, `` where it does none of that."""
+    shape = series.shape
+    parts = []
+    if shape.plateau is not None:
+        parts.append(f"no gain beyond {copies_text(shape.plateau)}{_cause(curve, shape.plateau)}")
+    if shape.knee is not None and shape.knee != shape.plateau:
+        parts.insert(
+            0,
+            f"knee at {copies_text(shape.knee)}{_cause(curve, shape.knee)}: from there a copy more "
+            f"adds less than {_share(SHARE)} of what the first gave",
+        )
+    if shape.maybe is not None:
+        parts.append(
+            f"perhaps a knee at {copies_text(shape.maybe)}{_cause(curve, shape.maybe)}; noise "
+            f"hides it (of {percent(series.noise.sd, 0)} % a run), more rounds would tell"
+        )
+    fall = _fall(series)
+    if fall is not None:
+        peak, low = fall
+        parts.append(
+            f"falls beyond {copies_text(peak.copies)}, {_percent(low.rate / peak.rate - 1)} at "
+            f"{low.copies}"
+        )
+    return "; ".join(parts)
+
+
+def _fall(series: Series) -> tuple[ScalePoint, ScalePoint] | None:
+    """Return the peak and the lowest point beyond it, where the curve falls."""
+    if series.shape.falls_at is None:
+        return None
+    later = [one for one in series.points if one.copies >= series.shape.falls_at]
+    peak = max(series.points, key=lambda one: one.rate)
+    return peak, min(later, key=lambda one: one.rate)
+
+
+def _cause(curve: Curve, copies: int) -> str:
+    """Say what the machine has to do with a place on the curve."""
+    here = curve.place(copies)
+    later = [one for one in curve.places if one.copies > copies]
+    if not later or here.share is later[0].share:
+        return ""
+    if later[0].share is Share.CPUS:
+        return ", where each CPU has one" if here.copies == here.cpus else ", then CPUs are shared"
+    return ", then cores are shared" if later[0].share is Share.THREADS else ""
+
+
+def _early(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
+    """Name what stops or bends while there are cores left."""
+    stops = [
+        one for one in benchmarks if one.shape.plateau is not None and one.shape.plateau < fair
+    ]
+    if stops:
+        names = [f"{one.name} at {copies_text(one.shape.plateau or 0)}" for one in stops]
+        yield f"Stop gaining early: {some(names, _MOST)}."
+    bends = [
+        one
+        for one in benchmarks
+        if one not in stops and one.shape.knee is not None and one.shape.knee < fair
+    ]
+    if bends:
+        names = [f"{one.name} at {copies_text(one.shape.knee or 0)}" for one in bends]
+        yield f"Bend early (knee): {some(names, _MOST)}."
+
+
+def _least_linear(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
+    found = [(at.efficiency, one.name) for one in benchmarks if (at := one.at(fair)) is not None]
+    low = sorted((share, name) for share, name in found if share < _LINEAR)
+    if (
+        len({one.points[0].copies for one in benchmarks}) > 1
+        or fair == benchmarks[0].points[0].copies
+    ):
+        return
+    if low:
+        named = [f"{name} {share:.2f}" for share, name in low[:_NAMED]]
+        others = len(low) - len(named)
+        more = f", {others} more below {_LINEAR:.2f}" if others else ""
+        rest = len(found) - len(low)
+        fine = f"; {rest} at {_LINEAR:.2f} or above" if rest else ""
+        yield f"Furthest from linear with {copies_text(fair)}: {', '.join(named)}{more}{fine}."
+    elif found:
+        least, name = min(found)
+        yield f"All are linear with {copies_text(fair)}: the least is {name}, {least:.2f}."
+
+
+def _fallers(benchmarks: Sequence[Series]) -> Iterator[str]:
+    """Name what falls beyond its peak."""
+    falls = [(one.name, fall) for one in benchmarks if (fall := _fall(one)) is not None]
+    if falls:
+        named = [
+            f"{name} beyond {copies_text(peak.copies)} ({_percent(low.rate / peak.rate - 1)} at "
+            f"{low.copies})"
+            for name, (peak, low) in falls
+        ]
+        yield f"Fall again: {some(named, _MOST)}."
+
+
+def law_text(law: Usl | Refused, unit: str) -> str:
+    """Return the law in words: what it means, or why it is not fitted."""
+    if isinstance(law, Refused):
+        return f"not fitted: {law.reason}"
+    text = (
+        f"sigma {_coefficient(law.sigma)} (contention), "
+        f"kappa {_coefficient(law.kappa)} (coherency), "
+        f"lambda {law.rate.value:.4g} {unit} a copy"
+    )
+    largest = signed_percent(_largest(law))
+    text += f"; fitted to {law.scale}, residuals {percent(law.rms)} % (the largest {largest} %)"
+    return f"{text}; {peak_text(law)}"
+
+
+def peak_text(law: Usl) -> str:
+    """Say where the law has its peak, and how far that can be believed."""
+    if law.bad:
+        return "it does not describe this curve"
+    last = law.copies[-1]
+    if law.peak is not None and not law.extrapolated:
+        return f"peak at {law.peak:.0f} copies"
+    no_peak = f"no peak in the measured range, {law.copies[0]} to {last} copies"
+    if law.peak is not None:
+        return f"{no_peak}; the law's is at {law.peak:.0f}, extrapolated"
+    if law.limit is not None:
+        return (
+            f"{no_peak}: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
+        )
+    if law.none_before is not None:
+        return f"{no_peak}, and none before {math.floor(law.none_before)} (95 %)"
+    return no_peak
+
+
+def _largest(law: Usl) -> float:
+    return max(law.residuals, key=abs)
+
+
+def _coefficient(one: Coefficient) -> str:
+    """Return a value with what is known of its error; beside the bound 0 that is no +-."""
+    if one.symmetric is not None:
+        return f"{one.value:.3g} ± {one.symmetric:.1g}"
+    if one.error is not None:
+        high = "no bound" if math.isinf(one.high) else f"{one.high:.2g}"
+        return f"{one.value:.3g} (0 to {high})"
+    return "0" if math.isinf(one.high) else f"0 (below {one.high:.2g})"
+
+
+def _by_lgroup(at: ScalePoint) -> str:
+    return "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per lgroup)"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return series([str(one) for one in numbers])
+
+
+def _share(share: float) -> str:
+    return "half" if share == 0.5 else f"{percent(share, 0)} %"
+
+
+def _percent(change: float) -> str:
+    return f"{signed_percent(change, 0)} %"
+
+
+# -- Scaling as values for JSON --------------------------------------------------------------------
+
+TABLE = {
+    Curve: Members(
+        "name conditions{} copies runs compared_at_copies=fair",
+        {"limits": limits},
+        "placements=places suites benchmarks",
+        {
+            "differences": lambda one: [
+                DIFFERENCE.of(difference) | {"runs": runs} for difference, runs in one.differences
+            ]
+        },
+        "lacking",
+    ),
+    CpusUsed: Members(
+        "copies each_has=share",
+        {"cores": lambda one: None if one.cores is None else len(one.cores)},
+        "copies_per_core=per_core threads_per_core=threads copies_per_lgroup=lgroups"
+        " cpus=used_cpus machine_cpus=cpus machine_cores",
+    ),
+    Series: Members(
+        {
+            "*": lambda one: (
+                {"suite": one.name, "over": one.over} if one.is_suite else {"benchmark": one.name}
+            )
+        },
+        "category unit points",
+        {
+            "noise": lambda one: {
+                "sd": one.noise.sd,
+                "degrees_of_freedom": one.noise.degrees,
+                "assumed": one.noise.degrees is None,
+                "within_rounds": one.noise.in_rounds,
+            }
+        },
+        "knee_copies=shape.knee knee_within_noise_copies=shape.maybe"
+        " plateau_from_copies=shape.plateau highest_at_copies=shape.peak"
+        " falls_at_copies=shape.falls_at no_knee_because=shape.reason usl=law",
+    ),
+    ScalePoint: Members(
+        "copies rate",
+        {"runs": lambda one: objects("run rate", zip(one.runs, one.rates, strict=True))},
+        "speedup efficiency gain_per_copy=gain of_linear_per_lgroup=per_lgroup joules_per_copy",
+    ),
+    Refused: Members("refused=reason"),
+    Usl: Members(
+        "fitted_to=scale lambda=rate sigma kappa degrees_of_freedom=degrees",
+        {
+            "residuals": lambda law: objects(
+                "copies share", zip(law.copies, law.residuals, strict=True)
+            )
+        },
+        "rms_share=rms",
+        {
+            "largest_share": lambda law: max(law.residuals, key=abs),
+            "describes_the_curve": lambda law: not law.bad,
+        },
+        "peak_copies=peak peak_is_extrapolated=extrapolated no_peak_before_copies=none_before"
+        " limit_rate=limit",
+    ),
+    Coefficient: Members(
+        "value standard_error=symmetric",  # null: at or near its bound 0, the interval tells
+        {
+            "held_at_0": lambda one: one.error is None,
+            # null: no bound
+            "interval_95": lambda one: [one.low, None if math.isinf(one.high) else one.high],
+        },
+    ),
+    Alone: Members("runs name copies reason"),
+    SmtYield: Members(
+        "conditions{} cores copies_per_core=threads whole_machine=of_machine"
+        " runs_one_a_core=one_a_core runs_all_threads=all_threads copies_per_hour=changes"
+    ),
+    Orders: Members(
+        "conditions{} copies runs_homogeneous=homogeneous runs_rotated=rotated copy_s=times"
+        " work_per_s=work scores"
+    ),
+    Change: Members(
+        "benchmark before after change=share beyond_noise",  # benchmark null: the geometric mean
+        {"noise_assumed": lambda change: change.noise.degrees is None},
+    ),
+}
+
+
+def scaling_document(
+    scaling: Scaling,
+    smt: Sequence[SmtYield],
+    rotated: Sequence[Orders],
+    missing: Sequence[str] = (),
+) -> dict[str, object]:
+    """Return everything; rates are in each series' `unit`, shares are of one."""
+    document: dict[str, object] = to_json(
+        {
+            "curves": scaling.curves,
+            "on_no_curve": scaling.alone,
+            "points_without_runs": missing,
+            "smt": smt,
+            "rotated_against_homogeneous": rotated,
+        },
+        TABLE,
+    )
+    return document

@@ -1,0 +1,417 @@
+"""Lines, sentences and tables on a terminal, as wide as it is, or through a pager."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.pager import Pager
+from rich.segment import Segment
+from rich.text import Text
+
+from rater.analysis.results.score import BenchmarkScore, IterationScore
+from rater.show.format import aligned, crop, crop_apart, decimals, number, or_dash, plain, wrapped
+from rater.text.secrets import uncleaned
+from rater.text.values import percent, printable_lines, signed_percent
+
+# -- Tables of text that never wrap: columns give way in a fixed order when there is little room ---
+
+_LEAST_TEXT = 8  # cells that a flexible column keeps
+_GOOD_TEXT = 16  # below this, optional columns go first
+
+
+type Heading = str | tuple[str, str]  # two lines: `median|copy s`, or each for itself
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: a heading of one or two lines (`median|copy s`), then a cell for each row."""
+
+    heading: Heading
+    cells: Sequence[str]
+    right: bool = True
+    flexible: bool = False  # its cells are cut where there is too little room
+    optional: int = 0  # left out where there is too little room, the highest number first
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """The two lines of the heading."""
+        if isinstance(self.heading, tuple):
+            return self.heading
+        first, _, second = self.heading.partition("|")
+        return first, second
+
+    @property
+    def width(self) -> int:
+        """Cells of its widest line."""
+        return max(cell_len(text) for text in (*self.lines, *self.cells))
+
+
+class _OfCopy(Protocol):
+    @property
+    def copy(self) -> int: ...
+    @property
+    def cpu(self) -> int | None: ...
+    @property
+    def node(self) -> int | None: ...
+
+
+class Columns[T]:
+    """Makes the columns of a table from what its rows are of; None, as a row too, is `-`."""
+
+    def __init__(self, rows: Sequence[T | None]) -> None:
+        self._rows = rows
+
+    def _values[V](self, value: Callable[[T], V]) -> list[V | None]:
+        return [None if row is None else value(row) for row in self._rows]
+
+    def right(
+        self,
+        heading: Heading,
+        value: Callable[[T], object],
+        *,
+        flexible: bool = False,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of values as they are."""
+        cells = [or_dash(one) for one in self._values(value)]
+        return Column(heading, cells, True, flexible, optional)
+
+    def left(
+        self,
+        heading: Heading,
+        value: Callable[[T], object],
+        *,
+        flexible: bool = False,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of text, aligned to the left."""
+        return replace(
+            self.right(heading, value, flexible=flexible, optional=optional), right=False
+        )
+
+    def numbers(
+        self,
+        heading: Heading,
+        value: Callable[[T], float | None],
+        places: int | None = None,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of numbers, with the decimals they need together without `places`."""
+        values = self._values(value)
+        shown = decimals(values) if places is None else places
+        return Column(heading, [number(one, shown) for one in values], optional=optional)
+
+    def percent(
+        self,
+        heading: Heading,
+        share: Callable[[T], float | None],
+        places: int = 1,
+        optional: int = 0,
+    ) -> Column:
+        """Return a column of shares in per cent."""
+        cells = [percent(one, places) for one in self._values(share)]
+        return Column(heading, cells, optional=optional)
+
+    def place(self, of: Callable[[T], _OfCopy | None], which: str = "which copy") -> Column:
+        """Return a column with a copy, its CPU and lgroup, `-` for what is not known."""
+        cells = [
+            ", ".join(map(or_dash, (one.copy, one.cpu, one.node))) if one else "-"
+            for one in self._values(of)
+        ]
+        return Column((f"{which},", "CPU, lgroup"), cells)
+
+    def change(
+        self, heading: Heading, share: Callable[[T], float | None], optional: int = 0
+    ) -> Column:
+        """Return a column of changes in per cent, with their sign."""
+        cells = [signed_percent(one) for one in self._values(share)]
+        return Column(heading, cells, optional=optional)
+
+
+def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> list[str]:
+    """Return heading lines (two, or one when no column has a unit) and rows, `width` at most.
+
+    In this order: gaps of two characters become one, flexible columns are cut (where that leaves
+    different cells different),
+    optional columns are left out, flexible columns are cut further.
+    """
+    kept, gap, shares = _arranged(columns, width)
+    rows = [tuple(column.lines[place] for column in kept) for place in (0, 1)]
+    heading = [
+        [
+            crop(text, shares[i], ascii_only=ascii_only) if i in shares else text
+            for i, text in enumerate(row)
+        ]
+        for row in (rows if any(rows[1]) else rows[:1])
+    ]
+    cells = [
+        crop_apart(column.cells, shares[i], ascii_only=ascii_only) if i in shares else column.cells
+        for i, column in enumerate(kept)
+    ]
+    cut = [*heading, *zip(*cells, strict=True)]
+    lines = aligned(cut, [column.right for column in kept], gap)
+    return [crop(line, width, ascii_only=ascii_only) for line in lines]
+
+
+def _arranged(columns: Sequence[Column], width: int) -> tuple[list[Column], int, dict[int, int]]:
+    """Return the columns that stay, the gap, and the width of each flexible one (by place)."""
+    kept = list(columns)
+    for least in (_GOOD_TEXT, _LEAST_TEXT):
+        while True:
+            gap = 2 if _needed(kept, 2) <= width else 1
+            shares = _shares(kept, width, gap, least)
+            given_up = sum(kept[i].width - share for i, share in shares.items())
+            out = max((column.optional for column in kept), default=0)
+            if _needed(kept, gap) - given_up <= width:
+                return kept, gap, shares
+            if not out:
+                break
+            kept = [column for column in kept if column.optional != out]
+    return kept, gap, shares
+
+
+def _needed(columns: Sequence[Column], gap: int) -> int:
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)
+
+
+def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict[int, int]:
+    """Cut flexible columns, the widest first, until all fits or each is down to `least`."""
+    shares = {i: column.width for i, column in enumerate(columns) if column.flexible}
+    for _ in range(max(0, _needed(columns, gap) - width)):
+        widest = max(shares, key=lambda i: shares[i], default=None)
+        if widest is None or shares[widest] <= least:
+            break
+        shares[widest] -= 1
+    return shares
+
+
+def seconds_columns(*columns: Sequence[float | None]) -> list[list[str]]:
+    """Return columns of times as cells with the decimals that they need together.
+
+    A row whose smallest time would be left with fewer than three digits has more
+    of them: rows of one table can lie four powers of ten apart.
+    """
+    common = decimals([value for column in columns for value in column])
+    rows = [
+        max(common, decimals(row)) if any(row) else common for row in zip(*columns, strict=True)
+    ]
+    return [
+        [number(value, places) for value, places in zip(column, rows, strict=True)]
+        for column in columns
+    ]
+
+
+# -- What stands at the left of tables with a row per benchmark and iteration ----------------------
+
+type Rows = Sequence[tuple[BenchmarkScore, IterationScore]]
+type NotMet = Mapping[tuple[str, int], tuple[int, ...]]  # copies by benchmark and iteration
+
+
+class _OfBenchmark(Protocol):
+    @property
+    def benchmark(self) -> str: ...
+    @property
+    def tune(self) -> str | None: ...
+
+
+def with_tunes(rows: Iterable[_OfBenchmark]) -> list[str]:
+    """Return the names of benchmarks, with the tune where there are several."""
+    shown = list(rows)
+    several = len({one.tune for one in shown}) > 1
+    return [f"{one.benchmark} {one.tune or ''}" if several else one.benchmark for one in shown]
+
+
+def names(rows: Rows) -> list[str]:
+    """Return the names, each in its first row only, with the tune where there are several."""
+    found = with_tunes([benchmark for benchmark, _ in rows])
+    return [
+        name if it is benchmark.iterations[0] else ""
+        for name, (benchmark, it) in zip(found, rows, strict=True)
+    ]
+
+
+def iteration_marks(rows: Rows) -> list[str]:
+    """Return `2*` for the selected of several iterations, `(1)` for one that does not count."""
+    if all(len(benchmark.iterations) == 1 for benchmark, _ in rows):
+        return [str(it.iteration) for _, it in rows]
+    return [
+        f"{it.iteration}{'*' if it.selected else ' '}" if it.counted else f"({it.iteration})"
+        for _, it in rows
+    ]
+
+
+def not_met_columns(rows: Rows, not_met: NotMet) -> list[Column]:
+    """Return a column with how many copies were not placed as planned, where any was not."""
+    return not_met_column([len(not_met.get((it.benchmark, it.iteration), ())) for _, it in rows])
+
+
+def not_met_column(numbers: Sequence[int]) -> list[Column]:
+    """Return the same for how many copies there were in each row."""
+    if not any(numbers):
+        return []
+    return [Column("not as|planned", [str(number) if number else "" for number in numbers])]
+
+
+# -- The console on standard output or error: colours and cursor are ours, text is cleaned ---------
+
+
+class Terminal(Console):
+    """Everything that is drawn goes through `render`: control codes come from rich alone."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of what is drawn; text of others cannot move the cursor."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable_lines(text), style, control)
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """Return the console that standard output, or error, is now."""
+    return Terminal(file=uncleaned(sys.stderr if stderr else sys.stdout))
+
+
+# -- What is longer than the screen goes through the user's pager, as git's output does ------------
+
+
+@contextmanager
+def paged(console: Console) -> Iterator[None]:
+    """Print what is printed inside through `$PAGER`, else `less -FRX`, where it is too long.
+
+    Directly where standard output is no terminal, or `PAGER` is empty or `cat`.
+    """
+    words = shlex.split(os.environ.get("PAGER", "less -FRX"))
+    found = shutil.which(words[0]) if words and words[0] != "cat" else None
+    if found is None or not console.is_terminal or not sys.stdout.isatty():
+        yield
+        return
+    with console.pager(_Program([found, *words[1:]], console.height), styles=True):
+        yield
+
+
+class _Program(Pager):
+    def __init__(self, words: list[str], height: int) -> None:
+        self._words, self._height = words, height
+
+    def show(self, content: str) -> None:
+        """Hand over the text; a pager that ends early has shown what was wanted."""
+        if content.count("\n") < self._height:
+            uncleaned(sys.stdout).write(content)  # cleaned when it was drawn
+            return
+        environment = {"LESS": "FRX", **os.environ}
+        with (
+            subprocess.Popen(self._words, stdin=subprocess.PIPE, env=environment) as program,
+            suppress(BrokenPipeError),
+        ):
+            program.communicate(content.encode(errors="replace"))
+
+
+# -- Text on a page as wide as the terminal: sentences, and what stands at the left of them --------
+
+_LEAST = 20  # characters that a sentence gets, however narrow the terminal
+
+
+def is_ascii(encoding: str | None) -> bool:
+    """Tell whether what is written in an encoding has to be plain ASCII."""
+    return not (encoding or "ascii").lower().startswith("utf")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What text is written on."""
+
+    width: int = 80  # characters
+    ascii_only: bool = False
+
+    def prose(self, text: str) -> list[str]:
+        """Return a sentence, broken between words where the page ends."""
+        width = self.room(0)
+        return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+
+    def room(self, margin: int) -> int:
+        """Return the characters for text right of a margin."""
+        return max(_LEAST, self.width - margin)
+
+    def beside(self, begin: str, margin: int, sentences: Sequence[str]) -> list[str]:
+        """Return sentences below each other, broken between words, with `begin` at their left."""
+        lines = [
+            line
+            for sentence in sentences
+            # break_on_hyphens: the words of a command line stay whole
+            for line in textwrap.wrap(plain(sentence), self.room(margin), break_on_hyphens=False)
+        ]
+        return with_margin(begin, margin, lines)
+
+    def joined(self, lines: Sequence[str]) -> str:
+        """Return the lines without what the terminal cannot show."""
+        return "\n".join(plain(line, ascii_only=self.ascii_only) for line in lines)
+
+
+def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
+    """Return the lines behind a margin, with `begin` in it before the first."""
+    first, *more = lines or [""]
+    return [f"{begin:<{margin}}{first}".rstrip(), *(" " * margin + line for line in more)]
+
+
+def standard_page() -> Page:
+    """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
+    return Page(shutil.get_terminal_size().columns, is_ascii(sys.stdout.encoding))
+
+
+# -- Lines, sentences and tables on a console, as wide as it is ------------------------------------
+
+_MOST_REMARKS = 10  # lines of failed copies, and of warnings and notes
+
+
+class Printer:
+    """Lines of text on a console, none of it read as rich's markup, none of it wrapped there."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.width = console.width
+        self.ascii_only = is_ascii(console.encoding)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Print one line as it is."""
+        text = plain(text, ascii_only=self.ascii_only)
+        self.console.print(Text(text, style), soft_wrap=True, highlight=False)
+
+    def prose(self, text: str, style: str = "") -> None:
+        """Print a sentence, broken between words where the console ends."""
+        clean = plain(text, ascii_only=self.ascii_only)
+        for line in wrapped(clean, max(20, self.width)):
+            self.line(line, style)
+
+    def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
+        """Print a table; `styles` are those of its rows."""
+        clean = [
+            replace(one, cells=[plain(cell, ascii_only=self.ascii_only) for cell in one.cells])
+            for one in columns
+        ]
+        lines = table_lines(clean, self.width, ascii_only=self.ascii_only)
+        heading = len(lines) - max(len(column.cells) for column in columns)
+        for place, line in enumerate(lines):
+            row = place - heading
+            style = "bold" if row < 0 else styles[row] if row < len(styles) else ""
+            self.line(line, style)
+
+    def some(
+        self, texts: Iterable[str], style: str = "", *, most: int = _MOST_REMARKS, indent: str = ""
+    ) -> None:
+        """Print sentences, and of many only how many more there are."""
+        shown = list(texts)
+        for text in shown[:most]:
+            self.prose(indent + text, style)
+        if len(shown) > most:
+            self.prose(f"{indent}and {len(shown) - most} more (--json has them all)", style)

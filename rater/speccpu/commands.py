@@ -1,0 +1,146 @@
+"""`rater lint-bind`: the mistakes of a SPEC CPU configuration's bind list."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater.commands.common import add_common
+from rater.errors import InputError
+from rater.process import say
+from rater.workflow.arguments import print_json
+
+if TYPE_CHECKING:
+    from rater.plan.topology import Topology
+    from rater.speccpu.lint import Lint
+
+_THIS = "this"
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `rater lint-bind`."""
+    parser = subparsers.add_parser(
+        "lint-bind",
+        help="mistakes in SPEC binds",
+        description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
+        "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "
+        "that the machine lacks, memory of another node, idle CPUs, more copies than binds or "
+        "fewer, shared cores while others are free. One line each: FILE:LINE: what, and the way "
+        "out. Nothing is changed.",
+        epilog="Exit status: 0 nothing found; 1 something found; 2 there is no such file, no bind "
+        "list in it, or the machine cannot be read. What is meant as it is can be left out: "
+        "--ignore idle,many-binds.",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="configuration file (.cfg) or raw file")
+    parser.add_argument(
+        "--topology",
+        metavar="MACHINE",
+        help="the machine the file is for: an hwloc XML file, a description such as 'pack:2 "
+        "numa:1 core:10 pu:2', nodes=4x16, or `this` for this machine (default: only what "
+        "can be told without a machine is checked)",
+    )
+    parser.add_argument(
+        "--copies",
+        metavar="N",
+        type=_copies,
+        help="the copies that will run (default: what the file says, else one a bind)",
+    )
+    parser.add_argument(
+        "--section",
+        metavar="NAME[=TUNE]",
+        help="only what holds for this benchmark or set: 429.mcf, intrate=peak",
+    )
+    parser.add_argument(
+        "--ignore",
+        metavar="KIND[,KIND]",
+        type=_kinds,
+        default=frozenset(),
+        help="leave out findings of these kinds (the word in brackets at the end of each)",
+    )
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="print corrected lines for the machine on stdout, in the file's own way of binding "
+        "(findings go to stderr)",
+    )
+    parser.set_defaults(run=_lint)
+    add_common(parser)
+
+
+def _copies(text: str) -> int:
+    from rater.plan.placement.assign import MOST_COPIES
+
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
+    if not 1 <= number <= MOST_COPIES:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_COPIES}")
+    return number
+
+
+def _kinds(text: str) -> frozenset[str]:
+    from rater.speccpu.lint import KINDS
+
+    kinds = frozenset(part.strip() for part in text.split(",") if part.strip())
+    unknown = sorted(kinds - set(KINDS))
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: expected some of {', '.join(KINDS)}")
+    return kinds
+
+
+def _lint(args: argparse.Namespace) -> int:
+    from rater.show.console import Printer, terminal
+    from rater.speccpu.lint import lint
+    from rater.speccpu.lint_fix import corrected
+    from rater.speccpu.lint_list import read_source
+    from rater.speccpu.show import lint_document, print_lint
+
+    if args.fix and args.topology is None:
+        raise InputError(
+            "--fix needs the machine: --topology FILE.xml, 'pack:2 numa:1 core:10 pu:2', "
+            "nodes=2x20, or `this` for this machine"
+        )
+    topology = _machine(args.topology)
+    source = read_source(Path(args.config))
+    found = lint(source, topology, copies=args.copies, section=args.section, ignore=args.ignore)
+    if not found.scopes:
+        why = f" for {args.section}" if args.section else ""
+        more = f" ({'; '.join(found.unchecked[:3])})" if len(found.unchecked) > 1 else ""
+        raise InputError(
+            f"{args.config}: no submit, bind or bindN line{why}: nothing to check{more}"
+        )
+    machine = topology.source if topology else None
+    fixes = corrected(found, topology, source) if args.fix and topology else None
+    if args.json:
+        print_json(lint_document(found, source, machine, fixes))
+        return 1 if found.findings else 0
+    # What is to be pasted stands alone on stdout.
+    console = terminal(stderr=bool(args.fix))
+    print_lint(found, source, machine, Printer(console), hint=_hint(found, topology))
+    if fixes is not None:
+        if fixes:
+            print("\n\n".join(one.text for one in fixes))
+        else:
+            why = "no list that names CPUs" if found.findings else "nothing to correct"
+            say(f"--fix prints no lines: {why}")
+    return 1 if found.findings else 0
+
+
+def _machine(described: str | None) -> Topology | None:
+    if described is None:
+        return None
+    from rater.run.host import discover as machine
+
+    if described == _THIS and not Path(described).exists():
+        return machine.discover()
+    return machine.load(described)
+
+
+def _hint(found: Lint, topology: Topology | None) -> str:
+    """Say that the list names just the CPUs of this machine, where no machine was given."""
+    if topology is not None:
+        return ""
+    cpus = {cpu for scope in found.scopes for seat in scope.seats for cpu in seat.cpus}
+    if cpus and cpus == os.sched_getaffinity(0):
+        return "the list names just the CPUs of this machine: --topology this checks it so"
+    return ""

@@ -1,0 +1,236 @@
+"""Outputs of a kit's copies: which ones a phase wrote, and what the kit's own tool finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from rater.plan.placement.place import Placement
+from rater.record.run import Validity, storable
+from rater.run.copies.launch import CopySpec
+from rater.run.host.thread_binding import ThreadBinding
+from rater.run.programs.child_process import Excess, Limits, kill_group, wait_within
+from rater.run.programs.script import Line, argv_of, failed_position, without_mark
+from rater.run.workplace.compare_output import Judged
+from rater.text.values import printable
+
+# -- Compare outputs with a kit's own tool: commands of its compare.cmd, run in a copy's directory -
+
+_SHORTEST_LIMIT_S = 60.0  # of all comparisons of one copy; gigabytes take minutes
+_SIGNALS = range(129, 193)  # exit codes of a shell whose command a signal ended
+_CANNOT_RUN = (126, 127)
+_LONGEST_DETAIL = 200  # characters
+_HEAD_BYTES = 4096
+_TICK_NS = 20_000_000
+
+type State = tuple[int, int, int]  # of a file: inode, size, ctime
+
+
+@dataclass(frozen=True, slots=True)
+class KitComparison:
+    """How outputs of one benchmark are compared."""
+
+    lines: tuple[Line, ...]  # as argv_of takes them; all have to end with 0
+    outputs: tuple[str, ...]  # files that are compared, relative to the run directory
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def leftovers(self) -> tuple[str, ...]:
+        """Return the files with what was found; those of an earlier run mean nothing."""
+        found = [line.stdout for line in self.lines if line.stdout]
+        return tuple(dict.fromkeys([*found, *(f"{name}.mis" for name in self.outputs)]))
+
+
+@dataclass(frozen=True, slots=True)
+class KitOutput:
+    """What one copy wrote, and how it is compared."""
+
+    comparison: KitComparison
+    placement: Placement  # where the copy ran: its files are in the memory there
+    directory: str
+    before: Mapping[str, State]  # compared files as they were before it ran
+
+
+def states(directory: str, names: Sequence[str]) -> dict[str, State]:
+    """Return what tells whether files are written again; those just written are left out.
+
+    File systems stamp by the kernel's tick (up to 10 ms): another write at once may not show.
+    Not by mtime, which `cp -p` of an input leaves as it is.
+    """
+    found = {}
+    until_ns = time.time_ns() - _TICK_NS
+    for name in names:
+        with suppress(OSError, ValueError):
+            stat = os.stat(f"{directory}/{name}")  # noqa: PTH116 - a thousand copies
+            if stat.st_ctime_ns < until_ns:
+                found[name] = (stat.st_ino, stat.st_size, stat.st_ctime_ns)
+    return found
+
+
+def compare(
+    outputs: Sequence[tuple[KitOutput, str]], workers: int, stop: Callable[[], bool], taken_s: float
+) -> list[Judged]:
+    """Compare what copies wrote, `workers` at a time.
+
+    With each comes a file name for what the comparing commands print. `Validity.UNCHECKED`
+    is who was not compared before `stop`. Comparing one copy may take twice the
+    `taken_s` that all of them took to run; where that is not enough once, nobody else waits.
+    """
+    if not outputs:
+        return []
+    limits = Limits(time_s=max(_SHORTEST_LIMIT_S, 2 * taken_s))
+    too_long = threading.Event()
+
+    def one(pair: tuple[KitOutput, str]) -> Judged:
+        with ThreadBinding() as binding:
+            binding.apply(pair[0].placement)
+            judged = _compare_one(*pair, stop, limits, too_long)
+        return judged if judged.detail is None else replace(judged, detail=storable(judged.detail))
+
+    with ThreadPoolExecutor(min(workers, len(outputs))) as pool:
+        return list(pool.map(one, outputs))
+
+
+def _compare_one(
+    one: KitOutput,
+    log: str,
+    stop: Callable[[], bool],
+    limits: Limits,
+    too_long: threading.Event,
+) -> Judged:
+    comparison = one.comparison
+    now = states(one.directory, tuple(one.before))
+    for name, state in one.before.items():
+        if now.get(name) == state:
+            return Judged(Validity.INVALID, f"{name} was not written: it is of an earlier run")
+    if stop() or too_long.is_set():
+        return Judged(Validity.UNCHECKED) if stop() else _too_long(limits)
+    for name in comparison.leftovers():
+        with suppress(OSError):
+            os.unlink(f"{one.directory}/{name}")  # noqa: PTH108 - text, as the directory is
+    argv = argv_of(comparison.lines)
+    environment = {**os.environ, **dict(comparison.environment)}
+    printed = f"{log}.out"
+    try:
+        with open(log, "wb") as errors, open(printed, "wb") as out:  # noqa: PTH123 - text, as above
+            process = subprocess.Popen(
+                argv,
+                cwd=one.directory,
+                env={name: value for name, value in environment.items() if name},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                process_group=0,
+            )
+            try:
+                excess = wait_within(process.pid, limits, (), stop)
+            finally:
+                kill_group(process.pid)
+                code = process.wait()
+        if excess is Excess.STOPPED:
+            return Judged(Validity.UNCHECKED)
+        if excess is not None:
+            too_long.set()
+            return _too_long(limits)
+        return _judged(one, log, argv, code)
+    except OSError as error:
+        return Judged(Validity.NOT_CHECKED, f"not validated: {error.strerror}: {error.filename}")
+    finally:
+        for name in (log, printed):
+            with suppress(OSError):
+                os.unlink(name)  # noqa: PTH108 - as above
+
+
+def _too_long(limits: Limits) -> Judged:
+    return Judged(Validity.NOT_CHECKED, f"not validated: comparing took over {limits.time_s:.0f} s")
+
+
+def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> Judged:
+    """Return what comparing commands found, which ended with `code` (negative: by a signal).
+
+    Found is what specdiff reports: a `.mis`, or words on standard output with an exit code. One
+    that breaks (a signal, no such program, an exit code and no words) has found nothing.
+    """
+    mismatches = [f"{one.directory}/{name}.mis" for name in one.comparison.outputs]
+    found = next((path for path in mismatches if _first_line(path)), None)
+    if code == 0 and found is None:
+        return Judged(Validity.VALID)
+    failed = one.comparison.lines[failed_position(argv, log) - 1]
+    output = f"{one.directory}/{failed.stdout}" if failed.stdout else f"{log}.out"
+    by_signal = -code if code < 0 else code - 128 if code in _SIGNALS else None
+    printed = _first_line(output)
+    if by_signal or code in _CANNOT_RUN or (found is None and not printed):
+        error = f"{one.directory}/{failed.stderr}" if failed.stderr else log
+        ended = f"signal {by_signal}" if by_signal else f"exit code {code}"
+        detail = (
+            _first_line(error) or f"{ended} of {printable(failed.words[-1], _LONGEST_DETAIL, ' ')}"
+        )
+        if by_signal and not detail.startswith(ended):
+            detail = f"{ended}: {detail}"
+        return Judged(Validity.NOT_CHECKED, f"not validated: the kit's specdiff: {detail}")
+    if found is not None:
+        name = found.rpartition("/")[2].removesuffix(".mis")
+        return Judged(Validity.INVALID, f"{name} differs: {_first_line(found)} (see {found})")
+    where = f" (see {output})" if failed.stdout else ""
+    return Judged(Validity.INVALID, f"{printed}{where}")
+
+
+def _first_line(path: str) -> str:
+    """Return the first line of a file that is not empty, fit for a table."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - text, as the directory is
+            text = without_mark(file.read(_HEAD_BYTES)).decode(errors="replace")
+    except OSError:
+        return ""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return printable(line, _LONGEST_DETAIL, " ")
+
+
+# -- Outputs in the run directories of kits: which ones a phase wrote, and what the kit finds ------
+
+OVERWRITTEN = Judged(
+    Validity.NOT_CHECKED,
+    "not validated: the copy's next run wrote into the same run directory before it was compared",
+)
+
+
+class KitOutputs:
+    """What is compared once a phase is over; copies may use a directory several times."""
+
+    def __init__(self) -> None:
+        # By directory: who writes there last, and compared files as they were before the phase.
+        self._last: dict[str, str] = {}
+        self._before: dict[str, KitOutput] = {}
+        self._begin_s = 0.0  # of the monotonic clock
+
+    def begin_phase(self) -> None:
+        """Forget the phase before."""
+        self._last.clear()
+        self._before.clear()
+        self._begin_s = time.monotonic()
+
+    def expect(self, comparison: KitComparison, placement: Placement, spec: CopySpec) -> None:
+        """Take note of what is compared once the phase is over."""
+        directory = spec.directory
+        self._last[directory] = spec.output
+        if directory not in self._before:
+            before = states(directory, comparison.outputs)
+            self._before[directory] = KitOutput(comparison, placement, directory, before)
+
+    def judge(
+        self, specs: Sequence[CopySpec], workers: int, stop: Callable[[], bool]
+    ) -> list[Judged]:
+        """Let the kit's own tool compare; where a later run of the copy wrote, nothing is left."""
+        last = {
+            spec.output: (self._before[spec.directory], f"{spec.output}compare")
+            for spec in specs
+            if self._last.get(spec.directory) == spec.output
+        }
+        found = compare(list(last.values()), workers, stop, time.monotonic() - self._begin_s)
+        judged = dict(zip(last, found, strict=True))
+        return [judged.get(spec.output, OVERWRITTEN) for spec in specs]

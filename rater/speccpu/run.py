@@ -1,0 +1,458 @@
+"""Benchmarks of an installed kit as what copies run, and what specinvoke would have left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rater import __version__
+from rater.errors import InputError
+from rater.plan.placement.place import Placement
+from rater.plan.request import KIT_COPIES, Request
+from rater.plan.suite import Benchmark, Command, Size
+from rater.record.run import storable
+from rater.record.stored import StoredCopy, StoredRun
+from rater.speccpu.kit import (
+    COMPARE,
+    KitBenchmark,
+    about_binding,
+    bind_of,
+    compared_files,
+    problems_of,
+    programs_of,
+    read_benchmark,
+)
+from rater.speccpu.kit_files import (
+    PREFIX,
+    KitRun,
+    SpecCommand,
+    expanded,
+    find_runs,
+    is_simple,
+    newest_runs,
+    run_of,
+    words_of,
+)
+from rater.text.values import some
+from rater.workflow.run.resolve import Resolved
+
+if TYPE_CHECKING:
+    from rater.run.programs.compile import Built
+    from rater.run.programs.script import Line
+    from rater.run.workplace.run_dirs import Program
+
+
+# -- Benchmarks of an installed SPEC CPU: from their run directories to what copies run there ------
+
+# As SPECrate sets them for every copy; -E of a command file wins.
+_ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What was asked for of kits."""
+
+    name: str  # as the run's suite
+    benchmarks: tuple[KitBenchmark, ...]
+    remarks: tuple[str, ...]
+
+
+def read_kit(request: Request) -> Kit:
+    """Find and read what a request names. Raises `InputError`."""
+    size, tune = request.size or None, request.tune or None
+    runs: list[KitRun] = []
+    remarks: list[str] = []
+    for selection in request.suites:
+        folder = selection.removeprefix(PREFIX)
+        there, closed = find_runs(folder)
+        found, notes = newest_runs(there, size, tune, selection)
+        runs += found
+        remarks += [*closed, *notes]
+    own = [run_of(Path(file)) for file in request.speccmds]
+    kits = [read_benchmark(run) for run in (*runs, *own)]
+    twice = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
+    if twice:
+        files = ", ".join(str(kit.run.file) for kit in kits if kit.name == twice[0])
+        raise InputError(
+            f"benchmark {twice[0]} is there more than once ({files}): one run needs different "
+            "names; run them one after the other"
+        )
+    by_text: dict[str, list[str]] = {}  # the benchmarks that it is true of
+    for kit in kits:
+        for remark in (*kit.remarks, *about_binding(kit, from_file=request.bind_from_file)):
+            by_text.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
+    remarks += [f"{some(names)}: {remark}" for remark, names in by_text.items()]
+    if any(kit.reference_s is not None for kit in kits):
+        remarks.append("ratios are rater's own estimates, not SPEC metrics")
+    names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
+    names += [run.file.parent.name for run in own]
+    name = ", ".join(f"{PREFIX}{storable(name)}" for name in dict.fromkeys(names))
+    return Kit(name, tuple(kits), tuple(map(storable, remarks)))
+
+
+def kit_benchmark(kit: KitBenchmark) -> tuple[Benchmark, Size]:
+    """Return a kit's benchmark in the words of suites, as far as they have words for it."""
+    size = Size(
+        name=kit.run.size or "speccmds",
+        commands=(Command((), (), None, None, None),),
+        environment=(),
+        reference_s=kit.reference_s,
+        memory_bytes=None,
+        total_memory_bytes=None,
+        disk_bytes=0,
+        inputs=(),
+        expected=(),
+    )
+    benchmark = Benchmark(
+        name=kit.name,
+        category=None,
+        description="",
+        sources=(),
+        libraries=(),
+        flags={},
+        command=("/bin/sh",),
+        sizes={size.name: size},
+        environment=tuple((dict(_ENVIRONMENT) | dict(kit.commands.environment)).items()),
+    )
+    return benchmark, size
+
+
+def with_file_defaults(
+    request: Request, kits: Sequence[KitBenchmark]
+) -> tuple[Request, tuple[str, ...]]:
+    """Return the request with what command files say where the user said nothing, and remarks.
+
+    The number of copies, and the stagger of `-S`. Raises `InputError` where the files
+    do not agree.
+    """
+    remarks = [
+        f"{kit.name}: its command file is for {kit.commands.users} copies (-u) and has run "
+        f"directories for {kit.commands.copies}: so many are run"
+        for kit in kits
+        if request.copies == KIT_COPIES and (kit.commands.users or 0) > kit.commands.copies
+    ]
+    if request.copies == KIT_COPIES:
+        counts = {kit.name: kit.commands.copies_meant for kit in kits}
+        if len(set(counts.values())) > 1:
+            each = ", ".join(f"{name}: {count}" for name, count in counts.items())
+            raise InputError(
+                f"command files are for different numbers of copies ({each}): choose with "
+                f"--copies {min(counts.values())}, or run them one after the other"
+            )
+        request = replace(request, copies=str(min(counts.values())))
+    staggers = {kit.commands.stagger_ms or 0.0 for kit in kits}
+    if request.stagger_ms is not None or staggers == {0.0}:
+        return request, tuple(remarks)
+    if request.mode not in (None, "staggered"):
+        remarks.append(
+            f"-S of the command files is not used: --mode {request.mode} starts copies as it says"
+        )
+        return request, tuple(remarks)
+    if len(staggers) > 1:
+        given = ", ".join(f"{one:g}" for one in sorted(staggers))
+        raise InputError(
+            f"command files have different staggers (-S {given} ms): choose with --stagger MS, or "
+            "--mode homogeneous for none"
+        )
+    (stagger_ms,) = staggers
+    remarks.append(f"--stagger {stagger_ms:g}: not given, taken from -S of the command files")
+    return replace(request, stagger_ms=stagger_ms), tuple(remarks)
+
+
+def check_copies(kits: Sequence[KitBenchmark], copies: int) -> None:
+    """Raise `InputError` where a command file has not as many run directories as copies."""
+    for kit in kits:
+        there = kit.commands.copies
+        if copies > there:
+            raise InputError(
+                f"--copies {copies}: {kit.run.file} has run directories for {there} "
+                f"{'copy' if there == 1 else 'copies'} of {kit.name} (its -C lines): use --copies "
+                f"{there}, or make more with `runcpu --action runsetup --copies {copies} ...`"
+            )
+
+
+def kit_problems(kits: Sequence[KitBenchmark], copies: int) -> list[str]:
+    """Say what stands in the way of running these copies now."""
+    return [problem for kit in kits for problem in problems_of(kit, copies)]
+
+
+# -- what copies run ----------------------------------------------------------------------------
+
+
+def texts_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> tuple[str, ...]:
+    """Return the commands of one copy as a shell takes them, without their streams."""
+    bind = bind_of(kit, placement, from_file=from_file)
+    return tuple(expanded(it.text, placement.copy, bind) for it in kit.commands.commands)
+
+
+def kit_lines(kit: KitBenchmark) -> tuple[Line, ...]:
+    """Return the commands with their streams, for people; words as they stand in the file."""
+    return tuple(_line(kit, command) for command in kit.commands.commands)
+
+
+def _line(kit: KitBenchmark, command: SpecCommand) -> Line:
+    from rater.run.programs.script import Line
+
+    words = words_of(command.text) or (command.text,)
+    closes = kit.commands.stdin == "C"
+    if kit.commands.no_redirection:
+        return Line(words, closes_stdin=closes)
+    return Line(words, command.stdin, command.stdout, command.stderr, True, closes)
+
+
+def kit_program(
+    request: Request, kit: KitBenchmark, placements: Sequence[Placement], wrap: Sequence[str]
+) -> Program:
+    """Return a kit's benchmark, ready to be started."""
+    from rater.run.programs.script import Line, argv_of_texts
+    from rater.run.workplace.run_dirs import Own, Program
+    from rater.speccpu.outputs import KitComparison
+
+    benchmark, _ = kit_benchmark(kit)
+    lines = kit_lines(kit)
+    streams = [(command.stdout, command.stderr) for command in kit.commands.commands]
+    outputs = [[name for name in pair if name] for pair in streams]
+    spec = (("SPEC", str(kit.root)),) if kit.root and "SPEC" not in os.environ else ()
+    compared = compared_files(kit.comparison)
+    own = []
+    for placement in placements:
+        bind = bind_of(kit, placement, from_file=request.bind_from_file)
+        comparison = KitComparison(
+            tuple(
+                Line(
+                    ("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),
+                    it.stdin,
+                    it.stdout,
+                    it.stderr,
+                )
+                for it in kit.comparison
+            ),
+            compared,
+            spec + kit.comparison_environment,
+        )
+        texts = [
+            f"exec {text}" if _can_be_executed(text) else text
+            for text in texts_of(kit, placement, from_file=request.bind_from_file)
+        ]
+        argv = argv_of_texts(texts, lines, outputs, wrap)
+        directory = kit.directories[placement.copy]
+        own.append(Own(argv, directory, comparison if kit.comparison else None))
+    return Program(
+        name=kit.name,
+        argv=(),
+        inputs=(),
+        expected=(),
+        directory=None,
+        environment=benchmark.environment,
+        own=tuple(own),
+    )
+
+
+@cache
+def _can_be_executed(text: str) -> bool:
+    """Tell whether a shell may become the command: it then ends as the command does, by its signal.
+
+    Names without a `/` may be builtins: only what is a program as well.
+    """
+    first = words_of(text)[:1] if is_simple(text) else ()
+    return bool(first) and ("/" in first[0] or shutil.which(first[0]) is not None)
+
+
+def kit_built(kit: KitBenchmark) -> Built:
+    """Return a kit's program as something that was built."""
+    from rater.run.programs.compile import Built, key_of, sha256_of
+
+    programs = programs_of(kit)
+    try:
+        digests = [sha256_of(program) for program in programs]
+    except OSError:
+        digests = []
+    if not digests:
+        return Built(Path("/bin/sh"), None, None, None)
+    sha256 = digests[0] if len(digests) == 1 else key_of(*digests)
+    return Built(programs[0], sha256, None, None)
+
+
+def kit_digest(kit: KitBenchmark, wrap: Sequence[str]) -> str:
+    """Return a SHA-256 over what is run and compared: the command files, and a prefix."""
+    from rater.run.programs.compile import key_of, sha256_of
+
+    parts = ["speccmds", sha256_of(kit.run.file)]
+    if kit.comparison:
+        parts += ["compare", sha256_of(Path(kit.directories[0]) / COMPARE)]
+    return key_of(*parts, *wrap)
+
+
+def kit_command(kit: KitBenchmark) -> str:
+    """Return the commands as one line, for people."""
+    return " && ".join(
+        command.text + line.streams
+        for command, line in zip(kit.commands.commands, kit_lines(kit), strict=True)
+    )
+
+
+def kit_files(request: Request) -> tuple[str | None, str | None]:
+    """Return paths and hashes of the command files that a request means, a line each."""
+    from rater.run.programs.compile import sha256_of
+
+    kits = read_kit(request).benchmarks
+    files = [storable(str(kit.run.file)) for kit in kits]
+    return "\n".join(files), "\n".join(sha256_of(kit.run.file) for kit in kits)
+
+
+# -- Write what specinvoke leaves in `speccmds.out`, so that scripts that read it go on working ----
+#
+# Field by field and blank by blank as the `speccmds.out` texts in the CPU2017 sample log
+# (`notes/spec-formats.md` section 2.3), but for the first line, which says who wrote it.
+
+OUT = "speccmds.out"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRun:
+    """One workload run once by one copy; times in nanoseconds since the epoch."""
+
+    copy: int
+    start_ns: int
+    finish_ns: int
+    pid: int | None
+    wait_status: int  # as wait(2) gives it: exit code x 256, or the signal
+    command: str
+
+
+def raw_status(exit_code: int | None, signal: int | None) -> int:
+    """Return a wait status (the core bit is not known); 0 where neither is known."""
+    return signal if signal is not None else (exit_code or 0) << 8
+
+
+def speccmds_out(runs: Sequence[Sequence[ChildRun]], *, by: str, file: str) -> str:
+    """Return the text for one benchmark, whose iterations are `runs`, none of them empty.
+
+    `by` says who writes it and is the first line; `file` is the command file's name.
+    """
+    lines = [by, "timer ticks over every 1000 ns", f"running commands in {file} {len(runs)} times"]
+    first = min(child.start_ns for children in runs for child in children)
+    last = max(child.finish_ns for children in runs for child in children)
+    lines.append(f"runs started at\t\t{_when(first)}")
+    for number, children in enumerate(runs, 1):
+        start_ns = min(child.start_ns for child in children)
+        finish_ns = max(child.finish_ns for child in children)
+        lines.append(f"run {number} started at\t{_when(start_ns)}")
+        # As they happen; the sort is stable, so that each copy's own stay in order.
+        ordered = sorted(children, key=lambda it: (it.copy, it.start_ns))
+        events = [(at, n, it) for it in ordered for n, at in ((1, it.start_ns), (0, it.finish_ns))]
+        events.sort(key=lambda it: it[0])
+        lines += [_started(child) if begins else _finished(child) for _, begins, child in events]
+        lines.append(f"run {number} finished at:\t{_when(finish_ns)}")
+        lines.append(f"run {number} elapsed time:\t{_span(finish_ns - start_ns)}")
+    lines.append(f"runs finished at\t{_when(last)}")
+    lines.append(f"runs elapsed time:\t{_span(last - first)}")
+    failed = sum(child.wait_status != 0 for children in runs for child in children)
+    if failed:
+        lines.append(f"error: a total of {failed} children finished with errors")
+    lines.append("specinvoke exit: rc=0")
+    return "\n".join(lines) + "\n"
+
+
+def _started(child: ChildRun) -> str:
+    at = _time(child.start_ns)
+    return f"child started: {child.copy},\t{at}, pid={child.pid or 0}, '{child.command}'"
+
+
+def _finished(child: ChildRun) -> str:
+    seconds, rest = divmod(child.finish_ns - child.start_ns, 10**9)
+    return (
+        f"child finished: {child.copy},\t{_time(child.finish_ns)}, sec={seconds}, nsec={rest}, "
+        f"pid={child.pid or 0}, rc={child.wait_status}"
+    )
+
+
+def _time(at_ns: int) -> str:
+    seconds, rest = divmod(at_ns, 10**9)
+    return f"{seconds}, {rest:09}"
+
+
+def _when(at_ns: int) -> str:
+    return f"{_time(at_ns)}, {time.ctime(at_ns // 10**9)}"
+
+
+def _span(span_ns: int) -> str:
+    seconds, rest = divmod(span_ns, 10**9)
+    return f"{seconds:10}, {rest:09}, {seconds}.{rest:09}"
+
+
+# -- `--speccmds-out`: what specinvoke would have left in the run directory of copy 0 --------------
+
+_BY = "written by rater"  # how the first line begins: what stands so was not made by specinvoke
+
+
+def write_outs(
+    resolved: Resolved, run: StoredRun, began_ns: int, say: Callable[[str], None]
+) -> None:
+    """Write a file for every benchmark of the run; `say` tells of each, and what was in the way.
+
+    `began_ns` is the run's time 0 since the epoch. A file that rater did not write is kept
+    under another name.
+    """
+    run = run.without_torn()
+    for workload in resolved.workloads:
+        kit = workload.kit
+        copies = [copy for copy in run.copies if copy.benchmark == workload.benchmark.name]
+        if kit is None or not any(copy.workloads for copy in copies):
+            continue
+        by = f"{_BY} {__version__}: run {run.head.run} ({run.head.uuid}), {kit.name}"
+        text = speccmds_out(_runs(resolved, kit, copies, began_ns), by=by, file=kit.run.file.name)
+        file = Path(kit.directories[0]) / OUT
+        try:
+            kept = _keep(file)
+            file.unlink(missing_ok=True)
+            with file.open("x", encoding="utf-8", errors="surrogateescape") as new:
+                new.write(text)
+        except OSError as error:
+            say(f"{file}: cannot be written ({error.strerror}); the times are in the database")
+            continue
+        say(f"{kit.name}: {file}" + (f" (the one that was there is {kept.name})" if kept else ""))
+
+
+def _runs(
+    resolved: Resolved, kit: KitBenchmark, copies: list[StoredCopy], began_ns: int
+) -> list[list[ChildRun]]:
+    """Return the children of each iteration, in order."""
+    from_file = resolved.request.bind_from_file
+    texts = {it.copy: texts_of(kit, it, from_file=from_file) for it in resolved.placements}
+    runs: defaultdict[tuple[int, int], list[ChildRun]] = defaultdict(list)
+    for copy in copies:
+        for it in copy.workloads:
+            if it.start_ns is None or it.finish_ns is None:
+                continue
+            child = ChildRun(
+                copy.copy,
+                began_ns + it.start_ns,
+                began_ns + it.finish_ns,
+                it.pid,
+                raw_status(it.exit_code, it.signal),
+                texts[copy.copy][it.workload - 1],
+            )
+            runs[copy.phase, copy.iteration].append(child)
+    return [runs[key] for key in sorted(runs)]
+
+
+def _keep(file: Path) -> Path | None:
+    """Give a file that rater did not write another name; return that, None where there was none."""
+    if not file.exists():
+        return None
+    with file.open("rb") as opened:
+        if opened.read(len(_BY)) == _BY.encode():
+            return None
+    number = 1
+    while (kept := file.with_name(f"{file.name}.{number}")).exists():
+        number += 1
+    file.rename(kept)
+    return kept

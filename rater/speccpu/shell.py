@@ -1,0 +1,414 @@
+"""What the shell makes of a submit command, arithmetic too, as far as placement needs it; pure."""
+
+from __future__ import annotations
+
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+# -- Arithmetic of the shell with whole numbers, and comparisons -----------------------------------
+
+_LONGEST = 200  # characters of an expression
+_MOST_TOKENS = 60
+_BITS = 64  # of the shell's numbers
+_TOKEN = re.compile(r"\s{0,200}(\d{1,20}|<<|>>|[-+*/%()])", re.ASCII)
+_NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
+
+
+def compared[T: (int, float, str)](a: T, sign: str, b: T) -> bool:
+    """Return whether `a == b`, `a < b`, ... holds."""
+    return _COMPARISONS[sign](a, b)
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def with_sums(text: str, values: Mapping[str, str]) -> str:
+    """Replace `$((...))` and `$[...]`, the inner ones first."""
+    for start, close in (("$((", "))"), ("$[", "]")):
+        at = text.rfind(start)
+        while at >= 0:
+            end = _end_of(text, at + len(start), close)
+            value = None if end < 0 else evaluate(text[at + len(start) : end], values)
+            if value is not None:
+                text = f"{text[:at]}{value}{text[end + len(close) :]}"
+            at = text.rfind(start, 0, at)
+    return text
+
+
+def _end_of(text: str, at: int, close: str) -> int:
+    """Return where an expression ends, -1 where it does not."""
+    depth = 0
+    for place in range(at, min(len(text), at + _LONGEST)):
+        if depth == 0 and text.startswith(close, place):
+            return place
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth < 0:
+            return -1
+    return -1
+
+
+def evaluate(text: str, values: Mapping[str, str]) -> int | None:
+    """Return what shell arithmetic of whole numbers comes to, None where it is beyond us."""
+    if len(text) > _LONGEST:
+        return None
+    text = _NAME.sub(lambda found: values.get(found[0], found[0]), text.replace("$", " "))
+    if len(text) > _LONGEST:
+        return None
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > _MOST_TOKENS:
+        return None
+    try:
+        value, rest = _expression(tokens, 0)
+    except (ValueError, ZeroDivisionError, IndexError):
+        return None
+    return None if rest else value
+
+
+def _divided(a: int, b: int) -> int:
+    """The shell cuts towards zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
+
+
+_LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
+    {"<<": operator.lshift, ">>": operator.rshift},
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": _divided, "%": lambda a, b: a - _divided(a, b) * b},
+)
+
+
+def _expression(tokens: list[str], level: int) -> tuple[int, list[str]]:
+    if level == len(_LEVELS):
+        if tokens[0] == "(":
+            value, rest = _expression(tokens[1:], 0)
+            if rest[0] != ")":
+                raise ValueError("no )")
+            return value, rest[1:]
+        return int(tokens[0]), tokens[1:]
+    value, rest = _expression(tokens, level + 1)
+    while rest and rest[0] in _LEVELS[level]:
+        sign = rest[0]
+        other, rest = _expression(rest[1:], level + 1)
+        if level == 0 and not 0 <= other < _BITS:
+            raise ValueError("the processor's own affair")
+        value = _LEVELS[level][sign](value, other)
+        if not -(1 << _BITS) < value < 1 << _BITS:
+            raise ValueError("more than the shell can count")
+    return value, rest
+
+
+# -- What the shell makes of a submit command, as far as placement depends on it -------------------
+#
+# Followed: variables, `NAME=value ;`, `let "N=..."`, `$((...))`, `$[...]`, `` `expr ...` ``,
+# `printf '0x%x'`, `if` and `case`, `&&` and `||` behind a test. What is not understood stays
+# in the text as it is written, a condition with its `if`.
+
+LONGEST = 8_000  # characters of a command that are looked at
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_ASSIGNED = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*)$", re.DOTALL)
+_LET = re.compile(r"\s*let\s+(.{1,200})$", re.DOTALL)
+_LET_SUM = re.compile(r"([A-Za-z_]\w*)\s{0,20}=(.*)$", re.DOTALL)
+_PRINTED = re.compile(
+    r"""(?:`|\$?\()?\s{0,20}printf\s{1,20}["']?(0x)?%0?\d{0,3}(?:l{0,2})([xXdisu])["']?"""
+    r"""\s{1,20}(\d{1,20})(?!\d)\s{0,20}[`)]?""",
+    re.ASCII,
+)
+_EXPR = re.compile(r"(?:`\s{0,20}expr\s([^`;|&]{1,80})`|\$\(\s{0,20}expr\s([^();|&]{1,80})\))")
+_PIECES = re.compile(
+    r"""\$\(\([^;\n]{0,200}?\)\)|"(?:[^"\\]|\\.)*"|'[^']*'|\\.|;;|[;\n]|&&|\|\||.""", re.DOTALL
+)
+_KEYWORD = re.compile(r"\s*(if|then|elif|else|fi|esac)(?:\s|$)")
+_CASE = re.compile(r"\s*case\s+(\S{1,100}|\"[^\"]{0,100}\")\s+in(?:\s+|$)")
+_SEPARATORS = frozenset({";", "\n", "&&", "|", "||", ";;"})
+_COMPARE = {"-eq": "==", "-ne": "!=", "-lt": "<", "-gt": ">", "-le": "<=", "-ge": ">="}
+_LONGEST_TEST = 300
+_INNER = re.compile(r"\(\((.{1,200})\)\)\s*$", re.DOTALL)
+_INNER_SIGN = re.compile(r"(<=|>=|==|!=|(?<![<>])[<>](?![<>]))")
+
+
+def expanded(submit: str, bind: str | None, copy: int) -> str:
+    """Return a submit command as the shell of one copy sees it, as far as placement needs it."""
+    return " ; ".join(commands_of(submit, bind, copy))
+
+
+def commands_of(submit: str, bind: str | None, copy: int) -> Iterator[str]:
+    """Yield the commands that a copy's shell runs for its submit command."""
+    text = submit[:LONGEST].replace("\\$", "$").replace("\\`", "`")
+    values = {"SPECCOPYNUM": str(copy), "SPECUSERNUM": str(copy)}
+    if bind is not None:
+        values["BIND"] = bind
+        text = _with(text, {"BIND": bind})
+        text = text.replace("\\$", "$")
+    return executed(text, values)
+
+
+def executed(text: str, values: dict[str, str]) -> Iterator[str]:
+    """Yield the commands that run, in order; `values` are the variables, and are changed.
+
+    What stands behind a condition that is not understood comes between `if ...` and `fi`.
+    """
+    return _Shell(values).run(text)
+
+
+@dataclass(slots=True)
+class _Block:
+    """An `if` or `case` that is open; None: not known."""
+
+    around: bool | None  # whether what it stands in runs
+    holds: bool | None = None  # the branch that is open
+    held: bool | None = False  # a branch before it
+    word: str | None = None  # case: what it asks about
+    asks: bool = True  # if: before `then`; case: before the `)` of a pattern
+    unclear: bool = False  # its `if ...` was yielded
+    pattern: list[str] = field(default_factory=list)
+
+    def open_branch(self, condition: bool | None) -> None:
+        """Open a branch with its condition."""
+        self.asks = False
+        if self.around is False or self.held is True or condition is False:
+            self.holds = False
+        elif condition and self.held is False:
+            self.holds, self.held = self.around, True
+        else:
+            self.holds, self.held = None, None
+
+
+class _Shell:
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+        self.blocks: list[_Block] = []
+        self.status: bool | None = True  # of the last command
+        self.asked = ""  # the last test that is not understood
+
+    def run(self, text: str) -> Iterator[str]:
+        for before, part in _commands(text):
+            block = self.blocks[-1] if self.blocks else None
+            if before == ";;" and block is not None and block.word is not None:
+                block.asks, block.pattern = True, []
+            if not part.strip():
+                continue
+            chained = before in ("&&", "||") and not (block and block.word and block.asks)
+            if chained and self.status is not None and self.status is not (before == "&&"):
+                continue
+            if chained and self.status is None and not (block and block.asks):
+                yield f"if {self.asked}"
+                yield from self._part(part)
+                yield "fi"
+                self.status = None
+                continue
+            yield from self._part(part)
+
+    def _running(self) -> bool | None:
+        """Tell whether a command here runs."""
+        if not self.blocks:
+            return True
+        block = self.blocks[-1]
+        return block.around if block.asks else block.holds
+
+    def _part(self, part: str) -> Iterator[str]:
+        """Take one command, with the words of the shell before it."""
+        while part.strip():
+            block = self.blocks[-1] if self.blocks else None
+            word = _KEYWORD.match(part)
+            by_pattern = block is not None and block.asks and (word is None or word[1] != "esac")
+            if block is not None and block.word is not None and by_pattern:
+                before, found, part = part.partition(")")
+                block.pattern += before.strip().lstrip("(").split("|")
+                if found:
+                    block.open_branch(_fits(block.word, block.pattern))
+                continue
+            if word is not None:
+                yield from self._keyword(word[1])
+                part = part[word.end() :]
+                continue
+            case = _CASE.match(part)
+            if case is None:
+                if self._running() is not False:
+                    yield from self._command(part)
+                return
+            value = _computed(_with(case[1], self.values), self.values).strip("\"'")
+            self.blocks.append(_Block(self._running(), word=value))
+            if ("$" in value or "`" in value) and self._running() is not False:
+                self.blocks[-1].unclear = True
+                yield f"case {value}"
+            part = part[case.end() :]
+
+    def _keyword(self, word: str) -> Iterator[str]:
+        if word == "if":
+            self.blocks.append(_Block(self._running()))
+            self.status = True
+            return
+        if not self.blocks:
+            return
+        block = self.blocks[-1]
+        if word == "then":
+            block.open_branch(self.status)
+        elif word == "elif":
+            block.asks, self.status = True, True
+        elif word == "else":
+            block.open_branch(True)
+        else:
+            self.blocks.pop()
+            self.status = True
+            if block.unclear:
+                yield "fi"
+
+    def _command(self, part: str) -> Iterator[str]:
+        """Take a command that runs, or may run."""
+        values = self.values
+        command = _computed(_with(part, values), values)
+        certain = self._running() is True
+        block = self.blocks[-1] if self.blocks else None
+        asks = block is not None and block.word is None and block.asks
+        self.status = None if asks else True  # what is no test works
+        let = _LET.match(command)
+        if let:
+            self._let(let[1], certain)
+            return
+        assigned = _ASSIGNED.match(command)
+        if assigned and not re.search(r"\s\S", assigned[2].strip(" `\"'")):
+            if certain:
+                values[assigned[1]] = assigned[2].strip(" `\"'")
+            else:
+                values.pop(assigned[1], None)
+            return
+        tested = _test(command, values)
+        if tested is not None:
+            self.status = tested[0]
+        self.asked = command.strip()
+        if asks and block is not None and self.status is None:
+            if not block.unclear:
+                yield f"if {self.asked}"
+            block.unclear = True
+        elif tested is None:
+            yield command
+
+    def _let(self, text: str, certain: bool) -> None:
+        found = _LET_SUM.match(text.strip().strip("\"'"))
+        if found is None:
+            return
+        value = evaluate(found[2], self.values)
+        if value is None or not certain:
+            self.values.pop(found[1], None)
+        else:
+            self.values[found[1]] = str(value)
+
+
+def _commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yield what stands before a command (`;`, `&&`, ...) and the command."""
+    before, parts = "", [""]
+    for piece in _PIECES.findall(text):
+        if piece in _SEPARATORS:
+            yield before, "".join(parts)
+            before, parts = piece, []
+        else:
+            parts.append(piece)
+    yield before, "".join(parts)
+
+
+def _fits(word: str, patterns: list[str]) -> bool | None:
+    """Tell whether a pattern of a `case` means its word, None where that is not known."""
+    if "$" in word or "`" in word or any("$" in one for one in patterns):
+        return None
+    fitting = (one.strip().strip("\"'") for one in patterns if len(one) <= 60)
+    return any(fnmatchcase(word[:100], one) for one in fitting)
+
+
+# -- tests ----------------------------------------------------------------------------------------
+
+
+def _test(text: str, values: dict[str, str]) -> tuple[bool | None] | None:
+    """Return what a test comes to, `(None,)` where it is beyond us; None: it is no test."""
+    text = text.strip()
+    if text in ("true", ":", "false"):
+        return (text != "false",)
+    if text.startswith("! "):
+        found = _test(text[2:], values)
+        return found if found in (None, (None,)) else (not found[0],)
+    inner = _INNER.match(text)
+    if inner:
+        return (_sum_test(inner[1], values),)
+    for start, end in (("[[ ", " ]]"), ("[ ", " ]"), ("test ", "")):
+        if text.startswith(start) and text.endswith(end) and len(text) <= _LONGEST_TEST:
+            return (_any_of(_split(text[len(start) : len(text) - len(end)])),)
+    return None
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote without its end
+        return ["$"]
+
+
+def _sum_test(text: str, values: dict[str, str]) -> bool | None:
+    """Return what `((a < b))` comes to."""
+    sides = _INNER_SIGN.split(text)
+    if len(sides) != 3:
+        return None
+    left, right = evaluate(sides[0], values), evaluate(sides[2], values)
+    return None if left is None or right is None else compared(left, sides[1], right)
+
+
+def _any_of(words: list[str]) -> bool | None:
+    for sign, join in (("-o", any), ("-a", all)):
+        if sign in words[1:]:
+            at = words.index(sign, 1)
+            both = (_any_of(words[:at]), _any_of(words[at + 1 :]))
+            return None if None in both else join(bool(one) for one in both)
+    if words[:1] == ["!"]:
+        value = _any_of(words[1:])
+        return None if value is None else not value
+    if any("$" in word or "`" in word for word in words):
+        return None
+    if len(words) == 2 and words[0] in ("-z", "-n"):
+        return (words[1] == "") is (words[0] == "-z")
+    return _one_test(*words) if len(words) == 3 else None
+
+
+def _one_test(left: str, sign: str, right: str) -> bool | None:
+    if sign in ("=", "==", "!="):
+        return (left == right) is (sign != "!=")
+    a, b = evaluate(left, {}), evaluate(right, {})
+    if sign not in _COMPARE or a is None or b is None:
+        return None
+    return compared(a, _COMPARE[sign], b)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _with(text: str, values: dict[str, str]) -> str:
+    """Return the text with the variables that have a value."""
+    return _VARIABLE.sub(lambda found: values.get(found[1] or found[2], found[0]), text)[
+        : 4 * LONGEST
+    ]
+
+
+def _computed(text: str, values: dict[str, str]) -> str:
+    """Return the text with what it works out put in its place."""
+    if "expr" in text:
+        text = _EXPR.sub(_expr, text)
+    text = with_sums(text, values)
+    return _PRINTED.sub(_printed, text) if "printf" in text else text
+
+
+def _expr(found: re.Match[str]) -> str:
+    text = (found[1] or found[2]).replace("\\*", "*").replace("'*'", "*").replace('"*"', "*")
+    return f"$(({text.strip()}))"
+
+
+def _printed(found: re.Match[str]) -> str:
+    kind, value = found[2].lower(), int(found[3])
+    return f"0x{value:x}" if kind == "x" else str(value)

@@ -1,0 +1,228 @@
+"""What was read of SPEC's files, and what was found in a bind list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rater.show.console import Printer
+from rater.show.format import decimals, number
+from rater.speccpu.keys import Problem
+from rater.speccpu.lint import KINDS, Lint
+from rater.speccpu.lint_fix import Corrected
+from rater.speccpu.lint_list import LintFinding, Scope, Seat, Source
+from rater.speccpu.read import SpecImport
+from rater.speccpu.recompute import Disagreement, Recomputed, own_ratio
+from rater.speccpu.result import SpecIteration
+from rater.text.cpuset import cpus_text, format_list
+from rater.text.values import Members, copies_text, count, to_json
+
+# -- What was read of SPEC's result files: counts, places, what disagrees, what was not read -------
+
+_TOLD = {"rsf": "raw file", "log": "log"}
+
+
+def print_import(
+    one: SpecImport, run: int, added: bool, printer: Printer, *, again: str = ""
+) -> None:
+    """Print one imported file; `again`: what to say of a file that was stored already."""
+    file = one.file
+    if not added:
+        printer.prose(f"run {run}: {file.name} is stored already, nothing was added{again}", "bold")
+        return
+    what = " ".join(filter(None, (file.suite, file.metric, file.size)))
+    printer.prose(f"run {run}: {file.name} ({_TOLD[file.format]}, {what}) imported", "bold")
+    printer.prose(f"  {counted(one)}")
+    printer.prose(f"  {one.places.summary()}")
+    printer.some([f"  note: {remark}" for remark in one.remarks], "yellow")
+    recomputed = one.recomputed
+    for tune, mean in recomputed.means:
+        in_file = file.means.get(tune)
+        parts = [f"{tune} geometric mean worked out: {_mean(mean, tune, recomputed)}"]
+        if in_file is not None:
+            parts.append(f"the file: {in_file.value:.{min(in_file.places, 6)}f}")
+        printer.prose(f"  {', '.join(parts)}")
+    if recomputed.disagreements:
+        printer.prose(
+            f"  {count(recomputed.compared, 'value')} of the file checked, "
+            f"{len(recomputed.disagreements)} disagree with its own numbers:",
+            "yellow",
+        )
+        printer.some([f"    {found}" for found in recomputed.disagreements], "yellow")
+    elif recomputed.compared:
+        printer.prose(f"  {count(recomputed.compared, 'value')} of the file checked: all agree")
+    if file.problems.count:
+        printer.prose(f"  {count(file.problems.count, 'problem')}:", "yellow")
+        printer.some([f"    {problem}" for problem in file.problems], "yellow")
+
+
+def counted(one: SpecImport) -> str:
+    """Return benchmarks, tunes, iterations and copies of a file in a line."""
+    iterations = one.file.iterations
+    head = one.stored.head
+    tunes = " and ".join(sorted({it.tune for it in iterations}))
+    parts = [
+        f"{count(len(head.benchmarks), 'benchmark')} {tunes}",
+        count(head.iterations, "iteration"),
+        copies_text(head.copies),
+        count(len(one.brackets), "bracket") if head.order != "rotated" else "rotated",
+        count(one.copy_runs, "copy time"),
+    ]
+    bad = sum(not it.good for it in iterations)
+    failed = sum(len(it.failures) for it in iterations)
+    if bad:
+        parts.append(f"{bad} not valid")
+    if failed:
+        parts.append(f"{count(failed, 'copy run')} failed")
+    return ", ".join(parts)
+
+
+_TABLE = {
+    Disagreement: Members("line where what file own"),
+    Problem: Members("line text"),
+}
+_RESULT = Members(
+    "benchmark tune iteration copies",
+    {
+        "copy_times": lambda it: len(it.times_s),
+        "failed_copies": lambda it: format_list(it.failures),
+    },
+    "reported_s reference_s reference_derived ratio=ratio.value",
+)
+
+
+def import_document(one: SpecImport, run: int, added: bool) -> dict[str, Any]:
+    """Return one imported file as JSON values."""
+    file, recomputed = one.file, one.recomputed
+    head = one.stored.head
+    return {
+        "file": file.name,
+        "format": file.format,
+        "run": run,
+        "uuid": head.uuid,
+        "sha256": file.sha256,
+        "added": added,
+        "suite": file.suite,
+        "metric": file.metric,
+        "size": file.size,
+        "copies": head.copies,
+        "iterations": head.iterations,
+        "benchmarks": len(head.benchmarks),
+        "tunes": sorted({it.tune for it in file.iterations}),
+        "copy_times": one.copy_runs,
+        "placement": one.places.summary(),
+        "means": {
+            tune: {"file": file.means[tune].value if tune in file.means else None, "own": mean}
+            for tune, mean in recomputed.means
+        },
+        "results": [_result(it, file.suite) for it in file.iterations],
+        "checked": recomputed.compared,
+        "disagreements": to_json(recomputed.disagreements, _TABLE),
+        "problem_count": file.problems.count,
+        "problems": to_json([*file.problems], _TABLE),
+        "notes": [*one.stored.notes],
+    }
+
+
+def _result(it: SpecIteration, suite: str | None) -> dict[str, Any]:
+    return {
+        **_RESULT.of(it),
+        "own_ratio": own_ratio(it, suite),
+        "selected": it.selected,
+        "valid": it.valid,
+        "errors": it.errors,
+    }
+
+
+def _mean(mean: float | None, tune: str, recomputed: Recomputed) -> str:
+    if mean is not None:
+        return number(mean, max(2, decimals([mean])))
+    of_tune = [result for result in recomputed.benchmarks if result.tune == tune]
+    without = sum(result.ratio is None for result in of_tune)
+    return f"none ({without} of {count(len(of_tune), 'benchmark')} without a valid ratio)"
+
+
+# -- What was found in a bind list: a line each for people and editors, or JSON --------------------
+
+_MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
+
+
+def print_lint(
+    found: Lint, source: Source, topology: str | None, printer: Printer, *, hint: str = ""
+) -> None:
+    """Print findings, notes and what was left out; `hint`: what to say of this machine."""
+    shown: Counter[str] = Counter()
+    of_kind = Counter(one.kind for one in found.findings)
+    for one in found.findings:
+        shown[one.kind] += 1
+        if shown[one.kind] > _MOST_OF_A_KIND and of_kind[one.kind] > _MOST_OF_A_KIND + 1:
+            continue
+        of = f" ({', '.join(one.scopes)})" if one.scopes else ""
+        printer.line(f"{source.where(one.line)}: {one.text}{of} [{one.kind}]")
+    for kind, this_number in of_kind.items():
+        if this_number > _MOST_OF_A_KIND + 1:
+            lines = [source.where(one.line) for one in found.findings if one.kind == kind]
+            more = this_number - _MOST_OF_A_KIND
+            printer.line(f"{lines[-1]}: and {more} more up to here [{kind}] (--json has all)")
+    printer.prose(_summary(found, source, topology), "bold" if found.findings else "")
+    for note in found.notes:
+        printer.prose(f"  note: {note}")
+    for left in found.unchecked:
+        printer.prose(f"  not checked: {left}", "yellow")
+    if hint:
+        printer.prose(f"  {hint}")
+
+
+def _summary(found: Lint, source: Source, topology: str | None) -> str:
+    on = f" on {topology}" if topology else ""
+    ignored = f" ({found.ignored} ignored)" if found.ignored else ""
+    number = len(found.findings)
+    result = count(number, "finding") if number else "nothing found"
+    lists = "; ".join(_list_line(scope, several=len(found.scopes) > 1) for scope in found.scopes)
+    name = f"the configuration inside {source.name}" if source.packed else source.name
+    return f"{name}: {result}{ignored}; {lists}{on}"
+
+
+def _list_line(scope: Scope, *, several: bool) -> str:
+    cpus = {cpu for seat in scope.seats for cpu in seat.cpus}
+    parts = [count(len(scope.seats), "bind")] if scope.seats and scope.form != "copy" else []
+    if scope.copies is not None:
+        parts.append(copies_text(scope.copies))
+    if cpus:
+        parts.append(cpus_text(sorted(cpus)))
+    label = f"{scope.label}: " if several and scope.label else ""
+    return label + (", ".join(parts) or "no CPUs named")
+
+
+def lint_document(
+    found: Lint, source: Source, topology: str | None, fixes: Sequence[Corrected] | None
+) -> dict[str, Any]:
+    """Return all of it as JSON values; `fixes` is None where they were not asked for."""
+    where = {"where": lambda one: source.where(one.line)}
+    table = {
+        LintFinding: Members(
+            where,
+            {"line": lambda one: source.own(one.line)[1]},
+            "kind",
+            {"meaning": lambda one: KINDS[one.kind]},
+            "text copies cpus sections=scopes",
+        ),
+        Scope: Members("sections=label copies binds=seats"),
+        Seat: Members(
+            "copy name", where, "cpus memory=binding.policy memory_nodes=binding.mem_nodes"
+        ),
+        Corrected: Members("sections=label section copies remarks lines"),
+    }
+    document = {
+        "file": source.name,
+        "packed": source.packed,
+        "topology": topology,
+        "findings": found.findings,
+        "ignored": found.ignored,
+        "lists": found.scopes,
+        "notes": found.notes,
+        "not_checked": found.unchecked,
+    } | ({} if fixes is None else {"fix": fixes})
+    values: dict[str, Any] = to_json(document, table)
+    return values

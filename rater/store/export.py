@@ -1,0 +1,350 @@
+"""A stored run as text for others, secrets left out; pure."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TextIO
+
+from rater.plan.counter_tables import counter_tables
+from rater.plan.sweep import ENVIRONMENT
+from rater.record.events import Sampled
+from rater.record.run import CopyStatus, MachinePU, RunStatus, Validity
+from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
+from rater.text.cpuset import format_list
+from rater.text.secrets import Redactor
+from rater.text.values import Members, Table, all_fields, grouped, to_json
+
+# -- A run as it may be shown: secrets of its environment and its commands left out ----------------
+
+_INHERITED = "env."  # settings of this name are variables that copies inherited
+
+
+def redacted_head(head: RunHead, redactor: Redactor) -> RunHead:
+    """Return the head of a run without secrets in what was called."""
+    return replace(
+        head,
+        command_line=head.command_line and redactor.text(head.command_line),
+        wrap=head.wrap and redactor.text(head.wrap),
+        request=head.request and _request(head.request, redactor),
+        tags=tuple(
+            (
+                name,
+                redactor.pair(name, value)
+                if name.startswith(ENVIRONMENT)
+                else redactor.text(value),
+            )
+            for name, value in head.tags
+        ),
+    )
+
+
+def redacted(run: StoredRun, redactor: Redactor) -> StoredRun:
+    """Return a run without secrets, which says of what values were left out."""
+    shown = replace(
+        run,
+        head=redacted_head(run.head, redactor),
+        environment=tuple((name, redactor.pair(name, value)) for name, value in run.environment),
+        settings=tuple(
+            (name, redactor.pair(name.removeprefix(_INHERITED), value))
+            if name.startswith(_INHERITED)
+            else (name, value)
+            for name, value in run.settings
+        ),
+        benchmarks=tuple(
+            replace(used, command=redactor.text(used.command)) for used in run.benchmarks
+        ),
+    )
+    return replace(shown, redacted=tuple(redactor.hidden))
+
+
+def _request(text: str, redactor: Redactor) -> str:
+    """Return what was asked for; what is no JSON of ours may hold anything."""
+    try:
+        asked = json.loads(text)
+        pairs = asked.pop("environment", [])
+        asked = redactor.values(asked)
+        asked["environment"] = [[name, redactor.pair(name, value)] for name, value in pairs]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return redactor.text(text)
+    return json.dumps(asked)
+
+
+# -- A stored run as text for others: observations document, CSV, everything as JSON ---------------
+
+
+def observations_document(stored: StoredRun) -> dict[str, Any]:
+    """Return the observations document of a run; `read_observations` takes it back."""
+    stored = stored.without_torn()
+    head = stored.head
+    run: dict[str, Any] = {
+        "uuid": head.uuid,
+        "host": head.hostname,
+        "mode": head.mode,
+        "copies": head.copies,
+        "started_at": head.started_at,
+    }
+    run |= _how_it_ended(stored)
+    if head.stagger_ms:
+        run["stagger_ms"] = head.stagger_ms
+    rotated = head.order == "rotated"
+    steady = head.mode == "steady"
+    if steady:
+        run |= {"order": head.order, "warmup_s": head.warmup_s, "window_s": head.window_s}
+        run["windows"] = [
+            {
+                "benchmark": bracket.benchmark,
+                "iteration": bracket.iteration,
+                "start_s": bracket.window_start_ns / 1e9,
+                "finish_s": bracket.window_finish_ns / 1e9,
+            }
+            for bracket in stored.brackets
+            if bracket.window_start_ns is not None and bracket.window_finish_ns is not None
+        ]
+    if rotated:
+        run["increment"] = head.increment
+    if any(copy.counts for copy in stored.copies):
+        run["counter_tables"] = counter_tables(stored.settings)
+    energy = _energy(stored)
+    if energy:
+        run["energy"] = energy
+    return {
+        "rater": VERSION,
+        "run": run,
+        "topology": {key: _shared(stored.pus, name) for key, name in SHARED_BY_PU.items()},
+        "observations": [
+            _observation(copy, head.source, rotated or steady) for copy in stored.copies
+        ],
+    }
+
+
+def _how_it_ended(stored: StoredRun) -> dict[str, Any]:
+    """Return status and reason of a run where they are not what its observations say."""
+    head = stored.head
+    ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED)
+    status = head.status if ended else RunStatus.INTERRUPTED  # killed, or it still runs
+    reason = head.reason if ended else head.reason or "it had not ended when it was exported"
+    if (status, reason) == how_it_ended(stored.copies):
+        return {}
+    said: dict[str, Any] = {"status": str(status)}
+    return said | ({"reason": " ".join(reason.split())} if reason else {})
+
+
+def _energy(stored: StoredRun) -> list[dict[str, Any]]:
+    """Return joules by phase and domain; none where others may have drawn part of them.
+
+    A document does not tell that of a run, so its reader could not hold them back.
+    """
+    if stored.host.pus not in (None, len(stored.pus)) or '"share": true' in (
+        stored.head.request or ""
+    ):
+        return []
+    brackets = {bracket.phase: bracket for bracket in stored.brackets}
+    return [
+        {
+            "benchmark": brackets[it.phase].benchmark,
+            "iteration": brackets[it.phase].iteration,
+            "elapsed_s": dict(it.values)["elapsed_ns"] / 1e9,
+            "joules": joules,
+        }
+        for it in stored.machine_readings
+        if (joules := {match[1]: v / 1e6 for n, v in it.values if (match := ENERGY.fullmatch(n))})
+    ]
+
+
+def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
+    # Imported, `ok` and `unchecked`: nothing said how the copy ended.
+    ended = copy.status is not CopyStatus.OK or copy.validity is not Validity.UNCHECKED
+    optional = {
+        "step": copy.step if queued else None,  # else a copy has one step a phase
+        "tune": copy.tune,
+        "mem_nodes": list(copy.mem_nodes) or None,
+        "cpu_s": copy.cpu_s,
+        "status": str(copy.status) if source == "run" or ended else None,
+        "placement": copy.placement,
+        "placement_note": copy.placement_note,
+        "mean_rss_bytes": copy.mean_rss_bytes,
+        "peak_rss_bytes": copy.peak_rss_bytes,
+        "counted": None if copy.counted else False,
+        "counts": [all_fields(it) for it in copy.counts] or None,
+    }
+    return {
+        "benchmark": copy.benchmark,
+        "iteration": copy.iteration,
+        "copy": copy.copy,
+        "cpu": copy.cpu,
+        "core": copy.core,
+        "node": copy.node,
+        "package": copy.package,
+        "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
+        "elapsed_s": copy.elapsed_s,
+    } | {key: value for key, value in optional.items() if value is not None}
+
+
+def _shared(pus: Sequence[MachinePU], name: str) -> dict[str, list[int]]:
+    """Return the CPUs by node, core or package."""
+    groups = grouped((getattr(pu, name), pu.cpu) for pu in pus)
+    return {str(number): groups[number] for number in sorted(groups.keys() - {None})}
+
+
+def write_document(document: dict[str, Any], out: TextIO) -> None:
+    """Write a JSON object, the members of its lists a line each, so that two can be compared."""
+    comma = ""
+    for key, value in document.items():
+        out.write(f"{comma or '{'}\n{json.dumps(key)}: ")
+        comma = ","
+        if isinstance(value, list):
+            lines = ",\n".join(json.dumps(member, allow_nan=False) for member in value)
+            out.write(f"[\n{lines}\n]" if lines else "[]")
+        else:
+            out.write(json.dumps(value, allow_nan=False))
+    out.write("\n}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTable:
+    """A line per copy run under headings that have the units; times in nanoseconds.
+
+    `timed`: which columns are such times. Names of metrics and events are a user's own, and may
+    end like theirs.
+    """
+
+    headings: tuple[str, ...]
+    timed: tuple[bool, ...]
+    lines: tuple[tuple[Any, ...], ...]
+
+
+def copy_table(stored: StoredRun) -> CopyTable:
+    """Return a run's copies as a table: places, times, how they ended, metrics, counts.
+
+    Timed columns hold nanoseconds: who writes them as seconds chooses how. Counts are scaled where
+    their group had the counters for a part of the time, which its column of shares says.
+    """
+    stored = stored.without_torn()
+    metrics = dict.fromkeys(
+        (metric.name, metric.unit) for used in stored.benchmarks for metric in used.metrics
+    )
+    counts = [dict(_counts(copy)) for copy in stored.copies]
+    counted = dict.fromkeys(name for one in counts for name in one)
+    units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
+    lines = []
+    for copy, own_counts in zip(stored.copies, counts, strict=True):
+        # One benchmark's metric may have the name of another's in another unit.
+        own = {(name, units[copy.benchmark].get(name)): value for name, value in copy.metrics}
+        cells = [_cell(copy, column) for column in _CSV]
+        cells += [own.get(metric) for metric in metrics]
+        cells += [own_counts.get(name) for name in counted]
+        lines.append((stored.head.run, stored.head.uuid, *cells))
+    named = (f"{name} ({unit})" for name, unit in metrics)
+    headings = ("run", "uuid", *_CSV, *named, *counted)
+    of_copies = range(2, 2 + len(_CSV))
+    timed = tuple(at in of_copies and _is_timed(name) for at, name in enumerate(headings))
+    return CopyTable(headings, timed, tuple(lines))
+
+
+def write_csv(stored: StoredRun, out: TextIO) -> None:
+    """Write one line per copy run under a heading that has the units (`copy_table`)."""
+    table = copy_table(stored)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_no_formula, table.headings))
+    for line in table.lines:
+        cells = zip(line, table.timed, strict=True)
+        writer.writerow([_seconds(it) if is_s else _no_formula(it) for it, is_s in cells])
+
+
+def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
+    for it in copy.counts:
+        share = it.running_ns / it.enabled_ns if it.enabled_ns else 0.0
+        yield f"{it.group_name} share_counted", share
+        yield f"{it.group_name} {it.event}", it.value if it.in_full else it.estimate
+
+
+_TABLE: Table = {
+    RunHead: Members("*", {"status": lambda head: head.status.reported}, "tags{}"),
+    StoredCopy: Members(
+        " ".join(field.name for field in fields(StoredCopy) if field.name != "gate"),
+        "metrics{} gate_cpus gate_mems",
+    ),
+    Sampled: Members("* node_bytes{} page_bytes{} astray_bytes{}"),
+}
+
+
+def head_document(head: RunHead) -> dict[str, Any]:
+    """Return the head of a run as JSON values: one of `rater list --json`."""
+    document: dict[str, Any] = to_json(head, _TABLE)
+    return document
+
+
+def full_document(stored: StoredRun) -> dict[str, Any]:
+    """Return everything that is stored of a run as JSON values, named as in the database."""
+    document: dict[str, Any] = to_json(
+        {
+            "rater": VERSION,
+            "run": stored.head,
+            "host": stored.host,
+            "settings": dict(stored.settings),
+            "environment": dict(stored.environment),
+            "redacted": list(stored.redacted),  # names of what has its value left out
+            "benchmarks": stored.benchmarks,
+            "placements": stored.placements,
+            "pus": stored.pus,
+            "imported": stored.imported,
+            "brackets": stored.brackets,
+            "copies": stored.copies,
+            "samples": stored.samples,
+            "observed": stored.observed,
+            "counted": stored.counted,
+            "cpu_readings": [
+                {"phase": it.phase, **all_fields(row)}
+                for it in stored.cpu_readings
+                for row in it.rows
+            ],
+            "phase_readings": [
+                {"phase": it.phase, **dict(it.values)} for it in stored.machine_readings
+            ],
+            "warnings": stored.warnings,
+            "notes": stored.notes,
+        },
+        _TABLE,
+    )
+    return document
+
+
+# Columns of the table: fields of `StoredCopy`, those in nanoseconds as exact seconds.
+_CSV = """
+    benchmark tune iteration copy step phase counted cpu core llc node package mem_nodes
+    planned_start_s start_s elapsed_s cpu_s user_s system_s gate_cpu_s max_rss_bytes minor_faults
+    major_faults voluntary_switches involuntary_switches status exit_code signal validity
+    validity_detail note placement placement_note late_s mean_rss_bytes peak_rss_bytes
+""".split()  # noqa: SIM905 - a list to read
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a cell that no spreadsheet computes: a text that begins like a formula gets a `'`."""
+    formula = isinstance(value, str) and re.match(r"[=+@\t\r]|-(?![\d.]+$)", value)
+    return f"'{value}" if formula else value
+
+
+def _is_timed(column: str) -> bool:
+    return column.endswith("_s")
+
+
+def _cell(copy: StoredCopy, column: str) -> Any:
+    if _is_timed(column):
+        return getattr(copy, f"{column.removesuffix('_s')}_ns")
+    value = getattr(copy, column)
+    if column == "mem_nodes":
+        return format_list(value)
+    return int(value) if column == "counted" else value
+
+
+def _seconds(value_ns: int | None) -> str:
+    if value_ns is None:
+        return ""
+    # Of the absolute value: a remainder is never negative, so -5618 ns would be -1.999994382.
+    seconds, rest = divmod(abs(value_ns), 10**9)
+    return f"{'-' if value_ns < 0 else ''}{seconds}.{rest:09d}"

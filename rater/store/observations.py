@@ -1,0 +1,523 @@
+"""The observations document of any runner, read, and its rows as copy runs; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, fields, replace
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import Any
+
+from rater.errors import InputError
+from rater.plan.counter_tables import TABLE_TEXT
+from rater.plan.placement.assign import MOST_COPIES
+from rater.record.events import EventCount, MachineReadings
+from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, RunStatus, Validity
+from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.text.cpuset import MAX_NUMBER
+from rater.text.documents import REQUIRED, Document, TableReader, json_document
+from rater.text.kinds import FLAG, LINE, UnexpectedError, ValueKind, choice, number, of_type, whole
+
+# -- The observations of a document as copy runs: places in phases and queues, no copy twice -------
+
+MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
+LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
+_SECONDS = number(LONGEST_S, unit="seconds")
+
+PLACE = whole(0, MAX_NUMBER)  # of a CPU, core, node or package
+
+
+def _nanoseconds(value: Any) -> int | None:
+    if type(value) is float and 0 <= value <= LONGEST_S:
+        return round(value * 1e9)  # nearly all of them: no more calls
+    seconds = _SECONDS.convert(value)
+    return None if seconds is None else round(seconds * 1e9)
+
+
+def _places(value: Any) -> tuple[int, ...] | None:
+    known = type(value) is list and all(type(it) is int and 0 <= it <= MAX_NUMBER for it in value)
+    return tuple(sorted(set(value))) if known else None
+
+
+NANOSECONDS = ValueKind(_SECONDS.expected, _nanoseconds, 0)  # of a number of seconds
+PLACES: ValueKind[tuple[int, ...]] = ValueKind(
+    f"a list of whole numbers from 0 to {MAX_NUMBER}", _places, ()
+)
+# As `rater export` writes them; others may mean something else by this key.
+_PLACEMENT = ValueKind(
+    "", lambda value: value if value in ("met", "not met", "not known") else "", ""
+)
+OBJECT: ValueKind[dict[str, Any]] = ValueKind(
+    "an object", lambda value: value if type(value) is dict else None, {}
+)
+
+
+def _counts(value: Any) -> tuple[EventCount, ...] | None:
+    rows: tuple[EventCount, ...] | None = _COUNT_ROWS.convert(value)
+    numbers = [n for it in rows or () for n in (it.value or 0, it.enabled_ns, it.running_ns)]
+    names = [name for it in rows or () for name in (it.group_name, it.event)]
+    known = all(0 <= n <= _LARGEST for n in numbers) and all(map(LINE.convert, names))
+    return rows if known else None
+
+
+_LARGEST = 2**63 - 1  # that the database holds
+_COUNT_ROWS = of_type(tuple[EventCount, ...])
+_COUNTS: ValueKind[tuple[EventCount, ...]] = ValueKind(
+    "a list of counts as `rater export` writes them", _counts, ()
+)
+
+# Keys of an observation: the field, its kind, and what it is where the key is not there.
+_KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
+    "benchmark": ("benchmark", LINE, REQUIRED),
+    "tune": ("tune", LINE, None),
+    "iteration": ("iteration", whole(), REQUIRED),
+    "copy": ("copy", whole(), REQUIRED),
+    "step": ("step", whole(), None),
+    "counted": ("counted", FLAG, True),
+    "cpu": ("cpu", PLACE, None),
+    "core": ("core", PLACE, None),
+    "node": ("node", PLACE, None),
+    "package": ("package", PLACE, None),
+    "mem_nodes": ("mem_nodes", PLACES, ()),
+    "start_s": ("start_ns", NANOSECONDS, None),
+    "elapsed_s": ("elapsed_ns", NANOSECONDS, REQUIRED),  # 0 too: of a log of whole seconds
+    "cpu_s": ("cpu_ns", NANOSECONDS, None),
+    "status": ("status", choice(CopyStatus), None),
+    "placement": ("placement", _PLACEMENT, None),
+    "counts": ("counts", _COUNTS, ()),
+    "mean_rss_bytes": ("mean_rss_bytes", whole(), None),
+    "peak_rss_bytes": ("peak_rss_bytes", whole(), None),
+}
+
+
+class Observations:
+    """The observations of a document, which notes what is wrong with them."""
+
+    def __init__(self, document: Document, root: TableReader, copies: int) -> None:
+        self._document = document
+        self._items = root.items("observations", OBJECT, "a list")
+        self._copies = copies
+        if "observations" not in root:
+            root.unexpected("a list", "observations")
+
+    def rows(self, *, rotated: bool, steady: bool) -> list[StoredCopy]:
+        """Return the copies, each in its phase and queue. Raises `MistakesError`.
+
+        All copies run one benchmark: a phase for each benchmark, iteration and tune.
+        Rotated order is one phase (in steady mode one for each iteration), and there
+        and in steady mode `step` is the position in the copy's queue; without it a copy
+        has its runs in the order of their starts (else in the document's).
+        """
+        column = {
+            field: self._column(key, kind, default) for key, (field, kind, default) in _KEYS.items()
+        }
+        benchmarks = len(set(column["benchmark"]))
+        if benchmarks > MOST_BENCHMARKS:
+            self._document.raise_mistakes()
+            raise InputError(
+                f"{self._document.path}: {benchmarks} benchmarks, expected at most "
+                f"{MOST_BENCHMARKS} in a run: leave some out, or make several runs of them"
+            )
+        column["placement"] = [it or None for it in column["placement"]]
+        column["placement_note"] = [
+            self._reader(position).get("placement_note", LINE, None) if it else None
+            for position, it in enumerate(column["placement"])
+        ]
+        queued = rotated or steady
+        steps = column["step"]
+        with_step = queued and bool(steps) and steps[0] is not None
+        if queued:
+            for position, step in enumerate(steps):
+                if with_step is (step is None):
+                    self._wrong(position, "step", "a step in every observation or in none")
+        self._document.raise_mistakes()
+        if not with_step:
+            column["step"] = [0] * len(steps)
+        cells: Iterable[object] = zip(
+            column["tune"], column["benchmark"], column["iteration"], strict=True
+        )
+        if rotated:
+            cells = column["iteration"] if steady else [None] * len(steps)
+        phases: dict[object, int] = {}
+        column["phase"] = [phases.setdefault(cell, len(phases)) for cell in cells]
+        rows = _copies(column)
+        if with_step:
+            self._check_steps(rows)
+        elif not steady:
+            self._check_once(rows, by_start=rotated)
+        self._document.raise_mistakes()
+        return _in_queues(rows) if queued and not with_step else rows
+
+    def _column(self, key: str, kind: ValueKind[Any], default: Any) -> list[Any]:
+        """Return the value of a key in every observation: a key after the other is fast."""
+        if key == "copy":
+            kind = whole(0, self._copies - 1)
+            kind = replace(kind, expected=f"{kind.expected} (run.copies is {self._copies})")
+        convert, given = kind.convert, [item.get(key) for item in self._items]
+        with suppress(UnexpectedError, ValueError):
+            found = [default if value is None else convert(value) for value in given]
+            if REQUIRED not in found and found.count(None) == (
+                given.count(None) if default is None else 0
+            ):
+                return found
+        return [self._reader(n).get(key, kind, default) for n in range(len(given))]
+
+    def _reader(self, position: int) -> TableReader:
+        return TableReader(self._document, (f"observations[{position}]",), self._items[position])
+
+    def _wrong(self, position: int, key: str, expected: str) -> None:
+        self._reader(position).unexpected(expected, key)
+
+    def _check_steps(self, rows: Sequence[StoredCopy]) -> None:
+        first_at: dict[tuple[int, int, int], int] = {}
+        for position, it in enumerate(rows):
+            first = first_at.setdefault((it.phase, it.copy, it.step), position)
+            if first != position:
+                expected = f"a step of its own for each run of copy {it.copy}"
+                same = f"(observations[{first}] has the same one)"
+                self._wrong(position, "step", f"{expected} {same}")
+
+    def _check_once(self, rows: Sequence[StoredCopy], *, by_start: bool) -> None:
+        """Check that no copy has two observations of a benchmark and iteration.
+
+        In rotated order (`by_start`) it may run one several times in a round, where the
+        increment shares a factor with the ring's length, but then at different times.
+        """
+        starts: dict[object, dict[int | None, int]] = {}
+        for position, it in enumerate(rows):
+            others = starts.setdefault((it.tune, it.benchmark, it.iteration, it.copy), {})
+            unclear = it.start_ns is None or None in others or it.start_ns in others
+            if others and (unclear or not by_start):
+                first = others.get(it.start_ns, next(iter(others.values())))
+                expected = (
+                    f"one observation of each copy of {it.benchmark} in iteration {it.iteration} "
+                    f"(observations[{first}] is of the same one)"
+                )
+                apart = ", or a step or start_s to tell them apart" if by_start else ""
+                self._wrong(position, "copy", expected + apart)
+            others[it.start_ns] = position
+
+
+def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
+    """Return the rows of columns called as the fields; others are not known."""
+    starts, statuses = column["start_ns"], column["status"]
+    column |= {
+        "finish_ns": [
+            None if start_ns is None else start_ns + elapsed_ns
+            for start_ns, elapsed_ns in zip(starts, column["elapsed_ns"], strict=True)
+        ],
+        # Whether the document said how the copy ended: `ok` there is all the checking we know of.
+        "validity": [Validity.NOT_CHECKED if it else Validity.UNCHECKED for it in statuses],
+        "status": [it or CopyStatus.OK for it in statuses],
+    }
+    every = (
+        column[it.name]
+        if it.name in column
+        else repeat(None if it.default is MISSING else it.default)
+        for it in fields(StoredCopy)
+    )
+    return list(map(StoredCopy, *every))
+
+
+def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
+    """Return the rows of a phase and copy with their places in its queue."""
+    queues: dict[tuple[int, int], list[StoredCopy]] = {}
+    for row in rows:
+        queues.setdefault((row.phase, row.copy), []).append(row)
+    for queue in queues.values():
+        if all(row.start_ns is not None for row in queue):
+            queue.sort(key=lambda row: row.start_ns or 0)
+    return [replace(row, step=n) for queue in queues.values() for n, row in enumerate(queue)]
+
+
+# -- The observations document, the neutral form of per-copy times from any runner, read -----------
+#
+# Beside the keys of the contract, `run.energy` (joules by domain of phases), `mean_rss_bytes` and
+# `peak_rss_bytes` of an observation, `run.stagger_ms`, `run.increment`, `run.status` and
+# `run.reason` (how it ended; else its observations say that), an observation's `counted` (false: a
+# discarded iteration) and, in rotated order, `step` (position in the copy's queue, from 0) are read
+# where they stand. Mode `steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows`
+# (one for each phase whose window closed); its `step` counts a copy's runs from 0. What was counted
+# is in an observation's `counts`, the tables it was counted by in `run.counter_tables`. Others
+# are left alone.
+# `rater.store.export` writes it.
+
+VERSION = 1
+SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
+_EXPECTED = (
+    "an observations document as `rater export RUN --format observations` writes it "
+    "(raw files and logs of SPEC CPU: `rater import spec FILE`)"
+)
+_ORDERS = {
+    "homogeneous": "homogeneous",
+    "staggered": "homogeneous",
+    "steady": "homogeneous",
+    "rotated": "rotated",
+    "heterogeneous": "rotated",
+}
+ENERGY = re.compile(r"energy_(.+)_uj", re.ASCII)  # names of readings
+_DOMAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+_JOULES = number(LONGEST_S, unit="joules")
+_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
+_DURATION = number(LONGEST_S, unit="seconds")
+_ENDED = choice((RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED))
+_FORMAT = ValueKind(
+    f"{VERSION}, the version of the format that this rater knows",
+    lambda value: value if type(value) is int and value == VERSION else None,
+    VERSION,
+)
+
+
+def read_observations(data: bytes, file: str) -> StoredRun:
+    """Return the run of an observations document; `file` is what errors call it.
+
+    Its number (`head.run`) is 0 until it is stored. Raises `InputError` naming every key that
+    is wrong, such as `observations[3].elapsed_s`, and what was expected.
+    """
+    document = json_document(data, file, _EXPECTED)
+    root = document.root()
+    root.get("rater", _FORMAT)
+    document.raise_mistakes()  # of another version the rest may be anything
+    run = root.table("run", required=True)
+    head = _head(run)
+    steady = head.mode == "steady"
+    windows = _windows(run) if steady else {}
+    tables: dict[str, str] = run.get("counter_tables", of_type(dict[str, str]), {})
+    document.raise_mistakes()  # what follows from them would be more of these
+    pus = _pus(root.table("topology"))
+    rotated = head.order == "rotated"
+    rows = Observations(document, root, head.copies).rows(rotated=rotated, steady=steady)
+    brackets = _brackets(rows, rotated, steady=steady, windows=windows)
+    energy = _energy(run, brackets)
+    document.raise_mistakes()
+    iterations = {row.iteration: row.counted for row in rows}
+    status, reason = _end(run, rows)
+    document.raise_mistakes()
+    head = replace(
+        head,
+        status=status,
+        reason=reason,
+        iterations=len(iterations),
+        discard=sum(not counted for counted in iterations.values()),
+        stagger_ms=_stagger_ms(run, head, brackets),
+        benchmarks=tuple(dict.fromkeys(row.benchmark for row in rows)),
+    )
+    return StoredRun(
+        head=head,
+        host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
+        settings=tuple((f"{TABLE_TEXT}{name}", text) for name, text in tables.items()),
+        environment=(),
+        benchmarks=tuple(
+            BenchmarkUsed(name, None, "", None, None, None, None) for name in head.benchmarks
+        ),
+        placements=(),
+        pus=pus,
+        brackets=brackets,
+        copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
+        warnings=(),
+        machine_readings=energy,
+        notes=_what_is_missing(head.copies, rows),
+    )
+
+
+type _Windows = dict[tuple[str | None, int], tuple[int, int]]
+
+
+def _windows(run: TableReader) -> _Windows:
+    """Return the windows of phases by benchmark (None in rotated order) and iteration."""
+    found: _Windows = {}
+    for window in run.tables("windows"):
+        start_ns, finish_ns = (
+            window.get("start_s", NANOSECONDS),
+            window.get("finish_s", NANOSECONDS),
+        )
+        if finish_ns <= start_ns:
+            window.unexpected("a time after start_s", "finish_s")
+        key = (window.get("benchmark", LINE, None), window.get("iteration", whole()))
+        found[key] = (start_ns, finish_ns)
+    return found
+
+
+def _energy(run: TableReader, brackets: Sequence[StoredBracket]) -> tuple[MachineReadings, ...]:
+    """Return the joules of phases, by benchmark and iteration (neither in rotated order)."""
+    phases = {(it.benchmark, it.iteration): it.phase for it in brackets}
+    found = []
+    for one in run.tables("energy"):
+        key = (one.get("benchmark", LINE, None), one.get("iteration", whole(), None))
+        elapsed_ns = one.get("elapsed_s", NANOSECONDS)
+        joules = one.table("joules", required=True)
+        names = joules.names(_DOMAIN, "expected names of domains, as package-0")
+        drawn = [(f"energy_{name}_uj", round(joules.get(name, _JOULES) * 1e6)) for name in names]
+        if key not in phases:
+            one.unexpected("a benchmark and iteration that there are observations of", "benchmark")
+        else:
+            found.append(MachineReadings(phases[key], (("elapsed_ns", elapsed_ns), *drawn)))
+    return tuple(found)
+
+
+def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]:
+    """Return a note where not every copy was observed: the results are of fewer then."""
+    observed = len({row.copy for row in rows})
+    if observed == copies:
+        return ()
+    have = (
+        "none has" if not observed else "only 1 has" if observed == 1 else f"only {observed} have"
+    )
+    return (f"{copies} {'copy' if copies == 1 else 'copies'}, {have} observations",)
+
+
+def _head(run: TableReader) -> RunHead:
+    """Return the head as far as it does not follow from the observations."""
+    mode = run.get("mode", choice(_ORDERS))
+    steady = mode == "steady"
+    return RunHead(
+        run=0,
+        uuid=run.get("uuid", LINE),
+        source="import",
+        status=RunStatus.COMPLETE,
+        reason=None,
+        started_at=run.get("started_at", _TIME, None),
+        elapsed_s=None,
+        hostname=run.get("host", LINE, None),
+        mode=mode,
+        order=run.get("order", choice(("homogeneous", "rotated")), "homogeneous")
+        if steady
+        else _ORDERS[mode],
+        copies=run.get("copies", whole(1, MOST_COPIES)),
+        iterations=0,
+        discard=0,
+        stagger_ms=0.0,
+        increment=run.get("increment", whole(), 1),
+        suite=None,
+        size=None,
+        tune=None,
+        layout=None,
+        memory=None,
+        timeout_s=None,
+        wrap=None,
+        command_line=None,
+        rater_version=None,
+        benchmarks=(),
+        tags=(),
+        warmup_s=run.get("warmup_s", _DURATION, None),
+        window_s=run.get("window_s", _DURATION, None),
+    )
+
+
+def _end(run: TableReader, rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+    """Return status and reason as they are told; not complete where the observations are not."""
+    status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
+    shown = how_it_ended(rows)
+    if status is None or status is RunStatus.COMPLETE is not shown[0]:
+        return shown
+    return status, reason
+
+
+def how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+    """Return status and reason of a run of which nothing but its observations is known."""
+    if not rows:
+        return RunStatus.INTERRUPTED, "the document has no observations"
+    failed = sum(row.status not in (CopyStatus.OK, CopyStatus.INTERRUPTED) for row in rows)
+    stopped = sum(row.status is CopyStatus.INTERRUPTED for row in rows)
+    if failed:
+        return RunStatus.FAILED, f"{failed} of {len(rows)} copy runs failed"
+    if stopped:
+        return RunStatus.INTERRUPTED, f"{stopped} of {len(rows)} copy runs were interrupted"
+    return RunStatus.COMPLETE, None
+
+
+def _utc(text: Any) -> str | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+_TIME = ValueKind("null or a time such as 2026-11-20T12:00:00Z", _utc, "")
+
+
+def _stagger_ms(run: TableReader, head: RunHead, brackets: Sequence[StoredBracket]) -> float:
+    """Return the stagger as given, else as the starts of a staggered run show it."""
+    given = run.get("stagger_ms", number(LONGEST_S, unit="milliseconds"), None)
+    run.document.raise_mistakes()
+    if given is not None:
+        return given
+    if head.mode != "staggered" or head.copies < 2 or not brackets:
+        return 0.0
+    first = brackets[0]
+    if first.start_ns is None or first.last_start_ns is None:
+        return 0.0
+    return (first.last_start_ns - first.start_ns) / (head.copies - 1) / 1e6
+
+
+def _pus(topology: TableReader) -> tuple[MachinePU, ...]:
+    places: dict[int, dict[str, int]] = {}
+    for key, name in SHARED_BY_PU.items():
+        groups = topology.table(key)
+        for word in groups.names(_NUMBER, f"expected numbers as keys, each of a {name}"):
+            for cpu in groups.get(word, PLACES):
+                place = places.setdefault(cpu, {})
+                if word.isdecimal() and place.setdefault(name, int(word)) != int(word):
+                    groups.unexpected(
+                        f"no CPU of another {name} (CPU {cpu} is in {place[name]})", word
+                    )
+    return tuple(
+        MachinePU(cpu, place.get("core"), None, place.get("node"), place.get("package"))
+        for cpu, place in sorted(places.items())
+    )
+
+
+def _brackets(
+    rows: Sequence[StoredCopy], rotated: bool, *, steady: bool, windows: _Windows
+) -> tuple[StoredBracket, ...]:
+    members: dict[int, list[StoredCopy]] = {}
+    for row in rows:
+        members.setdefault(row.phase, []).append(row)
+    found = []
+    for phase, some in sorted(members.items()):
+        bracket = _bracket(phase, some, rotated)
+        if steady:
+            # In rotated order an iteration is a phase, where a plain rotated run is one as a whole.
+            iteration = some[0].iteration
+            start_ns, finish_ns = windows.get((bracket.benchmark, iteration), (None, None))
+            bracket = replace(
+                bracket,
+                iteration=iteration,
+                window_start_ns=start_ns,
+                window_finish_ns=finish_ns,
+            )
+        found.append(bracket)
+    return tuple(found)
+
+
+def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBracket:
+    one = rows[0]
+    starts, finishes = _times(rows)
+    return StoredBracket(
+        phase=phase,
+        benchmark=None if rotated else one.benchmark,
+        iteration=None if rotated else one.iteration,
+        tune=one.tune if len({row.tune for row in rows}) == 1 else None,
+        counted=any(row.counted for row in rows),
+        start_ns=min(starts.values(), default=None),
+        finish_ns=max(finishes.values(), default=None),
+        last_start_ns=max(starts.values(), default=None),
+        first_finish_ns=min(finishes.values(), default=None),
+        complete=all(row.status is not CopyStatus.INTERRUPTED for row in rows),
+    )
+
+
+def _times(rows: Sequence[StoredCopy]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return first start and last finish by copy; nothing when not all are known."""
+    starts: dict[int, int] = {}
+    finishes: dict[int, int] = {}
+    for row in rows:
+        if row.start_ns is None or row.finish_ns is None:
+            return {}, {}
+        starts[row.copy] = min(row.start_ns, starts.get(row.copy, row.start_ns))
+        finishes[row.copy] = max(row.finish_ns, finishes.get(row.copy, row.finish_ns))
+    return starts, finishes

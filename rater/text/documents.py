@@ -1,0 +1,443 @@
+"""TOML and JSON read strictly: every mistake with file, line, place and remedy."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rater.errors import InputError
+from rater.text import kinds
+from rater.text.kinds import UnexpectedError, ValueKind
+
+# -- Read the files of suites and layouts: never blocked by a pipe, never flooded by a device ------
+
+_MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
+
+
+def file_problem(path: Path, typed: str = "") -> str | None:
+    """Say why `path`, which the user may have `typed` otherwise, is not a file to read."""
+    text = typed or str(path)
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
+        return f"no such file: {text}"
+    except OSError as error:
+        return f"{text}: {error.strerror}"
+    if stat.S_ISDIR(mode):
+        return f"{text} is a directory, expected a file"
+    if not stat.S_ISREG(mode):
+        return f"{text} is not a regular file but a pipe or a device"
+    if not os.access(path, os.R_OK):
+        return f"no permission to read {text}"
+    return None
+
+
+def is_file(path: str | Path) -> bool:
+    """Tell whether there is a regular file; False also for a path that nothing can have."""
+    try:
+        return Path(path).is_file()
+    except OSError:  # no permission on the way to it, or too long a name
+        return False
+
+
+def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
+    """Return the text of a small regular file, without the mark that editors of Windows add.
+
+    Raises `OSError` with a reason in words, `UnicodeDecodeError` when it is not
+    UTF-8, and `ValueError` for a path with a NUL.
+    """
+    # Not blocking: to open a pipe that nobody writes to would wait for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file but a pipe or a device", str(path))
+        with open(handle, "rb", closefd=False) as file:
+            data: bytes | None = file.read(_MOST_BYTES + 1)
+    finally:
+        os.close(handle)
+    if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
+    if len(data) > _MOST_BYTES:
+        most = f"larger than {_MOST_BYTES // 10**6} MB, too large for {too_large_for}"
+        raise OSError(errno.EFBIG, most, str(path))
+    return data.decode("utf-8-sig")
+
+
+# -- Find the lines of keys in a TOML text, which tomllib does not tell ----------------------------
+
+PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_DOTTED = rf"{PART}(?:\s*\.\s*{PART})*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]\]?\s*(?:#.*)?$")
+_ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
+# What hides or nests line ends: strings (the long kinds first), comments, brackets.
+_SIGN = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"{3,5}'''
+    r"""|'{3}.*?'{3,5}"""
+    r"""|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]""",
+    re.DOTALL,
+)
+_INDEX = re.compile(r"\[\d+\]$")
+
+type Key = tuple[str, ...]
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """Map every key and table header of a TOML text to its line (from 1).
+
+    The tables of `[[name]]` are found as `name[0]`, `name[1]` and so on. Keys
+    inside inline tables are not found: see `find_line`.
+    """
+    lines: dict[Key, int] = {}
+    latest: dict[Key, Key] = {}  # the key of a [[name]] to that of its last table
+    table: Key = ()
+    begin, first = 0, 1  # of the statement we are in: its first character, its line
+    number, depth = 1, 0  # line and open brackets here
+    for sign in _SIGN.finditer(text + "\n"):
+        number += sign[0].count("\n")
+        if sign[0] in ("[", "{"):
+            depth += 1
+        elif sign[0] in ("]", "}"):
+            depth -= 1
+        if sign[0] != "\n" or depth:
+            continue
+        statement = text[begin : sign.start()]
+        header, assignment = _HEADER.match(statement), _ASSIGNMENT.match(statement)
+        key: Key = ()
+        if header:
+            key = table = _resolved(_parts(header[2]), latest, opens=header[1] == "[[")
+            lines.setdefault(_plain(key), first)
+        elif assignment:
+            key = table + _parts(assignment[1])
+        for length in range(1, len(key) + 1):
+            lines.setdefault(key[:length], first)
+        begin, first = sign.end(), number
+    return lines
+
+
+def find_line(lines: Mapping[Key, int], key: Key) -> int | None:
+    """Return the line of `key`, else that of the nearest key around it that has one.
+
+    A part may end in an index, `args[2]`: then the line of the item counts, else
+    that of its list.
+    """
+    plain = _plain(key)
+    for length in range(len(key), 0, -1):
+        exact = key[:length]
+        for candidate in (exact, (*exact[:-1], plain[length - 1]), plain[:length]):
+            if candidate in lines:
+                return lines[candidate]
+    return None
+
+
+def _resolved(parts: Key, latest: dict[Key, Key], *, opens: bool) -> Key:
+    """Return a header's key with the indices of the `[[tables]]` that it lies in."""
+    key: Key = ()
+    for part in parts[:-1]:
+        key = latest.get((*key, part), (*key, part))
+    whole = (*key, parts[-1])
+    if opens:
+        before = latest.get(whole)
+        position = 0 if before is None else int(before[-1][len(parts[-1]) + 1 : -1]) + 1
+        latest[whole] = (*key, f"{parts[-1]}[{position}]")
+    return latest.get(whole, whole)
+
+
+def _plain(key: Key) -> Key:
+    return tuple(_INDEX.sub("", part) for part in key)
+
+
+def _parts(dotted: str) -> Key:
+    return tuple(part.strip("\"'") for part in re.findall(PART, dotted))
+
+
+# -- Read TOML and JSON strictly: all mistakes together, each with file, place and remedy ----------
+#
+# The place is the line of a key in TOML and its path in both (`sizes.test.args[0]`).
+
+# Names become names of files: neither "." nor "..", and not longer than a file system takes.
+NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+NAME_EXPECTED = "expected a name of at most 100 letters, digits, '.', '_' and '-'"
+REQUIRED: Any = object()  # the default of a key that must be there
+_MOST_MISTAKES = 100
+_MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
+# A key of more parts than any format has: tomllib's time grows with the square of them.
+_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])\s*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing wrong in a file; `str()` is the line that a person reads."""
+
+    path: Path | str
+    line: int | None  # from 1
+    key: str  # dotted; empty when the mistake is not about a key
+    text: str
+
+    def __str__(self) -> str:
+        place = str(self.path) if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.key}: {self.text}" if self.key else f"{place}: {self.text}"
+
+
+class MistakesError(InputError):
+    """A file has mistakes; the message has one line for each."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(sorted(mistakes, key=lambda m: m.line or 0))
+        lines = [str(mistake) for mistake in self.mistakes]
+        if len(lines) > 1:
+            lines.insert(0, f"{self.mistakes[0].path} has {len(lines)} mistakes:")
+        super().__init__("\n".join(lines))
+
+
+def did_you_mean(word: str, known: Iterable[str], *, few: bool = False) -> str:
+    """Return what to add to "unknown WORD": the nearest known words, else all of them.
+
+    `few`: they are so few that all of them are named behind the nearest, too.
+    """
+    names = list(known)
+    near = get_close_matches(word, names, n=3)
+    every = f"there are: {', '.join(names)}" if names else "there are none"
+    if not near:
+        return every
+    return f"did you mean {' or '.join(near)}?" + (f" {every}" if few else "")
+
+
+@dataclass
+class Document:
+    """A parsed file and the mistakes found so far."""
+
+    path: Path | str
+    data: Any
+    toml: str | None = None  # the text, where it is TOML
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    @cached_property
+    def _lines(self) -> dict[Key, int]:
+        return key_lines(self.toml or "")
+
+    @property
+    def table_word(self) -> str:
+        """What the format calls a table."""
+        return "an object" if self.toml is None else "a table"
+
+    def root(self) -> TableReader:
+        """Return the top level of the file; raises `MistakesError` when it is no table."""
+        if not isinstance(self.data, dict):
+            got = kinds.described(self.data, self.table_word)
+            self.mistake((), f"expected {self.table_word}, got {got}")
+            self.raise_mistakes()
+        return TableReader(self, (), self.data)
+
+    def mistake(self, key: Key, text: str) -> None:
+        """Note a mistake at `key`; its line is that of the nearest enclosing key with one.
+
+        Raises `MistakesError` when there are so many that nobody reads more.
+        """
+        line = find_line(self._lines, key)
+        mistake = Mistake(self.path, line, ".".join(map(_quoted, key)), text)
+        if mistake not in self.mistakes:
+            self.mistakes.append(mistake)
+        if len(self.mistakes) >= _MOST_MISTAKES:
+            self.raise_mistakes()
+
+    def raise_mistakes(self) -> None:
+        """Raise `MistakesError` if there is any."""
+        if self.mistakes:
+            raise MistakesError(self.mistakes)
+
+
+def toml_document(text: str, path: Path) -> Document:
+    """Parse a TOML text; raises `MistakesError` with the line when it is none, or has no end."""
+    if len(text) > _MOST_TOML:
+        most = f"more than {_MOST_TOML // 10**6} MB of TOML: long texts can be files of their own"
+        raise MistakesError([Mistake(path, None, "", most)])
+    deep = _DEEP_KEY.search(text)
+    if deep:
+        line = text.count("\n", 0, deep.end()) + 1
+        raise MistakesError([Mistake(path, line, "", "a key of more than 32 parts")])
+    try:
+        return Document(path, tomllib.loads(text), text)
+    except (ValueError, RecursionError) as error:  # tomllib's own, or a value beyond Python
+        raise MistakesError([_syntax_mistake(str(error), text, path)]) from None
+
+
+def json_document(text: bytes | str, path: Path | str, expected: str = "JSON") -> Document:
+    """Parse a JSON text; raises `MistakesError` with the line when it is none."""
+    try:
+        return Document(
+            path, json.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
+        )
+    except UnicodeDecodeError as error:
+        problem = f"not UTF-8 text (byte {error.start}); expected JSON"
+    except json.JSONDecodeError as error:
+        path = f"{path}:{error.lineno}:{error.colno}"
+        problem = f"not JSON ({error.msg}); expected {expected}"
+    except (ValueError, RecursionError) as error:  # a number of 4300 digits, or nested too deeply
+        problem = f"not JSON that can be read ({error})"
+    raise MistakesError([Mistake(path, None, "", problem)])
+
+
+class TableReader:
+    """One table (JSON: object) of a document.
+
+    Every getter takes a key, most a `default` for when it is absent (JSON: or null);
+    without one the key must be there. What is wrong is noted as a mistake, and
+    something of the right type returned, so that reading goes on to the next mistake.
+    """
+
+    __slots__ = ("_asked", "_values", "document", "key")
+
+    def __init__(self, document: Document, key: Key, values: Mapping[str, Any]) -> None:
+        self.document = document
+        self.key = key
+        self._values = values
+        self._asked: dict[str, None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        self._asked[name] = None
+        return self._values.get(name) is not None
+
+    def mistake(self, text: str, name: str | None = None) -> None:
+        """Note a mistake about this table, or about its key `name`."""
+        self.document.mistake((*self.key, name) if name else self.key, text)
+
+    def unexpected(self, expected: str, name: str) -> None:
+        """Note that `name` has another value than was expected, or none."""
+        if name in self._values:
+            self._wrong(name, UnexpectedError(expected, self._values[name]))
+        else:
+            self.mistake(f"missing; expected {expected}", name)
+
+    def finish(self) -> None:
+        """Report every key that nothing asked for."""
+        for name in self._values:
+            if name not in self._asked:
+                self.mistake(f"unknown key; {did_you_mean(name, self._asked)}", name)
+
+    def get[T, D](self, name: str, kind: ValueKind[T], default: D = REQUIRED) -> T | D:
+        """Return the value of a key."""
+        self._asked[name] = None
+        value = self._values.get(name)
+        if value is None and default is not REQUIRED:
+            return default
+        try:
+            return kind.read(value)
+        except UnexpectedError as error:
+            if value is None:
+                self.unexpected(error.expected, name)
+            else:
+                self._wrong(name, error)
+        except ValueError as error:
+            self.mistake(str(error), name)
+        return kind.zero if default is REQUIRED else default
+
+    def is_a(self, kind: type, name: str) -> bool:
+        """Tell whether the value at `name` is a `str`, `list` or `dict`, where several may be."""
+        return isinstance(self._values.get(name), kind)
+
+    def items[T](
+        self, name: str, kind: ValueKind[T], expected: str, *, required: bool = False
+    ) -> tuple[T, ...]:
+        """Return a list, empty when absent; `required`: at least one. Wrong items are left out."""
+        found: list[T] = []
+        for position, item in enumerate(self._list(name, expected, required=required)):
+            try:
+                found.append(kind.read(item))
+            except UnexpectedError as error:
+                self._wrong(f"{name}[{position}]", error)
+        return tuple(found)
+
+    def strings(self, name: str, *, required: bool = False) -> tuple[str, ...]:
+        """Return a list of strings, as `items` does."""
+        return self.items(name, kinds.STRING, "a list of strings", required=required)
+
+    def table(self, name: str, *, required: bool = False) -> TableReader:
+        """Return the table at `name`, an empty one when absent."""
+        self._asked[name] = None
+        value = self._values.get(name)
+        if not isinstance(value, dict):
+            if required or value is not None:
+                self.unexpected(self.document.table_word, name)
+            value = {}
+        return TableReader(self.document, (*self.key, name), value)
+
+    def tables(
+        self, name: str, *, single: bool = False, required: bool = False
+    ) -> list[TableReader]:
+        """Return the list of tables at `name`; `single`: a table counts as a list of one."""
+        if single and self.is_a(dict, name):
+            return [self.table(name)]
+        word = self.document.table_word
+        expected = f"{word} or a list of {word.split()[1]}s" if single else "a list"
+        found = []
+        for position, item in enumerate(self._list(name, expected)):
+            part = f"{name}[{position}]"
+            if isinstance(item, dict):
+                found.append(TableReader(self.document, (*self.key, part), item))
+            else:
+                self._wrong(part, UnexpectedError(word, item))
+        if required and name not in self:
+            self.unexpected(expected, name)
+        return found
+
+    def named_tables(self) -> list[tuple[str, TableReader]]:
+        """Return (name, table) for every key of this table, in the order of the file."""
+        found = [(name, self.table(name)) for name in self.names()]
+        return [(name, table) for name, table in found if self.is_a(dict, name)]
+
+    def names(self, fit: re.Pattern[str] = NAME, expected: str = NAME_EXPECTED) -> list[str]:
+        """Return the keys, which the user chose; one that does not `fit` is a mistake."""
+        for name in self._values:
+            self._asked[name] = None
+            if not fit.fullmatch(name):
+                self.mistake(expected, name)
+        return list(self._values)
+
+    def _list(self, name: str, expected: str, *, required: bool = False) -> list[Any]:
+        self._asked[name] = None
+        value = self._values.get(name)
+        if isinstance(value, list):
+            if required and not value:
+                self.mistake(f"expected {expected}, got an empty one", name)
+            return value
+        if required or value is not None:
+            self.unexpected(expected, name)
+        return []
+
+    def _wrong(self, name: str, error: UnexpectedError) -> None:
+        expected, value = error.expected, error.value
+        got = kinds.described(value, self.document.table_word)
+        hint = ""
+        if expected == "a string" and kinds.is_number(value) and got != "a huge number":
+            hint = f' (put it in quotes: "{value}")'
+        elif expected == "a list of strings" and isinstance(value, str):
+            hint = ' (["one", "two"])'
+        self.mistake(f"expected {expected}, got {got}{hint}", name + error.at)
+
+
+def _quoted(part: str) -> str:
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+(\[\d+\])?", part) else f'"{part}"'
+
+
+def _syntax_mistake(message: str, text: str, path: Path) -> Mistake:
+    # tomllib before 3.14 has the position only inside its message
+    found = re.search(r"\(at line (\d+), column (\d+)\)", message)
+    last_line = text.count("\n") + 1
+    at_end = "end of document" in message
+    line = int(found[1]) if found else last_line if at_end else None
+    place = f" at column {found[2]}" if found else " at the end of the file" if at_end else ""
+    problem = message.split(" (at ", maxsplit=1)[0]
+    return Mistake(path, line, "", f"not valid TOML{place}: {problem[0].lower()}{problem[1:]}")

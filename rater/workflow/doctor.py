@@ -1,0 +1,247 @@
+"""Settings of the machine around a run, and the doctor: read, judged, set, put back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from rater.analysis.doctor import CHECKS, examine, facts_of_run, tuned_settings
+from rater.analysis.doctor_checks import DoctorFinding, MachineFacts
+from rater.errors import InputError
+from rater.plan.request import Request
+from rater.process import Stopped, say
+from rater.run.host.admission import default_lock_path, machine_lock
+from rater.run.host.busy import BusyWatch
+from rater.run.host.facts import microcode_now, present_readings, settings_snapshot
+from rater.run.host.memory import pool_rooms
+from rater.run.programs.script import process_settings
+from rater.settings.journal import default_journal_path, journal_paths, sysroot
+from rater.settings.restore import left_behind, may_recover, recover
+from rater.settings.tuner import Tuner, find, present_settings
+from rater.show.console import standard_page
+from rater.show.plans.machine import DoctorView, doctor_document, doctor_text
+from rater.text.cpuset import parse_set
+from rater.text.values import some
+from rater.workflow.arguments import existing_store, print_json
+
+# -- Settings of the machine that a dead sweep left: put back before a run, else only reported -----
+
+
+def put_back() -> tuple[str, ...]:
+    """Put back what a dead process left, and say so; return what a run should be warned of.
+
+    Call it with the machine's lock, before anything is read of the machine: settings must
+    not change under copies that are timed. Nothing happens while their owner lives, this
+    process or another.
+    """
+    root = sysroot()
+    warnings: list[str] = []
+    for path in journal_paths():
+        left = left_behind(root, path)
+        if left is None:
+            continue
+        if not may_recover(path):
+            warnings.append(f"{left.text}; they are in force still: `sudo rater restore`")
+            continue
+        messages: list[str] = []
+        if recover(root, path, messages.append):
+            for text in messages:
+                say(text)
+        else:
+            warnings += messages
+    return tuple(warnings)
+
+
+def report() -> None:
+    """Say what a dead process left, on standard error; change nothing."""
+    for path in journal_paths():
+        left = left_behind(sysroot(), path)
+        if left is not None:
+            say(f"{left.text}; {left.way}")
+
+
+# -- Settings of the machine that a run or a command itself needs: set, told, put back -------------
+
+_SHOWN = 8
+
+
+def refuse_unsettable(wanted: Mapping[str, str]) -> None:
+    """Raise `InputError` that names the settings that this process cannot set; only looks."""
+    obstacles = {name: find(name, sysroot()).obstacle() for name in wanted}
+    refused = [f"{name} cannot be set: {why}" for name, why in obstacles.items() if why]
+    if refused:
+        raise InputError("\n".join(refused))
+
+
+class RunSettings:
+    """Sets what one run wants of the machine; a context manager, behind which it is put back.
+
+    All goes through a `Tuner`, which other settings may be set with, and which puts everything back
+    at its own end, also after a kill -9.
+    """
+
+    def __init__(self, tuner: Tuner, report: Callable[[str], None]) -> None:
+        self._tuner = tuner
+        self._report = report
+        self._before: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put back what this run set for itself: the next is not to differ by that."""
+        if self._before:
+            self._tuner.set(self._before)
+
+    def set(self, wanted: Mapping[str, str]) -> None:
+        """Set what this run wants, by name. Raises `InputError` where it cannot be set.
+
+        Raises `RunError` where the kernel takes something else, which then is what it is.
+        """
+        if not wanted:
+            return
+        refuse_unsettable(wanted)
+        now = {name: find(name, sysroot()).read() for name in wanted}
+        for name, present in now.items():
+            if len({value for _, value in present.files}) == 1:  # else it is no one value
+                self._before.setdefault(name, present.text)
+        self._tuner.set(wanted)
+        told = [f"{name}={value} (was {now[name].text})" for name, value in wanted.items()]
+        self._report(f"set for now, and put back at the end: {some(told, _SHOWN)}")
+
+
+# -- What the doctor reads of this machine now -----------------------------------------------------
+
+_LEAST_BUSY = 0.05  # of a CPU: smaller processes are counted together
+
+
+def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
+    """Return what is known of this machine; `with_load`: looks for a quarter of a second."""
+    values = dict(settings_snapshot(root)) | dict(process_settings())
+    values |= dict(present_readings(root))
+    if with_load:
+        values |= _load()
+    nodes, online = values.get("nodes"), parse_set(values.get("cpu.online", ""))
+    return MachineFacts(
+        values, microcode_now(root), None if nodes is None else int(nodes), len(online) or None
+    )
+
+
+def names_here(root: Path) -> tuple[str, ...]:
+    """Return the names of the settings that this machine has."""
+    return tuple(setting.name for setting in present_settings(root))
+
+
+def _load() -> dict[str, str]:
+    busy = BusyWatch().busy(_LEAST_BUSY)
+    cpus = sum(one.share for one in busy.processes) + busy.unseen
+    named = some([f"{one.command} {one.share:.1f}" for one in busy.processes], 2)
+    found = {"others.busy_cpus": f"{cpus:.2f}", "others.stolen_share": f"{busy.stolen:.4f}"}
+    return found | ({"others.named": named} if named else {})
+
+
+# -- What the doctor would set: for a run, or around a command -------------------------------------
+
+
+def tuned_settings_of(request: Request) -> dict[str, str]:
+    """Return what a run with --tuned wants of the machine as it is now, by name; else nothing."""
+    return _tuned_now() if request.tuned else {}
+
+
+def _tuned_now() -> dict[str, str]:
+    from rater.analysis.doctor import examine, tuned_settings
+
+    root = sysroot()
+    return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))
+
+
+def fix(args: argparse.Namespace) -> int:
+    """Run a command with what the doctor would set; return the command's exit status."""
+    if not args.command:
+        raise InputError(
+            "--fix sets settings for the time of a command: rater doctor --fix -- make bench; "
+            "`rater run --tuned` does so for a run"
+        )
+    what = f"rater doctor --fix -- {shlex.join(args.command)}"[:80]
+    with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
+        pass  # nobody times copies now, whom that would disturb; the command may be a rater
+    for warning in put_back():
+        say(f"warning: {warning}")
+    wanted = _tuned_now()
+    if not wanted:
+        say("nothing to set: what the doctor would set is as it should be, or not here")
+    with Tuner(sysroot(), default_journal_path(), what) as tuner:
+        RunSettings(tuner, say).set(wanted)
+        return _ended(args.command)
+
+
+def _ended(command: list[str]) -> int:
+    """Run a command to its end; a signal that ends rater ends it first."""
+    try:
+        process = subprocess.Popen(command)
+    except OSError as error:
+        raise InputError(f"{command[0]}: {error.strerror}") from error
+    try:
+        status = process.wait()
+    except Stopped:
+        process.terminate()
+        process.wait()
+        raise
+    return status if status >= 0 else 128 - status
+
+
+# -- `rater doctor`: this machine read, judged and shown; or mended for the time of a command ------
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """Show what was found; 0 whatever it is: `--json` has the counts."""
+    if args.fix:
+        return _fix(args)
+    if args.command is not None:
+        raise InputError("a command behind `--` belongs to --fix: rater doctor --fix -- COMMAND")
+    view = _of_run(args) if args.run_of else _now(with_load=True)
+    findings = _named(view.findings, args.checks)
+    if args.json:
+        print_json(doctor_document(view))
+        return 0
+    detailed = bool(args.checks) or args.verbose
+    shown = replace(view, findings=findings)
+    if args.checks:
+        shown = replace(shown, rooms=(), tuned={})
+    print(doctor_text(shown, standard_page(), detailed=detailed))
+    return 0
+
+
+def _fix(args: argparse.Namespace) -> int:
+    if args.checks or args.run_of or args.json:
+        raise InputError("--fix takes a command behind `--` and nothing else")
+
+    return fix(args)
+
+
+def _now(*, with_load: bool) -> DoctorView:
+    root = sysroot()
+    findings = examine(facts_now(root, with_load=with_load))
+    tuned = tuned_settings(findings, names_here(root))
+    return DoctorView(findings, pool_rooms(root / "proc", root / "sys"), tuned, "this machine")
+
+
+def _of_run(args: argparse.Namespace) -> DoctorView:
+    with existing_store(args) as store:
+        run = store.load(store.find(args.run_of))
+    return DoctorView(examine(facts_of_run(run)), (), {}, f"the machine of run {run.head.run}")
+
+
+def _named(findings: tuple[DoctorFinding, ...], names: list[str]) -> tuple[DoctorFinding, ...]:
+    known = {check.name.lower(): check.name for check in CHECKS}
+    wanted = {known.get(name.lower()) for name in names}
+    for name in names:
+        if name.lower() not in known:
+            raise InputError(f"{name}: no such check; there are: {', '.join(known.values())}")
+    return tuple(one for one in findings if not names or one.check in wanted)

@@ -1,0 +1,186 @@
+"""Runs of the self-test: what came of one and who disturbed it, and runs on made times."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shlex
+import time
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.divots.selftest import (
+    NOISE,
+    STEADY,
+    Judgement,
+    floor_of,
+    judge,
+    made,
+    made_times,
+    rows_of,
+    spread_of,
+    tally,
+    unsteady,
+)
+from rater.errors import InputError
+from rater.plan.placement.place import Placement
+from rater.plan.request import Request
+from rater.plan.selftest import CLEAN, Injection, choose, usual_copies
+from rater.plan.topology import Topology
+from rater.run.disturb import PROC, Disturbed, busy_by_cpu
+from rater.run.host import discover as machine
+from rater.run.host.busy import Busyness, busy_names
+from rater.show.console import terminal
+from rater.show.results.divots import SelfTest, print_selftest, selftest_document, speed_words
+from rater.text.values import series
+from rater.workflow.arguments import print_json
+from rater.workflow.run.resolve import resolve
+
+# -- One run of the self-test: what came of it, who disturbed it and on which CPU; quiet before it -
+
+_SAMPLE_S, _SAMPLES = 1.0, 3  # so many quiet samples in a row
+OTHERS = 0.1  # share of a CPU that others may take in any iteration
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run with what was done in it."""
+
+    times: dict[tuple[str, int, int], float]
+    findings: tuple[Finding, ...]
+    others: float  # the most that others took of a CPU in any iteration, as a share
+    costs: dict[tuple[str, int, int], float]  # see `analysis.cpuspeed.Costs`
+    taken_words: str = ""  # of which CPU, and who it was
+
+    @property
+    def taken(self) -> float | None:
+        """What others took of a CPU, where it was too much."""
+        return self.others if self.others > OTHERS else None
+
+    @property
+    def unsteady(self) -> float | None:
+        """By how much the speed of a CPU changed by itself, where it was too much."""
+        change, _ = unsteady(self.costs)
+        return change if abs(change) > STEADY else None
+
+    @property
+    def disturbed(self) -> str:
+        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
+        if self.taken is not None:
+            return self.taken_words
+        return "" if self.unsteady is None else speed_words(*unsteady(self.costs))
+
+
+def most_taken(seen: Sequence[Disturbed]) -> tuple[float, int | None, str]:
+    """Return the most that others took of a CPU while a benchmark ran once: share, CPU, when."""
+    cells = [
+        (share, cpu, f"{cell.benchmark}, iteration {cell.iteration}")
+        for cell in seen
+        for cpu, share in cell.others
+    ]
+    return max(cells, key=lambda cell: cell[0], default=(0.0, None, ""))
+
+
+def taken_words(seen: Sequence[Disturbed], found: Busyness) -> str:
+    """Say which CPU others took most of, and which processes worked meanwhile."""
+    share, cpu, when = most_taken(seen)
+    where = "a CPU" if cpu is None else f"CPU {cpu} ({when})"
+    return f"others took {share:.0%} of {where}: {who(found)}"
+
+
+def who(found: Busyness) -> str:
+    """Name those who worked beside a run."""
+    names = busy_names(found)
+    if found.stolen:
+        names.append(f"the hypervisor's other guests ({found.stolen:.0%} of all CPUs)")
+    return series(names) if names else "no process that can be seen here"
+
+
+def wait_until_idle(cpus: Set[int], patience_s: float) -> None:
+    """Wait until others leave the CPUs of the copies alone; `patience_s`: of the clock."""
+    quiet = 0
+    before = busy_by_cpu(PROC)
+    while quiet < _SAMPLES and time.monotonic() < patience_s:
+        time.sleep(_SAMPLE_S)
+        after = busy_by_cpu(PROC)
+        busy_s = [after[cpu] - before[cpu] for cpu in after if cpu in cpus and cpu in before]
+        quiet = quiet + 1 if max(busy_s, default=0.0) <= OTHERS * _SAMPLE_S else 0
+        before = after
+
+
+def same_again(args: argparse.Namespace, seed: int, usual_s: float) -> str:
+    """Return the command that plants the same again; `usual_s`: what --seconds is without it."""
+    more = " --simulate" if args.simulate else ""
+    more += f" --topology {shlex.quote(args.topology)}" if args.topology is not None else ""
+    more += f" --copies {args.copies}" if args.copies is not None else ""
+    more += " --quick" if args.quick else ""
+    more += "" if args.seconds == usual_s else f" --seconds {args.seconds:g}"
+    return f"rater selftest --seed {seed}{more}"
+
+
+# -- The self-test's plants on made times: what the detector says, whatever this machine does now --
+
+
+def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
+    """Plant in made times and find; return the exit status."""
+    topology = machine.discover() if args.topology is None else machine.load(args.topology)
+    copies = args.copies or usual_copies(len(topology.pus), len(topology.nodes))
+    seed = random.randrange(10**6) if args.seed is None else args.seed
+    request = Request((kernels,), copies=str(copies), iterations=iterations, size="test")
+    resolved = resolve(request, topology)
+    placements, benchmarks = resolved.placements, resolved.plan.benchmarks
+    if not benchmarks:
+        raise InputError("no kernel of the self-test fits this machine: fewer --copies")
+    choice = random.Random(seed)
+    plants, missing = choose(placements, benchmarks, iterations, choice)
+    clean = made_times(CLEAN, placements, benchmarks, iterations, choice)
+    spread = spread_of(clean)
+    assert spread is not None  # every copy has a time
+    floor = floor_of(spread.size)
+
+    def judged(injection: Injection) -> Judgement:
+        times = made_times(injection, placements, benchmarks, iterations, choice)
+        found = analyse(
+            [rows_of(times, injection, placements, benchmarks)],
+            [(name, None) for name in benchmarks],
+            Thresholds(),
+            core_pus=_core_pus(topology),
+        )
+        effect = made(injection, times, clean, iterations)
+        effect = None if injection is CLEAN else effect
+        return judge(injection, effect, found.findings, floor, iterations)
+
+    every = tuple(judged(injection) for injection in (CLEAN, *plants))
+    test = SelfTest(
+        copies=len(placements),
+        cpus=_cpus(placements),
+        lgroups=len({it.node for it in placements}),
+        benchmarks=benchmarks,
+        iterations=iterations,
+        seed=seed,
+        spread=spread.size,
+        floor=floor,
+        judged=every,
+        missing=tuple(missing),
+        tally=tally(every),
+        again=0,
+        command=same_again(args, seed, args.seconds),
+        made_noise=NOISE,
+    )
+    if args.json:
+        print_json(selftest_document(test))
+    else:
+        print_selftest(test, terminal())
+    return 0 if test.tally.right else 1
+
+
+def _cpus(placements: tuple[Placement, ...]) -> tuple[int, ...]:
+    return tuple(sorted({it.cpu for it in placements if it.cpu is not None}))
+
+
+def _core_pus(topology: Topology) -> list[tuple[int, int]]:
+    threads = Counter(pu.core for pu in topology.pus)
+    return sorted((pu.os, threads[pu.core]) for pu in topology.pus)

@@ -1,0 +1,229 @@
+"""What becomes of an attempt: every state, whatever is seen, and what must never be concluded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from rater.fleet.plan import (
+    LIVE,
+    AttemptState,
+    Ending,
+    FleetLimits,
+    JobPhase,
+    JobSeen,
+    Looked,
+    NodeAttempt,
+    NodeVerdict,
+    VerdictStatus,
+    judged,
+)
+
+RUNNING = NodeAttempt("n1", 1, AttemptState.RUNNING, 0.0, job="17", started_s=5.0)
+PENDING = NodeAttempt(
+    "n1", 1, AttemptState.PENDING, 0.0, job="17", pending_s=5.0, reason="Priority"
+)
+INTENT = NodeAttempt("n1", 1, AttemptState.INTENT, 0.0)
+LIMITS = FleetLimits(pending_s=100.0, settle_s=60.0)
+NOW_S = 1000.0
+
+
+def verdict(status: str, ended_by: str | None = None, reason: str | None = None) -> NodeVerdict:
+    return NodeVerdict(
+        *(1, "f", "n1", 1, "17", VerdictStatus(status), reason, ended_by, "n1.1.db", "ab", 9, "u"),
+        *(12, 16, "2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {}),
+    )
+
+
+def ended(word: str, reason: str | None = None) -> JobSeen:
+    return JobSeen("17", JobPhase.ENDED, word, reason)
+
+
+IS_PENDING = JobSeen("17", JobPhase.PENDING, "PENDING", "ReqNodeNotAvail, UnavailableNodes:n1")
+IS_RUNNING = JobSeen("17", JobPhase.RUNNING, "RUNNING")
+
+
+def later(attempt: NodeAttempt, job: JobSeen | None, after_s: float = 60.0) -> NodeAttempt:
+    """The attempt after two looks that see the same, so long after each other."""
+    first = judged(attempt, Looked(NOW_S, job=job), LIMITS)
+    return judged(first, Looked(NOW_S + after_s, job=job), LIMITS)
+
+
+@pytest.mark.parametrize("status", ["complete", "failed", "refused", "cancelled"])
+def test_a_verdict_decides_whatever_the_scheduler_says(status: str) -> None:
+    jobs = (None, IS_RUNNING, ended("NODE_FAIL"), ended("TIMEOUT"))
+    for state, job in product(AttemptState, jobs):
+        looked = Looked(NOW_S, verdict(status), job=job)
+        it = judged(replace(RUNNING, state=state), looked, LIMITS)
+        assert it.state.value == status
+        assert it.verdict is not None
+
+
+def test_what_is_published_late_goes_before_what_was_concluded() -> None:
+    lost = later(RUNNING, ended("NODE_FAIL"))
+    assert (lost.state, lost.reason) == (AttemptState.LOST, "the node failed (NODE_FAIL)")
+    late = judged(lost, Looked(NOW_S + 999, verdict("complete")), LIMITS)
+    assert late.state is AttemptState.COMPLETE
+    part = judged(lost, Looked(NOW_S + 999, verdict("partial", "TERM")), LIMITS)
+    assert (part.state, part.reason) == (
+        AttemptState.LOST,
+        "the node failed (NODE_FAIL); 12 of 16 copies",
+    )
+
+
+def test_no_answer_concludes_nothing() -> None:
+    all_ = product(LIVE, (0.0, 1e6), (None, *Ending), (None, "17"))
+    for state, age_s, ending, claimed in all_:
+        it = replace(RUNNING, state=state, ending=ending, gone_s=0.0, pending_s=0.0)
+        looked = Looked(NOW_S + age_s, answered=False, claimed_by=claimed)
+        assert judged(it, looked, LIMITS) == it
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "reason"),
+    [
+        ("NODE_FAIL", "lost", "the node failed (NODE_FAIL)"),
+        ("BOOT_FAIL", "lost", "the node did not boot (BOOT_FAIL)"),
+        ("PREEMPTED", "lost", "another job took its place (PREEMPTED)"),
+        ("OUT_OF_MEMORY", "lost", "its memory did not do (OUT_OF_MEMORY)"),
+        ("COMPLETED", "lost", "the job ended (COMPLETED) and published nothing"),
+        ("FAILED", "lost", "the job ended (FAILED) and published nothing"),
+        ("SOMETHING_NEW", "lost", "the job ended (SOMETHING_NEW) and published nothing"),
+        ("TIMEOUT", "timeout", "the time limit was over (TIMEOUT)"),
+        ("DEADLINE", "timeout", "the time limit was over (DEADLINE)"),
+        ("CANCELLED", "cancelled", "cancelled in the scheduler, not by rater"),
+    ],
+)
+def test_without_a_verdict_the_scheduler_says_why_but_not_at_once(
+    word: str, state: str, reason: str
+) -> None:
+    first = judged(RUNNING, Looked(NOW_S, job=ended(word)), LIMITS)
+    assert first.state is AttemptState.RUNNING
+    it = later(RUNNING, ended(word))
+    assert (it.state.value, it.reason) == (state, reason)
+
+
+def test_a_job_that_never_ran_is_cancelled_at_once() -> None:
+    it = judged(PENDING, Looked(NOW_S, job=ended("CANCELLED")), LIMITS)
+    assert it.state is AttemptState.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "job", "ending", "state", "reason"),
+    [
+        ("USR1", ended("COMPLETED"), None, "timeout", "the time limit was near"),
+        ("USR1", None, Ending.CANCELLED, "cancelled", "`rater fleet cancel`"),
+        ("TERM", ended("CANCELLED"), None, "cancelled", "cancelled in the scheduler, not by rater"),
+        ("TERM", ended("TIMEOUT"), None, "timeout", "the time limit was over (TIMEOUT)"),
+        ("TERM", ended("NODE_FAIL"), None, "lost", "the node failed (NODE_FAIL)"),
+        ("TERM", ended("FAILED"), None, "partial", "ended by SIGTERM"),
+        ("TERM", None, None, "partial", "ended by SIGTERM"),
+        (None, IS_RUNNING, None, "partial", "the disk filled"),
+    ],
+)
+def test_a_part_is_called_by_what_ended_it(
+    ended_by: str | None, job: JobSeen | None, ending: Ending | None, state: str, reason: str
+) -> None:
+    of = replace(RUNNING, ending=ending)
+    part = verdict("partial", ended_by, "the disk filled")
+    it = judged(of, Looked(NOW_S, part, job=job), LIMITS)
+    assert (it.state.value, it.reason) == (state, f"{reason}; 12 of 16 copies")
+
+
+def test_a_part_whose_job_has_not_ended_waits_for_the_schedulers_word() -> None:
+    part = verdict("partial", "TERM")
+    it = judged(RUNNING, Looked(NOW_S, part, job=IS_RUNNING), LIMITS)
+    assert it.state is AttemptState.RUNNING
+    it = judged(it, Looked(NOW_S + 1, part, answered=False), LIMITS)
+    assert it.state is AttemptState.RUNNING
+    it = judged(it, Looked(NOW_S + 9, part, job=ended("CANCELLED")), LIMITS)
+    assert it.state is AttemptState.CANCELLED
+
+
+def test_a_job_that_is_pending_too_long_is_ended_and_never_began() -> None:
+    waits = judged(PENDING, Looked(5.0 + 99, job=IS_PENDING), LIMITS)
+    assert (waits.ending, waits.reason) == (None, IS_PENDING.reason)
+    late = judged(waits, Looked(5.0 + 100, job=IS_PENDING), LIMITS)
+    assert (late.state, late.ending) == (AttemptState.PENDING, Ending.NEVER)
+    never = judged(late, Looked(5.0 + 101, job=ended("CANCELLED")), LIMITS)
+    assert (never.state, never.reason) == (
+        AttemptState.NEVER,
+        f"pending too long; {IS_PENDING.reason}",
+    )
+
+
+def test_a_job_that_began_just_before_it_was_given_up_goes_on() -> None:
+    late = replace(PENDING, ending=Ending.NEVER, ending_s=4.0)
+    it = judged(late, Looked(NOW_S, job=IS_RUNNING), LIMITS)
+    assert (it.state, it.ending, it.started_s) == (AttemptState.RUNNING, None, NOW_S)
+
+
+def test_a_job_may_be_pending_again_and_its_time_counts_anew() -> None:
+    it = judged(RUNNING, Looked(NOW_S, job=IS_PENDING), LIMITS)
+    assert (it.state, it.pending_s) == (AttemptState.PENDING, NOW_S)
+
+
+def test_a_job_that_comes_back_after_it_was_gone_is_not_lost() -> None:
+    gone = judged(RUNNING, Looked(NOW_S), LIMITS)
+    back = judged(gone, Looked(NOW_S + 59, job=IS_RUNNING), LIMITS)
+    assert (back.state, back.gone_s) == (AttemptState.RUNNING, None)
+
+
+def test_a_job_that_the_scheduler_forgot_is_lost_after_a_while() -> None:
+    it = later(RUNNING, None)
+    assert it.state is AttemptState.LOST
+    assert it.reason == "the scheduler knows nothing of job 17 any more, and nothing was published"
+    it = later(replace(PENDING, ending=Ending.CANCELLED), None)
+    assert it.state is AttemptState.CANCELLED
+
+
+def test_an_intent_that_nobody_submitted_stays_until_somebody_does() -> None:
+    assert judged(INTENT, Looked(NOW_S + 1e6), LIMITS) == INTENT
+    found = judged(INTENT, Looked(NOW_S, job=IS_PENDING), LIMITS)
+    assert (found.state, found.job) == (AttemptState.PENDING, "17")
+    ending = replace(INTENT, ending=Ending.CANCELLED)
+    assert judged(ending, Looked(NOW_S), LIMITS).state is AttemptState.CANCELLED
+
+
+def test_an_intent_whose_job_ran_unseen_is_lost_when_nothing_is_published() -> None:
+    first = judged(INTENT, Looked(NOW_S, claimed_by="17"), LIMITS)
+    it = judged(first, Looked(NOW_S + 60, claimed_by="17"), LIMITS)
+    assert (it.state, it.job) == (AttemptState.LOST, "17")
+
+
+def test_a_damaged_database_is_a_lost_attempt() -> None:
+    it = judged(RUNNING, Looked(NOW_S, damaged="another sha256", job=IS_RUNNING), LIMITS)
+    assert (it.state, it.reason) == (AttemptState.LOST, "another sha256")
+
+
+def test_every_look_at_every_state_ends_in_a_state_and_a_second_one_changes_nothing() -> None:
+    jobs = [
+        None,
+        IS_PENDING,
+        IS_RUNNING,
+        *(ended(it) for it in ("NODE_FAIL", "CANCELLED", "FAILED")),
+    ]
+    verdicts = [
+        None,
+        verdict("complete"),
+        *(verdict("partial", it) for it in (None, "USR1", "TERM")),
+    ]
+    looks = product(jobs, verdicts, (True, False), (None, "17"), (None, "damaged"))
+    states = list(product(AttemptState, (None, Ending.NEVER, Ending.CANCELLED)))
+    assert len(states) == 36
+    for job, published, answered, claimed, damaged in looks:
+        for state, ending in states:
+            before = replace(RUNNING, state=state, ending=ending)
+            looked = Looked(
+                NOW_S, published, None if published else damaged, answered, job, claimed
+            )
+            after = judged(before, looked, LIMITS)
+            assert judged(after, looked, LIMITS) == after
+            if state.ended and published is None and damaged is None:
+                assert after == before  # only what is published changes an end
+            if after.state is AttemptState.COMPLETE:
+                assert published is not None or state is AttemptState.COMPLETE
+            if after.state.ended and not state.ended:
+                assert published or damaged or answered
