@@ -19,13 +19,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.estimate import Basis, paired, quantile, unpaired
+from rater.analysis.stats.estimate import Basis, paired_estimate, t_quantile, unpaired_estimate
 from rater.analysis.stats.intervals import (
     CONFIDENCE,
     MOST_ROUNDS,
     Decision,
-    confidence_of_each,
-    interval_of,
+    confidence_per_look,
+    ratio_interval,
 )
 
 type Values = NDArray[np.float64]
@@ -68,7 +68,7 @@ NOISES: dict[str, Noise] = {
 
 @cache
 def _t(confidence: float, degrees: float) -> float:
-    return quantile(confidence, degrees)
+    return t_quantile(confidence, degrees)
 
 
 def paired_intervals(differences: Values, confidence: float = 0.95) -> tuple[Values, Values]:
@@ -120,7 +120,7 @@ def stopped_wrongly(
 
     Of two equal points; and how often it ends with `same`. `looks`: what the level is for.
     """
-    confidence = confidence_of_each(rounds - 2 if looks is None else looks)
+    confidence = confidence_per_look(rounds - 2 if looks is None else looks)
     differences = noise(rng, (times, rounds)) - noise(rng, (times, rounds))
     going = np.ones(times, dtype=bool)
     wrong = same = 0
@@ -186,10 +186,10 @@ def check_against_functions(rng: np.random.Generator) -> None:
     mean, reach = paired_intervals(here - there)
     other, width = welch_intervals(here, there)
     for i in range(_CHECKED):
-        told = interval_of(paired(list(here[i] - there[i])), MARGIN)
+        told = ratio_interval(paired_estimate(list(here[i] - there[i])), MARGIN)
         assert math.isclose(told.high or 0, math.exp(mean[i] + reach[i]), rel_tol=1e-9)
         assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (abs(mean[i]) > reach[i])
-        told = interval_of(unpaired(list(here[i]), list(there[i]), Basis.RUNS), MARGIN)
+        told = ratio_interval(unpaired_estimate(list(here[i]), list(there[i]), Basis.RUNS), MARGIN)
         assert math.isclose(told.high or 0, math.exp(other[i] + width[i]), rel_tol=1e-6)
 
 
@@ -204,7 +204,7 @@ def rounds_for_same(noise: float, margin: float, chance: float = 0.8) -> int | N
     edge = math.log1p(margin)
 
     def enough(rounds: int) -> bool:
-        t = quantile(CONFIDENCE, rounds - 1) + quantile(chance, rounds - 1)
+        t = t_quantile(CONFIDENCE, rounds - 1) + t_quantile(chance, rounds - 1)
         return t * math.sqrt(2 / rounds) * noise <= edge
 
     return next((rounds for rounds in range(2, MOST_ROUNDS + 1) if enough(rounds)), None)

@@ -20,7 +20,13 @@ import numpy as np
 
 from rater.fleet.history import benchmark_history, host_history
 from rater.fleet.hosts import compare_fleet, results_of
-from rater.fleet.index import history_of_benchmark, history_of_host, runs_of, settings_of, times_of
+from rater.fleet.index import (
+    history_of_benchmark,
+    history_of_host,
+    indexed_runs,
+    settings_of,
+    times_of,
+)
 from rater.store.connection import connect
 
 
@@ -82,7 +88,7 @@ def main() -> None:
             "the last 50 runs": lambda: connection.execute(
                 "SELECT * FROM fleet_run ORDER BY started_at DESC LIMIT 50"
             ).fetchall(),
-            "one host's run (fleet:N/HOST)": lambda: runs_of(connection, fleet, host),
+            "one host's run (fleet:N/HOST)": lambda: indexed_runs(connection, fleet, host),
             "a fleet's rows read": lambda: times_of(connection, fleet),
             "a fleet compared (rater divots)": lambda: _compared(connection, fleet),
             "history of a host": lambda: host_history(host, history_of_host(connection, host)),
@@ -100,7 +106,7 @@ def main() -> None:
 
 
 def _compared(connection: sqlite3.Connection, fleet: int) -> object:
-    runs = runs_of(connection, fleet)
+    runs = indexed_runs(connection, fleet)
     settings = settings_of(connection, (run.setting for run in runs))
     return compare_fleet(results_of(runs, times_of(connection, fleet), settings))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.slow_hosts import wilson
-from rater.fleet.history import steps_in
+from rater.fleet.history import find_steps
 
 type Noise = Callable[[np.random.Generator, int], npt.NDArray[np.float64]]
 
@@ -56,7 +56,7 @@ def main() -> None:
         told = []
         for weeks in WEEKS:
             random = np.random.default_rng(1)
-            hits = sum(bool(steps_in(SD * noise(random, weeks), LEAST)) for _ in range(many))
+            hits = sum(bool(find_steps(SD * noise(random, weeks), LEAST)) for _ in range(many))
             low, high = wilson(hits, many)
             told.append(f"{weeks} weeks {hits / many:.4f} ({low:.4f}-{high:.4f})")
         print(f"{name:10}: {'; '.join(told)}", flush=True)
@@ -69,7 +69,7 @@ def main() -> None:
             for _ in range(many):
                 values = SD * NOISES["t of 4"](random, weeks)
                 values[weeks // 2 :] += size
-                hits += any(abs(it.first - weeks // 2) <= 1 for it in steps_in(values, LEAST))
+                hits += any(abs(it.first - weeks // 2) <= 1 for it in find_steps(values, LEAST))
             low, high = wilson(hits, many)
             told.append(f"{weeks} weeks {hits / many:.2f} ({low:.2f}-{high:.2f})")
         print(f"{size:+.0%}: {'; '.join(told)}", flush=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rater.fleet.archive import admit
+from rater.fleet.archive import admit_database
 from rater.store.connection import connect
 from tests.support.fleets import NAMES, SETTINGS, publish, slow_ones, times_of
 
@@ -48,7 +48,7 @@ def main() -> None:
                 began = time.perf_counter()
                 path = publish(Path(folder) / "node.db", made, times, started_at=at)
                 written = time.perf_counter()
-                found = admit(connection, path, week, made.node, 1)
+                found = admit_database(connection, path, week, made.node, 1)
                 assert found.reason is None, found.reason
                 writing_s += written - began
                 admitting_s += time.perf_counter() - written

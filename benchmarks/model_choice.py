@@ -15,9 +15,9 @@ import sys
 
 import numpy as np
 
-from rater.analysis.stats.intervals import noise_in_rounds
+from rater.analysis.stats.intervals import noise_within_rounds
 from rater.lab.fits import fit_polynomial
-from rater.lab.models import choose
+from rater.lab.models import choose_model
 
 ROUNDS, RUN_NOISE = 6, 0.02
 CASES = {  # slope and bend, as shares of y; what is right
@@ -40,10 +40,10 @@ def chosen(
     runs = true * np.exp(RUN_NOISE * random.standard_normal((ROUNDS, layouts)))
     runs *= np.where(random.random(runs.shape) < 0.05, 1.03, 1.0)
     y = np.exp(np.median(np.log(runs), axis=0))
-    noise = noise_in_rounds([dict(enumerate(one)) for one in runs.T.tolist()])
+    noise = noise_within_rounds([dict(enumerate(one)) for one in runs.T.tolist()])
     assert noise is not None
     fits = [fit for degree in range(3) if (fit := fit_polynomial(x, y, degree)) is not None]
-    return choose((x, y), fits, None, noise.of_median(ROUNDS)).chosen
+    return choose_model((x, y), fits, None, noise.of_median(ROUNDS)).chosen
 
 
 def wilson(hits: int, trials: int) -> str:

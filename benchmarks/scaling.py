@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rater.analysis.stats.curves import Usl, fit_usl, shape_of
-from rater.analysis.stats.intervals import noise_of
+from rater.analysis.stats.curves import Usl, curve_shape, fit_usl
+from rater.analysis.stats.intervals import run_to_run_noise
 
 GRIDS = {
     "1 2 4": (1, 2, 4),
@@ -71,7 +71,9 @@ def shapes(trials: int, rng: np.random.Generator) -> None:
                 for _ in range(trials):
                     rates = measured(copies, truth_of(copies), sd, runs, rng)
                     medians = [float(np.median(one)) for one in rates]
-                    shape = shape_of(copies, medians, [runs] * len(copies), noise_of(rates))
+                    shape = curve_shape(
+                        copies, medians, [runs] * len(copies), run_to_run_noise(rates)
+                    )
                     found["knee"] += shape.knee is not None
                     found["plateau"] += shape.plateau is not None
                     found["fall"] += shape.falls_at is not None
@@ -96,7 +98,7 @@ def laws(trials: int, rng: np.random.Generator) -> None:
                 for _ in range(trials):
                     rates = measured(copies, law(sigma, kappa), sd, runs, rng)
                     medians = [float(np.median(one)) for one in rates]
-                    fit = fit_usl(copies, medians, [runs] * len(copies), noise_of(rates))
+                    fit = fit_usl(copies, medians, [runs] * len(copies), run_to_run_noise(rates))
                     if isinstance(fit, Usl):
                         fits += 1
                         bad += fit.bad

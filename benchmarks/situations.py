@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.estimate import Basis, paired, unpaired
-from rater.analysis.stats.independence import MeasuredLog, of_rounds, of_runs
-from rater.analysis.stats.intervals import Decision, RatioInterval, interval_of
+from rater.analysis.stats.estimate import Basis, paired_estimate, unpaired_estimate
+from rater.analysis.stats.independence import MeasuredLog, estimate_from_rounds, estimate_from_runs
+from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
 
 type Values = NDArray[np.float64]
 type Draw = Callable[[np.random.Generator], tuple[list[MeasuredLog], list[MeasuredLog]]]
@@ -252,9 +252,13 @@ def before(
     """Return what is said of runs that are taken as independent."""
     if in_rounds:
         pairs = zip(here, there, strict=True)
-        return interval_of(paired([one.log - other.log for one, other in pairs]), MARGIN)
+        return ratio_interval(
+            paired_estimate([one.log - other.log for one, other in pairs]), MARGIN
+        )
     mine, theirs = ([one.log for one in side] for side in (here, there))
-    return interval_of(replace(unpaired(mine, theirs, Basis.RUNS), refused=None), MARGIN)
+    return ratio_interval(
+        replace(unpaired_estimate(mine, theirs, Basis.RUNS), refused=None), MARGIN
+    )
 
 
 def after(
@@ -262,8 +266,8 @@ def after(
 ) -> RatioInterval:
     """Return what rater says."""
     if in_rounds:
-        return interval_of(of_rounds(list(zip(here, there, strict=True))), MARGIN)
-    return interval_of(of_runs(here, there), MARGIN)
+        return ratio_interval(estimate_from_rounds(list(zip(here, there, strict=True))), MARGIN)
+    return ratio_interval(estimate_from_runs(here, there), MARGIN)
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from rater.analysis.results.score import summarise
 from rater.record.stored import StoredRun
 from rater.show.results.to_json import divot_rows
 from rater.store.export import head_document
-from rater.workflow.arguments import store_to_read
+from rater.workflow.arguments import open_store_for_reading
 from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
-from rater.workflow.results.divots import analysis_beside_results
+from rater.workflow.results.divots import analysis_for_results
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
     `db`: the database, else RATER_DB, else the user's own. Raises `rater.errors.InputError` where
     there is no such run or database.
     """
-    with store_to_read(_asked(db, str(which))) as store:
+    with open_store_for_reading(_asked(db, str(which))) as store:
         stored = store.load(store.find(str(which)))
-        found = analysis_beside_results(store, stored)
+        found = analysis_for_results(store, stored)
     return LoadedRun(
         head=head_document(stored.head),
         copies=columns_of_copies(stored),
@@ -52,7 +52,7 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
 
 def runs(*, db: str | None = None) -> ColumnTable:
     """Return the heads of all stored runs, a row each, by number."""
-    with store_to_read(_asked(db, "last")) as store:
+    with open_store_for_reading(_asked(db, "last")) as store:
         heads = [head_document(head) for head in store.runs()]
     return column_table(list(heads[0]) if heads else [], [list(head.values()) for head in heads])
 

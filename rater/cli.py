@@ -13,15 +13,15 @@ from importlib import import_module
 
 from rater import __version__
 from rater.command_line import (
-    Overview,
     Parser,
+    TopLevelParser,
     described,
     find_defaults,
     subparsers_of,
     unknown_command,
 )
 from rater.errors import RaterError
-from rater.process import Stopped, handled, outlive_readers, raise_stopped, say
+from rater.process import StoppedBySignal, handled, ignore_broken_pipe, print_error, raise_stopped
 from rater.settings.journal import is_there, journal_paths
 from rater.text.secrets import cleaned_streams
 from rater.wings import COMMANDS
@@ -53,9 +53,9 @@ _WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages", "lab", "fleet run") 
 _LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
 
 
-def build_parser() -> Overview:
+def build_parser() -> TopLevelParser:
     """Return the whole parser; imports only the families' argument declarations."""
-    parser = Overview(
+    parser = TopLevelParser(
         prog="rater",
         description="Run N copies of a benchmark at once, and find the slow part of the machine.",
         epilog="RUN: a number, the start of a uuid, last, last~1. More: rater COMMAND --help",
@@ -88,7 +88,7 @@ def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
     args.defaults = {it.dest for it in found}
     if getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False:
         for line in described(found):
-            say(line)
+            print_error(line)
     return args
 
 
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with handled(raise_stopped):
             return _main(argv)
-    except Stopped as stopped:
+    except StoppedBySignal as stopped:
         return stopped.exit_status
     except KeyboardInterrupt:
         return 130
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     _fill_standard_descriptors()
-    outlive_readers()
+    ignore_broken_pipe()
     with cleaned_streams():
         return _command(argv)
 
@@ -128,7 +128,7 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         args = _parsed(parser, words)
     except RaterError as error:
-        say(error)
+        print_error(error)
         return error.exit_status
     if args.subcommand is None:
         if command is not None:
@@ -152,12 +152,12 @@ def _command(argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
     except RaterError as error:
         with suppress(OSError):
-            say(error)
+            print_error(error)
         return error.exit_status
     except OSError as error:
         # Of the system, not of a copy: standard output on a full disk, no more processes.
         with suppress(OSError):
-            say(error)
+            print_error(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return status

@@ -13,7 +13,7 @@ from textwrap import fill
 from typing import Any, NoReturn
 
 from rater.errors import InputError
-from rater.process import say
+from rater.process import print_error
 from rater.text.documents import is_file
 
 # -- What stands at the end of each help: command lines to copy. A test parses every one of them ---
@@ -137,7 +137,7 @@ _ABSENT = "the following arguments are required"  # argparse's words
 _EXPECTED = {"int": "a whole number", "float": "a number"}
 
 
-class Paragraphs(argparse.HelpFormatter):
+class ParagraphHelpFormatter(argparse.HelpFormatter):
     """Help whose paragraphs are filled to the terminal's width; indented lines stand as written."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -153,7 +153,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **{"formatter_class": Paragraphs} | options)
+        super().__init__(*args, **{"formatter_class": ParagraphHelpFormatter} | options)
 
     def format_help(self) -> str:
         """Return the help: what it takes in few words, and command lines to copy at its end."""
@@ -179,7 +179,7 @@ class Parser(argparse.ArgumentParser):
             message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
         example = EXAMPLES.get(self.prog, ())[:1] if _ABSENT in message else ()
         as_in = "".join(f"as in: {line.partition('  #')[0].rstrip()}; " for line in example)
-        say(f"{message}\n  {as_in}more: {self.prog} --help")
+        print_error(f"{message}\n  {as_in}more: {self.prog} --help")
         self.exit(2)
 
     def parse_args(  # type: ignore[override]  # one namespace class is enough
@@ -300,7 +300,7 @@ _NAME = 11
 MOST_WORDS = 23  # letters of a command's words, so that two commands fit a line
 
 
-class Overview(Parser):
+class TopLevelParser(Parser):
     """The parser of `rater`, whose help fits a screen of 24 lines."""
 
     def format_help(self) -> str:
@@ -360,7 +360,7 @@ _BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
 
 
 @dataclass(frozen=True, slots=True)
-class Default:
+class ConfigDefault:
     """An option that a file gives: as it would be typed, its name among arguments, and the file."""
 
     word: str
@@ -370,7 +370,7 @@ class Default:
 
 def find_defaults(
     parser: argparse.ArgumentParser, command: str, typed: Sequence[str]
-) -> tuple[Default, ...]:
+) -> tuple[ConfigDefault, ...]:
     """Return the defaults of a command that nothing typed replaces.
 
     Raises `InputError`, naming file and line, for a file that is wrong or another user's.
@@ -378,7 +378,7 @@ def find_defaults(
     commands = subparsers_of(parser)
     taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
     taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
-    found: list[Default] = []
+    found: list[ConfigDefault] = []
     for path in _paths():
         by_command = _read(path, commands)
         # An option that only the other command has (`run`'s for `plan`) is none of this one.
@@ -389,7 +389,7 @@ def find_defaults(
     return tuple(found)
 
 
-def described(defaults: Iterable[Default]) -> list[str]:
+def described(defaults: Iterable[ConfigDefault]) -> list[str]:
     """Return a line for each file that defaults came from."""
     files: dict[str, list[str]] = {}
     for it in defaults:
@@ -412,7 +412,9 @@ def _paths() -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path, commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, list[Default]]:
+def _read(
+    path: Path, commands: Mapping[str, argparse.ArgumentParser]
+) -> dict[str, list[ConfigDefault]]:
     """Return what a file gives, by command; raises `InputError` for all that is wrong in it."""
     # Of some milliseconds, for those who have such a file.
     from rater.files import other_writer
@@ -432,7 +434,7 @@ def _read(path: Path, commands: Mapping[str, argparse.ArgumentParser]) -> dict[s
         )
     document = toml_document(text, path)
     root = document.root()
-    found: dict[str, list[Default]] = {}
+    found: dict[str, list[ConfigDefault]] = {}
     for name, values in document.data.items():
         table = root.table(name)
         if name not in commands:
@@ -449,7 +451,7 @@ def _read(path: Path, commands: Mapping[str, argparse.ArgumentParser]) -> dict[s
                 table.mistake(str(error), key)
                 continue
             found.setdefault(name, []).extend(
-                Default(word, actions[key].dest, str(path)) for word in words
+                ConfigDefault(word, actions[key].dest, str(path)) for word in words
             )
     document.raise_mistakes()
     return found

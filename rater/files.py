@@ -13,8 +13,9 @@ from pathlib import Path
 #
 # A lock in /run/lock, a journal in /var/lib, a cache or database wherever a variable says: rater
 # may be root, and what is called so may be anybody's symbolic link, hard link or pipe. A way
-# (`settled`) is safe when nobody else can change any part of it; a file (`open_file`) is judged by
-# its descriptor, so that nothing can be put in its place between the look and the use.
+# (`resolve_trusted_folder`) is safe when nobody else can change any part of it; a file
+# (`open_file`) is judged by its descriptor, so that nothing can be put in its place between the
+# look and the use.
 
 _ATTEMPTS = 100  # at a file that others make and remove all the time
 _MOST_LINKS = 40  # as the kernel
@@ -63,13 +64,13 @@ def other_writer(path: Path) -> str | None:
     if found.st_mode & stat.S_IWOTH:
         return "everybody may write into it"
     try:
-        settled(path.resolve().parent)
+        resolve_trusted_folder(path.resolve().parent)
     except UntrustedError as error:
         return f"{error.filename}: {error.strerror}"
     return None
 
 
-def settled(path: Path, *, make: bool = False) -> Path:
+def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
     """Return a folder's real path, which nobody but trusted users can lead elsewhere.
 
     `make`: with the folders that are missing. For root every folder and symbolic link on the way
@@ -108,7 +109,7 @@ def settled(path: Path, *, make: bool = False) -> Path:
     return here
 
 
-def meant_file(path: Path) -> Path:
+def resolve_target(path: Path) -> Path:
     """Return the file that a path means: links are followed where trusted users made them.
 
     It need not be there. Raises `UntrustedError` for the link of another user, `OSError`.
@@ -131,7 +132,7 @@ def private_folder(path: Path) -> Path:
 
     The sticky bit is not enough here: what is looked for in it others could have made before.
     """
-    real = settled(path, make=True)
+    real = resolve_trusted_folder(path, make=True)
     if real.stat().st_mode & stat.S_IWOTH:
         raise UntrustedError(real, "everybody may write into it")
     return real
@@ -144,7 +145,7 @@ def open_file(path: Path, flags: int, *, mode: int = 0o600, anyones: bool = Fals
     it lies in. `anyones`: another user's file may be there and is opened; the caller must not
     write into it. Raises `UntrustedError`, `OSError`.
     """
-    file = settled(path.parent, make=bool(flags & os.O_CREAT)) / path.name
+    file = resolve_trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) / path.name
     number = _open(file, flags & ~os.O_TRUNC | _NEVER_FOLLOW, mode)
     try:
         _check_file(file, os.fstat(number), anyones=anyones)
@@ -161,7 +162,7 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
 
     Raises `OSError`, and leaves nothing behind then.
     """
-    file = settled(path.parent, make=True) / path.name
+    file = resolve_trusted_folder(path.parent, make=True) / path.name
     new = file.with_name(f"{file.name}.new")
     new.unlink(missing_ok=True)  # of one that was killed
     number = open_file(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)

@@ -82,7 +82,7 @@ def stat_fields(line: bytes, last: int = 52) -> list[bytes]:
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopped(KeyboardInterrupt):
+class StoppedBySignal(KeyboardInterrupt):
     """A signal came that ends rater."""
 
     def __init__(self, number: int) -> None:
@@ -111,11 +111,11 @@ def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None
 
 
 def raise_stopped(number: int, _: FrameType | None) -> None:
-    """Raise `Stopped`: a handler."""
-    raise Stopped(number)
+    """Raise `StoppedBySignal`: a handler."""
+    raise StoppedBySignal(number)
 
 
-class HeldSignals:
+class DeferredSignals:
     """Signals that came while they are held."""
 
     def __init__(self) -> None:
@@ -152,9 +152,9 @@ class HeldSignals:
 
 
 @contextmanager
-def held() -> Iterator[HeldSignals]:
+def held() -> Iterator[DeferredSignals]:
     """Break nothing off: signals are only kept, for whoever asks or listens."""
-    signals = HeldSignals()
+    signals = DeferredSignals()
     with handled(signals.take):
         yield signals
 
@@ -182,7 +182,7 @@ class _Leaving(io.FileIO):
             raise OSError(error.errno, error.strerror, "standard output") from None
 
 
-def outlive_readers() -> None:
+def ignore_broken_pipe() -> None:
     """Let the command go on to its end, and to its own exit status, in `rater list | head`.
 
     A name that the terminal's encoding lacks is shown escaped, it is no reason to fail either.
@@ -206,7 +206,7 @@ def outlive_readers() -> None:
         stream.reconfigure(errors="backslashreplace")
 
 
-def say(text: object) -> None:
+def print_error(text: object) -> None:
     """Print lines on standard error as rater's; on a terminal none is broken within a word."""
     lines = f"rater: {text}".split("\n")
     if sys.stderr.isatty():

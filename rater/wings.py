@@ -44,10 +44,10 @@ HOOKS = {
     "base_side": "rater.lab.proof",
     "layout_warnings": "rater.lab.proof",
     "prove_pages": "rater.lab.proof",
-    # rater.lab.ready: for workflow.run.prepare, workflow.run.resolve, workflow.run.session
-    "pages_asked": "rater.lab.ready",
-    "pages_of_run": "rater.lab.ready",
-    "refuse_layout": "rater.lab.ready",
+    # rater.lab.prepare: for workflow.run.prepare, workflow.run.resolve, workflow.run.session
+    "pages_asked": "rater.lab.prepare",
+    "pages_of_run": "rater.lab.prepare",
+    "refuse_layout": "rater.lab.prepare",
     # rater.lab.show_models: for show.html.page
     "model_charts": "rater.lab.show_models",
     # rater.lab.show_sizes: for show.results.run, workflow.results.stored
@@ -86,7 +86,7 @@ type KitComparison = Any  # rater.speccpu.outputs
 type MergedFile = Any  # rater.fleet.merge
 type PageLab = Any  # rater.lab.models
 type PageSetup = Any  # rater.lab.preload
-type PagesReady = Any  # rater.lab.ready
+type PagesReady = Any  # rater.lab.prepare
 type RunPages = Any  # rater.lab.proof
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
-from rater.run.host.busy import Busyness, BusyWatch
+from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.store.store import Store, open_store
 from rater.workflow.run import prepare
 from tests.support.browser import Browser, chromium
@@ -61,20 +61,20 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_places_in(tmp_path, monkeypatch)
 
 
-class _NobodyElse(BusyWatch):
+class _NobodyElse(ForeignLoadSampler):
     """Looks at no process: tests/run/host has the tests of the real one."""
 
     def __init__(self) -> None:
         pass
 
-    def busy(self, least_share: float = 0.1, *, stale_s: float = 0.0) -> Busyness:
-        return Busyness((), 0.0, 0.0)
+    def busy(self, least_share: float = 0.1, *, stale_s: float = 0.0) -> ForeignLoad:
+        return ForeignLoad((), 0.0, 0.0)
 
 
 @pytest.fixture(autouse=True)
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look who else works here takes most of a short run in this process, and varies."""
-    monkeypatch.setattr(prepare, "BusyWatch", _NobodyElse)
+    monkeypatch.setattr(prepare, "ForeignLoadSampler", _NobodyElse)
 
 
 @pytest.fixture

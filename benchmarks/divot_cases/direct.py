@@ -49,10 +49,10 @@ def findings_in(table: Table) -> Sequence[Finding]:
 
     The detector is imported here: `constants` sets its numbers before that.
     """
-    from rater.analysis.divots.findings import findings_of
+    from rater.analysis.divots.findings import build_findings
     from rater.analysis.divots.model.detect import detect
 
-    return findings_of(detect(table, Thresholds()))
+    return build_findings(detect(table, Thresholds()))
 
 
 def shared_cases() -> list[tuple[str, Table]]:

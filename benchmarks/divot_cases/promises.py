@@ -21,7 +21,7 @@ from benchmarks.divot_cases.noise import Noise
 from benchmarks.divot_cases.plants import Mask, Values
 from benchmarks.divot_cases.report import wilson
 from benchmarks.divot_cases.scoring import COVERED, INSIDE
-from rater.analysis.divots.findings import findings_of
+from rater.analysis.divots.findings import build_findings
 from rater.analysis.divots.model.detect import detect
 from rater.analysis.divots.model.finding import Finding, Thresholds
 from rater.analysis.divots.model.table import Table, build_table
@@ -67,7 +67,7 @@ class Promised:
     def finds(self, log_s: Values, planted: Mask) -> bool:
         """Tell whether findings of planted cells, mostly, name most of the copies."""
         told = np.zeros_like(planted)
-        for one in findings_of(detect(replace(self.like, log_s=log_s), _THRESHOLDS)):
+        for one in build_findings(detect(replace(self.like, log_s=log_s), _THRESHOLDS)):
             cells = self._slow(one)
             if (cells & planted).sum() >= max(1, INSIDE * cells.sum()):
                 told |= cells

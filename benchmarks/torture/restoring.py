@@ -12,18 +12,18 @@ from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.torture.table import Row, of, row_of
-from rater.settings.restore import left_behind, recover
+from rater.settings.restore import find_leftovers, restore_leftovers
 from tests.support.settings_tree import make_tree, values
 
 # Sets and puts back as fast as it can, so that a random moment lies anywhere in it.
 SWEEP = """
 import sys
 from pathlib import Path
-from rater.settings.tuner import Tuner
+from rater.settings.tuner import SettingsSession
 root, journal = map(Path, sys.argv[1:])
 print(flush=True)
 while True:
-    with Tuner(root, journal, "campaign") as tuner:
+    with SettingsSession(root, journal, "campaign") as tuner:
         tuner.refuse_unless_settable({"thp": ["never", "always"], "swappiness": ["1"]})
         for thp in ("never", "always"):
             tuner.set({"thp": thp, "governor": "powersave", "hugepages.2048kB": "40"})
@@ -47,8 +47,8 @@ def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
             kill_one(root, journal, bench, moments.uniform(0.0, _LONGEST_S))
             is_changed = values(root) != before
             changed += is_changed
-            silent = is_changed and left_behind(root, journal) is None
-            done = recover(root, journal, lambda _: None)
+            silent = is_changed and find_leftovers(root, journal) is None
+            done = restore_leftovers(root, journal, lambda _: None)
             kept = not done or values(root) != before or journal.exists()
             wrong.append("changed, no journal" if silent else "not put back" if kept else None)
     print(f"{changed} kills found settings changed")

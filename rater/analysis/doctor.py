@@ -18,7 +18,7 @@ from rater.analysis.doctor_checks import (
     unknown,
 )
 from rater.record.stored import StoredRun
-from rater.text.values import count, some
+from rater.text.values import count, truncate_list
 
 # -- Checks of the system around: other work, addresses, permissions, limits, mitigations ----------
 
@@ -138,16 +138,18 @@ def mitigations(facts: MachineFacts) -> Opinion:
     words = (facts.text("kernel.cmdline") or "").split()
     off = [word for word in words if word in ("mitigations=off", "nopti", "nospectre_v2")]
     if off:
-        return consider(f"off by {some(off)}: faster than machines in use", "boot without it")
+        return consider(
+            f"off by {truncate_list(off)}: faster than machines in use", "boot without it"
+        )
     on = sorted(name for name, value in found.items() if value.startswith("Mitigation"))
     open_ = sorted(name for name, value in found.items() if value.startswith("Vulnerable"))
     flaws = count(len(on) + len(open_), "flaw")
     has = f"the kernel defends against {len(on)} of this CPU's {flaws}"
     if open_:
         return consider(
-            f"{has}, not against {some(open_, 3)}", "update the microcode and the kernel"
+            f"{has}, not against {truncate_list(open_, 3)}", "update the microcode and the kernel"
         )
-    return good(f"{has}: {some(on, 3)}" if on else "none needed")
+    return good(f"{has}: {truncate_list(on, 3)}" if on else "none needed")
 
 
 # -- All checks of the doctor, in the order in which they are shown --------------------------------

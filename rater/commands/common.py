@@ -23,7 +23,7 @@ POINTS = (
 )
 
 
-def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def lazy_command(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return a command of `rater.MODULE`, which is imported when it is called."""
 
     def run(args: argparse.Namespace) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from rater.command_line import subparsers_of
-from rater.commands.common import Subparsers, add_common, later
-from rater.process import say
+from rater.commands.common import Subparsers, add_common, lazy_command
+from rater.process import print_error
 from rater.workflow import suites as suite_check
 from rater.workflow import suites as suite_new
 from rater.workflow.arguments import print_json
@@ -29,7 +29,7 @@ def register_settings(subparsers: Subparsers) -> None:
         "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
     )
     add_common(settings)
-    settings.set_defaults(run=later("workflow.machine", "show_settings"))
+    settings.set_defaults(run=lazy_command("workflow.machine", "show_settings"))
     restore = subparsers.add_parser(
         "restore",
         help="put settings back",
@@ -46,7 +46,7 @@ def register_settings(subparsers: Subparsers) -> None:
         "--forget", action="store_true", help="leave everything as it is and drop the journal"
     )
     add_common(restore)
-    restore.set_defaults(run=later("workflow.machine", "restore"))
+    restore.set_defaults(run=lazy_command("workflow.machine", "restore"))
 
 
 # -- `rater suites`: list, show, build, check and begin suites -------------------------------------
@@ -97,7 +97,7 @@ def register_suites(subparsers: argparse._SubParsersAction[argparse.ArgumentPars
 def _list(args: argparse.Namespace) -> int:
     from rater.errors import InputError
     from rater.plan.suite_find import find_suites, load_suite
-    from rater.show.console import standard_page
+    from rater.show.console import terminal_layout
     from rater.show.plans.suites import ListedSuite, suites_json, suites_text
 
     suites, troubles = find_suites()
@@ -111,22 +111,22 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json(suites_json(found))
     else:
-        print(suites_text(found, standard_page()))
+        print(suites_text(found, terminal_layout()))
     for trouble in troubles:
-        say(trouble)
+        print_error(trouble)
     return 0
 
 
 def _show(args: argparse.Namespace) -> int:
     from rater.plan.suite_find import load_selection
-    from rater.show.console import standard_page
+    from rater.show.console import terminal_layout
     from rater.show.plans.suites import suite_json, suite_text
 
     suite = load_selection(args.suite)
     if args.json:
         print_json(suite_json(suite))
     else:
-        print(suite_text(suite, standard_page()))
+        print(suite_text(suite, terminal_layout()))
     return 0
 
 
@@ -156,19 +156,19 @@ def register_layouts(subparsers: Subparsers) -> None:
     layouts = subparsers.add_parser(
         "layouts", help="how copies are placed", description="List and show placement layouts."
     )
-    layouts.set_defaults(run=later("workflow.machine", "list_layouts"))
+    layouts.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
     add_common(layouts)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")
 
     listing = actions.add_parser("list", help="the built-in layouts (also without ACTION)")
-    listing.set_defaults(run=later("workflow.machine", "list_layouts"))
+    listing.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
     add_common(listing)
 
     show = actions.add_parser("show", help="a layout's file, to learn from and to go on from")
     show.add_argument(
         "layout", metavar="LAYOUT", help="name of a layout, path of a TOML file, list: or expr:"
     )
-    show.set_defaults(run=later("workflow.machine", "show_layout"))
+    show.set_defaults(run=lazy_command("workflow.machine", "show_layout"))
     add_common(show)
 
 
@@ -194,7 +194,7 @@ def register_topo(subparsers: Subparsers) -> None:
         help="hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
         "(default: this machine)",
     )
-    topo.set_defaults(run=later("workflow.machine", "topo"))
+    topo.set_defaults(run=lazy_command("workflow.machine", "topo"))
     add_common(topo)
     counters = subparsers.add_parser(
         "counters",
@@ -209,7 +209,7 @@ def register_topo(subparsers: Subparsers) -> None:
         nargs="*",
         help="only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
     )
-    counters.set_defaults(run=later("workflow.machine", "counters"))
+    counters.set_defaults(run=lazy_command("workflow.machine", "counters"))
     add_common(counters)
 
 
@@ -249,7 +249,7 @@ def register_doctor(subparsers: Subparsers) -> None:
         "it is put back at its end, or by the next rater after kill -9",
     )
     add_common(parser)
-    parser.set_defaults(run=later("workflow.doctor", "doctor"))
+    parser.set_defaults(run=lazy_command("workflow.doctor", "doctor"))
 
 
 # -- `rater completion`: a shell's completion of commands, options and values, from the parser -----

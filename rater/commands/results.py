@@ -18,12 +18,12 @@ from rater.commands.common import (
     add_force_and_share,
     add_run_word,
     add_topology,
-    later,
+    lazy_command,
 )
 from rater.errors import InputError
 from rater.record.run import is_fleet_word
 from rater.text.values import parse_percent
-from rater.workflow.arguments import options_given
+from rater.workflow.arguments import given_options
 
 # -- `rater list`, `show`, `export`, `import`, `rm`: what is stored, in and out --------------------
 
@@ -57,7 +57,7 @@ def register_results(subparsers: Subparsers) -> None:
         metavar="TIME",
         help="runs begun since a date (2026-11-20; UTC), or within 7d, 12h",
     )
-    listing.set_defaults(run=later("workflow.results.listing", "list_runs"))
+    listing.set_defaults(run=lazy_command("workflow.results.listing", "list_runs"))
 
     show = subparsers.add_parser(
         "show",
@@ -120,7 +120,7 @@ def register_results(subparsers: Subparsers) -> None:
         help="with what the hardware counted: cycles per instruction and their parts, misses, "
         "remote memory, clock (runs with --counters)",
     )
-    show.set_defaults(run=later("workflow.results.stored", "show_run"))
+    show.set_defaults(run=lazy_command("workflow.results.stored", "show_run"))
 
     export = subparsers.add_parser(
         "export",
@@ -137,7 +137,7 @@ def register_results(subparsers: Subparsers) -> None:
         "json: everything that is stored; rsf: `key: value` lines as in SPEC CPU's raw files, "
         "marked as an estimate",
     )
-    export.set_defaults(run=later("workflow.results.stored", "export_run"))
+    export.set_defaults(run=lazy_command("workflow.results.stored", "export_run"))
 
     importing = subparsers.add_parser(
         "import",
@@ -177,7 +177,7 @@ def register_results(subparsers: Subparsers) -> None:
     remove.add_argument(
         "--yes", action="store_true", help="do not ask before a tag or a sweep takes several runs"
     )
-    remove.set_defaults(run=later("workflow.results.stored", "remove"))
+    remove.set_defaults(run=lazy_command("workflow.results.stored", "remove"))
 
     for parser in (listing, show, export, importing, remove):
         add_common(parser)
@@ -206,12 +206,12 @@ def _import(args: argparse.Namespace) -> int:
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)
     if spec:
-        return later("speccpu.export", "import_spec")(args)
+        return lazy_command("speccpu.export", "import_spec")(args)
     if hasattr(args, "topology"):
         raise InputError(
             "--topology belongs to `rater import spec FILE...`: a document has its own"
         )
-    return later("workflow.results.stored", "import_documents")(args)
+    return lazy_command("workflow.results.stored", "import_documents")(args)
 
 
 # -- `rater divots`: what is slow in a run, where, by how much and what it costs -------------------
@@ -289,19 +289,19 @@ def _per_cent(text: str) -> float:
 
 def _divots(args: argparse.Namespace) -> int:
     if args.confirm is not None:
-        given = [*args.which, *options_given(args, _OF_TRIAL)]
+        given = [*args.which, *given_options(args, _OF_TRIAL)]
         if given:
             raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
         if is_fleet_word(args.confirm) and "/" not in args.confirm:
-            return later("fleet.slow_hosts", "confirm")(args)
-        return later("workflow.run.confirm", "confirm")(args)
+            return lazy_command("fleet.slow_hosts", "confirm")(args)
+        return lazy_command("workflow.run.confirm", "confirm")(args)
     given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return later("fleet.slow_hosts", "fleet_divots")(args)
-    return later("workflow.results.compare", "find_divots")(args)
+        return lazy_command("fleet.slow_hosts", "fleet_divots")(args)
+    return lazy_command("workflow.results.compare", "find_divots")(args)
 
 
 # -- `rater plot`: the times of a run's copies as a picture, in the terminal or in a file ----------
@@ -340,7 +340,7 @@ def register_plot(subparsers: Subparsers) -> None:
         "for each benchmark; of several RUNs, or points as of `compare`, in %% of the first one's",
     )
     add_common(parser)
-    parser.set_defaults(run=later("workflow.results.plot", "plot"))
+    parser.set_defaults(run=lazy_command("workflow.results.plot", "plot"))
 
 
 # -- `rater report`: a run, or several beside each other, as one page that a person can send -------
@@ -376,8 +376,8 @@ def register_report(subparsers: Subparsers) -> None:
 
 def _report(args: argparse.Namespace) -> int:
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return later("fleet.slow_hosts", "report")(args)
-    return later("workflow.results.report", "report")(args)
+        return lazy_command("fleet.slow_hosts", "report")(args)
+    return lazy_command("workflow.results.report", "report")(args)
 
 
 # -- `rater compare`: is one better than the other, by how much, and how sure is that --------------
@@ -436,7 +436,7 @@ def register_compare(subparsers: Subparsers) -> None:
         "draw the speedups with their intervals as well, into FILE, by its name .svg, .png or .pdf",
     )
     add_common(parser)
-    parser.set_defaults(run=later("workflow.results.compare", "compare_points"))
+    parser.set_defaults(run=lazy_command("workflow.results.compare", "compare_points"))
 
 
 # -- `rater scale`: throughput against the number of copies ----------------------------------------
@@ -463,4 +463,4 @@ def register_scale(subparsers: Subparsers) -> None:
     )
     add_file(parser, "draw the curves as well, into FILE, by its name .svg, .png or .pdf")
     add_common(parser)
-    parser.set_defaults(run=later("workflow.results.report", "scale_points"))
+    parser.set_defaults(run=lazy_command("workflow.results.report", "scale_points"))

@@ -14,12 +14,17 @@ from rater.commands.common import (
     add_run_word,
     add_topology,
     add_verbose,
-    later,
+    lazy_command,
 )
 from rater.plan.request import BY_NAME
 from rater.plan.sweep import BlockOrder
 from rater.text.values import duration_s
-from rater.workflow.arguments import add_option, add_run_arguments, existing_store, show
+from rater.workflow.arguments import (
+    add_option,
+    add_run_arguments,
+    open_existing_store,
+    print_output,
+)
 from rater.workflow.run.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
 # -- `rater run`: resolve what was asked for, then show it (`--dry-run`) or do it ------------------
@@ -47,8 +52,8 @@ def register_run(subparsers: Subparsers) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    resume = later("workflow.run.begin", "resume")
-    return (later("workflow.run.begin", "run") if args.resume is None else resume)(args)
+    resume = lazy_command("workflow.run.begin", "resume")
+    return (lazy_command("workflow.run.begin", "run") if args.resume is None else resume)(args)
 
 
 # -- `rater plan`: what would run where, on this machine or on one that is only described ----------
@@ -75,7 +80,7 @@ def register_plan(subparsers: Subparsers) -> None:
     # Those of `run` change nothing here.
     add_doing(parser, dry_run=argparse.SUPPRESS, quiet=argparse.SUPPRESS)
     add_common(parser)
-    parser.set_defaults(run=later("workflow.run.repeat", "plan"))
+    parser.set_defaults(run=lazy_command("workflow.run.repeat", "plan"))
 
 
 # -- `rater rerun RUN`: make a new run of what a stored one was asked for --------------------------
@@ -95,7 +100,7 @@ def register_rerun(subparsers: Subparsers) -> None:
     add_doing(parser, "show what differs, and the plan", "no progress, no table")
     add_verbose(parser)
     add_common(parser)
-    parser.set_defaults(run=later("workflow.run.begin", "rerun"))
+    parser.set_defaults(run=lazy_command("workflow.run.begin", "rerun"))
 
 
 # -- `rater sweep`: runs under all combinations of some values, in blocks, resumable ---------------
@@ -196,16 +201,16 @@ def sweep_command(args: argparse.Namespace) -> int:
         from rater.store.sweeps import find_sweep
         from rater.workflow.sweep.view import show_sweep
 
-        with existing_store(args) as store:
+        with open_existing_store(args) as store:
             show_sweep(args, store, find_sweep(store, args.show))
         return 0
     if args.resume is not None:
-        from rater.workflow.sweep.conduct import resume
+        from rater.workflow.sweep.execute import resume
 
         return resume(args)
-    from rater.workflow.sweep.conduct import new
+    from rater.workflow.sweep.execute import run_sweep
 
-    return new(args)
+    return run_sweep(args)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -213,9 +218,9 @@ def _list(args: argparse.Namespace) -> int:
     from rater.store.sweeps import sweeps
     from rater.workflow.sweep.view import view_of
 
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         views = [view_of(sweep) for sweep in sweeps(store)]
-    show(args, lambda: sweeps_document(views), partial(print_sweeps, views))
+    print_output(args, lambda: sweeps_document(views), partial(print_sweeps, views))
     return 0
 
 

@@ -20,21 +20,21 @@ from rater import __version__
 from rater.errors import RaterError
 from rater.files import open_file, private_folder
 from rater.fleet.plan import VERDICT_VERSION, NodeVerdict, VerdictStatus, scheduler_job
-from rater.fleet.shared_folder import SharedFolder, Spec, node_facts, partial_mask, shared_disk
+from rater.fleet.shared_folder import FleetSpec, SharedFolder, node_facts, partial_mask, shared_disk
 from rater.fleet.store import NodeRun, node_run
-from rater.process import say
+from rater.process import print_error
 from rater.record.run import RunStatus
-from rater.run.programs.child_process import last_will
+from rater.run.programs.child_process import die_with_parent
 from rater.store.store import open_store
 from rater.text.values import printable
-from rater.workflow.run.head import now_utc
+from rater.workflow.run.head import utc_timestamp
 
 # -- The agent's one child: `rater run`, waited for without waking up, told of the agent's signals -
 
 _ENDING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class EndingSignals:
+class JobSignals:
     """Signals that end the agent: held, so that it publishes what there is."""
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class EndingSignals:
 
 
 @contextmanager
-def ending_signals() -> Iterator[EndingSignals]:
+def ending_signals() -> Iterator[JobSignals]:
     """Hold SIGUSR1, SIGTERM, SIGINT and SIGHUP."""
-    signals = EndingSignals()
+    signals = JobSignals()
     before = {it: signal.signal(it, signals.take) for it in _ENDING}
     try:
         yield signals
@@ -77,7 +77,7 @@ def run_child(
     words: Sequence[str],
     directory: Path,
     environment: Mapping[str, str],
-    signals: EndingSignals,
+    signals: JobSignals,
     said: Path,
 ) -> int:
     """Run a command to its end and return its exit status (negative: a signal).
@@ -92,7 +92,7 @@ def run_child(
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stderr=file,
-            preexec_fn=last_will(),  # noqa: PLW1509 - None where there are threads
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
         )
     pidfd = os.pidfd_open(child.pid)
     try:
@@ -121,11 +121,11 @@ class Agent:
     """One attempt at one node."""
 
     folder: SharedFolder
-    spec: Spec
+    spec: FleetSpec
     node: str
     attempt: int
     job: str
-    signals: EndingSignals
+    signals: JobSignals
 
     def __post_init__(self) -> None:
         # By user: another one may have a folder of that name there.
@@ -133,7 +133,7 @@ class Agent:
         self.scratch = self.home / f"{self.spec.fleet[:13]}-{self.node}"
         self.database = self.scratch / "node.db"
         self._notes: list[str] = []
-        self._started_at = now_utc()
+        self._started_at = utc_timestamp()
 
     def run(self) -> NodeVerdict:
         """Do it, and return what is to be published; the database is, where there is one."""
@@ -221,7 +221,7 @@ class Agent:
             status, said = self._rater("--resume", str(stored.number))
             if status != 2 or self.signals.first is not None:
                 return status, said
-            self._notes.append(f"not resumed, a new run: {_told(said)}")
+            self._notes.append(f"not resumed, a new run: {_one_line_output(said)}")
         spec = self.spec
         tags = ("--tag", f"fleet={spec.fleet}", "--tag", f"fleet-node={self.node}")
         behind = () if spec.command is None else ("--", *spec.command)
@@ -269,7 +269,7 @@ class Agent:
 
     def _of_run(self, found: NodeRun | None, status: int, said: str) -> NodeVerdict:
         """Return what the run came to."""
-        last = _told(said)
+        last = _one_line_output(said)
         if found is None:
             if self.signals.first is not None:
                 return self.verdict(VerdictStatus.PARTIAL, last or "ended before it began")
@@ -306,7 +306,7 @@ class Agent:
             copies_done=None,
             copies_planned=None,
             started_at=self._started_at,
-            ended_at=now_utc(),
+            ended_at=utc_timestamp(),
             host=node_facts(),
             notes=tuple(self._notes),
         )
@@ -320,7 +320,7 @@ def agent(args: argparse.Namespace) -> int:
     with ending_signals() as signals:
         taken = folder.claim(args.node, args.attempt, args.job)
         if taken is not None:
-            say(f"{args.node}, attempt {args.attempt}: job {taken} does it already")
+            print_error(f"{args.node}, attempt {args.attempt}: job {taken} does it already")
             return 0
         it = Agent(folder, spec, args.node, args.attempt, args.job, signals)
         try:
@@ -331,7 +331,7 @@ def agent(args: argparse.Namespace) -> int:
         if verdict.database is None:
             folder.publish(verdict, None)
     text = f"{verdict.node}, attempt {verdict.attempt}: {verdict.status}"
-    say(text if verdict.reason is None else f"{text}: {verdict.reason}")
+    print_error(text if verdict.reason is None else f"{text}: {verdict.reason}")
     return 0 if verdict.status in (VerdictStatus.COMPLETE, VerdictStatus.NOT_NEEDED) else 1
 
 
@@ -340,7 +340,7 @@ def this_rater() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "rater")
 
 
-def _told(text: str) -> str | None:
+def _one_line_output(text: str) -> str | None:
     """Return what `rater run` said, in one line, without its warnings."""
     lines = [line.strip().removeprefix("rater: ") for line in text.splitlines()]
     told = [line for line in lines if line and not line.startswith("warning:")]

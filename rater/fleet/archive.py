@@ -21,10 +21,10 @@ from typing import Any
 
 from rater.errors import InputError, RaterError, RunError
 from rater.files import flush_folder, folder, open_file, private_folder
-from rater.fleet.merge_source import SourceCopy, checked, copied, scratch_folder
+from rater.fleet.merge_source import SourceCopy, checked, copy_source, scratch_folder
 from rater.record.run import RunStatus
-from rater.settings.known import volatile
-from rater.store.rows import insert
+from rater.settings.known import is_volatile
+from rater.store.rows import insert_row
 from rater.store.store import Store, open_store
 
 # -- Databases that nodes published, kept whole: compressed, each under the SHA-256 of its bytes ---
@@ -46,7 +46,7 @@ def archive_folder(connection: sqlite3.Connection) -> Path:
 def pack(database: Path, folder: Path) -> Path:
     """Compress a database into the archive's `folder`, under a name that is in nobody's way.
 
-    `keep` gives it its name. Raises `OSError` where the archive cannot be written.
+    `store_packed` gives it its name. Raises `OSError` where the archive cannot be written.
     """
     folder = private_folder(folder)
     _sweep(folder)
@@ -64,7 +64,7 @@ def pack(database: Path, folder: Path) -> Path:
     return part
 
 
-def keep(part: Path, folder: Path, sha256: str) -> None:
+def store_packed(part: Path, folder: Path, sha256: str) -> None:
     """Give what `pack` made its name; the same database twice is one file."""
     file = _file(folder, sha256)
     private_folder(file.parent)
@@ -176,7 +176,7 @@ WHERE place IN ((them + 1) / 2, (them + 2) / 2) GROUP BY benchmark, iteration OR
 """
 
 
-class Admitted(StrEnum):
+class AdmitOutcome(StrEnum):
     """What became of a published database."""
 
     ADDED = "added"
@@ -189,7 +189,7 @@ class Admitted(StrEnum):
 class Admission:
     """A published database, judged; of one that is known, what is there already."""
 
-    outcome: Admitted
+    outcome: AdmitOutcome
     reason: str | None = None  # why it was set aside, in words
     sha256: str | None = None
     status: RunStatus | None = None  # the least of its runs: complete where all of them are
@@ -221,7 +221,7 @@ class _Extract:
         return self.status is RunStatus.COMPLETE, self.total("copy_runs") - self.total("failed")
 
 
-def admit(
+def admit_database(
     connection: sqlite3.Connection,
     published: Path,
     fleet: int,
@@ -242,10 +242,10 @@ def admit(
     """
     with scratch_folder() as scratch:
         try:
-            copy, sha256 = copied(published, scratch)
+            copy, sha256 = copy_source(published, scratch)
             _refuse_other(copy, sha256, expected_sha256)
         except InputError as error:
-            return Admission(Admitted.SET_ASIDE, str(error))
+            return Admission(AdmitOutcome.SET_ASIDE, str(error))
         known = _known(connection, fleet, node, attempt)
         if known is not None and known.sha256 == sha256:
             return known
@@ -256,7 +256,9 @@ def admit(
             try:
                 found = _extract(checked(published, copy, sha256), size)
             except (RaterError, sqlite3.Error, ValueError, TypeError) as error:
-                return Admission(Admitted.SET_ASIDE, str(error).replace(str(copy), str(published)))
+                return Admission(
+                    AdmitOutcome.SET_ASIDE, str(error).replace(str(copy), str(published))
+                )
             return _store(connection, archive_, part, found, (fleet, node, attempt))
         finally:
             drop(part)
@@ -293,7 +295,7 @@ def _store(
             worth = known.status is RunStatus.COMPLETE, known.copy_runs - known.failed
             if known.sha256 == found.sha256 or worth >= found.worth:
                 return known
-        keep(part, archive_, found.sha256)  # before the rows that refer to it
+        store_packed(part, archive_, found.sha256)  # before the rows that refer to it
         where = "fleet = ? AND host = ? AND attempt = ?"
         for table in ("result", "fleet_run"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)
@@ -302,15 +304,15 @@ def _store(
         for head, settings in zip(found.heads, found.settings, strict=True):
             number = _setting(connection, settings)
             more = {**of_node, "setting": number, "sha256": found.sha256, "bytes": found.size}
-            insert(connection, "fleet_run", None, **head, **more)
+            insert_row(connection, "fleet_run", None, **head, **more)
         for benchmark, run, bracket_s, copy_s in found.results:
             more = {**of_node, "benchmark": benchmark, "run": run}
-            insert(connection, "result", None, **more, bracket_s=bracket_s, copy_s=copy_s)
+            insert_row(connection, "result", None, **more, bracket_s=bracket_s, copy_s=copy_s)
     # In a transaction of the caller's it may yet be wanted again.
     if known is not None and known.sha256 is not None and not connection.in_transaction:
         forget(connection, known.sha256)
     return Admission(
-        Admitted.ADDED if known is None else Admitted.REPLACED,
+        AdmitOutcome.ADDED if known is None else AdmitOutcome.REPLACED,
         sha256=found.sha256,
         status=found.status,
         copy_runs=found.total("copy_runs"),
@@ -328,7 +330,7 @@ def _known(connection: sqlite3.Connection, fleet: int, node: str, attempt: int) 
         return None
     statuses = [RunStatus(status) for _, status, *_ in rows]
     return Admission(
-        Admitted.KNOWN,
+        AdmitOutcome.KNOWN,
         sha256=rows[0][0],
         status=next((it for it in statuses if it is not RunStatus.COMPLETE), RunStatus.COMPLETE),
         copy_runs=sum(row[2] for row in rows),
@@ -361,7 +363,7 @@ def _extracted(store: Store, sha256: str, size: int) -> _Extract:
             pairs = connection.execute(
                 "SELECT name, value FROM setting WHERE run_id = ? ORDER BY name", (number,)
             )
-            kept = {k: v for k, v in pairs.fetchmany(_MOST_ROWS) if not volatile(k)}
+            kept = {k: v for k, v in pairs.fetchmany(_MOST_ROWS) if not is_volatile(k)}
             settings.append(json.dumps(kept))
             results += _results(connection, number)
             if len(results) > _MOST_ROWS:
@@ -399,7 +401,7 @@ def _setting(connection: sqlite3.Connection, settings: str) -> int:
     ).fetchone()
     if known is not None:
         return int(known[0])
-    return insert(connection, "fleet_setting", None, sha256=digest, settings=settings)
+    return insert_row(connection, "fleet_setting", None, sha256=digest, settings=settings)
 
 
 @contextmanager

@@ -31,14 +31,15 @@ from rater.process import ProcessId, boot_id, is_alive
 # that `submit` returned. After a submitter was killed there is only the name; - a job may be
 # submitted twice with one name: the agent on the node sees to it that one of them runs (`claim` in
 # `shared_folder.py`); - to end a job gently is SIGUSR1 to its first process, which is the agent; -
-# nothing is ever concluded from a call that raises `SilentError`. It is made again later.
+# nothing is ever concluded from a call that raises `SchedulerUnavailableError`. It is made again
+# later.
 
 
-class SilentError(RunError):
+class SchedulerUnavailableError(RunError):
     """The scheduler gave no answer, or said that it cannot give one now: ask again later."""
 
 
-class NotTakenError(RunError):
+class JobRejectedError(RunError):
     """The scheduler answered that it does not take such a job; the message is its own."""
 
 
@@ -52,7 +53,7 @@ class FleetNode:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOrder:
+class JobSpec:
     """A job: one command, alone on one node."""
 
     name: str
@@ -73,28 +74,30 @@ class Backend(Protocol):
     """The four calls."""
 
     def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
-        """Return those of the names that the scheduler has, in this order. Raises `SilentError`."""
+        """Return those of the names that the scheduler has, in this order. Raises
+        `SchedulerUnavailableError`.
+        """
         ...
 
-    def submit(self, order: JobOrder) -> str:
+    def submit(self, order: JobSpec) -> str:
         """Submit a job and return its id.
 
-        Raises `NotTakenError` where it can not be submitted as it is, `SilentError` where it is
-        not known whether it was.
+        Raises `JobRejectedError` where it can not be submitted as it is,
+        `SchedulerUnavailableError` where it is not known whether it was.
         """
         ...
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
         """Return what is known of jobs, by name; `jobs` has their ids, None where not known.
 
-        A job that the scheduler does not know is left out. Raises `SilentError`.
+        A job that the scheduler does not know is left out. Raises `SchedulerUnavailableError`.
         """
         ...
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """End jobs: those that wait at once; those that run by SIGUSR1 when `gently`.
 
-        A job that has ended is no error. Raises `SilentError`.
+        A job that has ended is no error. Raises `SchedulerUnavailableError`.
         """
         ...
 
@@ -105,7 +108,7 @@ class Backend(Protocol):
 # of a job lies in a folder: its process, and how it ended.
 
 
-class Local:
+class LocalBackend:
     """The four calls."""
 
     def __init__(self, folder: Path) -> None:
@@ -115,10 +118,10 @@ class Local:
         """Return all of them: a name is a node."""
         return tuple(FleetNode(name, "idle", True) for name in names)
 
-    def submit(self, order: JobOrder) -> str:
+    def submit(self, order: JobSpec) -> str:
         """Start a process that starts the job's, in a session of its own, and looks at its end."""
         if order.arguments:
-            raise NotTakenError(f"{order.arguments[0]}: this backend takes no options of a site")
+            raise JobRejectedError(f"{order.arguments[0]}: this backend takes no options of a site")
         job = f"{order.name}.j{secrets.token_hex(3)}"
         folder = self._folder / job
         folder.mkdir(parents=True, mode=0o700)
@@ -206,7 +209,7 @@ _SQUEUE = "%i|%j|%T|%r"
 _NO_REASON = ("", "None", "(null)")
 
 
-class Slurm:
+class SlurmBackend:
     """The four calls."""
 
     def __init__(self) -> None:
@@ -224,12 +227,14 @@ class Slurm:
         found = ((name, words[name]) for name in names if name in words)
         return tuple(FleetNode(name, word, word == "idle") for name, word in found)
 
-    def submit(self, order: JobOrder) -> str:
+    def submit(self, order: JobSpec) -> str:
         """Call sbatch with the script on standard input: it keeps a copy of its own."""
         said = self._run(*sbatch_words(order), given=script(order))
         job = said.strip().split(";")[0]
         if not re.fullmatch(r"\d+", job):
-            raise SilentError(f"sbatch said {said.strip()[:200]!r} in place of a job's number")
+            raise SchedulerUnavailableError(
+                f"sbatch said {said.strip()[:200]!r} in place of a job's number"
+            )
         return job
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
@@ -258,7 +263,7 @@ class Slurm:
     def _scancel(self, *words: str) -> None:
         try:
             self._run("scancel", "--quiet", *words)
-        except NotTakenError:  # of jobs that have ended
+        except JobRejectedError:  # of jobs that have ended
             return
 
     def _ended(self, job: str) -> JobSeen | None:
@@ -269,7 +274,7 @@ class Slurm:
         ):
             try:
                 said = self._run(*words)
-            except NotTakenError:  # "Invalid job id specified"; no accounting here
+            except JobRejectedError:  # "Invalid job id specified"; no accounting here
                 continue
             seen = job_of_scontrol(said) if words[0] == "scontrol" else job_of_sacct(said)
             if seen is not None:
@@ -277,7 +282,7 @@ class Slurm:
         return None
 
     def _run(self, *words: str, given: str = "") -> str:
-        """Call a command of Slurm's. Raises `SilentError`, `NotTakenError`."""
+        """Call a command of Slurm's. Raises `SchedulerUnavailableError`, `JobRejectedError`."""
         environment = {k: v for k, v in os.environ.items() if not _OWN.fullmatch(k)}
         try:
             done = subprocess.run(
@@ -291,18 +296,20 @@ class Slurm:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise SilentError(f"{words[0]} gave no answer in {_LIMIT_S:g} s") from None
+            raise SchedulerUnavailableError(
+                f"{words[0]} gave no answer in {_LIMIT_S:g} s"
+            ) from None
         except OSError as error:
-            raise SilentError(f"{words[0]}: {error.strerror}") from error
+            raise SchedulerUnavailableError(f"{words[0]}: {error.strerror}") from error
         if done.returncode == 0:
             return done.stdout
         said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
         if _LATER.search(said):
-            raise SilentError(said)
-        raise NotTakenError(said.removeprefix(f"{words[0]}: ").removeprefix("error: "))
+            raise SchedulerUnavailableError(said)
+        raise JobRejectedError(said.removeprefix(f"{words[0]}: ").removeprefix("error: "))
 
 
-def sbatch_words(order: JobOrder) -> tuple[str, ...]:
+def sbatch_words(order: JobSpec) -> tuple[str, ...]:
     """Return the command line that submits a job."""
     return (
         *("sbatch", "--parsable", f"--job-name={order.name}"),
@@ -315,7 +322,7 @@ def sbatch_words(order: JobOrder) -> tuple[str, ...]:
     )
 
 
-def script(order: JobOrder) -> str:
+def script(order: JobSpec) -> str:
     """Return the batch script: nothing but the command, in place of the shell."""
     quoted = shlex.join(order.command)
     job = "'\"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\"'"
@@ -377,7 +384,10 @@ def _with_exit(seen: JobSeen, exit_code: str) -> JobSeen:
 
 # -- The backends by name; what makes one is called with the fleet's folder ------------------------
 
-BACKENDS: dict[str, Callable[[Path], Backend]] = {"slurm": lambda _: Slurm(), "local": Local}
+BACKENDS: dict[str, Callable[[Path], Backend]] = {
+    "slurm": lambda _: SlurmBackend(),
+    "local": LocalBackend,
+}
 POLL_S = {"slurm": 10.0, "local": 0.1}  # between two looks of who waits
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rater.commands.common import RESTORE, Subparsers, add_common, later
+from rater.commands.common import RESTORE, Subparsers, add_common, lazy_command
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
 
@@ -53,10 +53,10 @@ def register_fleet(subparsers: Subparsers) -> None:
         if name in ("wait", "retry"):
             _add_poll(sub)
         add_common(sub)
-        sub.set_defaults(run=later("fleet.run", function))
+        sub.set_defaults(run=lazy_command("fleet.run", function))
     listing = commands.add_parser("list", help="the fleets that are stored")
     add_common(listing)
-    listing.set_defaults(run=later("fleet.run", "list_fleets"))
+    listing.set_defaults(run=lazy_command("fleet.run", "list_fleets"))
 
 
 def _register_run(commands: Subparsers) -> None:
@@ -116,7 +116,7 @@ def _register_run(commands: Subparsers) -> None:
     fleet.add_argument("--quiet", action="store_true", help="no news, no table")
     add_run_arguments(parser, without=("wait", "share", "speccmds-out"))
     add_common(parser)
-    parser.set_defaults(run=later("fleet.run", "run"))
+    parser.set_defaults(run=lazy_command("fleet.run", "run"))
 
 
 def _add_poll(parser: argparse._ActionsContainer) -> None:
@@ -134,7 +134,7 @@ def _register_agent(commands: Subparsers) -> None:
     agent.add_argument("--node", required=True)
     agent.add_argument("--attempt", type=int, required=True)
     agent.add_argument("--job", required=True)
-    agent.set_defaults(run=later("fleet.agent", "agent"))
+    agent.set_defaults(run=lazy_command("fleet.agent", "agent"))
 
 
 # -- `rater merge`: whole databases of other machines into one -------------------------------------
@@ -156,7 +156,7 @@ def register_merge(subparsers: Subparsers) -> None:
     parser.add_argument("source", metavar="DB", nargs="+", help="a database to merge")
     parser.add_argument("--restore", action="store_true", help=RESTORE)
     add_common(parser)
-    parser.set_defaults(run=later("fleet.merge", "merge"))
+    parser.set_defaults(run=lazy_command("fleet.merge", "merge"))
 
 
 # -- `rater history`: when a host, or a benchmark on all hosts, became slower ----------------------
@@ -173,4 +173,4 @@ def register_history(subparsers: Subparsers) -> None:
     )
     parser.add_argument("name", metavar="HOST|BENCHMARK", help="as fleets name it")
     add_common(parser)
-    parser.set_defaults(run=later("fleet.slow_hosts", "history"))
+    parser.set_defaults(run=lazy_command("fleet.slow_hosts", "history"))

@@ -10,12 +10,12 @@ from statistics import fmean, median
 
 import numpy as np
 
-from rater.analysis.divots.confirm import Told, tell
-from rater.analysis.stats.estimate import exceeded
+from rater.analysis.divots.confirm import ConfirmResult, judge_pairs
+from rater.analysis.stats.estimate import two_sided_p
 from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Floats
-from rater.fleet.model import FleetCompared, HostResult, SlowHost
+from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.record import HistoryPoint
-from rater.settings.known import volatile
+from rater.settings.known import is_volatile
 
 # -- Steps in a series: when it changed its level and by how much; pure numpy ----------------------
 #
@@ -48,7 +48,7 @@ class LevelStep:
         return self.after - self.before
 
 
-def steps_in(
+def find_steps(
     values: Sequence[float] | Floats, least: float, alpha: float = _ALPHA
 ) -> tuple[LevelStep, ...]:
     """Return the steps of `least` or more in a series without gaps, in their order."""
@@ -94,7 +94,7 @@ def _best(
         t, size = _differ(values[first:last], np.concatenate([values[:first], values[last:]]))
         if t > best and abs(size) >= least:
             best, cuts = t, [first, last]
-    chance = min(1.0, len(windows) * exceeded(best, count - 2)) if best else 1.0
+    chance = min(1.0, len(windows) * two_sided_p(best, count - 2)) if best else 1.0
     return [cut for cut in cuts if cut < count], chance
 
 
@@ -131,7 +131,7 @@ class FactChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStep:
+class DatedStep:
     """A step of a host's or a benchmark's times."""
 
     benchmark: str | None  # None: all of them
@@ -147,7 +147,7 @@ class ToldStep:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetCourse:
+class FleetTrend:
     """Times over what is usual, fleet by fleet."""
 
     name: str  # a benchmark, or "" for all
@@ -162,8 +162,8 @@ class History:
 
     name: str
     points: int
-    steps: tuple[ToldStep, ...]  # in the order of time
-    series: tuple[FleetCourse, ...]  # the first one of all benchmarks
+    steps: tuple[DatedStep, ...]  # in the order of time
+    series: tuple[FleetTrend, ...]  # the first one of all benchmarks
     alone: int  # fleets in which fewer than three others were like it
 
     @property
@@ -185,9 +185,9 @@ def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
         (it, median(math.log(it.seconds[name] / it.usual_s[name]) for name in it.usual_s))
         for it in held
     ]
-    told = _told(None, whole, WHOLE, _ALPHA, host)
+    told = _significant_steps(None, whole, WHOLE, _ALPHA, host)
     for name, values in logs.items():
-        for one in _told(name, values, ONE, _ALPHA / len(logs), host):
+        for one in _significant_steps(name, values, ONE, _ALPHA / len(logs), host):
             same = [it for it in told if it.benchmark is None and _is_same(one, it)]
             if not same:
                 told.append(one)
@@ -205,29 +205,29 @@ def benchmark_history(
     usual = [(it, math.log(it.seconds[benchmark])) for it in points if benchmark in it.seconds]
     first = usual[0][1] if usual else 0.0
     apart = [(it, value - first) for it, value in usual]
-    told = _told(benchmark, apart, WHOLE, _ALPHA, None)
+    told = _significant_steps(benchmark, apart, WHOLE, _ALPHA, None)
     for host, own in hosts.items():
         values = [
             (it, math.log(it.seconds[benchmark] / it.usual_s[benchmark]))
             for it in own
             if it.hosts >= _OTHERS and benchmark in it.seconds
         ]
-        told += _told(benchmark, values, ONE, _ALPHA / max(len(hosts), 1), host)
+        told += _significant_steps(benchmark, values, ONE, _ALPHA / max(len(hosts), 1), host)
     told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
     return History(benchmark, len(usual), tuple(told), (_series(benchmark, apart),), 0)
 
 
-def _told(
+def _significant_steps(
     benchmark: str | None,
     values: Sequence[tuple[HistoryPoint, float]],
     least: float,
     alpha: float,
     host: str | None,
-) -> list[ToldStep]:
+) -> list[DatedStep]:
     if len(values) < FEWEST_POINTS:
         return []
     points = [point for point, _ in values]
-    found = steps_in([value for _, value in values], least, alpha)
+    found = find_steps([value for _, value in values], least, alpha)
     edges = [*(it.first for it in found), len(points)]
     return [
         _step(benchmark, points, step, edges[place + 1] - step.first, host)
@@ -241,9 +241,9 @@ def _step(
     step: LevelStep,
     since: int,
     host: str | None,
-) -> ToldStep:
+) -> DatedStep:
     before, after = points[step.first - 1], points[step.first]
-    return ToldStep(
+    return DatedStep(
         benchmark,
         after.fleet,
         after.started_at,
@@ -263,7 +263,7 @@ def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]
         FactChange(name, old, new, after.usual_facts.get(name) == new and bool(after.usual_facts))
         for name in sorted(before.facts.keys() | after.facts.keys())
         if (old := before.facts.get(name)) != (new := after.facts.get(name))
-        and not volatile(name)
+        and not is_volatile(name)
         and name not in _UNINTERESTING
         # The kernel's release is told as the kernel.
         and name not in ("kernel.release", "kernel.version")
@@ -271,14 +271,14 @@ def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]
     return tuple(sorted(found, key=lambda it: it.others_too))
 
 
-def _is_same(one: ToldStep, whole: ToldStep) -> bool:
+def _is_same(one: DatedStep, whole: DatedStep) -> bool:
     """Tell whether a benchmark's step is that of the whole host, of about the same size."""
     size, of = math.log(one.ratio), math.log(whole.ratio)
     return abs(one.fleet - whole.fleet) <= 1 and size * of > 0 and abs(size - of) < _SAME * abs(of)
 
 
-def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetCourse:
-    return FleetCourse(
+def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetTrend:
+    return FleetTrend(
         name,
         tuple(point.fleet for point, _ in values),
         tuple(point.started_at for point, _ in values),
@@ -319,7 +319,7 @@ def suspect_of(slow: SlowHost) -> Suspect:
 
 
 def pairs_of(
-    found: FleetCompared, chosen: Sequence[str], rounds: int
+    found: FleetComparison, chosen: Sequence[str], rounds: int
 ) -> tuple[tuple[HostPair, ...], ...]:
     """Return the pairs of each round: the quietest hosts of a kind, each round others.
 
@@ -363,10 +363,10 @@ def pair_slowdown(pair: HostPair, results: Mapping[str, HostResult]) -> float | 
     return math.exp(fmean(logs) if pair.suspect.benchmarks else median(logs))
 
 
-def verdict(
+def judge_suspect(
     suspect: Suspect,
     rounds: Sequence[tuple[Sequence[HostPair], Mapping[str, HostResult]]],
-) -> Told | None:
+) -> ConfirmResult | None:
     """Return what the rounds say of a suspect; None: fewer than two pairs came to anything."""
     found = [
         size
@@ -374,4 +374,4 @@ def verdict(
         for pair in pairs
         if pair.suspect == suspect and (size := pair_slowdown(pair, results)) is not None
     ]
-    return tell(found, suspect.slowdown) if len(found) > 1 else None
+    return judge_pairs(found, suspect.slowdown) if len(found) > 1 else None

@@ -11,10 +11,10 @@ import numpy as np
 from rater.analysis.stats.robust import Floats, median
 from rater.fleet.model import (
     FEWEST_HOSTS,
-    FleetCompared,
+    FleetComparison,
     HostKind,
     HostResult,
-    KindCompared,
+    KindComparison,
     OddSetting,
     SlowBenchmark,
     SlowHost,
@@ -22,8 +22,8 @@ from rater.fleet.model import (
     compare_hosts,
 )
 from rater.fleet.record import HostTimes, IndexedRun, latest
-from rater.settings.known import volatile
-from rater.text.values import grouped
+from rater.settings.known import is_volatile
+from rater.text.values import group_by_key
 
 _SAME_MEMORY = 0.02  # machines of one kind tell the kernel's share differently
 _ALIKE = 0.4  # of its slowdown: a benchmark that shows so much shows it
@@ -38,7 +38,7 @@ def results_of(
     settings: Mapping[int, dict[str, str]],
 ) -> list[HostResult]:
     """Return each host's last complete attempt, else its last; of several runs in it the last."""
-    of_run = grouped(((it.host, it.attempt, it.run), it) for it in times)
+    of_run = group_by_key(((it.host, it.attempt, it.run), it) for it in times)
     found = []
     for own in latest(runs).values():
         run = own[-1]
@@ -57,13 +57,13 @@ def results_of(
     return found
 
 
-def compare_fleet(results: Iterable[HostResult]) -> FleetCompared:
+def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     """Hold the hosts of each kind against each other."""
     with_times = [it for it in results if it.copy_s]
     without = [it.host for it in results if not it.copy_s]
     groups = sorted(_of_one_kind(with_times), key=lambda them: (-len(them), them[0].host))
     kinds = [_compared(them, groups[0][0].kind) for them in groups]
-    return FleetCompared(tuple(kinds), tuple(sorted(without)))
+    return FleetComparison(tuple(kinds), tuple(sorted(without)))
 
 
 def _kind(run: IndexedRun) -> HostKind:
@@ -77,7 +77,7 @@ def _kind(run: IndexedRun) -> HostKind:
 
 def _of_one_kind(results: Sequence[HostResult]) -> Iterator[list[HostResult]]:
     """Return the hosts in groups: all the same, but for a little memory."""
-    same = grouped(
+    same = group_by_key(
         (
             (
                 *(it.kind.cpu_model, it.kind.microcode, it.kind.kernel),
@@ -99,7 +99,7 @@ def _of_one_kind(results: Sequence[HostResult]) -> Iterator[list[HostResult]]:
         yield group
 
 
-def _compared(them: Sequence[HostResult], first: HostKind) -> KindCompared:
+def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
     results = sorted(them, key=lambda it: it.host)
     counted = Counter(name for it in results for name in it.copy_s)
     names = tuple(sorted(counted))
@@ -119,7 +119,7 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindCompared:
     odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
     if len(results) < FEWEST_HOSTS:
         each = _distances(whole) if len(results) > 1 else np.full(whole.shape[:2], np.nan)
-        return KindCompared(
+        return KindComparison(
             *(kind, apart, tuple(it.host for it in results), names),
             {it.host: _slowdowns(row) for it, row in zip(results, each, strict=True)},
             slow=(),
@@ -146,7 +146,7 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindCompared:
         (h for h in range(len(results)) if results[h].host not in worst),
         key=lambda h: float(np.nanmax(np.abs(found.distances[h]))),
     )
-    return KindCompared(
+    return KindComparison(
         *(kind, apart, tuple(results[h].host for h in order), names),
         {it.host: _slowdowns(row) for it, row in zip(results, found.distances, strict=True)},
         tuple(slow),
@@ -206,7 +206,7 @@ def _usual_settings(results: Sequence[HostResult]) -> dict[str, str]:
     """Return the value of each setting that more than half of the hosts have; "" for none."""
     usual = {}
     for name in {name for it in results for name in it.settings}:
-        if volatile(name) or name in _OWN:
+        if is_volatile(name) or name in _OWN:
             continue
         ((value, many),) = Counter(it.settings.get(name, "") for it in results).most_common(1)
         if many > _MOST_OF * len(results):

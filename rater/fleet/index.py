@@ -16,19 +16,26 @@ from rater.errors import InputError
 from rater.fleet import archive
 from rater.fleet.archive import unpack
 from rater.fleet.merge import merge_database
-from rater.fleet.record import FleetWord, HistoryPoint, HostTimes, IndexedRun, fleet_word, latest
+from rater.fleet.record import (
+    FleetReference,
+    HistoryPoint,
+    HostTimes,
+    IndexedRun,
+    fleet_word,
+    latest,
+)
 from rater.record.run import is_fleet_word
 from rater.store.connection import connect
-from rater.store.rows import read
+from rater.store.rows import read_rows
 from rater.store.store import Store
-from rater.text.values import some
+from rater.text.values import truncate_list
 
 # -- Read the index of fleets: runs, times of all hosts, histories; open an archived run -----------
 
 _COLUMNS = ", ".join(IndexedRun.__dataclass_fields__)
 
 
-def fleet_number(connection: sqlite3.Connection, word: FleetWord) -> int:
+def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
     """Return the number of the fleet that a word means; raises `InputError` where there is none."""
     known = [
         number
@@ -43,18 +50,18 @@ def fleet_number(connection: sqlite3.Connection, word: FleetWord) -> int:
     if word.fleet not in known:
         raise InputError(
             f"fleet:{word.fleet}: no host of it has published a run; there are fleets "
-            f"{some([str(it) for it in known], 8)}"
+            f"{truncate_list([str(it) for it in known], 8)}"
         )
     return word.fleet
 
 
-def runs_of(
+def indexed_runs(
     connection: sqlite3.Connection, fleet: int, host: str | None = None
 ) -> tuple[IndexedRun, ...]:
     """Return the runs of a fleet, of all attempts, by host."""
     where = "WHERE fleet = :fleet" + (" AND host = :host" if host is not None else "")
     query = f"SELECT {_COLUMNS} FROM fleet_run {where} ORDER BY host, attempt, run"
-    return tuple(read(connection, IndexedRun, query, fleet=fleet, host=host))
+    return tuple(read_rows(connection, IndexedRun, query, fleet=fleet, host=host))
 
 
 def times_of(connection: sqlite3.Connection, fleet: int) -> tuple[HostTimes, ...]:
@@ -100,7 +107,7 @@ def find_archived(connection: sqlite3.Connection, text: str) -> IndexedRun:
             f"fleet:{fleet}/{first}; `rater divots fleet:{fleet}` and "
             f"`rater report fleet:{fleet}` take all of them"
         )
-    runs = runs_of(connection, fleet, word.host)
+    runs = indexed_runs(connection, fleet, word.host)
     if word.attempt is not None:
         runs = tuple(run for run in runs if run.attempt == word.attempt)
     if not runs:
@@ -308,8 +315,9 @@ def _text(value: str | int | None) -> str | None:
 def unknown_name(name: str, hosts: Sequence[str], benchmarks: Sequence[str]) -> InputError:
     """Return what to say of a name that is neither a host nor a benchmark."""
     return InputError(
-        f"{name}: neither a host nor a benchmark of a fleet; benchmarks: {some(benchmarks, 20)}; "
-        f"hosts: {some(hosts, 8)}"
+        f"{name}: neither a host nor a benchmark of a fleet; benchmarks: "
+        f"{truncate_list(benchmarks, 20)}; "
+        f"hosts: {truncate_list(hosts, 8)}"
     )
 
 

@@ -20,16 +20,16 @@ from rater.fleet.merge_source import (
     SourceCopy,
     SourceRefusedError,
     checked,
-    copied,
+    copy_source,
     newest_tables,
     scratch_folder,
 )
-from rater.process import ProcessId, is_alive, say
+from rater.process import ProcessId, is_alive, print_error
 from rater.record.run import RunStatus
 from rater.store.connection import default_path
 from rater.store.open_database import OpenDatabase
 from rater.store.store import Store, open_store
-from rater.text.values import count, runs_text, some
+from rater.text.values import count, runs_text, truncate_list
 from rater.workflow.arguments import print_json
 
 # -- What a database holds, in one number that does not depend on the numbers of its rows ----------
@@ -165,11 +165,11 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
     """
     _check_not_itself(store, path)
     with scratch_folder() as folder:
-        copy, sha256 = copied(path, folder)
+        copy, sha256 = copy_source(path, folder)
         if _was_merged(store, sha256) and not restore:
             return MergedFile(path, None)
         source = checked(path, copy, sha256)
-        with store.beside(source.path, _FROM):
+        with store.attached(source.path, _FROM):
             try:
                 with store.writing(f"merging {path}") as connection:
                     return _merge(connection, source, path, restore=restore)
@@ -507,7 +507,7 @@ def _merge_all(
             result = merge_database(store, path, restore=args.restore)
         except SourceRefusedError as error:
             errors.append(str(error))
-            say(str(error))
+            print_error(str(error))
             continue
         merged.append(result)
         if not args.json:
@@ -515,7 +515,7 @@ def _merge_all(
             if any((result.added, result.replaced, result.sweeps, result.traces)) or alone:
                 print(merge_in_words(result))
             for text in merge_remarks(result):
-                say(text)
+                print_error(text)
     return merged, errors
 
 
@@ -549,7 +549,7 @@ def merge_remarks(result: MergedFile) -> list[str]:
     if result.running:
         told.append(f"{result.path}: {runs_text(result.running)} still running here, left as it is")
     if result.left_out:
-        told.append(f"{result.path}: tables that stay behind: {some(result.left_out)}")
+        told.append(f"{result.path}: tables that stay behind: {truncate_list(result.left_out)}")
     return told
 
 

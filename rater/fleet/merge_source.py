@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.files import UntrustedError, is_trusted, meant_file, write_all
+from rater.files import UntrustedError, is_trusted, resolve_target, write_all
 from rater.store.connection import (
     APPLICATION_ID,
     APPLICATION_ID_AT,
@@ -30,7 +30,7 @@ from rater.store.connection import (
     refuse_damaged,
 )
 from rater.store.rows import lacking, migrate, number_of
-from rater.text.values import grouped, some
+from rater.text.values import group_by_key, truncate_list
 
 # -- Which table hangs on which, read from the schema itself: what merging and digests go by -------
 #
@@ -140,7 +140,7 @@ def _raw(connection: sqlite3.Connection, name: str, schema: str) -> _Raw:
     ).fetchall()
     references = tuple(
         Reference(tuple(it[1] for it in some), some[0][2], tuple(it[3] for it in some))
-        for some in grouped((it[0], it) for it in rows).values()
+        for some in group_by_key((it[0], it) for it in rows).values()
     )
     types = {it[0]: it[1] for it in info}
     referring = {column for it in references for column in it.columns}
@@ -296,7 +296,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(number)
 
 
-def copied(path: Path, folder: Path) -> tuple[Path, str]:
+def copy_source(path: Path, folder: Path) -> tuple[Path, str]:
     """Copy a database with its write-ahead log into `folder`; return the copy and its SHA-256.
 
     Raises `SourceRefusedError` for what is no database of rater by its header, and for one that is
@@ -393,7 +393,7 @@ def _copy_once(path: Path, target: Path) -> str | None:
 def _opened(path: Path) -> Iterator[tuple[str, int, int]]:
     """Give a file's name, and descriptors of its folder and itself."""
     try:
-        real = meant_file(path)
+        real = resolve_target(path)
         folder = os.open(real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -522,7 +522,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
     lacks = lacking(connection)
     if lacks:
         raise SourceRefusedError(
-            f"{path}: made by a rater between two releases, without {some(lacks)}"
+            f"{path}: made by a rater between two releases, without {truncate_list(lacks)}"
         )
     kinds: dict[str, str] = dict(
         connection.execute(

@@ -283,7 +283,7 @@ class SlowHost:
 
 
 @dataclass(frozen=True, slots=True)
-class KindCompared:
+class KindComparison:
     """Hosts of one kind held against each other."""
 
     kind: HostKind
@@ -304,10 +304,10 @@ class KindCompared:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetCompared:
+class FleetComparison:
     """All hosts of a fleet, kind by kind, the most common kind first."""
 
-    kinds: tuple[KindCompared, ...]
+    kinds: tuple[KindComparison, ...]
     without_times: tuple[str, ...]  # hosts whose runs have no benchmark that ended well
 
     @property

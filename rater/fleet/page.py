@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.divots.model.words import per_cent
-from rater.fleet.history import FleetCourse, History
-from rater.fleet.model import FleetCompared, KindCompared, SlowHost
+from rater.analysis.divots.model.formatting import format_slowdown
+from rater.fleet.history import FleetTrend, History
+from rater.fleet.model import FleetComparison, KindComparison, SlowHost
 from rater.fleet.show import (
     MissingHost,
     changes_lines,
@@ -24,9 +24,9 @@ from rater.fleet.show import (
 )
 from rater.show.charts.vega import Html, element, joined
 from rater.show.console import Column
-from rater.show.format import plain
+from rater.show.format import sanitize
 from rater.show.html.shell import own_script, page_html, table_html, template
-from rater.text.values import count, grouped, percent, series, some
+from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
 _MOST_NAMED = 6
 _ALIKE = 0.4  # of a host's slowdown in all benchmarks: a cell of so much is outlined
@@ -39,7 +39,7 @@ class FleetPage:
     """All that a page says of a fleet."""
 
     fleet: int
-    compared: FleetCompared
+    compared: FleetComparison
     inside: Mapping[str, Analysis]  # the divots of slow hosts
     about: Mapping[str, str]  # by host: attempt, status, start
     missing: Sequence[MissingHost]
@@ -82,8 +82,8 @@ def _head(page: FleetPage) -> Iterator[Html]:
         yield element("p", kind_text(kinds[0].kind))
     parts = [f"{count(page.compared.hosts, 'host')} compared"]
     lost = [it for it in page.missing if not it.has_times]
-    for state, them in grouped((it.state, it.host) for it in lost).items():
-        parts.append(f"{len(them)} {state} ({some(them, _MOST_NAMED)})")
+    for state, them in group_by_key((it.state, it.host) for it in lost).items():
+        parts.append(f"{len(them)} {state} ({truncate_list(them, _MOST_NAMED)})")
     apart = sum(len(kind.hosts) for kind in kinds[1:])
     if apart:
         parts.append(f"{apart} of another kind, which {'stands' if apart == 1 else 'stand'} apart")
@@ -170,7 +170,7 @@ def _histories(page: FleetPage) -> Iterator[Html]:
     )
 
 
-def _course(series_: FleetCourse) -> Html:
+def _course(series_: FleetTrend) -> Html:
     logs = [math.log(it) for it in series_.ratios]
     low, high = min([*logs, 0.0]), max([*logs, 0.02])
     across = _WIDE / max(len(logs) - 1, 1)
@@ -184,7 +184,10 @@ def _course(series_: FleetCourse) -> Html:
     ]
     return element(
         "svg",
-        element("title", f"{per_cent(series_.ratios[0])} to {per_cent(series_.ratios[-1])}"),
+        element(
+            "title",
+            f"{format_slowdown(series_.ratios[0])} to {format_slowdown(series_.ratios[-1])}",
+        ),
         element(
             "line",
             **{"x1": "0", "x2": f"{_WIDE:g}", "y1": f"{down(0.0):g}", "y2": f"{down(0.0):g}"},
@@ -210,8 +213,8 @@ def _kinds(page: FleetPage) -> Iterator[Html]:
     items = [
         element(
             "li",
-            element("b", f"{series(kind.apart) or 'alike'}"),
-            f": {some(kind.hosts, _MOST_NAMED)}. {visible_text(kind)}",
+            element("b", f"{join_and(kind.apart) or 'alike'}"),
+            f": {truncate_list(kind.hosts, _MOST_NAMED)}. {visible_text(kind)}",
         )
         for kind in others
     ]
@@ -230,7 +233,7 @@ def _data(page: FleetPage) -> dict[str, object]:
     ]
     return {
         "fleet": page.fleet,
-        "benchmarks": [plain(name) for name in names],
+        "benchmarks": [sanitize(name) for name in names],
         "kinds": [", ".join(kind.apart) or kind_text(kind.kind) for kind in kinds],
         "hosts": hosts,
         "span": round(1000 * _span(page.compared)),
@@ -240,7 +243,7 @@ def _data(page: FleetPage) -> dict[str, object]:
 def _host(  # noqa: PLR0917 - a row of the map
     page: FleetPage,
     place: int,
-    kind: KindCompared,
+    kind: KindComparison,
     names: Sequence[str],
     host: str,
     slow: SlowHost | None,
@@ -257,13 +260,13 @@ def _host(  # noqa: PLR0917 - a row of the map
         lines = [*lines, odd_text(odd)] if lines else []
     about = page.about.get(host, "")
     return {
-        "name": plain(host),
+        "name": sanitize(host),
         "kind": place,
         "slow": slow is not None,
         "values": values,
         "found": _found(slow, names, own) if slow else [],
-        "text": [plain(line) for line in lines],
-        "about": plain(about + (f"; {odd_text(odd)}" if odd and not slow else "")),
+        "text": [sanitize(line) for line in lines],
+        "about": sanitize(about + (f"; {odd_text(odd)}" if odd and not slow else "")),
     }
 
 
@@ -278,7 +281,7 @@ def _found(slow: SlowHost, names: Sequence[str], own: Mapping[str, float | None]
     ]
 
 
-def _span(compared: FleetCompared) -> float:
+def _span(compared: FleetComparison) -> float:
     """Return how far the colours reach: the slowest host in two stands out in full."""
     worst = sorted(one.worst - 1 for one in compared.slow)
     return min(max(worst[len(worst) // 2] if worst else 0.0, _LEAST_SPAN), _MOST_SPAN)
@@ -288,5 +291,5 @@ def summary_line(page: FleetPage) -> str:
     """Return what a page is on, for the terminal."""
     slow = page.compared.slow
     named = [f"{one.host} ({percent(one.worst - 1)} %)" for one in slow]
-    told = f"slow: {some(named, 3)}" if slow else "no slow hosts"
+    told = f"slow: {truncate_list(named, 3)}" if slow else "no slow hosts"
     return f"fleet {page.fleet}, {count(page.compared.hosts, 'host')}, {told}"

@@ -311,7 +311,7 @@ class FleetLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class AttemptObservation:
     """What there is to see of an attempt at a time."""
 
     now_s: float
@@ -322,7 +322,9 @@ class Looked:
     claimed_by: str | None = None  # the job that began on the node
 
 
-def judged(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAttempt:
+def updated_attempt(
+    attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits
+) -> NodeAttempt:
     """Return the attempt as it is after a look."""
     if looked.verdict is not None and looked.verdict != attempt.verdict:
         return _published(attempt, looked.verdict, looked)
@@ -337,7 +339,9 @@ def judged(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAtt
     return _without_verdict(attempt, looked, limits)
 
 
-def _published(attempt: NodeAttempt, verdict: NodeVerdict, looked: Looked) -> NodeAttempt:
+def _published(
+    attempt: NodeAttempt, verdict: NodeVerdict, looked: AttemptObservation
+) -> NodeAttempt:
     """Return an attempt of which something is published."""
     attempt = replace(attempt, verdict=verdict, job=verdict.job)
     if verdict.status is not VerdictStatus.PARTIAL:
@@ -351,7 +355,7 @@ def _published(attempt: NodeAttempt, verdict: NodeVerdict, looked: Looked) -> No
 
 
 def _why_partial(
-    attempt: NodeAttempt, verdict: NodeVerdict, looked: Looked
+    attempt: NodeAttempt, verdict: NodeVerdict, looked: AttemptObservation
 ) -> tuple[AttemptState, str | None] | None:
     """Say why a node measured a part only; None: it is known when its job has ended."""
     if attempt.ending is Ending.CANCELLED:
@@ -371,7 +375,9 @@ def _why_partial(
     return told if by_itself else (state, why)
 
 
-def _without_verdict(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAttempt:
+def _without_verdict(
+    attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits
+) -> NodeAttempt:
     job = looked.job
     if job is None and attempt.state is AttemptState.INTENT and looked.claimed_by is None:
         # Not submitted; or it was, by one who was killed, and it is found when it begins.
@@ -403,7 +409,7 @@ def _without_verdict(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) 
     return attempt
 
 
-def _gone(attempt: NodeAttempt, looked: Looked, limits: FleetLimits) -> NodeAttempt:
+def _gone(attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits) -> NodeAttempt:
     """Return an attempt whose job has ended, as far as can be known; it may publish yet."""
     since = looked.now_s if attempt.gone_s is None else attempt.gone_s
     job = attempt.job or looked.claimed_by if looked.job is None else looked.job.job
@@ -460,7 +466,7 @@ def copies_told(verdict: NodeVerdict) -> str | None:
 
 
 def _ended(
-    attempt: NodeAttempt, state: AttemptState, why: str | None, looked: Looked
+    attempt: NodeAttempt, state: AttemptState, why: str | None, looked: AttemptObservation
 ) -> NodeAttempt:
     return replace(
         attempt, state=state, reason=_short(why), ended_s=looked.now_s, pending_s=None, gone_s=None
@@ -488,20 +494,20 @@ class FleetRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueActions:
     """What is to be done now."""
 
     submit: tuple[tuple[str, int], ...] = ()  # node and number of the attempt, in this order
     end: tuple[tuple[NodeAttempt, Ending], ...] = ()  # jobs to end, and why
 
 
-def due(
+def due_actions(
     rules: FleetRules,
     nodes: Sequence[str],
     attempts: Mapping[str, Sequence[NodeAttempt]],
     idle: Collection[str] = (),
     again: Collection[str] = (),
-) -> Due:
+) -> DueActions:
     """Return what is to be done; `attempts` are those of each node in their order.
 
     Nodes that were not tried yet come before others, and of both those that are idle: a node
@@ -511,12 +517,12 @@ def due(
     live = [it for node in nodes for it in attempts.get(node, ()) if not it.state.ended]
     end = []
     for it in live:
-        done = outcome(attempts[it.node]).state is AttemptState.COMPLETE
+        done = deciding_attempt(attempts[it.node]).state is AttemptState.COMPLETE
         why = Ending.CANCELLED if rules.is_cancelled else Ending.NOT_NEEDED if done else None
         if why is not None and it.ending is None:
             end.append((it, why))
     if rules.is_cancelled:
-        return Due(end=tuple(end))
+        return DueActions(end=tuple(end))
     wanted = [
         (node, len(attempts.get(node, ())) + 1)
         for node in nodes
@@ -525,7 +531,7 @@ def due(
     ]
     wanted.sort(key=lambda it: (it[1], it[0] not in idle))  # stable: else in the order of nodes
     room = len(wanted) if rules.parallel is None else max(0, rules.parallel - len(live))
-    return Due(tuple(wanted[:room]), tuple(end))
+    return DueActions(tuple(wanted[:room]), tuple(end))
 
 
 def is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
@@ -534,10 +540,10 @@ def is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
         return True
     if not all(it.state.ended for it in attempts):
         return False
-    return len(attempts) < most and outcome(attempts).state.is_retried
+    return len(attempts) < most and deciding_attempt(attempts).state.is_retried
 
 
-def outcome(attempts: Sequence[NodeAttempt]) -> NodeAttempt:
+def deciding_attempt(attempts: Sequence[NodeAttempt]) -> NodeAttempt:
     """Return the attempt that stands for a node: one that has everything, else the last."""
     complete = [it for it in attempts if it.state is AttemptState.COMPLETE]
     return (complete or attempts)[-1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rater.errors import InputError
 from rater.record.run import RunStatus, record
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 _WORD = re.compile(
     r"fleet:(?P<fleet>[0-9]{1,9}|last)(/(?P<host>[^/\s]+)(/(?P<attempt>[0-9]{1,9}))?)?"
@@ -16,7 +16,7 @@ _WORD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class FleetWord:
+class FleetReference:
     """`fleet:3`, `fleet:last`, a host of it (`fleet:3/n017`), one attempt (`fleet:3/n017/2`)."""
 
     fleet: int | None  # None: the last one
@@ -24,7 +24,7 @@ class FleetWord:
     attempt: int | None
 
 
-def fleet_word(text: str) -> FleetWord:
+def fleet_word(text: str) -> FleetReference:
     """Read a word; raises `InputError` with what is expected."""
     found = _WORD.fullmatch(text)
     if found is None:
@@ -33,7 +33,7 @@ def fleet_word(text: str) -> FleetWord:
             "or one attempt as fleet:N/HOST/ATTEMPT"
         )
     number, attempt = found["fleet"], found["attempt"]
-    return FleetWord(
+    return FleetReference(
         None if number == "last" else int(number),
         found["host"],
         None if attempt is None else int(attempt),
@@ -101,8 +101,8 @@ class HistoryPoint:
 def latest(runs: Iterable[IndexedRun]) -> dict[str, tuple[IndexedRun, ...]]:
     """Return the attempt of each host that counts: the last complete one, else the last."""
     chosen: dict[str, tuple[IndexedRun, ...]] = {}
-    for host, own in grouped((run.host, run) for run in runs).items():
-        attempts = grouped((run.attempt, run) for run in own)
+    for host, own in group_by_key((run.host, run) for run in runs).items():
+        attempts = group_by_key((run.attempt, run) for run in own)
         best = max(
             attempts,
             key=lambda it: (all(r.status is RunStatus.COMPLETE for r in attempts[it]), it),

@@ -16,35 +16,47 @@ from typing import Any
 from rater import __version__
 from rater.errors import InputError
 from rater.fleet.backends import POLL_S, backend
-from rater.fleet.plan import AttemptState, expand, outcome
-from rater.fleet.shared_folder import SPEC_VERSION, SharedFolder, Spec
-from rater.fleet.step import Steps, collected, show_fleet, status_of, told, waited
+from rater.fleet.driver import (
+    FleetDriver,
+    collect_published,
+    show_fleet,
+    status_of,
+    update_printer,
+    waited,
+)
+from rater.fleet.plan import AttemptState, deciding_attempt, expand
+from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
 from rater.fleet.store import (
-    FleetAsked,
+    FleetRequest,
     StoredFleet,
+    claim_fleet,
     find_fleet,
     fleets,
     load_fleet,
     mark_begun,
     mark_fleet_cancelled,
     new_fleet,
-    take_over,
     unfinished_like,
 )
 from rater.fleet.table import FleetListed, listed_document, print_fleets, what_text
-from rater.plan.options import Form, was_given
-from rater.plan.placement.layout import load_layout, override
+from rater.plan.options import OptionForm, was_given
+from rater.plan.placement.layout import load_layout, override_layout
 from rater.plan.placement.memory_policy import parse_memory
 from rater.plan.placement.place import check_copies
 from rater.plan.request import OPTIONS, Request
 from rater.plan.schedule import resolve_mode, resolve_window
-from rater.process import say
+from rater.process import print_error
 from rater.store.connection import default_path, is_there
 from rater.store.store import Store, open_store
-from rater.text.values import count, some
-from rater.workflow.arguments import existing_store, refuse_no_directory, request_from, show
-from rater.workflow.run.head import now_utc
-from rater.workflow.run.resolve import asked_for
+from rater.text.values import count, truncate_list
+from rater.workflow.arguments import (
+    check_current_directory,
+    open_existing_store,
+    parse_request,
+    print_output,
+)
+from rater.workflow.run.head import utc_timestamp
+from rater.workflow.run.resolve import load_workloads
 
 # -- `rater fleet run`: everything that can be checked here is, then the plan is stored, then sent -
 
@@ -54,10 +66,10 @@ _NOT_PASSED = {"wait": None, "share": False, "speccmds_out": False}
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _FleetPlan:
     """A fleet that can be begun."""
 
-    asked: FleetAsked
+    asked: FleetRequest
     nodes: tuple[str, ...]
 
 
@@ -67,22 +79,22 @@ def run(args: argparse.Namespace) -> int:
     with open_store(default_path(args.db)) as store:
         number = unfinished_like(store, wanted.asked, wanted.nodes)
         if number is not None:
-            take_over(store, number)
-            say(f"goes on with fleet {number}: the same command was killed before its end")
+            claim_fleet(store, number)
+            print_error(f"goes on with fleet {number}: the same command was killed before its end")
         else:
             _make_folder(wanted.asked)  # before the plan: what cannot be made leaves no fleet
             number = new_fleet(store, wanted.asked, wanted.nodes)
         fleet = load_fleet(store, number)
         _make_folder(fleet.asked)
-        steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
+        steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
         if args.wait:
             return waited(args, steps)
-        steps.act(steps.look())
+        steps.act(steps.refresh())
         mark_begun(store, number)
         return _submitted(args, store, steps)
 
 
-def begin_again(store: Store, number: int, nodes: tuple[str, ...]) -> int:
+def create_retry_fleet(store: Store, number: int, nodes: tuple[str, ...]) -> int:
     """Plan what a fleet ran once more on some of its nodes, all at a time; return its number.
 
     Nothing is submitted yet: that is the first step's.
@@ -94,7 +106,7 @@ def begin_again(store: Store, number: int, nodes: tuple[str, ...]) -> int:
     again = replace(
         asked,
         uuid=uuid,
-        started_at=now_utc(),
+        started_at=utc_timestamp(),
         folder=str(folder),
         command_line=command_line,
         rater_version=__version__,
@@ -106,31 +118,33 @@ def begin_again(store: Store, number: int, nodes: tuple[str, ...]) -> int:
     return made
 
 
-def _submitted(args: argparse.Namespace, store: Store, steps: Steps) -> int:
+def _submitted(args: argparse.Namespace, store: Store, steps: FleetDriver) -> int:
     fleet = load_fleet(store, steps.number)
     if not args.quiet or args.json:
         show_fleet(args, fleet, steps.silent)
     left = len(fleet.nodes) - len(fleet.rows)
     if not args.quiet:
         if left:
-            say(f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them")
-        elif any(of[-1].it.state != "refused" for of in fleet.rows.values()):
-            say(
+            print_error(
+                f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them"
+            )
+        elif any(of[-1].attempt.state != "refused" for of in fleet.rows.values()):
+            print_error(
                 f"submitted; `rater fleet wait {fleet.number}` waits, tries lost nodes again and "
                 "collects"
             )
-    refused = [of[-1].it for of in fleet.rows.values() if of[-1].it.state == "refused"]
+    refused = [of[-1].attempt for of in fleet.rows.values() if of[-1].attempt.state == "refused"]
     return 1 if refused else 0
 
 
-def _checked(args: argparse.Namespace) -> _Wanted:
+def _checked(args: argparse.Namespace) -> _FleetPlan:
     """Check what was typed as far as this machine can tell. Raises `InputError`."""
-    refuse_no_directory()
+    check_current_directory()
     if args.nodes is None:
         raise InputError("--nodes is missing: the nodes to run on, such as --nodes n[001-128]")
     nodes = expand(args.nodes)
     _check_numbers(args)
-    request = request_from(argparse.Namespace(**vars(args) | _NOT_PASSED))
+    request = parse_request(argparse.Namespace(**vars(args) | _NOT_PASSED))
     _check_request(request)
     directory = Path.cwd()
     if request.command:
@@ -141,11 +155,12 @@ def _checked(args: argparse.Namespace) -> _Wanted:
     unknown = [name for name in nodes if name not in found]
     if unknown:
         raise InputError(
-            f"--nodes: {some(unknown)}: not among the scheduler's nodes; `sinfo -N` lists them"
+            f"--nodes: {truncate_list(unknown)}: not among the scheduler's nodes; `sinfo -N` "
+            "lists them"
         )
-    asked = FleetAsked(
+    asked = FleetRequest(
         uuid=uuid,
-        started_at=now_utc(),
+        started_at=utc_timestamp(),
         backend=args.backend,
         folder=str(folder),
         scratch=str(Path(args.scratch or "/var/tmp").absolute()),
@@ -162,7 +177,7 @@ def _checked(args: argparse.Namespace) -> _Wanted:
         arguments=tuple(args.slurm_arg),
         allow_partial=args.allow_partial,
     )
-    return _Wanted(asked, nodes)
+    return _FleetPlan(asked, nodes)
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
@@ -181,10 +196,10 @@ def _check_request(request: Request) -> None:
 
     Whether as many copies fit, and which CPUs there are, each node finds for itself.
     """
-    asked_for(request)
+    load_workloads(request)
     mode, _, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
     resolve_window(mode, request.warmup_s, request.window_s, stagger_ms / 1e3)
-    override(
+    override_layout(
         load_layout(request.layout),
         **{it: getattr(request, it) for it in ("bind", "smt", "kind", "reserve")},
     )
@@ -198,7 +213,7 @@ def _check_command(word: str) -> None:
     import shutil
 
     if shutil.which(word) is None and not Path(word).exists():
-        say(f"warning: {word} is not on this machine; each node looks for it by itself")
+        print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
 
 
 def words_of(args: argparse.Namespace) -> tuple[str, ...]:
@@ -208,9 +223,9 @@ def words_of(args: argparse.Namespace) -> tuple[str, ...]:
         value: Any = None if option.dest in _NOT_PASSED else getattr(args, option.dest)
         if not was_given(value):
             continue
-        if option.kind.form is Form.FLAG:
+        if option.kind.form is OptionForm.FLAG:
             words.append(option.typed)
-        elif option.kind.form in (Form.SEVERAL, Form.REPEATED):
+        elif option.kind.form in (OptionForm.SEVERAL, OptionForm.REPEATED):
             words += [f"{option.typed}={it}" for it in value]
         else:
             words.append(f"{option.typed}={value}")
@@ -225,8 +240,8 @@ def _home(args: argparse.Namespace) -> Path:
     return default_path(None).absolute().parent / "fleets"
 
 
-def _make_folder(asked: FleetAsked) -> None:
-    spec = Spec(
+def _make_folder(asked: FleetRequest) -> None:
+    spec = FleetSpec(
         rater=SPEC_VERSION,
         fleet=asked.uuid,
         version=asked.rater_version,
@@ -247,12 +262,12 @@ _CANCEL_WAIT_S, _CANCEL_POLL_S = 60.0, 2.0
 
 def status(args: argparse.Namespace) -> int:
     """Look once, store what is seen and show it; nothing is submitted or ended."""
-    with existing_store(args) as store:
-        steps = Steps(store, find_fleet(store, args.fleet))
+    with open_existing_store(args) as store:
+        steps = FleetDriver(store, find_fleet(store, args.fleet))
         try:
-            fleet = steps.look()
+            fleet = steps.refresh()
         except InputError as error:  # without Slurm's commands: what is stored is shown
-            say(str(error))
+            print_error(str(error))
             fleet = load_fleet(store, steps.number)
         show_fleet(args, fleet, steps.silent, every=args.all)
     return 0
@@ -260,31 +275,33 @@ def status(args: argparse.Namespace) -> int:
 
 def wait(args: argparse.Namespace) -> int:
     """Submit what is due, try lost nodes again, until nothing is left to be done; collect."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         number = find_fleet(store, args.fleet)
         nodes = len(load_fleet(store, number).nodes)
-        return waited(args, Steps(store, number, told(nodes, quiet=args.quiet)))
+        return waited(args, FleetDriver(store, number, update_printer(nodes, quiet=args.quiet)))
 
 
 def cancel(args: argparse.Namespace) -> int:
     """End a fleet: nothing more is submitted, jobs are told to publish what they have and end."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         number = find_fleet(store, args.fleet)
         fleet = load_fleet(store, number)
         if fleet.is_settled:
-            say(f"fleet {number} has no jobs left: {status_of(fleet)}")
+            print_error(f"fleet {number} has no jobs left: {status_of(fleet)}")
             return 0
-        mark_fleet_cancelled(store, number, now_utc())
+        mark_fleet_cancelled(store, number, utc_timestamp())
         SharedFolder(Path(fleet.asked.folder)).mark_cancelled()
-        steps = Steps(store, number, told(len(fleet.nodes), quiet=args.quiet))
+        steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:
-            fleet = steps.act(steps.look(), submit=False)
+            fleet = steps.act(steps.refresh(), submit=False)
             if not fleet.live or time.monotonic() > until_s or not args.wait:
                 break
             time.sleep(min(_CANCEL_POLL_S, POLL_S[fleet.asked.backend]))
         if fleet.live and args.wait:
-            say(f"{count(len(fleet.live), 'job')} still ending; `rater fleet status` looks again")
+            print_error(
+                f"{count(len(fleet.live), 'job')} still ending; `rater fleet status` looks again"
+            )
         if args.json or not args.quiet:
             show_fleet(args, fleet, steps.silent)
         return 1 if steps.silent else 0
@@ -292,13 +309,13 @@ def cancel(args: argparse.Namespace) -> int:
 
 def collect(args: argparse.Namespace) -> int:
     """Admit what was published so far; the exit status says whether anything was set aside."""
-    with existing_store(args) as store:
-        steps = Steps(store, find_fleet(store, args.fleet))
+    with open_existing_store(args) as store:
+        steps = FleetDriver(store, find_fleet(store, args.fleet))
         try:
-            steps.look()
+            steps.refresh()
         except InputError as error:
-            say(str(error))
-        aside = collected(steps, quiet=args.quiet)
+            print_error(str(error))
+        aside = collect_published(steps, quiet=args.quiet)
         if args.json or not args.quiet:
             show_fleet(args, load_fleet(store, steps.number), steps.silent)
     return 1 if aside else 0
@@ -306,16 +323,16 @@ def collect(args: argparse.Namespace) -> int:
 
 def retry(args: argparse.Namespace) -> int:
     """Try nodes again that came to less than all: those that may, or those that are named."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         number = find_fleet(store, args.fleet)
         nodes = len(load_fleet(store, number).nodes)
-        steps = Steps(store, number, told(nodes, quiet=args.quiet))
-        fleet = steps.look()
+        steps = FleetDriver(store, number, update_printer(nodes, quiet=args.quiet))
+        fleet = steps.refresh()
         if fleet.cancelled_at is not None:
             raise InputError(f"fleet {number} was cancelled; `rater fleet run` makes a new one")
         wanted = _retried(fleet, args.nodes)
         if not wanted:
-            say(f"fleet {number}: nothing to try again ({status_of(fleet)})")
+            print_error(f"fleet {number}: nothing to try again ({status_of(fleet)})")
             return 0
         fleet = steps.act(fleet, again=wanted)
         if args.wait:
@@ -331,20 +348,24 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
         return tuple(
             node
             for node, tried in fleet.attempts.items()
-            if tried and all(it.state.ended for it in tried) and outcome(tried).state.is_retried
+            if tried
+            and all(it.state.ended for it in tried)
+            and deciding_attempt(tried).state.is_retried
         )
     nodes = expand(named)
     unknown = [node for node in nodes if node not in fleet.nodes]
     if unknown:
-        raise InputError(f"--nodes: {some(unknown)}: not of fleet {fleet.number}")
+        raise InputError(f"--nodes: {truncate_list(unknown)}: not of fleet {fleet.number}")
     attempts = fleet.attempts
     busy = [node for node in nodes if any(not it.state.ended for it in attempts[node])]
     if busy:
-        raise InputError(f"--nodes: {some(busy)}: has a job already; `rater fleet cancel` ends it")
+        raise InputError(
+            f"--nodes: {truncate_list(busy)}: has a job already; `rater fleet cancel` ends it"
+        )
     return tuple(
         node
         for node in nodes
-        if not attempts[node] or outcome(attempts[node]).state is not AttemptState.COMPLETE
+        if not attempts[node] or deciding_attempt(attempts[node]).state is not AttemptState.COMPLETE
     )
 
 
@@ -369,6 +390,6 @@ def list_fleets(args: argparse.Namespace) -> int:
                     )
                 )
     else:
-        say(f"there is no database {path} yet")
-    show(args, partial(listed_document, lines), partial(print_fleets, lines))
+        print_error(f"there is no database {path} yet")
+    print_output(args, partial(listed_document, lines), partial(print_fleets, lines))
     return 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
-from rater.files import flush_folder, replace_file, settled
+from rater.files import flush_folder, replace_file, resolve_trusted_folder
 from rater.fleet.plan import NodeVerdict, verdict_from_json
 from rater.process import boot_id
 from rater.run.host.facts import machine_id
@@ -41,7 +41,7 @@ _MOST_VERDICT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class FleetSpec:
     """What every node is asked for; a JSON file."""
 
     rater: int  # version of this document
@@ -56,7 +56,7 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedVerdict:
     """A verdict that lies in the folder."""
 
     node: str
@@ -82,10 +82,10 @@ class SharedFolder:
         """Where a job prints to."""
         return self.path / "log" / f"{node}.{attempt}.log"
 
-    def make(self, spec: Spec) -> None:
+    def make(self, spec: FleetSpec) -> None:
         """Make the folder; one that is there already is left as it is. Raises `InputError`."""
         try:
-            settled(self.path.parent, make=True)
+            resolve_trusted_folder(self.path.parent, make=True)
             for name in ("", "in", "log", "claim", "aside", "jobs"):
                 with suppress(FileExistsError):
                     (self.path / name).mkdir(0o700)
@@ -97,10 +97,10 @@ class SharedFolder:
                 f"({error.strerror}); name one that you can write and all nodes see with --folder"
             ) from error
 
-    def spec(self) -> Spec:
+    def spec(self) -> FleetSpec:
         """Return what is asked for. Raises `InputError`."""
         try:
-            found: Any = from_json(Spec, self.spec_file.read_text(encoding="utf-8"))
+            found: Any = from_json(FleetSpec, self.spec_file.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(
                 f"{self.spec_file}: cannot be read here ({error.strerror}): the fleet's folder "
@@ -108,7 +108,7 @@ class SharedFolder:
             ) from error
         except ValueError as error:
             raise InputError(f"{self.spec_file}: {error}") from None
-        spec: Spec = found
+        spec: FleetSpec = found
         return spec
 
     # -- one of several jobs ----------------------------------------------------------------------
@@ -184,7 +184,7 @@ class SharedFolder:
                         found[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
         return found
 
-    def looked_up(self, fleet: str, node: str, attempt: int) -> Published | None:
+    def looked_up(self, fleet: str, node: str, attempt: int) -> PublishedVerdict | None:
         """Return what was published of an attempt, its database checked; None: nothing yet."""
         try:
             with self._verdict(node, attempt).open("rb") as file:
@@ -195,27 +195,27 @@ class SharedFolder:
         except OSError:  # ESTALE of NFS, and the like: to be read again
             return None
         except ValueError as error:
-            return Published(node, attempt, None, f"its verdict is damaged: {error}")
+            return PublishedVerdict(node, attempt, None, f"its verdict is damaged: {error}")
         if (verdict.fleet, verdict.node, verdict.attempt) != (fleet, node, attempt):
-            return Published(node, attempt, None, "its verdict is of another attempt")
+            return PublishedVerdict(node, attempt, None, "its verdict is of another attempt")
         return self.checked(verdict)
 
-    def checked(self, verdict: NodeVerdict) -> Published:
+    def checked(self, verdict: NodeVerdict) -> PublishedVerdict:
         """Compare a database with its verdict's checksum."""
         of = (verdict.node, verdict.attempt)
         if verdict.database is None:
-            return Published(*of, verdict)
+            return PublishedVerdict(*of, verdict)
         try:
             found = sha256_of(self.inbox / verdict.database)
         except FileNotFoundError:
-            return Published(*of, verdict, f"{verdict.database} is not there", absent=True)
+            return PublishedVerdict(*of, verdict, f"{verdict.database} is not there", absent=True)
         except OSError as error:
             told = f"{verdict.database}: {error.strerror}"
-            return Published(*of, verdict, told, absent=True)
+            return PublishedVerdict(*of, verdict, told, absent=True)
         if found != verdict.sha256:
             what = f"the published database {verdict.database} is damaged (another sha256)"
-            return Published(*of, verdict, what)
-        return Published(*of, verdict)
+            return PublishedVerdict(*of, verdict, what)
+        return PublishedVerdict(*of, verdict)
 
     def set_aside(self, node: str, attempt: int) -> None:
         """Move what was published of an attempt out of the way: it is damaged."""
@@ -225,7 +225,7 @@ class SharedFolder:
                 with suppress(OSError):
                     file.replace(self.path / "aside" / file.name)
 
-    def verdicts(self, fleet: str, node: str, before: int) -> Iterator[Published]:
+    def verdicts(self, fleet: str, node: str, before: int) -> Iterator[PublishedVerdict]:
         """Yield what is published of a node by attempts before one, the latest first."""
         for attempt in range(before - 1, 0, -1):
             found = self.looked_up(fleet, node, attempt)

@@ -6,23 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from rater.analysis.divots.confirm import Answer, Told
+from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.divots.model.words import per_cent
+from rater.analysis.divots.model.formatting import format_slowdown
 from rater.fleet.history import (
     FEWEST_POINTS,
+    DatedStep,
     FactChange,
-    FleetCourse,
+    FleetTrend,
     History,
     HostPair,
     Suspect,
-    ToldStep,
 )
-from rater.fleet.model import FleetCompared, HostKind, KindCompared, OddSetting, SlowHost
+from rater.fleet.model import FleetComparison, HostKind, KindComparison, OddSetting, SlowHost
 from rater.show.console import Printer
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
-from rater.text.values import count, grouped, percent, series, some
+from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
 # -- Slow hosts of a fleet in words, and the same as JSON values -----------------------------------
 
@@ -45,7 +45,7 @@ class MissingHost:
 
 def print_fleet(
     fleet: int,
-    compared: FleetCompared,
+    compared: FleetComparison,
     inside: Mapping[str, Analysis],
     printer: Printer,
 ) -> None:
@@ -58,22 +58,23 @@ def print_fleet(
         _print_kind(kind, inside, len(compared.kinds) > 1, printer)
     if compared.without_times:
         many = count(len(compared.without_times), "host")
-        named = some(compared.without_times, _MOST_NAMED)
+        named = truncate_list(compared.without_times, _MOST_NAMED)
         printer.prose(f"Not compared: {many} with no benchmark that ended well ({named}).")
 
 
 def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
     """Print which hosts are not complete, by state and reason."""
-    told = grouped(((it.state, it.reason or "not known why"), it.host) for it in missing)
+    told = group_by_key(((it.state, it.reason or "not known why"), it.host) for it in missing)
     for (state, reason), hosts in told.items():
         printer.prose(
-            f"Not complete: {count(len(hosts), 'host')} {state} ({some(hosts, _MOST_NAMED)}): "
+            f"Not complete: {count(len(hosts), 'host')} {state} "
+            f"({truncate_list(hosts, _MOST_NAMED)}): "
             f"{reason}",
             "yellow",
         )
 
 
-def print_next(fleet: int, compared: FleetCompared, printer: Printer) -> None:
+def print_next(fleet: int, compared: FleetComparison, printer: Printer) -> None:
     """Print the commands that follow."""
     if compared.slow:
         printer.line(f"next: rater divots --confirm fleet:{fleet}   (slow hosts beside quiet ones)")
@@ -95,7 +96,7 @@ def odd_text(settings: Sequence[OddSetting]) -> str:
         f"{it.name} is {it.value or 'not there'} (most others: {it.usual or 'not there'})"
         for it in settings
     ]
-    return f"set otherwise: {some(odd, _MOST_NAMED)}"
+    return f"set otherwise: {truncate_list(odd, _MOST_NAMED)}"
 
 
 def inside_lines(inside: Analysis) -> list[str]:
@@ -119,19 +120,22 @@ def part_lines(slow: SlowHost) -> list[str]:
     )
     if typical - 1 >= _LEVEL * (slow.worst - 1):
         return []
-    return [f"its median copy is at {per_cent(typical)}: a part of it is slow, or a few copies are"]
+    return [
+        f"its median copy is at {format_slowdown(typical)}: a part of it is slow, or a few copies "
+        "are"
+    ]
 
 
 def finding_text(slow: SlowHost) -> str:
     """Return in what a host is slow and by how much, in one sentence."""
-    named = [f"{it.name} {per_cent(it.slowdown)}" for it in slow.benchmarks[:_MOST_NAMED]]
+    named = [f"{it.name} {format_slowdown(it.slowdown)}" for it in slow.benchmarks[:_MOST_NAMED]]
     more = len(slow.benchmarks) - len(named)
-    told = series([*named, *([f"{more} more"] if more else [])])
+    told = join_and([*named, *([f"{more} more"] if more else [])])
     if slow.slowdown > 1:
         of = "" if slow.alike == slow.of else f", {slow.alike} of {slow.of} benchmarks"
         beyond = f"; most of all {told}" if told else ""
         every = "all benchmarks" if slow.of > 1 else "its benchmark"
-        return f"{per_cent(slow.slowdown)} in {every} (median{of}){beyond}"
+        return f"{format_slowdown(slow.slowdown)} in {every} (median{of}){beyond}"
     others = slow.of - len(slow.benchmarks)
     return f"{told}; level in the other {others}" if others else told
 
@@ -148,7 +152,7 @@ def kind_text(kind: HostKind) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def visible_text(kind: KindCompared) -> str:
+def visible_text(kind: KindComparison) -> str:
     """Return what these hosts would have shown, or that nobody can tell."""
     if kind.visible_whole is None or kind.visible_one is None:
         one = "one host alone" if len(kind.hosts) == 1 else f"{len(kind.hosts)} hosts"
@@ -161,7 +165,7 @@ def visible_text(kind: KindCompared) -> str:
 
 
 def _print_kind(
-    kind: KindCompared, inside: Mapping[str, Analysis], several: bool, printer: Printer
+    kind: KindComparison, inside: Mapping[str, Analysis], several: bool, printer: Printer
 ) -> None:
     printer.line()
     apart = f" (apart: {'; '.join(kind.apart)})" if kind.apart else ""
@@ -183,7 +187,7 @@ def _print_kind(
 
 
 def fleet_document(
-    fleet: int, compared: FleetCompared, inside: Mapping[str, Analysis]
+    fleet: int, compared: FleetComparison, inside: Mapping[str, Analysis]
 ) -> dict[str, object]:
     """Return the same as JSON values: slowdowns are time over the others' median."""
     return {
@@ -209,7 +213,7 @@ def _slow_document(slow: SlowHost, inside: Analysis | None) -> dict[str, object]
     return asdict(slow) | {"text": slow_lines(slow, inside)}
 
 
-def _slowdown_rows(kind: KindCompared) -> Sequence[dict[str, object]]:
+def _slowdown_rows(kind: KindComparison) -> Sequence[dict[str, object]]:
     return [
         {
             "host": host,
@@ -225,25 +229,25 @@ def _slowdown_rows(kind: KindCompared) -> Sequence[dict[str, object]]:
 # -- The trial of slow hosts: which run beside which, and what came of it --------------------------
 
 _MEANS = {
-    Answer.CONFIRMED: "slow again",
-    Answer.SMALLER: "slow again, but by less than half of what was found",
-    Answer.NOT_CONFIRMED: "the difference is not there now",
-    Answer.OPEN: "too noisy to tell; more --pairs would",
+    ConfirmVerdict.CONFIRMED: "slow again",
+    ConfirmVerdict.SMALLER: "slow again, but by less than half of what was found",
+    ConfirmVerdict.NOT_CONFIRMED: "the difference is not there now",
+    ConfirmVerdict.OPEN: "too noisy to tell; more --pairs would",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class HostTrial:
+class HostConfirmView:
     """A trial of slow hosts."""
 
     fleet: int
     suspects: Sequence[Suspect]
     rounds: Sequence[Sequence[HostPair]]
     fleets: Sequence[int] = ()  # numbers of the rounds that were made
-    verdicts: Sequence[Told | None] = ()  # of the suspects
+    verdicts: Sequence[ConfirmResult | None] = ()  # of the suspects
 
 
-def print_plan(trial: HostTrial, printer: Printer) -> None:
+def print_plan(trial: HostConfirmView, printer: Printer) -> None:
     """Print what runs beside what."""
     printer.line(
         f"Fleet {trial.fleet}: {count(len(trial.suspects), 'slow host')}, each beside "
@@ -252,29 +256,31 @@ def print_plan(trial: HostTrial, printer: Printer) -> None:
     )
     for turn, pairs in enumerate(trial.rounds, 1):
         told = [f"{pair.suspect.host} beside {pair.quiet}" for pair in pairs]
-        printer.prose(f"  round {turn}: {some(told, 12)}")
+        printer.prose(f"  round {turn}: {truncate_list(told, 12)}")
 
 
-def print_host_verdicts(trial: HostTrial, printer: Printer) -> None:
+def print_host_verdicts(trial: HostConfirmView, printer: Printer) -> None:
     """Print what the rounds say of each suspect."""
     for suspect, told in zip(trial.suspects, trial.verdicts, strict=True):
         what = ", ".join(suspect.benchmarks) or "all benchmarks"
         if told is None:
             printer.prose(f"{suspect.host}: cannot tell: fewer than two pairs were measured")
             continue
-        is_slow = told.answer in (Answer.CONFIRMED, Answer.SMALLER)
+        is_slow = told.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
         printer.prose(
             f"{suspect.host}: {told.answer}: {_MEANS[told.answer]}",
             "bold yellow" if is_slow else "",
         )
-        pairs = ", ".join(per_cent(one) for one in told.pairs)
+        pairs = ", ".join(format_slowdown(one) for one in told.pairs)
         printer.prose(
-            f"  {what} {per_cent(told.slowdown)}, 95 % interval {per_cent(told.low)} to "
-            f"{per_cent(told.high)}; originally {per_cent(suspect.slowdown)}; pairs: {pairs}"
+            f"  {what} {format_slowdown(told.slowdown)}, 95 % interval "
+            f"{format_slowdown(told.low)} to "
+            f"{format_slowdown(told.high)}; originally {format_slowdown(suspect.slowdown)}; "
+            f"pairs: {pairs}"
         )
 
 
-def host_trial_document(trial: HostTrial) -> dict[str, object]:
+def host_trial_document(trial: HostConfirmView) -> dict[str, object]:
     """Return the same as JSON values."""
     return {
         "fleet": trial.fleet,
@@ -325,14 +331,15 @@ def print_history(history: History, printer: Printer) -> None:
         printer.line(f"and {len(history.steps) - _MOST_STEPS} more (--json has them all)")
 
 
-def step_text(step: ToldStep) -> str:
+def step_text(step: DatedStep) -> str:
     """Return when a step was, how large, and where it left the level."""
     where = step.benchmark or "all benchmarks"
     who = f"{step.host}: " if step.host and step.benchmark else ""
     now = "the others" if step.host else "at first"
-    level = per_cent(step.level)
+    level = format_slowdown(step.level)
     return (
-        f"{_day(step.started_at)} (fleet {step.fleet}): {who}{where} {per_cent(step.ratio)}, "
+        f"{_day(step.started_at)} (fleet {step.fleet}): {who}{where} "
+        f"{format_slowdown(step.ratio)}, "
         f"since then {level} against {now} over {count(step.fleets_since, 'fleet')}"
         f" (last before: {_day(step.last_before)})"
     )
@@ -344,9 +351,11 @@ def changes_lines(changes: Sequence[FactChange]) -> list[str]:
         return ["nothing that is recorded changed then: no setting, kernel, microcode or machine"]
     own = [_change(it) for it in changes if not it.others_too]
     too = [_change(it) for it in changes if it.others_too]
-    lines = [f"changed then: {some(own, _MOST_CHANGES)}"] if own else []
+    lines = [f"changed then: {truncate_list(own, _MOST_CHANGES)}"] if own else []
     if too:
-        lines.append(f"changed then, and on most others as well: {some(too, _MOST_CHANGES)}")
+        lines.append(
+            f"changed then, and on most others as well: {truncate_list(too, _MOST_CHANGES)}"
+        )
     return lines
 
 
@@ -371,7 +380,7 @@ def _day(date: str | None) -> str:
     return "date not known" if date is None else date[:10]
 
 
-def _print_course(series: FleetCourse, printer: Printer) -> None:
+def _print_course(series: FleetTrend, printer: Printer) -> None:
     if not series.ratios:
         return
     logs = [math.log(it) for it in series.ratios][-max(20, printer.width - 30) :]
@@ -383,7 +392,7 @@ def _print_course(series: FleetCourse, printer: Printer) -> None:
         marks[min(len(marks) - 1, max(0, int((it - middle + span / 2) / span * len(marks))))]
         for it in logs
     )
-    ends = f"{per_cent(math.exp(low))} to {per_cent(math.exp(high))}"
+    ends = f"{format_slowdown(math.exp(low))} to {format_slowdown(math.exp(high))}"
     printer.line(f"{line}  {ends}")
     first, last = series.dates[-len(logs)], series.dates[-1]
     printer.line(f"{_day(first)} to {_day(last)}; higher is slower", "dim")

@@ -9,37 +9,38 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rater.analysis.divots.confirm import LEAST_PAIRS, Answer
+from rater.analysis.divots.confirm import LEAST_PAIRS, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis, Thresholds
 from rater.errors import InputError, RaterError
 from rater.fleet.backends import POLL_S
+from rater.fleet.driver import FleetDriver, collect_published, update_printer
 from rater.fleet.history import (
     History,
     benchmark_history,
     host_history,
+    judge_suspect,
     pairs_of,
     suspect_of,
-    verdict,
 )
 from rater.fleet.hosts import compare_fleet, results_of
 from rater.fleet.index import (
     fleet_number,
     history_of_benchmark,
     history_of_host,
+    indexed_runs,
     known_names,
     opened_run,
-    runs_of,
     settings_of,
     times_of,
     unknown_name,
 )
-from rater.fleet.model import FleetCompared, HostResult, SlowHost
+from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.page import FleetPage, fleet_page, summary_line
-from rater.fleet.plan import AttemptState, outcome
+from rater.fleet.plan import AttemptState, deciding_attempt
 from rater.fleet.record import IndexedRun, fleet_word, latest
-from rater.fleet.run import begin_again
+from rater.fleet.run import create_retry_fleet
 from rater.fleet.show import (
-    HostTrial,
+    HostConfirmView,
     MissingHost,
     fleet_document,
     history_document,
@@ -51,15 +52,14 @@ from rater.fleet.show import (
     print_next,
     print_plan,
 )
-from rater.fleet.step import Steps, collected, told
 from rater.fleet.store import load_fleet
-from rater.process import say
+from rater.process import print_error
 from rater.record.stored import RunHead
 from rater.show.console import Printer
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
-from rater.workflow.arguments import existing_store, print_json, show
-from rater.workflow.results.divots import analysis_of
+from rater.workflow.arguments import open_existing_store, print_json, print_output
+from rater.workflow.results.divots import load_or_analyse
 from rater.workflow.results.points import write_output
 from rater.workflow.results.report import check_page
 
@@ -80,7 +80,7 @@ def missing_hosts(
         ], len(chosen)
     missing = []
     for node, tried in plan.attempts.items():
-        last = outcome(tried) if tried else None
+        last = deciding_attempt(tried) if tried else None
         if last is not None and last.state is AttemptState.COMPLETE and node in in_map:
             continue
         if last is None:
@@ -100,13 +100,13 @@ def missing_hosts(
 def results(store: Store, fleet: int) -> list[HostResult]:
     """Return what counts of every host of a fleet."""
     with store.reading() as connection:
-        runs = runs_of(connection, fleet)
+        runs = indexed_runs(connection, fleet)
         times = times_of(connection, fleet)
         settings = settings_of(connection, (run.setting for run in runs))
     return results_of(runs, times, settings)
 
 
-def compared(store: Store, fleet: int) -> FleetCompared:
+def compared(store: Store, fleet: int) -> FleetComparison:
     """Return the hosts of a fleet, compared kind by kind."""
     return compare_fleet(results(store, fleet))
 
@@ -130,18 +130,18 @@ def confirm(args: argparse.Namespace) -> int:
     rounds = _ROUNDS if args.pairs is None else args.pairs
     if rounds < LEAST_PAIRS:
         raise InputError(f"--pairs {rounds}: expected {LEAST_PAIRS} or more")
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         fleet = one_fleet(store, [args.confirm], "divots --confirm")
         load_fleet(store, fleet)  # else nobody knows how its hosts are reached
         found = compared(store, fleet)
         chosen = _chosen(args, fleet, found)
         pairs = pairs_of(found, [one.host for one in chosen], rounds)
-        trial = HostTrial(fleet, [suspect_of(one) for one in chosen], pairs)
+        trial = HostConfirmView(fleet, [suspect_of(one) for one in chosen], pairs)
         if args.dry_run:
-            show(args, lambda: host_trial_document(trial), lambda it: print_plan(trial, it))
+            print_output(args, lambda: host_trial_document(trial), lambda it: print_plan(trial, it))
             return 0
         if not args.quiet and not args.json:
-            show(args, lambda: None, lambda it: print_plan(trial, it))
+            print_output(args, lambda: None, lambda it: print_plan(trial, it))
         numbers = [
             _round(
                 store, fleet, [name for it in them for name in (it.suspect.host, it.quiet)], args
@@ -150,15 +150,18 @@ def confirm(args: argparse.Namespace) -> int:
         ]
         measured = [{it.host: it for it in results(store, number)} for number in numbers]
     verdicts = [
-        verdict(suspect, list(zip(pairs, measured, strict=True))) for suspect in trial.suspects
+        judge_suspect(suspect, list(zip(pairs, measured, strict=True)))
+        for suspect in trial.suspects
     ]
-    trial = HostTrial(fleet, trial.suspects, pairs, numbers, verdicts)
-    show(args, lambda: host_trial_document(trial), lambda it: print_host_verdicts(trial, it))
-    again = (Answer.CONFIRMED, Answer.SMALLER)
+    trial = HostConfirmView(fleet, trial.suspects, pairs, numbers, verdicts)
+    print_output(
+        args, lambda: host_trial_document(trial), lambda it: print_host_verdicts(trial, it)
+    )
+    again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     return 0 if any(it is not None and it.answer in again for it in verdicts) else 1
 
 
-def _chosen(args: argparse.Namespace, fleet: int, found: FleetCompared) -> list[SlowHost]:
+def _chosen(args: argparse.Namespace, fleet: int, found: FleetComparison) -> list[SlowHost]:
     slow = list(found.slow)
     if not slow:
         raise InputError(f"fleet:{fleet} has no slow hosts: there is nothing to confirm")
@@ -170,17 +173,17 @@ def _chosen(args: argparse.Namespace, fleet: int, found: FleetCompared) -> list[
             )
         return [slow[args.finding - 1]]
     if len(slow) > _MOST_SUSPECTS:
-        say(f"the {_MOST_SUSPECTS} slowest of {len(slow)} slow hosts are confirmed")
+        print_error(f"the {_MOST_SUSPECTS} slowest of {len(slow)} slow hosts are confirmed")
     return slow[:_MOST_SUSPECTS]
 
 
 def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace) -> int:
     """Make a fleet of these nodes with what the first one ran; return its number."""
-    number = begin_again(store, fleet, tuple(dict.fromkeys(nodes)))
-    steps = Steps(store, number, told(len(set(nodes)), quiet=args.quiet))
-    while not steps.act(steps.look()).is_settled:
+    number = create_retry_fleet(store, fleet, tuple(dict.fromkeys(nodes)))
+    steps = FleetDriver(store, number, update_printer(len(set(nodes)), quiet=args.quiet))
+    while not steps.act(steps.refresh()).is_settled:
         time.sleep(POLL_S[load_fleet(store, number).asked.backend])
-    collected(steps, quiet=True)
+    collect_published(steps, quiet=True)
     return number
 
 
@@ -195,13 +198,15 @@ type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
 
 def fleet_divots(args: argparse.Namespace) -> int:
     """Print the slow hosts of a fleet, and the divots of the slowest ones."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         fleet = one_fleet(store, args.which, "divots")
         found = compared(store, fleet)
         thresholds = Thresholds(args.threshold_group, args.threshold_copy)
         own = insides(store, fleet, found, thresholds)
         with store.reading() as connection:
-            chosen = {host: them[-1] for host, them in latest(runs_of(connection, fleet)).items()}
+            chosen = {
+                host: them[-1] for host, them in latest(indexed_runs(connection, fleet)).items()
+            }
         in_times = {host for kind in found.kinds for host in kind.hosts}
         missing, _ = missing_hosts(store, fleet, chosen, in_times)
     inside = {host: analysis for host, (_, analysis) in own.items()}
@@ -217,30 +222,30 @@ def fleet_divots(args: argparse.Namespace) -> int:
         printer.line()
         print_next(fleet, found, printer)
 
-    show(args, document, text)
+    print_output(args, document, text)
     return 0
 
 
 def insides(
     store: Store,
     fleet: int,
-    found: FleetCompared,
+    found: FleetComparison,
     thresholds: Thresholds,
     most: int = _DIVOTS_MOST_OPENED,
 ) -> Inside:
     """Return the divots of the slowest hosts; one that cannot be opened is said, not fatal."""
     with store.reading() as connection:
-        chosen = latest(runs_of(connection, fleet))
+        chosen = latest(indexed_runs(connection, fleet))
         told: Inside = {}
         for slow in found.slow[:most]:
             run = chosen[slow.host][-1]
             try:
                 with opened_run(connection, run) as archived:
                     (head,) = (it for it in archived.runs() if it.run == run.run)
-                    analysis = analysis_of(archived, head, thresholds, fresh=False)
+                    analysis = load_or_analyse(archived, head, thresholds, fresh=False)
                     told[slow.host] = head, analysis
             except RaterError as error:
-                say(f"{slow.host}: {error}")
+                print_error(f"{slow.host}: {error}")
     return told
 
 
@@ -249,9 +254,11 @@ def insides(
 
 def history(args: argparse.Namespace) -> int:
     """Print the history of a name."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         found = history_in(store, args.name)
-    show(args, lambda: history_document(found), lambda printer: print_history(found, printer))
+    print_output(
+        args, lambda: history_document(found), lambda printer: print_history(found, printer)
+    )
     return 0
 
 
@@ -280,7 +287,7 @@ _STDOUT = "-"
 
 def report(args: argparse.Namespace) -> int:
     """Write the page of a fleet."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         fleet = one_fleet(store, args.which, "report")
         path = Path(args.file or f"rater-report-fleet-{fleet}.html")
         if args.file != _STDOUT:
@@ -305,7 +312,7 @@ def page_data(store: Store, fleet: int) -> FleetPage:
     """Return all that the page of a fleet says."""
     found = compared(store, fleet)
     with store.reading() as connection:
-        chosen = {host: runs[-1] for host, runs in latest(runs_of(connection, fleet)).items()}
+        chosen = {host: runs[-1] for host, runs in latest(indexed_runs(connection, fleet)).items()}
     inside = insides(store, fleet, found, Thresholds(), _REPORT_MOST_OPENED)
     in_map = {host for kind in found.kinds for host in kind.hosts}
     missing, planned = missing_hosts(store, fleet, chosen, in_map)
@@ -322,7 +329,7 @@ def page_data(store: Store, fleet: int) -> FleetPage:
     )
 
 
-def _histories(store: Store, found: FleetCompared) -> list[History]:
+def _histories(store: Store, found: FleetComparison) -> list[History]:
     """Return those of the slow hosts, and of hosts too few of a kind to be compared in a fleet."""
     names = [one.host for one in found.slow]
     names += [host for kind in found.kinds if kind.cannot_tell for host in kind.hosts]

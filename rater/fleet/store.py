@@ -19,10 +19,10 @@ from rater.fleet.plan import (
     verdict_from_json,
 )
 from rater.process import ProcessId, is_alive, this_process
-from rater.record.run import RunStatus, storable
+from rater.record.run import RunStatus, escape_undecodable
 from rater.store.open_database import OpenDatabase
 from rater.store.read import named, number_meant
-from rater.store.rows import Value, insert, read, read_table
+from rater.store.rows import Value, insert_row, read_rows, read_table
 from rater.store.store import Store
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------
@@ -77,7 +77,7 @@ _CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} A
 
 
 @dataclass(frozen=True, slots=True)
-class FleetAsked:
+class FleetRequest:
     """What was asked for: the head of a fleet, as it is stored before anything is submitted."""
 
     uuid: str
@@ -103,7 +103,7 @@ class FleetAsked:
 class StoredAttempt:
     """An attempt and what its row knows beside it."""
 
-    it: NodeAttempt
+    attempt: NodeAttempt
     version: int  # of its row
     owner: ProcessId  # who submits it
 
@@ -113,7 +113,7 @@ class StoredFleet:
     """A fleet read back."""
 
     number: int
-    asked: FleetAsked
+    asked: FleetRequest
     begun: bool  # the command that made it came to its end
     cancelled_at: str | None
     owner: ProcessId
@@ -123,12 +123,12 @@ class StoredFleet:
     @property
     def attempts(self) -> dict[str, tuple[NodeAttempt, ...]]:
         """The attempts at each node."""
-        return {node: tuple(row.it for row in self.rows.get(node, ())) for node in self.nodes}
+        return {node: tuple(row.attempt for row in self.rows.get(node, ())) for node in self.nodes}
 
     @property
     def live(self) -> tuple[StoredAttempt, ...]:
         """The attempts that have not ended."""
-        return tuple(row for of in self.rows.values() for row in of if not row.it.state.ended)
+        return tuple(row for of in self.rows.values() for row in of if not row.attempt.state.ended)
 
     @property
     def rules(self) -> FleetRules:
@@ -164,21 +164,21 @@ class FleetLine:
     attempts: int
 
 
-def new_fleet(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]) -> int:
+def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) -> int:
     """Store a fleet that begins now, made by this process; return its number."""
     texts: dict[str, Any] = {
-        "directory": storable(asked.directory),
-        "command_line": storable(asked.command_line),
+        "directory": escape_undecodable(asked.directory),
+        "command_line": escape_undecodable(asked.command_line),
     }
     owner: dict[str, Any] = asdict(this_process())
     with store.writing("beginning a fleet") as connection:
-        number = insert(connection, "fleet", asked, **texts, **owner)
+        number = insert_row(connection, "fleet", asked, **texts, **owner)
         for place, node in enumerate(nodes):
-            insert(connection, "fleet_node", fleet_id=number, position=place, node=node)
+            insert_row(connection, "fleet_node", fleet_id=number, position=place, node=node)
     return number
 
 
-def unfinished_like(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]) -> int | None:
+def unfinished_like(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) -> int | None:
     """Return the fleet that was asked for so by a command that was killed before its end."""
     with store.reading() as connection:
         found = connection.execute(
@@ -195,7 +195,7 @@ def unfinished_like(store: OpenDatabase, asked: FleetAsked, nodes: Sequence[str]
     return None
 
 
-def take_over(store: OpenDatabase, number: int) -> None:
+def claim_fleet(store: OpenDatabase, number: int) -> None:
     """Make a fleet whose maker was killed this process's own."""
     with store.writing("taking up a fleet") as connection:
         connection.execute(
@@ -238,12 +238,14 @@ def intend(
         if is_there or ended:
             return None
         of: dict[str, Any] = asdict(owner)
-        insert(connection, "fleet_attempt", made, fleet_id=number, verdict=None, version=0, **of)
+        insert_row(
+            connection, "fleet_attempt", made, fleet_id=number, verdict=None, version=0, **of
+        )
         _note(connection, number, made, now_s)
     return StoredAttempt(made, 0, owner)
 
 
-def take_intent(store: OpenDatabase, number: int, row: StoredAttempt) -> bool:
+def claim_submission(store: OpenDatabase, number: int, row: StoredAttempt) -> bool:
     """Make an intent whose submitter is gone this process's own; False: somebody else just did."""
     with store.writing("taking up a job") as connection:
         changed = connection.execute(
@@ -269,7 +271,7 @@ def change(
     Returns what was stored.
     """
     stored = []
-    wanted = [(row, now) for row, now in changes if row.it != now]
+    wanted = [(row, now) for row, now in changes if row.attempt != now]
     if not wanted:
         return []
     with store.writing("storing what became of jobs") as connection:
@@ -280,7 +282,7 @@ def change(
             if done != 1:
                 continue
             stored.append(now)
-            if (row.it.state, row.it.reason) != (now.state, now.reason):
+            if (row.attempt.state, row.attempt.reason) != (now.state, now.reason):
                 _note(connection, number, now, now_s)
     return stored
 
@@ -294,7 +296,7 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
         if not heads:
             raise InputError(f"there is no fleet {number}; `rater fleet list` shows what there is")
         begun, cancelled_at, *owner = heads[0]
-        (asked,) = read_table(connection, FleetAsked, "fleet", id=number)
+        (asked,) = read_table(connection, FleetRequest, "fleet", id=number)
         nodes = tuple(
             node
             for (node,) in connection.execute(
@@ -303,14 +305,14 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
         )
         rows: dict[str, tuple[StoredAttempt, ...]] = {}
         for row in _rows(connection, number):
-            rows[row.it.node] = (*rows.get(row.it.node, ()), row)
+            rows[row.attempt.node] = (*rows.get(row.attempt.node, ()), row)
     return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), nodes, rows)
 
 
 def fleets(store: OpenDatabase) -> tuple[FleetLine, ...]:
     """Return all fleets in the order they were begun."""
     with store.reading() as connection:
-        return tuple(read(connection, FleetLine, named("fleets")))
+        return tuple(read_rows(connection, FleetLine, named("fleets")))
 
 
 def find_fleet(store: OpenDatabase, spec: str) -> int:
@@ -376,11 +378,11 @@ def _verdict(text: str | None, node: str) -> NodeVerdict | None:
 def _key(number: int, row: StoredAttempt) -> dict[str, Value]:
     return {
         "fleet": number,
-        "node": row.it.node,
-        "attempt": row.it.attempt,
+        "node": row.attempt.node,
+        "attempt": row.attempt.attempt,
         "seen": row.version,
     }
 
 
 def _note(connection: sqlite3.Connection, number: int, it: NodeAttempt, now_s: float) -> None:
-    insert(connection, "fleet_change", it, fleet_id=number, at_s=now_s)
+    insert_row(connection, "fleet_change", it, fleet_id=number, at_s=now_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rater.commands.common import Subparsers, add_common, add_doing, add_file, later
+from rater.commands.common import Subparsers, add_common, add_doing, add_file, lazy_command
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
 
@@ -64,7 +64,7 @@ def register_model(subparsers: Subparsers) -> None:
     )
     add_file(parser, "draw the models as well, into FILE, by its name .svg, .png or .pdf")
     add_common(parser)
-    parser.set_defaults(run=later("lab.study", "model_sweep"))
+    parser.set_defaults(run=lazy_command("lab.study", "model_sweep"))
 
 
 # -- `rater lab`: whole studies by one command -----------------------------------------------------
@@ -111,7 +111,7 @@ def register_lab(subparsers: Subparsers) -> None:
     add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
     add_common(pages)
     pages.set_defaults(
-        run=later("lab.study", "lab_pages"),
+        run=lazy_command("lab.study", "lab_pages"),
         block_order=None,
         seed=None,
         until=None,
@@ -221,7 +221,7 @@ def register_pages(subparsers: Subparsers) -> None:
     )
     add_file(parser, "draw the histograms as well, into FILE, by its name .svg, .png or .pdf")
     add_common(parser)
-    parser.set_defaults(run=later("lab.pages", "pages"))
+    parser.set_defaults(run=lazy_command("lab.pages", "pages"))
 
 
 def _pages(text: str) -> int:

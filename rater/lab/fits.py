@@ -9,7 +9,7 @@ from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
-from rater.analysis.stats.estimate import quantile
+from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.robust import Bools, Floats
 
 # -- Polynomials by least squares, with the errors they make where they were not fitted; pure numpy
@@ -79,7 +79,7 @@ class PolynomialFit:
             return None
         rows = _polynomial_powers((x - self._centre) / self._half, self.degree)
         spread = np.sqrt(np.einsum("ij,jk,ik->i", rows, self._covariance, rows))
-        width: Floats = quantile(CONFIDENCE, self.degrees_of_freedom) * self.sigma * spread
+        width: Floats = t_quantile(CONFIDENCE, self.degrees_of_freedom) * self.sigma * spread
         return width
 
     def highest_term(self) -> tuple[float, float]:

@@ -72,7 +72,7 @@ class PageShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
+class WholeCategory:
     """All of a category in pages of one size."""
 
     page_bytes: int
@@ -104,7 +104,7 @@ class PageRanges:
         return "+".join(str(it) for it in self.ranges)
 
 
-type PageForm = PageShare | Sized | PageRanges
+type PageForm = PageShare | WholeCategory | PageRanges
 NO_HUGE, ALL_HUGE = PageShare(0.0), PageShare(100.0)
 _WORDS: dict[str, PageForm] = {"base": NO_HUGE, "huge": ALL_HUGE}
 
@@ -171,7 +171,7 @@ def parse_pages(text: str) -> PageLayout:
     best = word.endswith(BEST)
     word = word.removesuffix(BEST).strip()
     if not word:
-        raise _wrong(text, "nothing stands there")
+        raise _layout_error(text, "nothing stands there")
     first = word.partition(":")[0].strip()
     if ";" not in word and first not in list(Category):
         form = _form(word, text)
@@ -181,9 +181,11 @@ def parse_pages(text: str) -> PageLayout:
         name, colon, rest = (it.strip() for it in part.partition(":"))
         if not colon or name not in list(Category):
             known = ", ".join(Category)
-            raise _wrong(text, f"{part.strip()!r} does not begin with a category ({known}) and a :")
+            raise _layout_error(
+                text, f"{part.strip()!r} does not begin with a category ({known}) and a :"
+            )
         if name in forms:
-            raise _wrong(text, f"{name} stands there twice")
+            raise _layout_error(text, f"{name} stands there twice")
         forms[name] = _form(rest, text)
     return PageLayout(**forms, split=True, best=best)
 
@@ -197,19 +199,19 @@ def _form(word: str, text: str) -> PageForm:
     if word.startswith("random:"):
         share, _, seed = word.removeprefix("random:").partition(":")
         if not (seed.isascii() and seed.isdigit()):
-            raise _wrong(text, f"{word!r} has no seed; write random:{share or '50%'}:1")
+            raise _layout_error(text, f"{word!r} has no seed; write random:{share or '50%'}:1")
         return _plain(PageShare(_percent(share, text), PageSpread.RANDOM, seed=int(seed)))
     if "%" in word:
         share, at, place = word.partition("@")
         percent, at_percent = _percent(share, text), _percent(place, text) if at else 0.0
         if percent + at_percent > 100:
-            raise _wrong(text, f"{word!r} ends behind 100 %: {percent + at_percent:g} %")
+            raise _layout_error(text, f"{word!r} ends behind 100 %: {percent + at_percent:g} %")
         return _plain(PageShare(percent, at_percent=at_percent))
     if "@" in word:
         return _ranges(word, text)
     size = _bytes(word, text, "")
     _check_page(size, text)
-    return NO_HUGE if size == BASE_BYTES else Sized(size)
+    return NO_HUGE if size == BASE_BYTES else WholeCategory(size)
 
 
 def _plain(share: PageShare) -> PageShare:
@@ -223,46 +225,52 @@ def _ranges(word: str, text: str) -> PageRanges:
         page, at, place = part.strip().partition("@")
         start, dash, end = place.partition("-")
         if not (at and dash):
-            raise _wrong(text, f"{part.strip()!r} is no range of addresses as in 2M@64M-128M")
+            raise _layout_error(
+                text, f"{part.strip()!r} is no range of addresses as in 2M@64M-128M"
+            )
         one = PageRange(
             _bytes(page, text, " of pages"), _bytes(start, text, ""), _bytes(end, text, "")
         )
         _check_page(one.page_bytes, text)
         if one.start >= one.end:
-            raise _wrong(text, f"{part.strip()!r} ends where it begins, or in front of it")
+            raise _layout_error(text, f"{part.strip()!r} ends where it begins, or in front of it")
         if one.start % one.page_bytes or one.end % one.page_bytes:
             size = size_text(one.page_bytes)
-            raise _wrong(text, f"{part.strip()!r} does not begin and end at multiples of {size}")
+            raise _layout_error(
+                text, f"{part.strip()!r} does not begin and end at multiples of {size}"
+            )
         if one.page_bytes != BASE_BYTES:
             ranges.append(one)
     ranges.sort(key=lambda it: it.start)
     for before, after in pairwise(ranges):
         if after.start < before.end:
-            raise _wrong(text, f"{before} and {after} overlap")
+            raise _layout_error(text, f"{before} and {after} overlap")
     if not ranges:
-        raise _wrong(text, "ranges in base pages alone; write base")
+        raise _layout_error(text, "ranges in base pages alone; write base")
     return PageRanges(tuple(ranges))
 
 
 def _check_page(size: int, text: str) -> None:
     if size < BASE_BYTES or size & (size - 1):
-        raise _wrong(text, f"{size_text(size)} is no page size: they are 4k, 64k, 2M, 1G and such")
+        raise _layout_error(
+            text, f"{size_text(size)} is no page size: they are 4k, 64k, 2M, 1G and such"
+        )
 
 
 def _bytes(word: str, text: str, what: str) -> int:
     if not _SIZE.fullmatch(word.strip()):
-        raise _wrong(text, f"{word.strip()!r} is no size{what}")
+        raise _layout_error(text, f"{word.strip()!r} is no size{what}")
     return 0 if int(re.findall(r"\d+", word)[0]) == 0 else size_bytes(word)
 
 
 def _percent(word: str, text: str) -> float:
     match = _SHARE.fullmatch(word.strip())
     if match is None or float(match[1]) > 100:
-        raise _wrong(text, f"{word.strip()!r} is no share from 0% to 100%")
+        raise _layout_error(text, f"{word.strip()!r} is no share from 0% to 100%")
     return float(match[1])
 
 
-def _wrong(text: str, why: str) -> InputError:
+def _layout_error(text: str, why: str) -> InputError:
     return InputError(f"--pages {text!r}: {why}; expected {EXPECTED}")
 
 
@@ -321,7 +329,7 @@ def huge_share(layout: PageLayout, extents: Extents, huge_bytes: int) -> float:
 
 
 def _of(form: PageForm, extent: int, huge: int) -> list[tuple[int, int, int]]:
-    if isinstance(form, Sized):
+    if isinstance(form, WholeCategory):
         return [(0, EVERYTHING, form.page_bytes)]
     if isinstance(form, PageRanges):
         return _merged((it.start, it.end, it.page_bytes) for it in form.ranges)
@@ -367,7 +375,7 @@ VARIABLE = "RATER_PAGES"
 
 
 @dataclass(frozen=True, slots=True)
-class PageOrder:
+class PageDirective:
     """What one program is to have."""
 
     windows: tuple[PageWindow, ...]
@@ -406,7 +414,7 @@ class PageOrder:
         return " ".join((*parts, *([] if reports is None else [f"report={reports}"])))
 
 
-def capped(
+def clip_windows(
     windows: Iterable[PageWindow], limits: Extents | Mapping[Category, int], huge_bytes: int
 ) -> Iterator[PageWindow]:
     """Yield windows without end as long as there is data: what lies in a pool is taken at once.

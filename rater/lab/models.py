@@ -12,7 +12,7 @@ import numpy as np
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, cpi_changes
 from rater.analysis.results.copies import MemoryRow, Point, memory_rows
-from rater.analysis.stats.estimate import f_exceeded, quantile
+from rater.analysis.stats.estimate import f_exceeded, t_quantile
 from rater.analysis.stats.robust import Floats
 from rater.errors import InputError
 from rater.lab.fits import (
@@ -29,12 +29,12 @@ from rater.lab.layout import huge_share, parse_pages
 from rater.lab.observed import (
     OF_TIME,
     PAGES,
-    Effort,
-    Explaining,
+    EffortKind,
     LayoutValue,
     ModelData,
-    ModelWanted,
-    Predicting,
+    ModelRequest,
+    PredictorKind,
+    Response,
     observe,
     share_of,
 )
@@ -47,7 +47,7 @@ from rater.lab.ranking import (
     check_benefits,
     extents,
     predicted_misses,
-    rank,
+    rank_mappings,
 )
 from rater.lab.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
 from rater.text.values import count
@@ -103,20 +103,20 @@ class TermVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Warranted:
+class ModelChoice:
     """The model that is warranted."""
 
     chosen: str | None  # "linear", "quadratic", "cubic", "sparse"; None: nothing
     terms: tuple[TermVerdict, ...]  # of degree 1, 2, ...
 
 
-def choose(
+def choose_model(
     data: tuple[Floats, Floats],
     fits: Sequence[PolynomialFit],
     sparse: SparseFit | None,
     noise: float,
     margin: float = MARGIN,
-) -> Warranted:
+) -> ModelChoice:
     """Return which of the fits (constant first, by degree) is warranted.
 
     `data`: x and y of the layouts; `noise`: standard error of a layout's y from run to run, as a
@@ -136,7 +136,7 @@ def choose(
     chosen: str | None = best.name if best.degree else None
     if sparse is not None and _sparse_is_better(best, sparse, x, y, noise):
         chosen = sparse.name
-    return Warranted(chosen, tuple(verdicts))
+    return ModelChoice(chosen, tuple(verdicts))
 
 
 def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -> TermVerdict:
@@ -148,7 +148,7 @@ def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -
     unknown = TermVerdict(fit.degree, TermState.UNKNOWN, effect)
     if fit.degrees_of_freedom < 1:
         return unknown
-    half = quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
+    half = t_quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
     p = _p(best, fit)
     known = replace(unknown, low=effect - half, high=effect + half, p=p)
     if p < _ALPHA and _aicc_agrees(fit, best, len(y)):
@@ -179,10 +179,10 @@ def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: floa
     """Return how many more than n layouts make half the interval as narrow as is needed."""
     goal = max(effect, margin - effect)
     parameters = n - freedom
-    error = half / quantile(CONFIDENCE, freedom)
+    error = half / t_quantile(CONFIDENCE, freedom)
     for this_count in range(n + 1, n + _MOST_LAYOUTS + 1):
         if (
-            quantile(CONFIDENCE, this_count - parameters) * error * math.sqrt(n / this_count)
+            t_quantile(CONFIDENCE, this_count - parameters) * error * math.sqrt(n / this_count)
             <= goal
         ):
             return this_count - n
@@ -215,7 +215,7 @@ class SweepModel:
     sparse: SparseFit | None
     no_sparse: str | None  # why there is none, in words
     pairs: tuple[TwoPointModel, ...]
-    choice: Warranted | None  # None: too few layouts
+    choice: ModelChoice | None  # None: too few layouts
 
     @property
     def x(self) -> Floats:
@@ -248,7 +248,7 @@ def _model(observed: ModelData, degree: int, margin: float) -> SweepModel:
         return SweepModel(observed, (), None, None, (), None)
     fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]
     sparse, no_sparse = _sparse(observed, y)
-    choice = choose((x, y), fits, sparse, observed.layout_noise, margin)
+    choice = choose_model((x, y), fits, sparse, observed.layout_noise, margin)
     return SweepModel(observed, tuple(fits), sparse, no_sparse, two_point_models(x, y), choice)
 
 
@@ -316,7 +316,7 @@ def ranking_check(
 
     The first of them is all in base pages.
     """
-    ranked = rank(traced.trace, traced.costs)
+    ranked = rank_mappings(traced.trace, traced.costs)
     best = by_saving(ranked, loads)[0]
     saved = [_saved_ns(traced, ranked, text, loads) for text, _ in layouts]
     check = None
@@ -375,7 +375,7 @@ def page_lab(
     *,
     looks: int = 1,
     missing: Sequence[str] = (),
-    predicting: Predicting = OF_TIME,
+    predicting: Response = OF_TIME,
     traces: Mapping[str, BenchmarkTrace] | None = None,
 ) -> PageLab:
     """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
@@ -408,7 +408,7 @@ def page_lab(
         memory_rows(ordered),
         cpi_changes(comparison.sides),
         models,
-        _models(ordered, Predicting(Effort.ENERGY), known)[0],
+        _models(ordered, Response(EffortKind.ENERGY), known)[0],
         no_models,
         _checks(ordered, predicting, known),
         tuple(missing),
@@ -438,20 +438,20 @@ def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
 
 
 def _models(
-    points: Sequence[Point], predicting: Predicting, traces: Mapping[str, BenchmarkTrace]
+    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[tuple[SweepModel, ...], str | None]:
     try:
-        return models_of(observe(points, ModelWanted(predicting), misses_of(traces))), None
+        return models_of(observe(points, ModelRequest(predicting), misses_of(traces))), None
     except InputError as error:
         return (), str(error)
 
 
 def _checks(
-    points: Sequence[Point], predicting: Predicting, traces: Mapping[str, BenchmarkTrace]
+    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[RankingCheck, ...]:
     """Hold what traces predict of each layout against its runs."""
     try:
-        found = observe(points, ModelWanted(predicting, Explaining.HUGE)) if traces else ()
+        found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
     except InputError:
         return ()
     texts = {point.label: _text(point) for point in points}

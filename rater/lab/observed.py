@@ -14,11 +14,11 @@ from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.rates import BenchmarkRate, Key, RunRates, run_rates, same_keys
 from rater.analysis.results.steady import is_good
-from rater.analysis.stats.intervals import Noise, noise_in_rounds, noise_of
+from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
 from rater.errors import InputError
 from rater.lab.layout import PageShare, parse_pages
 from rater.record.stored import StoredCopy, StoredRun
-from rater.text.values import grouped, size_bytes, some
+from rater.text.values import group_by_key, size_bytes, truncate_list
 
 # -- What a model is of: x and y with their units, and where their values are from -----------------
 
@@ -29,7 +29,7 @@ _MISS_EVENTS = (("stlb_miss",), ("walks_load", "walks_store"), ("dtlb_miss",), (
 _HIT_EVENTS = (("stlb_hit",), ("stlb_hit_load", "stlb_hit_store"))
 
 
-class Effort(StrEnum):
+class EffortKind(StrEnum):
     """What a model predicts, of one copy."""
 
     TIME = "time"
@@ -40,7 +40,7 @@ class Effort(StrEnum):
     METRIC = "metric"  # what the program reports of itself
 
 
-class Explaining(StrEnum):
+class PredictorKind(StrEnum):
     """What a model predicts it from."""
 
     WALKS = WALKS
@@ -60,39 +60,41 @@ class Quantity:
 
 
 EFFORTS = {
-    Effort.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
-    Effort.CPU: Quantity("cpu", "CPU time of a copy", "s", "user and system, median copy of a run"),
-    Effort.USER: Quantity(
+    EffortKind.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
+    EffortKind.CPU: Quantity(
+        "cpu", "CPU time of a copy", "s", "user and system, median copy of a run"
+    ),
+    EffortKind.USER: Quantity(
         "user", "user time of a copy", "s", "without the kernel's part, median copy of a run"
     ),
-    Effort.ENERGY: Quantity(
+    EffortKind.ENERGY: Quantity(
         "energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"
     ),
-    Effort.CYCLES: Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
+    EffortKind.CYCLES: Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Predicting:
+class Response:
     """What y is."""
 
-    effort: Effort = Effort.TIME
+    effort: EffortKind = EffortKind.TIME
     metric: str = ""  # the name of a metric
 
     @property
     def quantity(self) -> Quantity:
         """y in words."""
-        if self.effort is not Effort.METRIC:
+        if self.effort is not EffortKind.METRIC:
             return EFFORTS[self.effort]
         name = f"{self.metric} as a copy reports it"
         return Quantity(f"metric:{self.metric}", name, "", "median copy of a run")
 
 
-OF_TIME = Predicting()
+OF_TIME = Response()
 
 
 def effort_of(
-    wanted: Predicting,
+    wanted: Response,
     run: StoredRun,
     key: Key,
     rate: BenchmarkRate,
@@ -100,18 +102,22 @@ def effort_of(
 ) -> float | None:
     """Return y of a benchmark in a run; None: not known."""
     effort = wanted.effort
-    if effort in (Effort.CPU, Effort.USER):
-        every_ns = [it.cpu_ns if effort is Effort.CPU else it.user_ns for it in _copies(run, key)]
+    if effort in (EffortKind.CPU, EffortKind.USER):
+        every_ns = [
+            it.cpu_ns if effort is EffortKind.CPU else it.user_ns for it in _copies(run, key)
+        ]
         times = [ns / 1e9 for ns in every_ns if ns]
         return statistics.median(times) if times else None
-    if effort is Effort.METRIC:
+    if effort is EffortKind.METRIC:
         said = [dict(copy.metrics) for copy in _copies(run, key)]
         values = [it[wanted.metric] for it in said if it.get(wanted.metric, 0) > 0]
         return statistics.median(values) if values else None
-    if effort is Effort.CYCLES:
+    if effort is EffortKind.CYCLES:
         rates = counts.rates if counts else None
         return rates.cpi * rates.instructions if rates else None
-    log = rate.log(lambda one: one.median_copy_s if effort is Effort.TIME else one.joules_per_copy)
+    log = rate.log(
+        lambda one: one.median_copy_s if effort is EffortKind.TIME else one.joules_per_copy
+    )
     return None if log is None else exp(log)
 
 
@@ -251,13 +257,13 @@ def _numeric(axis: str, values: Sequence[str]) -> NumericAxis | None:
         shares = _all(values, share_of)
         if shares is None:
             return None
-        planned = Quantity(Explaining.HUGE, "large pages", "%", "the share that --pages planned")
+        planned = Quantity(PredictorKind.HUGE, "large pages", "%", "the share that --pages planned")
         return NumericAxis(axis, shares, planned)
     for read, unit in ((_number, ""), (_percent, "%"), (_size, "bytes")):
         found = _all(values, read)
         if found is not None:
             source = f"the values of the axis {axis}"
-            return NumericAxis(axis, found, Quantity(Explaining.AXIS, axis, unit, source))
+            return NumericAxis(axis, found, Quantity(PredictorKind.AXIS, axis, unit, source))
     return None
 
 
@@ -294,11 +300,11 @@ type Predicted = Callable[[str, str], float | None]  # benchmark, text of --page
 
 
 @dataclass(frozen=True, slots=True)
-class ModelWanted:
+class ModelRequest:
     """What is asked for."""
 
-    predicting: Predicting = OF_TIME
-    explaining: Explaining | None = None  # None: the first that there is
+    predicting: Response = OF_TIME
+    explaining: PredictorKind | None = None  # None: the first that there is
     axis: str | None = None
 
 
@@ -339,7 +345,7 @@ class ModelData:
 
 
 @dataclass(frozen=True, slots=True)
-class _RunOf:
+class _LayoutRun:
     """A run of a layout: its rates, and what was counted, by benchmark."""
 
     run: PointRun
@@ -360,7 +366,7 @@ class _RunOf:
 
 def observe(
     points: Sequence[Point],
-    wanted: ModelWanted,
+    wanted: ModelRequest,
     predicted: Predicted | None = None,
 ) -> tuple[ModelData, ...]:
     """Return x and y of all layouts, for each benchmark and set of other conditions.
@@ -369,8 +375,8 @@ def observe(
     x or no y is known.
     """
     every_run = [one.run for point in points for one in point.runs]
-    needed = wanted.explaining is Explaining.AXIS or (
-        wanted.explaining in (None, Explaining.HUGE)
+    needed = wanted.explaining is PredictorKind.AXIS or (
+        wanted.explaining in (None, PredictorKind.HUGE)
         and not any(run.counted or any(copy.pages for copy in run.copies) for run in every_run)
     )
     axis = model_axis(points, wanted.axis, needed=needed)
@@ -381,7 +387,7 @@ def observe(
     keys = dict.fromkeys(key for it in every for key in it.rates.rates)
     if not keys:
         told = dict.fromkeys(text for it in every for text in it.rates.left_out)
-        raise InputError(f"no benchmark has a valid result: {some(list(told), 3)}")
+        raise InputError(f"no benchmark has a valid result: {truncate_list(list(told), 3)}")
     found = [
         one
         for held, of_held in _by_held(points, axis.name if axis else PAGES).items()
@@ -389,17 +395,17 @@ def observe(
         if (one := observing.of(key, held, of_held)) is not None
     ]
     if not found:
-        raise InputError("no model: " + some(list(dict.fromkeys(observing.reasons)), 3))
+        raise InputError("no model: " + truncate_list(list(dict.fromkeys(observing.reasons)), 3))
     return tuple(found)
 
 
-def _members(point: Point) -> tuple[_RunOf, ...]:
+def _members(point: Point) -> tuple[_LayoutRun, ...]:
     rates = same_keys([run_rates(one.run, one.block) for one in point.runs])
     return tuple(
-        _RunOf(
+        _LayoutRun(
             one,
             of,
-            grouped(((it.benchmark, it.tune), it) for it in run_counts(one.run).benchmarks),
+            group_by_key(((it.benchmark, it.tune), it) for it in run_counts(one.run).benchmarks),
         )
         for one, of in zip(point.runs, rates, strict=True)
     )
@@ -408,7 +414,7 @@ def _members(point: Point) -> tuple[_RunOf, ...]:
 def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
     """Return the points by the values of the other axes; all of them where none has this one."""
     known = any(name == axis for point in points for name, _ in point.values)
-    return grouped(
+    return group_by_key(
         (
             " ".join(f"{name}={value}" for name, value in point.values if known and name != axis),
             point,
@@ -421,9 +427,9 @@ def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
 class _Observing:
     """All runs of all layouts, and what is asked of them."""
 
-    members: Mapping[str, Sequence[_RunOf]]  # by the label of the layout
+    members: Mapping[str, Sequence[_LayoutRun]]  # by the label of the layout
     axis: NumericAxis | None
-    wanted: ModelWanted
+    wanted: ModelRequest
     predicted: Predicted | None
     reasons: list[str]  # why benchmarks have no model; grows
 
@@ -467,7 +473,7 @@ class _Observing:
         layouts.sort(key=lambda one: one.x)
         return ModelData(*key, held, quantity, y_of, tuple(layouts), noise, tuple(lacking))
 
-    def _efforts(self, key: Key, point: Point) -> list[tuple[_RunOf, float]]:
+    def _efforts(self, key: Key, point: Point) -> list[tuple[_LayoutRun, float]]:
         found = []
         for it in self.members[point.label]:
             rate = it.rates.rates.get(key)
@@ -533,27 +539,29 @@ class _Observing:
             for point in points
         }
         yield (
-            Quantity(Explaining.HUGE, "large pages", "%", "the share that copies had, as proved"),
+            Quantity(
+                PredictorKind.HUGE, "large pages", "%", "the share that copies had, as proved"
+            ),
             {label: statistics.median(shares) for label, shares in had.items() if shares},
         )
 
 
-def _kinds(wanted: Explaining) -> tuple[str, ...]:
-    return (Explaining.HUGE, Explaining.AXIS) if wanted is Explaining.AXIS else (wanted,)
+def _kinds(wanted: PredictorKind) -> tuple[str, ...]:
+    return (PredictorKind.HUGE, PredictorKind.AXIS) if wanted is PredictorKind.AXIS else (wanted,)
 
 
-def _missing_x(wanted: Explaining | None) -> str:
-    if wanted is Explaining.WALKS:
+def _missing_x(wanted: PredictorKind | None) -> str:
+    if wanted is PredictorKind.WALKS:
         return (
             "no page-walk cycles were counted; `rater counters` says what works here, "
             "`--counters` counts it"
         )
-    if wanted is Explaining.MISSES:
+    if wanted is PredictorKind.MISSES:
         return (
             "no TLB misses were counted (`--counters`), and no stored trace predicts them "
             "(`rater pages`)"
         )
-    if wanted is Explaining.HUGE:
+    if wanted is PredictorKind.HUGE:
         return "--x huge needs the axis pages; --x axis takes any axis of numbers"
     return "no axis of numbers, and no page walks were counted"
 
@@ -568,7 +576,7 @@ def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def _by_block(runs: Sequence[tuple[_RunOf, float]]) -> dict[int, float]:
+def _by_block(runs: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:
     """Return y by round; runs of no round have numbers below 0, each its own."""
     return {
         -1 - place if it.run.block is None else it.run.block: y
@@ -579,7 +587,7 @@ def _by_block(runs: Sequence[tuple[_RunOf, float]]) -> dict[int, float]:
 def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, float]]:
     """Return the noise of one run's y, and y of each layout without what rounds have in common."""
     groups = list(ys.values())
-    rounds = noise_in_rounds(groups) if all(min(of) >= 0 for of in groups) else None
+    rounds = noise_within_rounds(groups) if all(min(of) >= 0 for of in groups) else None
     common: dict[int, float] = {}
     if rounds is not None:
         of_round = {
@@ -587,7 +595,7 @@ def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, f
         }
         middle = statistics.median(of_round.values())
         common = {block: value - middle for block, value in of_round.items()}
-    noise = rounds or noise_of([list(of.values()) for of in groups])
+    noise = rounds or run_to_run_noise([list(of.values()) for of in groups])
     return noise, {
         label: math.exp(
             statistics.median(math.log(y) - common.get(block, 0.0) for block, y in of.items())

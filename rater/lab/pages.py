@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from rater.errors import InputError, RunError
 from rater.lab.preload import build_library
+from rater.lab.prepare import program_problems
 from rater.lab.ranking import (
     BenefitCheck,
     Loads,
@@ -22,9 +23,8 @@ from rater.lab.ranking import (
     check_benefits,
     mappings_to_check,
     page_costs,
-    rank,
+    rank_mappings,
 )
-from rater.lab.ready import program_problems
 from rater.lab.show_pages import (
     pages_document,
     print_check,
@@ -47,7 +47,7 @@ from rater.lab.tlb import (
 )
 from rater.lab.trace import (
     TraceAnalysis,
-    Traced,
+    TraceRun,
     TraceTools,
     build_tools,
     ended_text,
@@ -60,8 +60,8 @@ from rater.lab.trace import (
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
-from rater.plan.suite_find import load_suite, select, split_selection
-from rater.process import say
+from rater.plan.suite_find import load_suite, select_from_suite, split_selection
+from rater.process import print_error
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun
 from rater.run.copies.launch import CopySpec
@@ -69,12 +69,12 @@ from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import build, cache_root, find_command
 from rater.run.programs.inputs import ready_inputs
 from rater.run.programs.script import (
-    Line,
-    argv_of,
-    environment_of,
+    CommandLine,
+    benchmark_environment,
+    command_lines,
     folders_of,
-    lines_of,
     setup_argv,
+    to_argv,
 )
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
@@ -83,9 +83,14 @@ from rater.show.console import Printer
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
-from rater.workflow.arguments import add_run_arguments, existing_store, refuse_no_directory, show
-from rater.workflow.results.points import drawing_file, points_from, write_drawing
-from rater.workflow.sweep.conduct import new
+from rater.workflow.arguments import (
+    add_run_arguments,
+    check_current_directory,
+    open_existing_store,
+    print_output,
+)
+from rater.workflow.results.points import drawing_file, load_points, write_drawing
+from rater.workflow.sweep.execute import run_sweep
 
 # -- What is traced: one benchmark of a suite, or a command, ready to be started -------------------
 
@@ -94,7 +99,7 @@ _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TraceTarget:
     """One program to trace."""
 
     name: str
@@ -105,7 +110,7 @@ class Subject:
     program: Callable[[tuple[str, ...]], Program]  # what stands in front of each command
 
 
-def subject_of(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject:
+def subject_of(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTarget:
     """Build, find and set up what the command line means; raises `InputError`."""
     if args.command is not None and args.which is not None:
         raise InputError(
@@ -121,21 +126,21 @@ def subject_of(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject
     return _of_suite(args, cache, limits)
 
 
-def _of_command(command: list[str]) -> Subject:
+def _of_command(command: list[str]) -> TraceTarget:
     if not command:
         raise InputError("nothing behind `--`; expected a command, as in `rater pages -- ./bench`")
     found = find_command(command[0])
-    lines = (Line((str(found), *command[1:])),)
+    lines = (CommandLine((str(found), *command[1:])),)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in found.name)[:60]
 
     def program(wrap: tuple[str, ...]) -> Program:
-        return Program(name, argv_of(lines, wrap), (), (), str(Path.cwd()))
+        return Program(name, to_argv(lines, wrap), (), (), str(Path.cwd()))
 
-    return Subject(name, None, None, tuple(command), (found,), program)
+    return TraceTarget(name, None, None, tuple(command), (found,), program)
 
 
-def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject:
-    suite = select(load_suite(split_selection(args.which)[0]), args.which)
+def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTarget:
+    suite = select_from_suite(load_suite(split_selection(args.which)[0]), args.which)
     if len(suite.benchmarks) != 1:
         names = ", ".join(it.name for it in suite.benchmarks[:20])
         raise InputError(f"{args.which} is {len(suite.benchmarks)} benchmarks, trace one: {names}")
@@ -146,14 +151,14 @@ def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject:
         raise InputError(f"benchmark {benchmark.name} has no size {args.size}; there are: {known}")
     left = try_setup(suite, size.name, cache, limits)
     built = build(benchmark, args.tune, cache, size)
-    lines = lines_of(benchmark, size, built)
+    lines = command_lines(benchmark, size, built)
     inputs = ready_inputs(benchmark, size, cache, left)
-    environment = environment_of(suite, benchmark, size, cache)
+    environment = benchmark_environment(suite, benchmark, size, cache)
 
     def program(wrap: tuple[str, ...]) -> Program:
         return Program(
             name=benchmark.name,
-            argv=argv_of(lines, wrap),
+            argv=to_argv(lines, wrap),
             inputs=inputs,
             expected=size.expected,
             directory=None,
@@ -167,13 +172,13 @@ def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> Subject:
 
     words = tuple(word for line in lines for word in shlex.split(line.shell()))
     files = tuple(dict.fromkeys(Path(line.words[0]) for line in lines))
-    return Subject(benchmark.name, suite.name, size.name, words, files, program)
+    return TraceTarget(benchmark.name, suite.name, size.name, words, files, program)
 
 
-class Stage:
+class Sandbox:
     """Run directories for one subject, one run after the other."""
 
-    def __init__(self, subject: Subject, work: Path) -> None:
+    def __init__(self, subject: TraceTarget, work: Path) -> None:
         self._subject, self._work = subject, work
         self._mark = str(uuid4())
         self._runs = 0
@@ -213,10 +218,10 @@ class Stage:
 
 
 @contextmanager
-def staged(subject: Subject, cache: Path) -> Iterator[Stage]:
+def staged(subject: TraceTarget, cache: Path) -> Iterator[Sandbox]:
     """Make the place for some runs of a subject."""
     with trial_folder(cache) as work:
-        yield Stage(subject, work)
+        yield Sandbox(subject, work)
 
 
 def limits_of(args: argparse.Namespace) -> Limits:
@@ -259,12 +264,12 @@ def run_check(
     found: dict[str, tuple[float, ...]] = {}
 
     def keep(_: argparse.Namespace, store: Store, sweep: int) -> None:
-        for point in points_from(store, [f"{PREFIX}{sweep}"]):
+        for point in load_points(store, [f"{PREFIX}{sweep}"]):
             layout = dict(point.values)["pages"]
             by_block = sorted(point.runs, key=lambda it: it.block or 0)
             found[layout] = tuple(_time_s(it.run) for it in by_block)
 
-    status = new(_sweep_of(args, stored.trace, layouts), keep)
+    status = run_sweep(_sweep_of(args, stored.trace, layouts), keep)
     if status != 0 or set(found) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
     return {layout: found[layout] for layout in layouts}
@@ -330,7 +335,7 @@ _HUGE = PAGE_SIZES[2]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _TraceOptions:
     """What a trace is made with."""
 
     tools: TraceTools
@@ -347,19 +352,19 @@ def pages(args: argparse.Namespace) -> int:
     if args.trace is not None:
         if args.which is not None or args.command is not None:
             raise InputError("--show names a trace that is there: leave the program out")
-        with existing_store(args) as store:
+        with open_existing_store(args) as store:
             stored = load_trace(store, find_trace(store, args.trace))
         if args.measure:
             stored = replace(stored, costs=machine_costs(cache_root(), anew=True))
     else:
-        stored = _made(args)
+        stored = _record_trace(args)
     _present(args, stored, file)
     return 0
 
 
-def _made(args: argparse.Namespace) -> StoredTrace:
+def _record_trace(args: argparse.Namespace) -> StoredTrace:
     """Trace, and store what was found."""
-    refuse_no_directory()
+    check_current_directory()
     sizes = parse_page_sizes(args.sizes)
     cache, limits = cache_root(), limits_of(args)
     named = parse_tlb(args.tlb) if args.tlb else None
@@ -370,7 +375,7 @@ def _made(args: argparse.Namespace) -> StoredTrace:
             measured = machine_costs(cache, anew=args.measure)
             with staged(subject, cache) as stage:
                 native_s = stage.native_s(limits)
-                asked = _Asked(tools, named or own_tlb(measured), sizes, args.sample)
+                asked = _TraceOptions(tools, named or own_tlb(measured), sizes, args.sample)
                 trace = _traced(subject, stage, asked, native_s, limits)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
@@ -381,12 +386,12 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
     trace, loads = stored.trace, Loads(args.loads)
     tlb = parse_tlb(trace.tlb)
     costs = page_costs(stored.costs, tlb)
-    ranked = rank(trace, costs)
+    ranked = rank_mappings(trace, costs)
     saved_ns = [it.saved_ns(loads) for it in ranked]
     times = stored.checks
     if args.check:
         times = run_check(args, stored, ranked, saved_ns)
-        with existing_store(args) as store:
+        with open_existing_store(args) as store:
             keep_check(store, stored.number, times)
     check = checked(ranked, saved_ns, times)
     if file is not None:
@@ -413,13 +418,15 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
             check=check,
         )
 
-    show(args, document, text)
+    print_output(args, document, text)
 
 
 def _list(args: argparse.Namespace) -> int:
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         heads = trace_heads(store)
-    show(args, lambda: [asdict(it) for it in heads], lambda printer: print_heads(heads, printer))
+    print_output(
+        args, lambda: [asdict(it) for it in heads], lambda printer: print_heads(heads, printer)
+    )
     return 0
 
 
@@ -435,7 +442,7 @@ def own_tlb(measured: Mapping[str, Any]) -> Tlb:
 
 
 def _traced(
-    subject: Subject, stage: Stage, asked: _Asked, native_s: float, limits: Limits
+    subject: TraceTarget, stage: Sandbox, asked: _TraceOptions, native_s: float, limits: Limits
 ) -> PageTrace:
     tlb, tools, sizes = asked.tlb, asked.tools, asked.sizes
     if _HUGE not in sizes:
@@ -446,9 +453,9 @@ def _traced(
         asked.rate,
         max(1, len(os.sched_getaffinity(0))),
     )
-    say(f"tracing {subject.name}: {native_s:.1f} s by itself, 5 to 80 times as long traced")
+    print_error(f"tracing {subject.name}: {native_s:.1f} s by itself, 5 to 80 times as long traced")
 
-    def running(wrap: tuple[str, ...], doing: Callable[[CopySpec], Traced]) -> Traced:
+    def running(wrap: tuple[str, ...], doing: Callable[[CopySpec], TraceRun]) -> TraceRun:
         return stage.run(wrap, doing)
 
     library = _library(subject, cache_root())
@@ -473,14 +480,14 @@ def _traced(
     )
 
 
-def _library(subject: Subject, cache: Path) -> tuple[Path | None, list[str]]:
+def _library(subject: TraceTarget, cache: Path) -> tuple[Path | None, list[str]]:
     """Return the library of page sizes, None where it does not reach the program, and why."""
     library = build_library(cache, split=True).executable
     problems = program_problems(subject.files, library)
     return (None if problems else library), problems
 
 
-def _notes(traced: Traced, problems: list[str]) -> tuple[str, ...]:
+def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
     document, notes = traced.document, []
     if document["forks"]:
         notes.append(

@@ -12,11 +12,11 @@ from rater.errors import RaterError
 from rater.lab.layout import BASE_BYTES, EVERYTHING, Category, PageLayout, page_windows, size_text
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.topology import PoolRoom
+from rater.plan.topology import PoolCapacity
 from rater.run.host.memory import pool_rooms
-from rater.run.host.procfs import listed, meminfo, read_number, read_text
-from rater.settings.tuner import find, present_settings
-from rater.text.values import some
+from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
+from rater.settings.tuner import available_settings, find_setting
+from rater.text.values import truncate_list
 
 # -- What the pools of huge pages (hugetlb) must hold for copies whose layout takes from them ------
 #
@@ -74,7 +74,7 @@ def _nodes_of(placed: Placement) -> tuple[int | None, ...]:
 class PoolShortage:
     """A pool that has fewer free pages than copies need."""
 
-    room: PoolRoom
+    room: PoolCapacity
     needed: int  # free pages
 
     @property
@@ -90,7 +90,7 @@ class PoolShortage:
 
 def pool_shortages(
     needs: Iterable[PoolNeed],
-    rooms: Sequence[PoolRoom],
+    rooms: Sequence[PoolCapacity],
     *,
     promised: Mapping[int, int] | None = None,
     on_demand: Mapping[int, int] | None = None,
@@ -136,8 +136,8 @@ def shortage_text(shortages: Sequence[PoolShortage]) -> str:
         for it in shortages
     ]
     ways = [f"echo {it.total} > {it.room.path}" for it in shortages if not it.is_hopeless]
-    way = f"; as root: {some(ways)}" if ways else ""
-    return f"{some(lines)}{way}"
+    way = f"; as root: {truncate_list(ways)}" if ways else ""
+    return f"{truncate_list(lines)}{way}"
 
 
 # -- What this machine can give of page sizes, and why not -----------------------------------------
@@ -157,12 +157,12 @@ def huge_page_bytes(root: Path) -> int:
 
 def pool_sizes(root: Path) -> list[int]:
     """Return the page sizes that this kernel has pools of, in bytes."""
-    return sorted(_kilobytes(it.name) << 10 for it in listed(root / _POOLS, "hugepages-*kB"))
+    return sorted(_kilobytes(it.name) << 10 for it in list_folder(root / _POOLS, "hugepages-*kB"))
 
 
 def transparent_sizes(root: Path) -> list[int]:
     """Return the sizes that transparent pages can have here, in bytes."""
-    found = {_kilobytes(it.name) << 10 for it in listed(root / _THP, "hugepages-*kB")}
+    found = {_kilobytes(it.name) << 10 for it in list_folder(root / _THP, "hugepages-*kB")}
     if (root / _THP / "enabled").exists():
         found.add(huge_page_bytes(root))
     return sorted(found)
@@ -216,7 +216,7 @@ def _thp_problems(
             "takes the largest that fits; choose one size, or --pages-backing hugetlb"
         )
         return
-    now = {it.name: it.read().text for it in present_settings(root)} | dict(planned)
+    now = {it.name: it.read().text for it in available_settings(root)} | dict(planned)
     thp = now.get("thp", "always")
     [size] = wanted
     # A size that is not in the list of single ones follows the whole.
@@ -319,7 +319,7 @@ def _has_capabilities(program: Path) -> bool:
 # -- Pools of huge pages that copies take from: set to what they need, where that can be -----------
 
 
-def filled(
+def fill_pools(
     needs: Sequence[PoolNeed], fill: Callable[[Mapping[str, str]], None], root: Path
 ) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """Have pools hold what copies need.
@@ -335,6 +335,6 @@ def filled(
         except RaterError as error:
             why = f" ({error})"
         short = lacking_pages(needs, root)
-    pools = (find(name, root) for name in wanted)
+    pools = (find_setting(name, root) for name in wanted)
     now = tuple((it.also, it.read().text) for it in pools)
     return now, [shortage_text(short) + why] if short else []

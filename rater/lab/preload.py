@@ -18,10 +18,10 @@ from pathlib import Path
 import trio
 
 from rater.errors import InputError
-from rater.lab.layout import BASE_BYTES, Category, PageOrder, PageWindow, planned_bytes
+from rater.lab.layout import BASE_BYTES, Category, PageDirective, PageWindow, planned_bytes
 from rater.record.events import PageRegion, PagesHad
 from rater.run.copies.launch import Child
-from rater.run.programs.compile import Built, compile_program
+from rater.run.programs.compile import BuiltProgram, compile_program
 
 # -- The preloaded library: built into the cache as a suite's kernel is ----------------------------
 
@@ -30,7 +30,7 @@ _FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin-malloc
 _LIBRARIES = ("-ldl", "-lpthread")
 
 
-def build_library(cache: Path, *, split: bool) -> Built:
+def build_library(cache: Path, *, split: bool) -> BuiltProgram:
     """Build the library; `split`: the one that keeps large blocks apart.
 
     Raises `InputError` with the compiler's message, or the way out.
@@ -151,7 +151,7 @@ def _region(name: str, word: str) -> RegionSeen:
     return RegionSeen(*(_number(it, 16) for it in numbers[:2]), *map(_number, numbers[2:]))
 
 
-def last_of_each(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
+def latest_reports(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
     """Return the last report of every process: each has what was most so far."""
     found: dict[tuple[int, int], ProcessSeen] = {}
     for one in reports:
@@ -160,7 +160,7 @@ def last_of_each(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
 
 
 def page_regions(
-    processes: Iterable[ProcessSeen], order: PageOrder, huge_bytes: int
+    processes: Iterable[ProcessSeen], order: PageDirective, huge_bytes: int
 ) -> tuple[PageRegion, ...]:
     """Return what a copy had: of the process that had most; nothing where none was seen."""
     every = list(processes)
@@ -260,7 +260,7 @@ _SCAN = 3 << 30 | ctypes.sizeof(_Scan) << 16 | ord("f") << 8 | 16  # _IOWR('f', 
 type PageRun = tuple[int, int, bool]  # from address, to address, in larger pages
 
 
-def look_at(process: ProcessSeen, order: PageOrder, huge_bytes: int) -> ProcessSeen | None:
+def look_at(process: ProcessSeen, order: PageDirective, huge_bytes: int) -> ProcessSeen | None:
     """Return what a process has now; `process` says where. None: it ended, or cannot be read."""
     try:
         pagemap = os.open(f"/proc/{process.pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
@@ -348,13 +348,13 @@ _FIRST_NS = 500_000_000  # age of a copy at its first look; the next is at twice
 class PageSetup:
     """What a run's copies are to have, and where they report."""
 
-    orders: Mapping[str, PageOrder]  # by benchmark
+    orders: Mapping[str, PageDirective]  # by benchmark
     huge_bytes: int
     reports: Path  # a folder of this run, with a file for each copy
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
+class _CopyRun:
     copy: int
     step: int
     benchmark: str
@@ -369,7 +369,7 @@ class PageProof:
     def __init__(self, setup: PageSetup, phase: int) -> None:
         self._setup = setup
         self._phase = phase
-        self._ran: list[_Ran] = []
+        self._ran: list[_CopyRun] = []
         self._looked: dict[tuple[int, int], list[ProcessSeen]] = {}  # by copy and step
         self._next_ns: dict[int, int] = {}  # by pid: age at its next look
         self.spent_ns = 0
@@ -405,7 +405,7 @@ class PageProof:
         for copy, pid, benchmark in wanted:
             order = self._setup.orders[benchmark]
             seen = []
-            for process in last_of_each(read_reports(self._setup.reports / str(copy))):
+            for process in latest_reports(read_reports(self._setup.reports / str(copy))):
                 # A report says which process it is of: only those of this copy are looked at.
                 if process.group == pid and _group(process.pid) == pid:
                     now = look_at(process, order, self._setup.huge_bytes)
@@ -418,7 +418,7 @@ class PageProof:
         """Take note of a copy that ended and counts."""
         if child.start_ns is not None:
             self._ran.append(
-                _Ran(
+                _CopyRun(
                     child.copy,
                     child.position,
                     child.step.benchmark,
@@ -430,12 +430,12 @@ class PageProof:
 
     def close(self) -> Iterator[PagesHad]:
         """Yield what each copy had; nothing is timed any more."""
-        by_copy: dict[int, list[_Ran]] = {}
+        by_copy: dict[int, list[_CopyRun]] = {}
         for one in self._ran:
             by_copy.setdefault(one.copy, []).append(one)
         for copy, runs in sorted(by_copy.items()):
             path = self._setup.reports / str(copy)
-            reports = last_of_each(read_reports(path))
+            reports = latest_reports(read_reports(path))
             with suppress(OSError):
                 path.unlink()
             for ran in runs:

@@ -12,7 +12,7 @@ from rater.lab.layout import Category, PageLayout, PageShare, parse_pages
 from rater.plan.request import request_from_json
 from rater.record.events import PageRegion
 from rater.record.stored import StoredCopy, StoredRun
-from rater.text.values import count, grouped, some
+from rater.text.values import count, group_by_key, truncate_list
 
 # -- Whether copies had the page sizes that `--pages` planned: by copy and category ----------------
 
@@ -90,7 +90,7 @@ def prove_pages(run: StoredRun) -> RunPages | None:
         return None
     layout, backing = asked
     copies = tuple(_proved(copy, layout) for copy in run.without_torn().copies)
-    by_name = grouped((copy.benchmark, copy) for copy in copies)
+    by_name = group_by_key((copy.benchmark, copy) for copy in copies)
     categories = tuple(row for name, those in by_name.items() for row in _categories(name, those))
     return RunPages(str(layout), backing, copies, categories)
 
@@ -146,7 +146,7 @@ def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
 
 
 def _categories(name: str, copies: Sequence[CopyPages]) -> Iterator[CategoryPages]:
-    regions = grouped((it.category, (copy, it)) for copy in copies for it in copy.regions)
+    regions = group_by_key((it.category, (copy, it)) for copy in copies for it in copy.regions)
     for category in Category:
         rows = [(copy, it) for copy, it in regions.get(category, ()) if it.resident_bytes]
         if not rows:
@@ -214,14 +214,16 @@ def _warnings(sides: Sequence[tuple[str, SideRuns]]) -> Iterator[str]:
     having = [label for label, found in layouts.items() if any(found)]
     if without and having:
         yield (
-            f"{some(having)} with --pages beside {some(without)} without: --pages alone changes "
+            f"{truncate_list(having)} with --pages beside {truncate_list(without)} without: "
+            "--pages alone changes "
             "times (one arena of malloc, no memory given back); compare layouts with --pages 0%"
         )
     apart = [label for label, found in layouts.items() if any(it and it.split for it in found)]
     whole = [label for label, found in layouts.items() if any(it and not it.split for it in found)]
     if apart and whole:
         yield (
-            f"{some(apart)} keeps large blocks apart from small ones, {some(whole)} does not: "
+            f"{truncate_list(apart)} keeps large blocks apart from small ones, "
+            f"{truncate_list(whole)} does not: "
             "compare layouts by category with --pages heap:base"
         )
     for label, runs in sides:

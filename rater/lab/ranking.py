@@ -284,7 +284,9 @@ class RankedMapping:
         return self.misses_saved_ns[loads] + self.faults_saved_ns
 
 
-def rank(trace: PageTrace, costs: PageCosts, *, faults: bool = True) -> tuple[RankedMapping, ...]:
+def rank_mappings(
+    trace: PageTrace, costs: PageCosts, *, faults: bool = True
+) -> tuple[RankedMapping, ...]:
     """Return all mappings in the order of the trace, the first being all in base pages.
 
     What a mapping saves is misses x cost + faults x cost (without `faults`: misses alone).

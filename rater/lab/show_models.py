@@ -9,12 +9,20 @@ import numpy as np
 
 from rater.analysis.stats.robust import Floats
 from rater.lab.fits import NAMES, PolynomialFit, Quality, SparseFit, TwoPointModel, shown_pairs
-from rater.lab.models import LEAST_VALUES, MARGIN, SweepModel, TermState, TermVerdict, Warranted
+from rater.lab.models import LEAST_VALUES, MARGIN, ModelChoice, SweepModel, TermState, TermVerdict
 from rater.lab.observed import LayoutValue, Quantity
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
 from rater.show.console import Columns, Printer
-from rater.show.format import decimals, number, plain
-from rater.text.values import Members, count, objects, percent, signed_percent, some, to_json
+from rater.show.format import format_number, needed_decimals, sanitize
+from rater.text.values import (
+    JsonFields,
+    count,
+    objects,
+    percent,
+    signed_percent,
+    to_json,
+    truncate_list,
+)
 
 # -- What models of layouts say, in sentences ------------------------------------------------------
 
@@ -127,9 +135,9 @@ def _more_text(model: SweepModel, term: TermVerdict) -> str:
 
 # -- Models of layouts as values for JSON; shares are of one, times in seconds ---------------------
 
-PAIR = Members("mean_error maximum_error errors extrapolated=outside")
+PAIR = JsonFields("mean_error maximum_error errors extrapolated=outside")
 TABLE = {
-    SweepModel: Members(
+    SweepModel: JsonFields(
         "benchmark=observed.benchmark tune=observed.tune held=observed.held? x_is=observed.x"
         " y_is=observed.y",
         {
@@ -156,29 +164,29 @@ TABLE = {
             ]
         },
     ),
-    Quantity: Members("kind name unit? source"),
-    LayoutValue: Members(
+    Quantity: JsonFields("kind name unit? source"),
+    LayoutValue: JsonFields(
         "label x y",
         {"runs": lambda one: objects("run y", zip(one.runs, one.values, strict=True))},
         "counted=features{}",
     ),
-    Warranted: Members("warranted=chosen terms"),
-    TermVerdict: Members(
+    ModelChoice: JsonFields("warranted=chosen terms"),
+    TermVerdict: JsonFields(
         "degree state effect",
         {"interval_95": lambda one: [one.low, one.high]},
         "p largest_difference noise more_layouts",
     ),
-    PolynomialFit: Members(
+    PolynomialFit: JsonFields(
         {"model": lambda one: one.name},
         "degree coefficients degrees_of_freedom",
         {"residual_sd": lambda one: one.sigma if one.degrees_of_freedom else None},
         "quality",
     ),
-    SparseFit: Members(
+    SparseFit: JsonFields(
         {"model": lambda one: one.name},
         "features intercept coefficients=terms{} lambda=penalty predictions quality",
     ),
-    Quality: Members(
+    Quality: JsonFields(
         "parameters rss r2 adjusted_r2 aicc left_out_mean=mean_error left_out_maximum=maximum_error"
         " left_out"
     ),
@@ -301,7 +309,7 @@ def _places(value: float | None, places: int = 3) -> str:
 
 def names_of(models: Sequence[SweepModel]) -> str:
     """Return the names of what is modelled."""
-    return some([one.observed.name for one in models])
+    return truncate_list([one.observed.name for one in models])
 
 
 # -- Models of layouts as charts, for a page, a file and the terminal; pure but for drawing them ---
@@ -373,13 +381,13 @@ def _chart(model: SweepModel) -> dict[str, Any]:
         if all(abs(y - one["y"]) > _TIGHT * (high - low) for one in names):
             names.append({"y": y, "text": fit.name, "colour": _COLOURS[place]})
     return {
-        "title": plain(f"{model.observed.name}, {effort_name(model)}"),
+        "title": sanitize(f"{model.observed.name}, {effort_name(model)}"),
         "signals": {
             "bottom": low - pad,
             "top": high + pad,
             "first": layouts[0].x,
             "last": layouts[-1].x,
-            "xname": plain(axis_name(model)),
+            "xname": sanitize(axis_name(model)),
         },
         "data": {
             "points": [
@@ -396,9 +404,9 @@ def _chart(model: SweepModel) -> dict[str, Any]:
                     "low": min(one.values),
                     "high": max(one.values),
                     "card": [
-                        plain(one.label),
-                        f"{plain(axis_name(model))}: {one.x:.6g}",
-                        f"{plain(effort_name(model))}: {one.y:.6g}",
+                        sanitize(one.label),
+                        f"{sanitize(axis_name(model))}: {one.x:.6g}",
+                        f"{sanitize(effort_name(model))}: {one.y:.6g}",
                         *(f"{fit.name}: {_error(fit, one):+.1f} %" for fit, _ in curves),
                     ],
                 }
@@ -438,8 +446,8 @@ def model_lines(model: SweepModel, width: int) -> list[str]:
     for fit in fits:
         values += [float(y) for y in fit.at(model.x)]
     low, high = min(values), max(values)
-    places = decimals([low, high])
-    ends = [number(high, places), number(low, places)]
+    places = needed_decimals([low, high])
+    ends = [format_number(high, places), format_number(low, places)]
     margin = max(map(len, ends)) + 1
     room = max(_LEAST_WIDTH, width - margin - 1)
     first, last = layouts[0].x, layouts[-1].x

@@ -35,7 +35,7 @@ from rater.lab.tlb import (
 )
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
 from rater.show.console import Column, Columns, Printer
-from rater.show.format import duration, plain
+from rater.show.format import format_duration, sanitize
 from rater.text.values import count, percent
 
 # -- Words for pages: counts, sizes and costs; what stands in tables and JSON alike ----------------
@@ -49,7 +49,7 @@ def page_name(page_bytes: int) -> str:
     return _NAMES[page_bytes]
 
 
-def many(count: float) -> str:
+def format_count(count: float) -> str:
     """Return a count with three digits: `24.4 M`, `812`."""
     for step, letter in _STEPS:
         if abs(count) >= step:
@@ -271,7 +271,9 @@ def reuse_svg(trace: PageTrace) -> str:
                 above=20,
             )
         )
-    what = plain(f"{trace.name}: page reuse distances, % of {many(sum(trace.references))}")
+    what = sanitize(
+        f"{trace.name}: page reuse distances, % of {format_count(sum(trace.references))}"
+    )
     return sheet_svg(f"{what} references", figures, columns=2)
 
 
@@ -332,11 +334,11 @@ def print_trace(
 ) -> None:
     """Print what a program refers to, by page size and category; `pictured`: the histogram's."""
     size = f", {trace.size}" if trace.size else ""
-    native = f", {duration(trace.native_s)} by itself" if trace.native_s is not None else ""
+    native = f", {format_duration(trace.native_s)} by itself" if trace.native_s is not None else ""
     what = f"trace {number}, {trace.name}{size}"
-    printer.line(f"{what}: {many(sum(trace.references))} references", "bold")
+    printer.line(f"{what}: {format_count(sum(trace.references))} references", "bold")
     printer.prose(
-        f"traced by {trace.engine} in {duration(trace.elapsed_s)}{native}; "
+        f"traced by {trace.engine} in {format_duration(trace.elapsed_s)}{native}; "
         f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} % of all pages'}; "
         f"TLB {tlb}"
     )
@@ -362,13 +364,13 @@ def _size_columns(trace: PageTrace, tlb: Tlb) -> list[Column]:
     of = Columns(rows)
     return [
         of.left("page|size", lambda it: page_name(it[0].page_bytes)),
-        of.right("pages|touched", lambda it: many(it[0].pages)),
+        of.right("pages|touched", lambda it: format_count(it[0].pages)),
         of.right("memory|MB", lambda it: megabytes(it[0].memory_bytes)),
-        of.right("page|faults", lambda it: many(it[0].faults)),
-        of.right("pages for|99 %", lambda it: many(it[0].working_set_99)),
-        of.right("pages for|99.9 %", lambda it: many(it[0].working_set_999), optional=1),
-        of.right("L1 misses|if LRU", lambda it: many(_far(it[1], tlb, 0)), optional=2),
-        of.right("walks|if LRU", lambda it: many(_far(it[1], tlb, 1))),
+        of.right("page|faults", lambda it: format_count(it[0].faults)),
+        of.right("pages for|99 %", lambda it: format_count(it[0].working_set_99)),
+        of.right("pages for|99.9 %", lambda it: format_count(it[0].working_set_999), optional=1),
+        of.right("L1 misses|if LRU", lambda it: format_count(_far(it[1], tlb, 0)), optional=2),
+        of.right("walks|if LRU", lambda it: format_count(_far(it[1], tlb, 1))),
     ]
 
 
@@ -393,13 +395,15 @@ def _category_columns(trace: PageTrace, tlb: Tlb) -> list[Column]:
     mapping = trace.mappings[0]
     return [
         of.left("data|", lambda it: CATEGORIES[it]),
-        of.right("refer-|ences", lambda it: many(trace.references[it])),
-        of.right("4 KB|pages", lambda it: many(base.pages[it])),
-        of.right("2 MB|pages", lambda it: many(huge.pages[it])),
-        of.right("faults|4 KB", lambda it: many(base.faults[it])),
-        of.right(f"farther|than {entries}", lambda it: many(far_references(base, entries, it))),
-        of.right("L1 misses|4 KB", lambda it: many(mapping.l1_misses[it]), optional=1),
-        of.right("walks|4 KB", lambda it: many(mapping.walks[it])),
+        of.right("refer-|ences", lambda it: format_count(trace.references[it])),
+        of.right("4 KB|pages", lambda it: format_count(base.pages[it])),
+        of.right("2 MB|pages", lambda it: format_count(huge.pages[it])),
+        of.right("faults|4 KB", lambda it: format_count(base.faults[it])),
+        of.right(
+            f"farther|than {entries}", lambda it: format_count(far_references(base, entries, it))
+        ),
+        of.right("L1 misses|4 KB", lambda it: format_count(mapping.l1_misses[it]), optional=1),
+        of.right("walks|4 KB", lambda it: format_count(mapping.walks[it])),
     ]
 
 
@@ -421,8 +425,8 @@ def print_ranking(
     columns = [
         of.left("page sizes|", lambda it: mapping_name(it.mapping.sizes), flexible=True),
         of.right("large|pages", lambda it: it.large_pages),
-        of.right("L1 misses|saved", lambda it: many(it.l1_misses_saved), optional=2),
-        of.right("walks|saved", lambda it: many(it.walks_saved), optional=1),
+        of.right("L1 misses|saved", lambda it: format_count(it.l1_misses_saved), optional=2),
+        of.right("walks|saved", lambda it: format_count(it.walks_saved), optional=1),
         of.right("faults|ms", lambda it: milliseconds(it.faults_saved_ns)),
         of.right(("ms saved", saved), _range, optional=3),
         of.right("saved|ms", lambda it: milliseconds(it.saved_ns(loads))),
@@ -478,7 +482,8 @@ def costs_text(trace: PageTrace, costs: PageCosts) -> str:
     return (
         "costs measured here, independent..dependent loads: an L1 miss "
         f"{both([costs.l1_miss_ns(it) for it in ends])} ns, a walk "
-        f"{both([costs.walk_ns(touched, it) for it in ends])} ns at {many(touched)} pages; a fault "
+        f"{both([costs.walk_ns(touched, it) for it in ends])} ns at {format_count(touched)} "
+        "pages; a fault "
         f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge}"
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from rater.lab.proof import CopyPages, PageVerdict, RunPages
 from rater.show.console import Columns, Printer
 from rater.text.cpuset import format_list
-from rater.text.values import Members, count, some, to_json
+from rater.text.values import JsonFields, count, to_json, truncate_list
 
 _MOST_COPIES = 6  # named one by one
 _MOST_BENCHMARKS = 4  # shown unasked
@@ -51,14 +51,14 @@ def print_pages(pages: RunPages | None, printer: Printer, *, every: bool = False
         reasons.setdefault(one.reasons, []).append(one)
     for why, those in reasons.items():
         numbers = format_list({one.copy for one in those})
-        printer.prose(f"not known: copies {numbers}: {some(list(why))}", "yellow")
+        printer.prose(f"not known: copies {numbers}: {truncate_list(list(why))}", "yellow")
 
 
 def _name(one: CopyPages) -> str:
     return f"copy {one.copy} of {one.benchmark}, iteration {one.iteration}"
 
 
-_TABLE = {CopyPages: Members("*"), RunPages: Members("*")}
+_TABLE = {CopyPages: JsonFields("*"), RunPages: JsonFields("*")}
 _MOST_LISTED = 512
 
 

@@ -13,9 +13,9 @@ from rater.lab.tlb import mapping_name
 from rater.show.charts.vega import Html, element
 from rater.show.compare.notes import cpi_document, print_cpi_changes, print_troubles
 from rater.show.compare.table import comparison_document, memory_document, print_memory_rows
-from rater.show.console import Column, Columns, Printer, with_tunes
-from rater.show.format import number
-from rater.show.html.shell import PagePrinter
+from rater.show.console import Column, Columns, Printer, names_with_tunes
+from rater.show.format import format_number
+from rater.show.html.shell import HtmlPrinter
 from rater.text.values import count, percent, signed_percent, to_json
 
 # -- What a sweep over page layouts comes to, on a terminal, and the same tables for its page ------
@@ -147,7 +147,7 @@ def print_lab_memory(lab: PageLab, printer: Printer) -> None:
     base, most = (_value(lab.comparison.sides[at].label) for at in (0, lab.largest))
     printer.table(
         [
-            Column("MB a copy", with_tunes(lab.memory), right=False, flexible=True),
+            Column("MB a copy", names_with_tunes(lab.memory), right=False, flexible=True),
             of.numbers((base, "average"), lambda it: _average(it[0])),
             of.numbers(("", "most"), lambda it: _most(it[0])),
             of.numbers((most, "average"), lambda it: _average(it[1])),
@@ -231,7 +231,7 @@ def _name(one: LabRow) -> str:
 
 
 def _factor(cell: Effect) -> str:
-    return number(cell.speedup.ratio if cell.speedup else None, 3)
+    return format_number(cell.speedup.ratio if cell.speedup else None, 3)
 
 
 def _interval(cell: Effect) -> str:
@@ -317,7 +317,7 @@ _PICTURES = (
 
 def lab_gains(lab: PageLab) -> Html:
     """Return what large pages bring, above the comparison with all its doubts."""
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     print_gains(lab, printer)
     print_layouts(lab, printer)
     return printer.take()
@@ -325,7 +325,7 @@ def lab_gains(lab: PageLab) -> Html:
 
 def lab_sections(lab: PageLab) -> Iterator[Html]:
     """Yield memory and models."""
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     if has_memory(lab):
         print_memory_rows(lab.memory, layouts_of(lab), printer)
     else:
@@ -355,7 +355,7 @@ def lab_sections(lab: PageLab) -> Iterator[Html]:
 
 
 def _details(model: SweepModel) -> Html:
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     print_model(model, printer)
     name = f"{model.observed.name}: {model.observed.y.name}"
     return element("details", element("summary", name), printer.take())

@@ -19,8 +19,8 @@ from rater.lab.tlb import (
     RegionMisses,
     TraceHead,
 )
-from rater.record.run import storable
-from rater.store.rows import insert, read, read_table
+from rater.record.run import escape_undecodable
+from rater.store.rows import insert_row, read_rows, read_table
 from rater.store.store import Store
 
 PREFIX = "trace:"
@@ -49,13 +49,13 @@ def keep_trace(
     """Store a trace, all or nothing; return its number."""
     with store.writing("storing a trace") as connection:
         # Not by the class: its lists are rows of other tables.
-        number = insert(
+        number = insert_row(
             connection,
             "page_trace",
             uuid=str(uuid4()),
             traced_at=traced_at,
             host=host,
-            command=json.dumps([storable(word) for word in trace.command]),
+            command=json.dumps([escape_undecodable(word) for word in trace.command]),
             notes=json.dumps(trace.notes),
             costs=json.dumps(costs),
             **{name: getattr(trace, name) for name in _PLAIN},
@@ -122,7 +122,7 @@ def keep_check(store: Store, number: int, times_s: Mapping[str, Sequence[float]]
 def trace_heads(store: Store) -> list[TraceHead]:
     """Return what traces there are, in the order they were stored."""
     with store.reading() as connection:
-        return read(connection, TraceHead, _HEAD)
+        return read_rows(connection, TraceHead, _HEAD)
 
 
 def find_trace(store: Store, word: str) -> int:

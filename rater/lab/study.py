@@ -12,32 +12,32 @@ from rater.analysis.results.copies import Point
 from rater.errors import InputError
 from rater.lab.layout import parse_pages
 from rater.lab.models import BenchmarkTrace, PageLab, SweepModel, misses_of, models_of, page_lab
-from rater.lab.observed import PAGES, Effort, Explaining, ModelWanted, Predicting, observe
+from rater.lab.observed import PAGES, EffortKind, ModelRequest, PredictorKind, Response, observe
 from rater.lab.ranking import page_costs
 from rater.lab.show_models import model_lines, models_document, models_svg, names_of, print_models
 from rater.lab.show_study import lab_document, print_lab
 from rater.lab.store import load_trace, trace_heads
 from rater.lab.tlb import parse_tlb
-from rater.process import say
+from rater.process import print_error
 from rater.show.charts.vega import library
 from rater.show.console import Printer
-from rater.show.html.page import Together, page_of
+from rater.show.html.page import RunSet, report_html
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep
 from rater.text.values import count
-from rater.workflow.arguments import existing_store, options_given, print_json, show
-from rater.workflow.results.divots import between_of
-from rater.workflow.results.plot import loaded
+from rater.workflow.arguments import given_options, open_existing_store, print_json, print_output
+from rater.workflow.results.divots import find_recurring
+from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
+    count_interim_looks,
     drawing_file,
-    looks_of,
-    points_from,
-    points_without_runs,
+    load_points,
+    missing_points,
     write_drawing,
     write_output,
 )
 from rater.workflow.results.report import check_page
-from rater.workflow.sweep.conduct import new
+from rater.workflow.sweep.execute import run_sweep
 from rater.workflow.sweep.view import show_sweep
 
 # -- Stored traces (`rater pages`) of the benchmarks of a sweep ------------------------------------
@@ -68,12 +68,12 @@ def traces_of(store: Store, points: Sequence[Point]) -> dict[str, BenchmarkTrace
 def model_sweep(args: argparse.Namespace) -> int:
     """Print the models of a sweep."""
     file = drawing_file(args.file)
-    wanted = ModelWanted(
-        predicting_of(args.y), None if args.x is None else Explaining(args.x), args.axis
+    wanted = ModelRequest(
+        predicting_of(args.y), None if args.x is None else PredictorKind(args.x), args.axis
     )
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         number = find_sweep(store, args.which)
-        told = points_without_runs(store, [f"{PREFIX}{number}"])
+        told = missing_points(store, [f"{PREFIX}{number}"])
         models = models_in(store, number, wanted, args.degree)
     if file is not None:
         write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
@@ -84,26 +84,26 @@ def model_sweep(args: argparse.Namespace) -> int:
         if file is not None:
             printer.line(f"{args.file}: {count(len(models), 'panel')}")
 
-    show(args, lambda: models_document(number, models, told), text)
+    print_output(args, lambda: models_document(number, models, told), text)
     return 0
 
 
-def predicting_of(text: str) -> Predicting:
+def predicting_of(text: str) -> Response:
     """Return what --y asks for; raises `InputError`."""
     word, colon, name = text.partition(":")
-    known = [str(effort) for effort in Effort if effort is not Effort.METRIC]
-    if colon and word == Effort.METRIC and name:
-        return Predicting(Effort.METRIC, name)
+    known = [str(effort) for effort in EffortKind if effort is not EffortKind.METRIC]
+    if colon and word == EffortKind.METRIC and name:
+        return Response(EffortKind.METRIC, name)
     if text not in known:
         raise InputError(f"--y {text}: expected {', '.join(known)} or metric:NAME")
-    return Predicting(Effort(text))
+    return Response(EffortKind(text))
 
 
 def models_in(
-    store: Store, sweep: int, wanted: ModelWanted, degree: int = 2
+    store: Store, sweep: int, wanted: ModelRequest, degree: int = 2
 ) -> tuple[SweepModel, ...]:
     """Return the models of a stored sweep; raises `InputError` where there is nothing to model."""
-    points = points_from(store, [f"{PREFIX}{sweep}"])
+    points = load_points(store, [f"{PREFIX}{sweep}"])
     return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
 
 
@@ -132,14 +132,14 @@ def lab_pages(args: argparse.Namespace) -> int:
     """Sweep page layouts, or take a sweep that is stored, and tell what it came to."""
     page = _page_of(args)
     if args.show is not None:
-        given = options_given(args, _WITH_SHOW)
+        given = given_options(args, _WITH_SHOW)
         if given or args.command is not None:
             raise InputError(f"--show {args.show} runs nothing: leave out {' '.join(given)}")
-        with existing_store(args) as store:
+        with open_existing_store(args) as store:
             _tell(page, args, store, find_sweep(store, args.show))
         return 0
     _complete(args)
-    return new(args, partial(tell_ended, page))
+    return run_sweep(args, partial(tell_ended, page))
 
 
 def _page_of(args: argparse.Namespace) -> LabPage:
@@ -186,12 +186,12 @@ def tell_ended(page: LabPage, args: argparse.Namespace, store: Store, sweep: int
 def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
     """Print what a sweep came to, and write its page."""
     word = f"{PREFIX}{sweep}"
-    points = points_from(store, [word])
+    points = load_points(store, [word])
     lab = page_lab(
         sweep,
         points,
-        looks=looks_of(store, points),
-        missing=points_without_runs(store, [word]),
+        looks=count_interim_looks(store, points),
+        missing=missing_points(store, [word]),
         predicting=predicting_of(args.y),
         traces=traces_of(store, points),
     )
@@ -199,9 +199,11 @@ def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> 
     if args.json:
         print_json(lab_document(lab) | {"file": None if path is None else str(path)})
         return
-    show(args, lambda: None, partial(print_lab, lab))
+    print_output(args, lambda: None, partial(print_lab, lab))
     if path is None:
-        say("no page: it needs vl-convert-python; `pip install 'rater[report]'` installs it")
+        print_error(
+            "no page: it needs vl-convert-python; `pip install 'rater[report]'` installs it"
+        )
     else:
         size = path.stat().st_size / 1e6
         print(f"\n{path.resolve()}: {count(len(lab.points), 'layout')}, {size:.1f} MB")
@@ -212,12 +214,14 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     if page.vega is None:
         return None
     shown = [lab.comparison.sides[at].runs[-1].run for at in (0, lab.largest)]
-    pages = [loaded(store, run) for run in shown]
-    between = between_of(store, [(it.run.head, it.divots) for it in pages if it.divots is not None])
+    pages = [load_report_run(store, run) for run in shown]
+    between = find_recurring(
+        store, [(it.run.head, it.divots) for it in pages if it.divots is not None]
+    )
     note = "The pictures of single copies below are of the last run of each of these two layouts: "
     labels = ", ".join(lab.comparison.sides[at].label for at in (0, lab.largest))
-    together = Together(lab.comparison, None, (*lab.missing, note + labels), between, lab)
+    together = RunSet(lab.comparison, None, (*lab.missing, note + labels), between, lab)
     path = page.path(lab.sweep)
     check_page(path, force=False)
-    write_output(path, page_of(pages, page.vega, together).encode())
+    write_output(path, report_html(pages, page.vega, together).encode())
     return path

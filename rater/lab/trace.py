@@ -20,7 +20,7 @@ from typing import Any
 
 from rater.errors import InputError, RunError
 from rater.files import private_folder, replace_file
-from rater.lab.layout import VARIABLE, PageOrder
+from rater.lab.layout import VARIABLE, PageDirective
 from rater.lab.pools import reserves
 from rater.lab.tlb import (
     CATEGORIES,
@@ -35,19 +35,19 @@ from rater.lab.tlb import (
 )
 from rater.run.copies.launch import CopySpec
 from rater.run.programs.child_process import (
-    Excess,
+    LimitExceeded,
     Limits,
     both_ends,
+    die_with_parent,
     kill_group,
-    last_will,
     run_tool,
     wait_within,
 )
 from rater.run.programs.compile import (
     cache_errors,
+    cache_key,
     compile_program,
     cpu_identity,
-    key_of,
     sha256_of,
 )
 from rater.settings.journal import sysroot
@@ -224,7 +224,7 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
     folder = cache / _FOLDER
     with cache_errors(cache):
         private_folder(folder)
-        path = folder / f"{key_of(sha256_of(program), *_fingerprint())[:32]}.json"
+        path = folder / f"{cache_key(sha256_of(program), *_fingerprint())[:32]}.json"
         if not anew:
             kept = _kept(path)
             if kept is not None:
@@ -405,7 +405,7 @@ class TraceAnalysis:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TraceRun:
     """What one traced run gave."""
 
     document: dict[str, Any]  # of the analyser
@@ -428,11 +428,11 @@ def tracer_words(tools: TraceTools, descriptor: int, *, told: bool) -> tuple[str
 
 def run_traced(
     tools: TraceTools,
-    running: Callable[[tuple[str, ...], Callable[[CopySpec], Traced]], Traced],
+    running: Callable[[tuple[str, ...], Callable[[CopySpec], TraceRun]], TraceRun],
     analysis: TraceAnalysis,
     limits: Limits,
     library: Path | None,
-) -> Traced:
+) -> TraceRun:
     """Trace one run to its end, with the library of page sizes where it can be preloaded.
 
     `running` is given what stands in front of each command, and what to do in the run directory
@@ -444,7 +444,7 @@ def run_traced(
         _widen(writing)
     ends = {reading, writing}
 
-    def traced(spec: CopySpec) -> Traced:
+    def traced(spec: CopySpec) -> TraceRun:
         with tools.library_folder() as libraries:
             environment = {**spec.environment, b"VALGRIND_LIB": os.fsencode(libraries)}
             environment.pop(b"VALGRIND_OPTS", None)
@@ -456,7 +456,7 @@ def run_traced(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 process_group=0,
-                preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
             ) as analyser:
                 try:
                     _close(ends, reading)
@@ -468,7 +468,7 @@ def run_traced(
         if analyser.returncode != 0:
             text = problem.decode(errors="replace").strip() or ended_text(analyser.returncode)
             raise RunError(f"the analyser of page references failed: {text}")
-        return Traced(json.loads(output), *ended)
+        return TraceRun(json.loads(output), *ended)
 
     try:
         return running(tracer_words(tools, writing, told=library is not None), traced)
@@ -493,7 +493,7 @@ def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     All in base pages, and it tells the tracer what is where.
     """
     heap, mmap = reserves(None, {}, sysroot())
-    order = PageOrder((), heap, mmap, split=True, pooled=False, strict=False)
+    order = PageDirective((), heap, mmap, split=True, pooled=False, strict=False)
     before = of.get(b"LD_PRELOAD", b"")
     return {
         b"LD_PRELOAD": b":".join([os.fsencode(library), *([before] if before else [])]),
@@ -529,7 +529,7 @@ def run_to_end(
                 stderr=stderr,
                 pass_fds=descriptors,
                 process_group=0,
-                preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
             )
         except OSError as error:
             raise InputError(f"{spec.argv[0]} cannot be started: {error.strerror}") from None
@@ -543,12 +543,12 @@ def run_to_end(
             kill_group(process.pid)
             process.wait()
         text = both_ends(stderr.fileno())
-    if excess is Excess.TIME:
+    if excess is LimitExceeded.TIME:
         raise RunError(
             f"{spec.argv[0]} was not done after {limits.time_s:g} s: a smaller input, or more "
             "time with --timeout"
         )
-    if excess is Excess.OUTPUT:
+    if excess is LimitExceeded.OUTPUT:
         raise RunError(f"{spec.argv[0]} wrote more than 1 GB of output")
     if status and "valgrind: " in text:
         at = text.index("valgrind: ")

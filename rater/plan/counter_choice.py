@@ -69,7 +69,7 @@ class CounterChoice:
         return self.turns[(iteration - discard - 1) % len(self.turns)]
 
 
-def choose(asked: str, processor: Processor) -> CounterChoice:
+def choose_groups(asked: str, processor: Processor) -> CounterChoice:
     """Return the groups that `--counters` names on a processor.
 
     `GROUP,...` are groups of the processor's table or `software`; `TABLE:GROUP` and `PATH:GROUP`

@@ -20,7 +20,7 @@ from rater.plan.topology import (
     RawNode,
     RawPU,
     Topology,
-    build,
+    build_topology,
 )
 from rater.text import cpuset
 from rater.text.values import printable
@@ -382,7 +382,7 @@ def parse_xml(
         )
     kinds = _kinds(file.kinds, tree)
     details = details_of(file, tree.spans, kinds, machine=tree.mask, allowed=allowed)
-    return build(
+    return build_topology(
         tree.pus,
         nodes,
         usable=may,

@@ -56,7 +56,7 @@ LONGEST_NAME = 60  # characters of a benchmark's; up to 4 bytes each, and a file
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Form(StrEnum):
+class OptionForm(StrEnum):
     """What an option takes."""
 
     FLAG = "flag"
@@ -80,7 +80,7 @@ class ArgumentKind:
 
     convert: Callable[[str], Any] = str
     check: Callable[[str, Any], Any] = _as_it_is
-    form: Form = Form.ONE
+    form: OptionForm = OptionForm.ONE
 
 
 def seconds(least: float, convert: Callable[[str], float] = duration_s) -> ArgumentKind:
@@ -146,14 +146,14 @@ NAME = ArgumentKind(check=_name)
 WORDS = ArgumentKind(check=_words)  # as a shell splits them
 PAGES = ArgumentKind(check=lambda _, text: str(hook("parse_pages")(text)))
 CADENCE = ArgumentKind(check=_cadence)
-FLAG = ArgumentKind(form=Form.FLAG)
-NEGATED = ArgumentKind(check=lambda _, value: not value, form=Form.FLAG)  # --no-FIELD
-STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=Form.SEVERAL)
+FLAG = ArgumentKind(form=OptionForm.FLAG)
+NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-FIELD
+STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=OptionForm.SEVERAL)
 PAIRS = ArgumentKind(
-    check=lambda typed, texts: tuple(_pair(typed, it) for it in texts), form=Form.REPEATED
+    check=lambda typed, texts: tuple(_pair(typed, it) for it in texts), form=OptionForm.REPEATED
 )
 VARIABLES = ArgumentKind(
-    check=lambda typed, texts: tuple(_variable(typed, it) for it in texts), form=Form.REPEATED
+    check=lambda typed, texts: tuple(_variable(typed, it) for it in texts), form=OptionForm.REPEATED
 )
 
 
@@ -217,7 +217,7 @@ class Option:
     @property
     def absent(self) -> Any:
         """What parsed arguments hold where it was not given."""
-        return {Form.FLAG: False, Form.ONE: None}.get(self.kind.form, [])
+        return {OptionForm.FLAG: False, OptionForm.ONE: None}.get(self.kind.form, [])
 
     def given(self, args: argparse.Namespace) -> bool:
         """Tell whether parsed arguments have it."""

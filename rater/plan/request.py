@@ -32,7 +32,7 @@ from rater.plan.options import (
     option,
     seconds,
 )
-from rater.text.kinds import UnexpectedError, described, of_type
+from rater.text.kinds import WrongKindError, describe_value, of_type
 from rater.text.values import duration_s
 
 # -- The options of `rater run`: one table, of which parser, stored JSON, sweeps and comparisons are
@@ -420,9 +420,9 @@ def request_from_json(text: str, where: str) -> Request:
         )
     try:
         request: Request = of_type(Request).read(values)
-    except UnexpectedError as error:
+    except WrongKindError as error:
         raise InputError(
             f"{where}: what it was asked for is damaged: {error.at[1:]}: expected "
-            f"{error.expected}, got {described(error.value, 'an object')}"
+            f"{error.expected}, got {describe_value(error.value, 'an object')}"
         ) from None
     return request

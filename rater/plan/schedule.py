@@ -13,7 +13,7 @@ from rater.errors import InputError
 from rater.plan.placement.layout import EXPLICIT, CpuOrder, Layout
 from rater.plan.placement.place import Placement, trial_placements
 from rater.plan.topology import PU, Topology
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- Who runs what, where and when: a `Plan` of phases, pure and complete before anything starts ---
 
@@ -263,7 +263,7 @@ def order_table(plan: Plan) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
     """Return (copies, benchmarks in order of one round); copies with the same queue share a row."""
     if plan.order is not Order.ROTATED:
         return [(tuple(range(plan.copies)), plan.benchmarks)]
-    queues = grouped(
+    queues = group_by_key(
         (tuple(step.benchmark for step in queue.steps if step.iteration == 1), queue.copy)
         for queue in plan.phases[0].queues
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rater.plan.placement.place import Placement
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 SLOW = 1.25  # parts and iterations: a fifth of their CPU time goes to others
 SLOW_COPY = 1.4  # a single copy has to stand out from what single copies do by themselves
@@ -22,7 +22,7 @@ type Copies = Mapping[int, Sequence[int]]
 type Cells = Sequence[tuple[str, int]]
 
 
-class Fault(StrEnum):
+class PlantKind(StrEnum):
     """Kinds of what is planted; where a divot has such a kind, by the same word."""
 
     NOTHING = "nothing"
@@ -48,7 +48,7 @@ class Disturbance:
 class Injection:
     """One thing planted: what there is to find, and what is done for it."""
 
-    kind: Fault
+    kind: PlantKind
     place: str  # in the user's words
     how: str
     copies: tuple[int, ...] = ()  # those that are slowed; empty: all
@@ -66,11 +66,11 @@ class Injection:
 class NotInjected:
     """What can not be planted here, and why."""
 
-    kind: Fault
+    kind: PlantKind
     why: str
 
 
-CLEAN = Injection(Fault.NOTHING, "nothing", "nothing is disturbed")
+CLEAN = Injection(PlantKind.NOTHING, "nothing", "nothing is disturbed")
 
 
 def usual_copies(pus: int, lgroups: int) -> int:
@@ -83,7 +83,7 @@ def usual_copies(pus: int, lgroups: int) -> int:
     return min(pus, max(_SEVERAL, 4 * lgroups))
 
 
-def choose(
+def plan_injections(
     placements: Sequence[Placement],
     benchmarks: Sequence[str],
     iterations: int,
@@ -95,8 +95,8 @@ def choose(
     benchmark and iteration.
     """
     cells = [(name, k) for name in benchmarks for k in range(1, iterations + 1)]
-    on_cpu = grouped((it.cpu, it.copy) for it in placements if it.cpu is not None)
-    on_node = grouped((it.node, it.copy) for it in placements if it.node is not None)
+    on_cpu = group_by_key((it.cpu, it.copy) for it in placements if it.cpu is not None)
+    on_node = group_by_key((it.node, it.copy) for it in placements if it.node is not None)
     found = (
         *_of_lgroups(on_node, on_cpu, cells, choice),
         _of_cpu(on_cpu, len(placements), cells, choice),
@@ -116,10 +116,10 @@ def _of_lgroups(
     if len(on_node) < 2:
         why = "this machine has one lgroup: there is no other to compare it with"
         near = "all memory of this machine is equally near"
-        return NotInjected(Fault.SLOW_LGROUP, why), NotInjected(Fault.REMOTE_MEMORY, near)
+        return NotInjected(PlantKind.SLOW_LGROUP, why), NotInjected(PlantKind.REMOTE_MEMORY, near)
     if len(nodes) < 2:
         why = f"it takes two lgroups with {_LEAST_MEMBERS} copies or more: use more --copies"
-        return NotInjected(Fault.SLOW_LGROUP, why), NotInjected(Fault.REMOTE_MEMORY, why)
+        return NotInjected(PlantKind.SLOW_LGROUP, why), NotInjected(PlantKind.REMOTE_MEMORY, why)
     node = choice.choice(nodes)
     home = choice.choice([it for it in nodes if it != node])
     away = choice.choice([it for it in nodes if it != home])
@@ -128,7 +128,7 @@ def _of_lgroups(
         for it in (node, home)
     }
     slow = Injection(
-        Fault.SLOW_LGROUP,
+        PlantKind.SLOW_LGROUP,
         f"lgroup {node}",
         f"competing processes take {_share(SLOW):.0%} of its CPUs",
         copies=tuple(on_node[node]),
@@ -138,7 +138,7 @@ def _of_lgroups(
         cells=_competing(cells, cpus[node]),
     )
     remote = Injection(
-        Fault.REMOTE_MEMORY,
+        PlantKind.REMOTE_MEMORY,
         f"lgroup {home}",
         f"its copies get the memory of lgroup {away}",
         copies=tuple(on_node[home]),
@@ -154,12 +154,12 @@ def _of_cpu(
 ) -> Injection | NotInjected:
     if len(on_cpu) == 1:
         why = "copies run on one CPU: there is no other to compare it with"
-        return NotInjected(Fault.SLOW_CPU, why)
+        return NotInjected(PlantKind.SLOW_CPU, why)
     if len(on_cpu) < _FEW_CPUS and copies < _SEVERAL:
-        return NotInjected(Fault.SLOW_CPU, f"two CPUs need {_SEVERAL} copies")
+        return NotInjected(PlantKind.SLOW_CPU, f"two CPUs need {_SEVERAL} copies")
     cpu = choice.choice(sorted(on_cpu))
     return Injection(
-        Fault.SLOW_CPU,
+        PlantKind.SLOW_CPU,
         f"CPU {cpu}",
         f"competing processes take {_share(SLOW):.0%} of it",
         copies=tuple(on_cpu[cpu]),
@@ -174,7 +174,7 @@ def _of_copy(
 ) -> Injection | NotInjected:
     if len(placements) < _LEAST_COPIES:
         why = f"of {len(placements)} copies either may be the odd one: it takes {_LEAST_COPIES}"
-        return NotInjected(Fault.OUTLIER_COPY, why)
+        return NotInjected(PlantKind.OUTLIER_COPY, why)
     placement = choice.choice(placements)
     cell = choice.choice(cells)
     assert placement.cpu is not None
@@ -183,7 +183,7 @@ def _of_copy(
     # Else the copies that it shares its CPU with would gain what it loses.
     instead = ((placement.cpu, part / neighbours),) if neighbours > 1 else ()
     return Injection(
-        Fault.OUTLIER_COPY,
+        PlantKind.OUTLIER_COPY,
         f"copy {placement.copy} (CPU {placement.cpu}) in {cell[0]}, iteration {cell[1]}",
         f"it is stopped for {part:.0%} of the time",
         copies=(placement.copy,),
@@ -200,7 +200,7 @@ def _of_iterations(
 ) -> tuple[Injection, Injection]:
     odd = choice.randint(1, iterations)
     slow = Injection(
-        Fault.SLOW_ITERATION,
+        PlantKind.SLOW_ITERATION,
         f"iteration {odd}",
         f"competing processes take {_share(SLOW):.0%} of all CPUs",
         iteration=odd,
@@ -213,7 +213,7 @@ def _of_iterations(
         if cell[1] > 1:
             drift |= _competing([cell], cpus, 1 + (SLOW - 1) * (cell[1] - 1) / (iterations - 1))
     return slow, Injection(
-        Fault.DRIFT,
+        PlantKind.DRIFT,
         f"iterations 1 to {iterations}",
         f"competing processes take more each time, {_share(SLOW):.0%} of all CPUs at last",
         aimed=SLOW,

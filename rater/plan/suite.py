@@ -140,7 +140,7 @@ _OF_TEXT = ("absolute", "relative", "ignore")  # keys that a comparison of text 
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class SuiteFiles:
     """The other files of a suite: where they are and how they are looked at."""
 
     directory: Path  # of the suite file
@@ -233,7 +233,7 @@ def metrics(table: TableReader) -> tuple[Metric, ...]:
     return tuple(_metric(name, part) for name, part in table.named_tables())
 
 
-def expected(table: TableReader, files: Files) -> tuple[Expected, ...]:
+def expected(table: TableReader, files: SuiteFiles) -> tuple[Expected, ...]:
     """Read `expected`: a string for standard output, a table, or a list of tables."""
     absolute = table.get("absolute_tolerance", number(), None)
     relative = table.get("relative_tolerance", number(), None)
@@ -273,7 +273,7 @@ def _metric(name: str, table: TableReader) -> Metric:
     return metric
 
 
-def _expected(table: TableReader, files: Files, absolute: float, relative: float) -> Expected:
+def _expected(table: TableReader, files: SuiteFiles, absolute: float, relative: float) -> Expected:
     given = [key for key in ("text", "path", "sha256") if key in table]
     if len(given) != 1:
         got = f", got {' and '.join(given)}" if given else ""
@@ -356,7 +356,7 @@ def read_suite(
     elif known is not None and known != FORMAT:
         head.mistake(f"this rater reads format {FORMAT}, got {known:g}: update rater", "format")
         document.raise_mistakes()  # what follows may mean anything
-    files = Files(path.parent, problem_with, text_of)
+    files = SuiteFiles(path.parent, problem_with, text_of)
     setup = files.program(head, "setup")
     flags = DEFAULT_FLAGS | _flags(root.table("flags"))
     reader = _Reader(files, flags, has_setup="setup" in head)
@@ -384,7 +384,7 @@ def read_suite(
 class _Reader:
     """What every benchmark of one file is read with."""
 
-    files: Files
+    files: SuiteFiles
     flags: dict[str, tuple[str, ...]]
     has_setup: bool  # the suite has, so that there may be files it made
 

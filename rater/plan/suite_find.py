@@ -111,7 +111,7 @@ def _copied(suite: Suite, bytes_of: Callable[[Path], int]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSuite:
     """A suite file that lies where suites are looked for."""
 
     name: str  # of the file, without .toml
@@ -145,13 +145,13 @@ def suite_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, .
 
 def find_suites(
     environment: Mapping[str, str] | None = None,
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[FoundSuite], list[str]]:
     """Return all suites by name, and the folders that cannot be read, in words.
 
     First the built-in ones, then folder by folder. Of a name that occurs twice
     the first is meant; the others name it as `instead`.
     """
-    found = [Found(name, folder("suites") / f"{name}.toml", None) for name in suite_names()]
+    found = [FoundSuite(name, folder("suites") / f"{name}.toml", None) for name in suite_names()]
     first = {suite.name: suite.path for suite in found}
     troubles = []
     named = _named_folders(os.environ if environment is None else environment)
@@ -168,7 +168,7 @@ def find_suites(
         for file in names:
             name = file.removesuffix(".toml")
             if NAME.fullmatch(name) and is_file(place / file):
-                found.append(Found(name, place / file, place, first.get(name)))
+                found.append(FoundSuite(name, place / file, place, first.get(name)))
                 first.setdefault(name, place / file)
     return found, troubles
 
@@ -264,7 +264,7 @@ def split_selection(selection: str) -> tuple[str, tuple[str, ...]]:
     return suite, _split_names(names)
 
 
-def select(suite: Suite, selection: str) -> Suite:
+def select_from_suite(suite: Suite, selection: str) -> Suite:
     """Return the suite with only the benchmarks a `SUITE/BENCHMARK,...` argument names.
 
     They keep the suite's order, which is the ring of rotated order. Raises
@@ -287,7 +287,7 @@ def select(suite: Suite, selection: str) -> Suite:
 
 def load_selection(selection: str) -> Suite:
     """Read the suite a `SUITE/BENCHMARK,...` argument names, with only those benchmarks."""
-    return select(load_suite(split_selection(selection)[0]), selection)
+    return select_from_suite(load_suite(split_selection(selection)[0]), selection)
 
 
 def _all_names() -> set[str]:

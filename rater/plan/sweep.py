@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.plan.options import Form
+from rater.plan.options import OptionForm
 from rater.plan.request import OPTIONS
 from rater.text.documents import TableReader, did_you_mean, toml_document
 from rater.text.kinds import FLAG, WORD, choice, whole
@@ -42,7 +42,7 @@ class BlockOrder(StrEnum):
     ABBA = "abba"  # as the grid has them, in every second block backwards
 
 
-class Measure(StrEnum):
+class SweepMeasure(StrEnum):
     """What points are compared in."""
 
     TIME = "time"  # copies an hour
@@ -66,7 +66,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class SweepSlot:
     """One run of a sweep: which point, when."""
 
     block: int  # from 1
@@ -161,14 +161,14 @@ def grid(axes: Sequence[Axis]) -> tuple[Values, ...]:
     )
 
 
-def label_of(values: Values) -> str:
+def point_label(values: Values) -> str:
     """Return a point in words: `copies=4 thp=always`."""
     return " ".join(f"{name}={value or NONE_SHOWN}" for name, value in values)
 
 
-def slots_of(
+def order_slots(
     points: Sequence[int], rounds: int, order: BlockOrder, seed: int, first: int = 1
-) -> tuple[Slot, ...]:
+) -> tuple[SweepSlot, ...]:
     """Return the runs of blocks `first` to `rounds` in their order, every point once a block.
 
     `points` are the numbers of those that run. Shuffled blocks are permutations by one
@@ -184,7 +184,7 @@ def slots_of(
         elif order is BlockOrder.ABBA and block % 2 == 0:
             turn.reverse()
         if block >= first:
-            slots += [Slot(block, place, point) for place, point in enumerate(turn, 1)]
+            slots += [SweepSlot(block, place, point) for place, point in enumerate(turn, 1)]
     return tuple(slots)
 
 
@@ -303,9 +303,9 @@ def _options(table: TableReader) -> tuple[tuple[str, bool | str | tuple[str, ...
         if name not in table:
             continue
         value: bool | str | tuple[str, ...] | None
-        if option.kind.form is Form.FLAG:
+        if option.kind.form is OptionForm.FLAG:
             value = table.get(name, FLAG)
-        elif option.kind.form is Form.ONE:
+        elif option.kind.form is OptionForm.ONE:
             value = table.get(name, WORD)
         else:
             value = table.items(name, WORD, _WORDS)

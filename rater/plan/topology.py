@@ -10,7 +10,7 @@ from functools import cached_property
 
 from rater.errors import InputError
 from rater.text import cpuset
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- A machine as packages, NUMA nodes, last-level caches, cores and PUs ---------------------------
 #
@@ -38,7 +38,7 @@ class PU:
 
 def ranked(pus: Collection[PU]) -> tuple[PU, ...]:
     """Return PUs with ranks counted among these."""
-    threads = grouped((pu.core, pu.os) for pu in pus)
+    threads = group_by_key((pu.core, pu.os) for pu in pus)
     rank = {cpu: place for cpus in threads.values() for place, cpu in enumerate(sorted(cpus))}
     return tuple(pu if pu.rank == rank[pu.os] else replace(pu, rank=rank[pu.os]) for pu in pus)
 
@@ -155,13 +155,13 @@ class Topology:
     @cached_property
     def cores(self) -> tuple[tuple[PU, ...], ...]:
         """Usable PUs core by core; cores without a usable PU are left out."""
-        return tuple(map(tuple, grouped((pu.core, pu) for pu in self.pus).values()))
+        return tuple(map(tuple, group_by_key((pu.core, pu) for pu in self.pus).values()))
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """Lgroups with usable CPUs, in the order of their first PU."""
         found = []
-        for pus in grouped((pu.domain, pu) for pu in self.pus).values():
+        for pus in group_by_key((pu.domain, pu) for pu in self.pus).values():
             packages = {pu.package for pu in pus}
             package = packages.pop() if len(packages) == 1 else None
             found.append(Domain(pus[0].node, package, tuple(pus)))
@@ -221,7 +221,7 @@ class RawDistances:
     values: tuple[tuple[float, ...], ...]
 
 
-def build(
+def build_topology(
     pus: Sequence[RawPU],
     nodes: Sequence[RawNode],
     *,
@@ -357,7 +357,7 @@ class HugePages:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolRoom:
+class PoolCapacity:
     """What a pool of huge pages of one lgroup has, and could have now."""
 
     node: int  # OS number
@@ -382,7 +382,7 @@ class PoolRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class LgroupMemory:
+class NodeMemory:
     """The memory of one lgroup; None for what the kernel does not tell."""
 
     node: int  # OS number

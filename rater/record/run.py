@@ -71,7 +71,7 @@ class RunStatus(StrEnum):
 # -- The head of a run: what was planned, where, on which host -------------------------------------
 
 
-def storable(text: str) -> str:
+def escape_undecodable(text: str) -> str:
     """Return text of the system (arguments, paths) as Unicode: stray bytes as `\\xff`."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 

@@ -89,7 +89,7 @@ class RunHead:
 
 
 @record
-class Reported:
+class PublishedResult:
     """What an imported result file says itself of a bracket; None for what it does not say."""
 
     copies: int | None  # that ran, whether or not their times are in the file
@@ -154,7 +154,7 @@ class StoredBracket:
     torn: bool = False  # an attempt that was interrupted; the phase was run again as a whole
     window_start_ns: int | None = None  # steady mode: the window in which completions count
     window_finish_ns: int | None = None
-    reported: Reported | None = None  # of a result file's bracket
+    reported: PublishedResult | None = None  # of a result file's bracket
 
     @property
     def bracket_s(self) -> float | None:

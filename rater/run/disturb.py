@@ -24,10 +24,10 @@ from rater.plan.selftest import Disturbance
 from rater.record.events import CopyEnded, Event, PhaseEnded, PhaseStarted
 from rater.run import competitor
 from rater.run.copies.guard import Guard, children
-from rater.run.copies.limits import high_pipe
+from rater.run.copies.limits import pipe_above_gate_descriptors
 from rater.run.copies.spawn import MARKER
-from rater.run.host.busy import TICKS_PER_S, cpu_ticks, process_cpu_s
-from rater.run.host.thread_binding import urgent
+from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_s
+from rater.run.host.thread_binding import realtime_priority
 
 _TICK_S = 0.01
 _WANTED_MS = 15  # a little more than a tick, so that a late one leaves no gap
@@ -38,7 +38,7 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Disturbed:
+class DisturbanceRecord:
     """What happened to the run's CPUs while one benchmark ran once, as shares of the time."""
 
     benchmark: str
@@ -56,7 +56,7 @@ class _Competitor:
 
     def __init__(self, cpu: int, keeper: Guard) -> None:
         self._keeper = keeper
-        read_end, self._to = high_pipe()
+        read_end, self._to = pipe_above_gate_descriptors()
         try:
             self._pid = keeper.helpers.spawn(
                 [sys.executable, "-I", "-S", "-B", competitor.__file__, str(cpu)],
@@ -87,7 +87,7 @@ class _Competitor:
         self._keeper.helpers.end(self._pid)
 
 
-class _Stopped:
+class _StoppedCopy:
     """A copy that is stopped and continued in turns."""
 
     def __init__(self, pid: int, share: float) -> None:
@@ -141,7 +141,7 @@ class _Phase:
     competitors_s: Mapping[int, float]
     copies_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # by CPU
     # Of copies, as long as they are disturbed; None: its process was not found yet.
-    stopping: dict[int, _Stopped | None] = field(default_factory=dict)
+    stopping: dict[int, _StoppedCopy | None] = field(default_factory=dict)
     stopped_s: dict[int, float] = field(default_factory=dict)
 
 
@@ -168,7 +168,7 @@ class Injector(threading.Thread):
         self._events: list[Event] = []
         self._lock = threading.Lock()
         self._phase: _Phase | None = None
-        self.seen: list[Disturbed] = []
+        self.seen: list[DisturbanceRecord] = []
 
     def start(self) -> None:
         """Start the competing processes, and the thread."""
@@ -200,7 +200,7 @@ class Injector(threading.Thread):
 
     def run(self) -> None:
         """Disturb what runs until `close`."""
-        with urgent():
+        with realtime_priority():
             while not self._over:
                 self._wake.wait(self._step())
                 self._wake.clear()
@@ -257,7 +257,7 @@ class Injector(threading.Thread):
             for known_s in (taken.get(cpu, 0.0) + phase.copies_s[cpu],)
         }
         self.seen.append(
-            Disturbed(
+            DisturbanceRecord(
                 phase.benchmark,
                 phase.iteration,
                 elapsed_s,
@@ -291,7 +291,7 @@ class Injector(threading.Thread):
                 wait_s = min(wait_s, stopped.next_s(now_s))
         return max(1e-3, wait_s)
 
-    def _find(self, phase: _Phase, copy: int, share: float) -> _Stopped | None:
+    def _find(self, phase: _Phase, copy: int, share: float) -> _StoppedCopy | None:
         """Return a copy's process, once it is there to be stopped."""
         if time.monotonic() - phase.begin_s > _SEARCH_S:
             return None
@@ -300,7 +300,7 @@ class Injector(threading.Thread):
             with suppress(OSError):
                 environment = (PROC / str(pid) / "environ").read_bytes()
                 if mark in environment.split(b"\0"):
-                    return _Stopped(pid, share)
+                    return _StoppedCopy(pid, share)
         return None
 
     def _release(self, phase: _Phase, copy: int) -> None:

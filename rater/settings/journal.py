@@ -18,7 +18,7 @@ from rater.errors import InputError
 from rater.files import flush_folder, open_file, replace_file
 from rater.process import ProcessId, is_alive, this_process
 from rater.settings.known import is_known_file, is_number, is_number_file
-from rater.text.kinds import UnexpectedError, described, of_type
+from rater.text.kinds import WrongKindError, describe_value, of_type
 from rater.text.values import printable
 
 # -- Where the machine's settings and the journal of changed ones are; cheap, for every command ----
@@ -87,7 +87,7 @@ _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class JournalOwner:
     """The process that changes settings."""
 
     pid: int
@@ -135,11 +135,11 @@ class Entry:
 class Journal:
     """All that has to be put back; entries in the order in which they were first set."""
 
-    owner: Owner
+    owner: JournalOwner
     entries: tuple[Entry, ...]
 
 
-class DamagedError(Exception):
+class DamagedJournalError(Exception):
     """A journal that cannot be trusted; the text says what is in it."""
 
 
@@ -148,11 +148,11 @@ def is_value(file: str, text: str) -> bool:
     return _VALUE.fullmatch(text) is not None and (is_number(text) or not is_number_file(file))
 
 
-def this_owner(root: Path, what: str) -> Owner:
+def this_owner(root: Path, what: str) -> JournalOwner:
     """Return this process as an owner; `what` tells people what it does."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     process = this_process(root)
-    return Owner(process.pid, process.pid_start, process.boot_id, now, what)
+    return JournalOwner(process.pid, process.pid_start, process.boot_id, now, what)
 
 
 def save(path: Path, journal: Journal) -> None:
@@ -182,7 +182,7 @@ def set_aside(path: Path) -> Path:
 
 
 def load(path: Path) -> Journal | None:
-    """Read the journal; None when there is none. Raises `DamagedError`, never guesses.
+    """Read the journal; None when there is none. Raises `DamagedJournalError`, never guesses.
 
     Nobody but a trusted user may have written it.
     """
@@ -192,12 +192,12 @@ def load(path: Path) -> Journal | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DamagedError(f"{path}: cannot be read ({error.strerror})") from error
+        raise DamagedJournalError(f"{path}: cannot be read ({error.strerror})") from error
     text = data.decode("utf-8", "replace")
     try:
         return _parsed(text)
     except ValueError as error:
-        raise DamagedError(f"{path}: {error}; it begins with: {_excerpt(text)}") from error
+        raise DamagedJournalError(f"{path}: {error}; it begins with: {_excerpt(text)}") from error
 
 
 def _parsed(text: str) -> Journal:
@@ -209,8 +209,8 @@ def _parsed(text: str) -> Journal:
         raise ValueError("not a journal that this rater knows")
     try:
         journal: Journal = of_type(Journal).read(document)
-    except UnexpectedError as error:
-        got = described(error.value, "an object")
+    except WrongKindError as error:
+        got = describe_value(error.value, "an object")
         raise ValueError(f"{error.at[1:]}: expected {error.expected}, got {got}") from error
     for entry in journal.entries:
         if not _VALUE.fullmatch(entry.knob):
@@ -253,7 +253,7 @@ def _take(number: int, path: Path, root: Path) -> None:
         except BlockingIOError as error:
             try:
                 journal = load(path)
-            except DamagedError:
+            except DamagedJournalError:
                 journal = None
             who = journal.owner.text if journal else "another rater"
             alive = journal is not None and is_alive(journal.owner.process, root)

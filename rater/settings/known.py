@@ -245,7 +245,7 @@ KNOWN = SETTABLE + tuple(
 )
 
 
-def fill(pattern: str, values: Mapping[str, str]) -> str:
+def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:
     """Return a pattern with those of its placeholders that have a value replaced by it."""
     return _PLACEHOLDER.sub(lambda it: values.get(it[1], it[0]), pattern)
 
@@ -283,7 +283,7 @@ def changes_with(setting: str, recorded: str) -> bool:
         for name in (one.name, one.also):
             found = matcher(name).fullmatch(setting)
             if found and any(
-                matcher(fill(other.also, found.groupdict())).fullmatch(recorded)
+                matcher(expand_pattern(other.also, found.groupdict())).fullmatch(recorded)
                 for other in KNOWN
                 if other is one or files.intersection(other.files)
             ):
@@ -291,7 +291,7 @@ def changes_with(setting: str, recorded: str) -> bool:
     return False
 
 
-def volatile(name: str) -> bool:
+def is_volatile(name: str) -> bool:
     """Tell whether a recorded setting is a reading that differs between any two runs."""
     family, _, last = name.rpartition(".")
     if family.partition(".")[0] == "hugepages":
@@ -308,7 +308,7 @@ _SWITCH = {"1": "on", "0": "off"}
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class CurrentValue:
     """What a setting's files say now; `files` are pairs of file and value, in its order."""
 
     files: tuple[tuple[str, str], ...]
@@ -339,13 +339,13 @@ class KernelSetting(KnownSetting):
         """The files whose values make up what was there: all of them are put back."""
         return self.kept or self.files
 
-    def read(self) -> Present:
+    def read(self) -> CurrentValue:
         """Return the present values. Raises `InputError` for what cannot be read."""
         try:
             found = tuple((file, read_value(self.root, file)) for file in self.files)
         except OSError as error:
             raise InputError(f"{self.name}: reading {error.filename}: {error.strerror}") from error
-        return Present(found, self.words)
+        return CurrentValue(found, self.words)
 
     def accept(self, value: str) -> str:
         """Return what is written into the files for a value that a user typed.

@@ -13,16 +13,16 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.process import STOP_SIGNALS, boot_id, is_alive
 from rater.settings import journal as journals
-from rater.settings.journal import DamagedError, Entry, Journal, is_locked, is_there
+from rater.settings.journal import DamagedJournalError, Entry, Journal, is_locked, is_there
 from rater.settings.known import read_value, write_value
-from rater.text.values import some
+from rater.text.values import truncate_list
 
 # -- Write what was there, and say what could not be put back and why ------------------------------
 
 _PASSES = 3  # a file may change another one that was put back before it
 
 
-def put_back(root: Path, entries: Sequence[Entry], *, force: bool) -> dict[Entry, str]:
+def write_values_back(root: Path, entries: Sequence[Entry], *, force: bool) -> dict[Entry, str]:
     """Write what was there wherever it is not; return what stays as it is, and why.
 
     The last that was set comes first; what the kernel changes by itself comes last.
@@ -88,10 +88,10 @@ def reasons(root: Path, kept: Mapping[Entry, str]) -> Iterator[str]:
     for entry, why in kept.items():
         groups.setdefault((_label(entry), entry.old, why), []).append(str(root / entry.file))
     for (name, old, why), files in groups.items():
-        yield f"{name} was {old} and is not put back: {why} ({some(files, 2)})"
+        yield f"{name} was {old} and is not put back: {why} ({truncate_list(files, 2)})"
 
 
-def way_out(path: Path) -> str:
+def restore_hint(path: Path) -> str:
     """Say what can be done about settings that a journal keeps."""
     return (
         f"{path} keeps that: `rater restore` tries again, --force writes what was there, "
@@ -130,7 +130,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftoverSettings:
     """What a process left that is dead by now."""
 
     path: Path
@@ -143,7 +143,7 @@ class Left:
         """What it is, in one sentence."""
         if self.journal is None:
             return f"a damaged journal of settings, {self.damage}"
-        text = some([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
+        text = truncate_list([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
         if self.rebooted:
             return f"{self.journal.owner.text} changed settings before a reboot: {text}"
         return f"{self.journal.owner.text} died and left settings changed: {text}"
@@ -159,7 +159,7 @@ class Left:
         return "`rater restore` closes it" if self.rebooted else "`rater restore` puts them back"
 
 
-def left_behind(root: Path, journal_path: Path) -> Left | None:
+def find_leftovers(root: Path, journal_path: Path) -> LeftoverSettings | None:
     """Return what a dead process left; None when that is nothing, or while its owner lives."""
     if not is_there(journal_path) or is_locked(journal_path):
         return None
@@ -169,7 +169,7 @@ def left_behind(root: Path, journal_path: Path) -> Left | None:
     return left
 
 
-def recover(
+def restore_leftovers(
     root: Path, journal_path: Path, say: Callable[[str], None], *, force: bool = False
 ) -> bool:
     """Put back what a dead process left; tell whether nothing of it remains.
@@ -195,16 +195,16 @@ def recover(
             return True
         with undisturbed():
             before = {entry.file: value_now(root, entry.file) for entry in left.journal.entries}
-            kept = put_back(root, left.journal.entries, force=force)
+            kept = write_values_back(root, left.journal.entries, force=force)
             close(journal_path, Journal(owner, tuple(kept)))
         changed = [
             entry
             for entry in left.journal.entries
             if entry not in kept and before[entry.file] != entry.old
         ]
-        text = some(
+        text = truncate_list(
             [
-                f"{name} {old} (was {some(sorted({before[e.file] for e in of}), 2)})"
+                f"{name} {old} (was {truncate_list(sorted({before[e.file] for e in of}), 2)})"
                 for name, old, of in grouped(changed)
             ],
             8,
@@ -216,7 +216,7 @@ def recover(
         for reason in reasons(root, kept):
             say(reason)
         if kept:
-            say(way_out(journal_path))
+            say(restore_hint(journal_path))
         return not kept
 
 
@@ -252,15 +252,15 @@ def _refuse_reader(root: Path, journal_path: Path) -> None:
     raise InputError(f"{journal_path} is another user's: `sudo rater restore`")
 
 
-def left_at(root: Path, path: Path) -> Left | None:
+def left_at(root: Path, path: Path) -> LeftoverSettings | None:
     """Return what a journal holds, whether its owner lives or not; None when there is none."""
     try:
         journal = journals.load(path)
-    except DamagedError as error:
-        return Left(path, None, str(error), rebooted=False)
+    except DamagedJournalError as error:
+        return LeftoverSettings(path, None, str(error), rebooted=False)
     if journal is None:
         return None
-    return Left(path, journal, None, rebooted=journal.owner.boot_id != boot_id(root))
+    return LeftoverSettings(path, journal, None, rebooted=journal.owner.boot_id != boot_id(root))
 
 
 def _by_knob(entries: Sequence[Entry]) -> list[tuple[str, str]]:

@@ -15,19 +15,26 @@ from typing import Self
 
 from rater.errors import InputError, RaterError, RunError
 from rater.settings import journal as journals
-from rater.settings.journal import Entry, Journal, Owner
+from rater.settings.journal import Entry, Journal, JournalOwner
 from rater.settings.known import (
     SETTABLE,
     KernelSetting,
     KnownSetting,
     choices_of,
-    fill,
+    expand_pattern,
     matcher,
     read_value,
     same_value,
     write_value,
 )
-from rater.settings.restore import close, left_at, put_back, reasons, undisturbed, way_out
+from rater.settings.restore import (
+    close,
+    left_at,
+    reasons,
+    restore_hint,
+    undisturbed,
+    write_values_back,
+)
 from rater.text.cpuset import format_list, parse_set
 
 # -- The settings that this machine has: the known ones whose files are there ----------------------
@@ -39,7 +46,7 @@ _OF_KERNEL = ("thp", "numa_balancing", "zone_reclaim", "compaction_proactiveness
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class MissingSettings:
     """Settings that this machine does not have."""
 
     names: tuple[str, ...]
@@ -57,12 +64,12 @@ def expand(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
             (f"{above}/{name}", values | match.groupdict())
             for above, values in found
             for name in _listed(root / above.lstrip("/"))
-            if (match := matcher(fill(part, values)).fullmatch(name))
+            if (match := matcher(expand_pattern(part, values)).fullmatch(name))
         ]
     return [(file[1:], values) for file, values in found if (root / file[1:]).exists()]
 
 
-def present_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
+def available_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
     """Return the settings that this machine has, in the order in which several are set."""
     found: dict[str, KernelSetting] = {}
     for _, rows in groupby(SETTABLE, _by_size):
@@ -72,9 +79,9 @@ def present_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
     return tuple(found.values())
 
 
-def lacking(root: Path = Path("/")) -> tuple[Lacking, ...]:
+def lacking(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
     """Return what this machine does not have, by reason."""
-    names = {one.name for one in present_settings(root)}
+    names = {one.name for one in available_settings(root)}
     cpufreq = expand(root, f"{_CPUS}/cpufreq/{{policy}}")
     reasons = (
         (_OF_CPUFREQ, "not with this driver" if cpufreq else "no cpufreq"),
@@ -82,12 +89,12 @@ def lacking(root: Path = Path("/")) -> tuple[Lacking, ...]:
         (_OF_KERNEL, "this kernel was built without"),
     )
     gone = ((tuple(name for name in of if name not in names), why) for of, why in reasons)
-    return tuple(Lacking(missing, why) for missing, why in gone if missing)
+    return tuple(MissingSettings(missing, why) for missing, why in gone if missing)
 
 
-def find(name: str, root: Path = Path("/")) -> KernelSetting:
+def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
     """Return the setting of that name. Raises `InputError` that names what there is."""
-    here = present_settings(root)
+    here = available_settings(root)
     for one in here:
         if name in (one.name, one.also):
             return one
@@ -113,12 +120,14 @@ def _of(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
     for members in groups.values():
         values = {name: it for name, it in members[0][1].items() if name != "policy"}
         files = tuple(file for file, _ in members)
-        filled = {name: fill(getattr(row, name), values) for name in ("name", "also", "what")}
+        filled = {
+            name: expand_pattern(getattr(row, name), values) for name in ("name", "also", "what")
+        }
         several = {
             name: tuple(
                 file
                 for pattern in getattr(row, name)
-                for file, _ in expand(root, fill(pattern, values))
+                for file, _ in expand(root, expand_pattern(pattern, values))
             )
             for name in ("kept", "follows")
         }
@@ -207,11 +216,11 @@ def _offline_by_hand(root: Path) -> str:
 # with ours have no such rule: nobody can tell its changes from a person's.
 
 
-class TakenError(RunError):
+class SettingChangedError(RunError):
     """Somebody else set what this process had set: nothing may write over that."""
 
 
-class Tuner:
+class SettingsSession:
     """Sets settings for one process and puts everything back at the end; a context manager.
 
     Nothing is touched before the first `refuse_unless_settable` or `set`, which take the
@@ -224,7 +233,7 @@ class Tuner:
         self._path = journal_path
         self._what = what
         self._stack = ExitStack()
-        self._owner: Owner | None = None
+        self._owner: JournalOwner | None = None
         self._entries: dict[str, Entry] = {}
         self._last: dict[str, str] = {}  # by file: what it held after we had set it
 
@@ -251,8 +260,8 @@ class Tuner:
         the present value of every file is written into it once and read back (but where that
         alone brings CPUs or takes them). Raises `InputError` that names all that is missing.
         """
-        found = [(find(name, self._root), values) for name, values in wanted.items()]
-        refuse_together({name: find(name, self._root) for name in wanted})
+        found = [(find_setting(name, self._root), values) for name, values in wanted.items()]
+        refuse_together({name: find_setting(name, self._root) for name in wanted})
         problems = []
         for setting, values in found:
             for value in values:
@@ -279,12 +288,14 @@ class Tuner:
 
         The present values are journalled before the first of them is written. Raises
         `RunError` when the kernel refused or took something else; then call `restore`. Raises
-        `TakenError` when somebody else changed what we had set, `InputError` for unknown names
-        and values.
+        `SettingChangedError` when somebody else changed what we had set, `InputError` for unknown
+        names and values.
         """
-        order = {setting.name: place for place, setting in enumerate(present_settings(self._root))}
-        refuse_together({name: find(name, self._root) for name in values})
-        asked = {find(name, self._root): value for name, value in values.items()}
+        order = {
+            setting.name: place for place, setting in enumerate(available_settings(self._root))
+        }
+        refuse_together({name: find_setting(name, self._root) for name in values})
+        asked = {find_setting(name, self._root): value for name, value in values.items()}
         wanted = {
             setting: setting.accept(asked[setting])
             for setting in sorted(asked, key=lambda it: order[it.name])
@@ -311,13 +322,15 @@ class Tuner:
                     raise RunError(_not_taken(setting, file, content, self._last[file]))
 
     def refuse_taken(self) -> None:
-        """Raise `TakenError` when somebody changed what was set: runs since then had that."""
+        """Raise `SettingChangedError` when somebody changed what was set: runs since then had
+        that.
+        """
         for entry in self._entries.values():
             if entry.file in self._last:
                 try:
                     value = read_value(self._root, entry.file)
                 except OSError as error:
-                    raise TakenError(
+                    raise SettingChangedError(
                         f"{entry.knob}: reading {error.filename}: {error.strerror}"
                     ) from error
                 self._refuse_changed(entry, value)
@@ -331,14 +344,16 @@ class Tuner:
         if self._owner is None or not self._entries:
             return
         with undisturbed():
-            kept = put_back(self._root, tuple(self._entries.values()), force=False)
+            kept = write_values_back(self._root, tuple(self._entries.values()), force=False)
             left = {file: entry for file, entry in self._entries.items() if entry in kept}
             close(self._path, Journal(self._owner, tuple(left.values())))
             self._entries = left
             self._last.clear()
         if kept:
             text = "\n".join(reasons(self._root, kept))
-            raise RunError(f"not all settings could be put back:\n{text}\n{way_out(self._path)}")
+            raise RunError(
+                f"not all settings could be put back:\n{text}\n{restore_hint(self._path)}"
+            )
 
     def _own(self) -> None:
         """Take the journal's lock, once."""
@@ -400,7 +415,7 @@ class Tuner:
             is_ours = entry.beside or same_value(last, value)
         if not is_ours:
             was = last or " or ".join(dict.fromkeys((entry.old, *entry.ours)))
-            raise TakenError(
+            raise SettingChangedError(
                 f"{entry.knob}: somebody else set {self._root / entry.file} to {value} while it "
                 f"was to be {was}: what ran since then did not run with that"
             )

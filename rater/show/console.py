@@ -20,8 +20,17 @@ from rich.segment import Segment
 from rich.text import Text
 
 from rater.analysis.results.score import BenchmarkScore, IterationScore
-from rater.show.format import aligned, crop, crop_apart, decimals, number, or_dash, plain, wrapped
-from rater.text.secrets import uncleaned
+from rater.show.format import (
+    align_columns,
+    crop,
+    crop_apart,
+    format_number,
+    needed_decimals,
+    or_dash,
+    sanitize,
+    wrap_text,
+)
+from rater.text.secrets import raw_stream
 from rater.text.values import percent, printable_lines, signed_percent
 
 # -- Tables of text that never wrap: columns give way in a fixed order when there is little room ---
@@ -109,8 +118,8 @@ class Columns[T]:
     ) -> Column:
         """Return a column of numbers, with the decimals they need together without `places`."""
         values = self._values(value)
-        shown = decimals(values) if places is None else places
-        return Column(heading, [number(one, shown) for one in values], optional=optional)
+        shown = needed_decimals(values) if places is None else places
+        return Column(heading, [format_number(one, shown) for one in values], optional=optional)
 
     def percent(
         self,
@@ -160,7 +169,7 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
         for i, column in enumerate(kept)
     ]
     cut = [*heading, *zip(*cells, strict=True)]
-    lines = aligned(cut, [column.right for column in kept], gap)
+    lines = align_columns(cut, [column.right for column in kept], gap)
     return [crop(line, width, ascii_only=ascii_only) for line in lines]
 
 
@@ -202,12 +211,13 @@ def seconds_columns(*columns: Sequence[float | None]) -> list[list[str]]:
     A row whose smallest time would be left with fewer than three digits has more
     of them: rows of one table can lie four powers of ten apart.
     """
-    common = decimals([value for column in columns for value in column])
+    common = needed_decimals([value for column in columns for value in column])
     rows = [
-        max(common, decimals(row)) if any(row) else common for row in zip(*columns, strict=True)
+        max(common, needed_decimals(row)) if any(row) else common
+        for row in zip(*columns, strict=True)
     ]
     return [
-        [number(value, places) for value, places in zip(column, rows, strict=True)]
+        [format_number(value, places) for value, places in zip(column, rows, strict=True)]
         for column in columns
     ]
 
@@ -225,16 +235,16 @@ class _OfBenchmark(Protocol):
     def tune(self) -> str | None: ...
 
 
-def with_tunes(rows: Iterable[_OfBenchmark]) -> list[str]:
+def names_with_tunes(rows: Iterable[_OfBenchmark]) -> list[str]:
     """Return the names of benchmarks, with the tune where there are several."""
     shown = list(rows)
     several = len({one.tune for one in shown}) > 1
     return [f"{one.benchmark} {one.tune or ''}" if several else one.benchmark for one in shown]
 
 
-def names(rows: Rows) -> list[str]:
+def benchmark_names(rows: Rows) -> list[str]:
     """Return the names, each in its first row only, with the tune where there are several."""
-    found = with_tunes([benchmark for benchmark, _ in rows])
+    found = names_with_tunes([benchmark for benchmark, _ in rows])
     return [
         name if it is benchmark.iterations[0] else ""
         for name, (benchmark, it) in zip(found, rows, strict=True)
@@ -279,7 +289,7 @@ class Terminal(Console):
 
 def terminal(*, stderr: bool = False) -> Console:
     """Return the console that standard output, or error, is now."""
-    return Terminal(file=uncleaned(sys.stderr if stderr else sys.stdout))
+    return Terminal(file=raw_stream(sys.stderr if stderr else sys.stdout))
 
 
 # -- What is longer than the screen goes through the user's pager, as git's output does ------------
@@ -307,7 +317,7 @@ class _Program(Pager):
     def show(self, content: str) -> None:
         """Hand over the text; a pager that ends early has shown what was wanted."""
         if content.count("\n") < self._height:
-            uncleaned(sys.stdout).write(content)  # cleaned when it was drawn
+            raw_stream(sys.stdout).write(content)  # cleaned when it was drawn
             return
         environment = {"LESS": "FRX", **os.environ}
         with (
@@ -328,7 +338,7 @@ def is_ascii(encoding: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TextLayout:
     """What text is written on."""
 
     width: int = 80  # characters
@@ -343,19 +353,19 @@ class Page:
         """Return the characters for text right of a margin."""
         return max(_LEAST, self.width - margin)
 
-    def beside(self, begin: str, margin: int, sentences: Sequence[str]) -> list[str]:
+    def hang_indent(self, begin: str, margin: int, sentences: Sequence[str]) -> list[str]:
         """Return sentences below each other, broken between words, with `begin` at their left."""
         lines = [
             line
             for sentence in sentences
             # break_on_hyphens: the words of a command line stay whole
-            for line in textwrap.wrap(plain(sentence), self.room(margin), break_on_hyphens=False)
+            for line in textwrap.wrap(sanitize(sentence), self.room(margin), break_on_hyphens=False)
         ]
         return with_margin(begin, margin, lines)
 
     def joined(self, lines: Sequence[str]) -> str:
         """Return the lines without what the terminal cannot show."""
-        return "\n".join(plain(line, ascii_only=self.ascii_only) for line in lines)
+        return "\n".join(sanitize(line, ascii_only=self.ascii_only) for line in lines)
 
 
 def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
@@ -364,9 +374,9 @@ def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
     return [f"{begin:<{margin}}{first}".rstrip(), *(" " * margin + line for line in more)]
 
 
-def standard_page() -> Page:
+def terminal_layout() -> TextLayout:
     """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
-    return Page(shutil.get_terminal_size().columns, is_ascii(sys.stdout.encoding))
+    return TextLayout(shutil.get_terminal_size().columns, is_ascii(sys.stdout.encoding))
 
 
 # -- Lines, sentences and tables on a console, as wide as it is ------------------------------------
@@ -384,19 +394,19 @@ class Printer:
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line as it is."""
-        text = plain(text, ascii_only=self.ascii_only)
+        text = sanitize(text, ascii_only=self.ascii_only)
         self.console.print(Text(text, style), soft_wrap=True, highlight=False)
 
     def prose(self, text: str, style: str = "") -> None:
         """Print a sentence, broken between words where the console ends."""
-        clean = plain(text, ascii_only=self.ascii_only)
-        for line in wrapped(clean, max(20, self.width)):
+        clean = sanitize(text, ascii_only=self.ascii_only)
+        for line in wrap_text(clean, max(20, self.width)):
             self.line(line, style)
 
     def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
         """Print a table; `styles` are those of its rows."""
         clean = [
-            replace(one, cells=[plain(cell, ascii_only=self.ascii_only) for cell in one.cells])
+            replace(one, cells=[sanitize(cell, ascii_only=self.ascii_only) for cell in one.cells])
             for one in columns
         ]
         lines = table_lines(clean, self.width, ascii_only=self.ascii_only)

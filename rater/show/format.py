@@ -13,16 +13,16 @@ from rater.text.values import count, printable
 # -- Letters in the place of points' labels, where those take too much room ------------------------
 
 
-def letters(place: int) -> str:
+def column_letters(place: int) -> str:
     """Return A for the first (place 0), Z for the 26th, then AA, AB."""
     first, last = divmod(place, 26)
-    return (letters(first - 1) if first else "") + chr(ord("A") + last)
+    return (column_letters(first - 1) if first else "") + chr(ord("A") + last)
 
 
 # -- Numbers, times and other people's text as a person reads them; pure, no colours ---------------
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """Return a duration as `0:07`, `12:05` or `1:02:03` (whole seconds, rounded down)."""
     whole = max(0, int(seconds))
     hours, rest = divmod(whole, 3600)
@@ -30,7 +30,9 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
 
 
-def decimals(values: Iterable[float | None], *, significant: int = 3, widest: int = 7) -> int:
+def needed_decimals(
+    values: Iterable[float | None], *, significant: int = 3, widest: int = 7
+) -> int:
     """Return how many decimals a column of numbers needs.
 
     Enough for `significant` digits of the smallest number above zero (down to
@@ -47,27 +49,27 @@ def decimals(values: Iterable[float | None], *, significant: int = 3, widest: in
     return max(0, min(wanted, 6, room))
 
 
-def number(value: float | None, places: int | None = None) -> str:
+def format_number(value: float | None, places: int | None = None) -> str:
     """Return `value` with `places` decimals (as many as it needs when None), `-` for None."""
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{value:.{decimals([value]) if places is None else places}f}"
+    return f"{value:.{needed_decimals([value]) if places is None else places}f}"
 
 
-def figures(values: Sequence[float | None]) -> list[str]:
+def format_together(values: Sequence[float | None]) -> list[str]:
     """Return numbers that are read beside each other, all written alike.
 
-    With decimals as `decimals` has them while that is short and keeps digits of
+    With decimals as `needed_decimals` has them while that is short and keeps digits of
     each, else as `3.200e-09`: below 1e-4, from 1e9 on, and six powers of ten apart.
     """
     known = [abs(value) for value in values if value is not None and math.isfinite(value)]
     positive = [value for value in known if value > 0]
     if not positive:
-        return ["-" if value is None else number(value, 0) for value in values]
+        return ["-" if value is None else format_number(value, 0) for value in values]
     least, most = min(positive), max(positive)
     if least >= 1e-4 and most < 1e9 and most / least < 1e6:
-        places = decimals(values)
-        return [number(value, places) for value in values]
+        places = needed_decimals(values)
+        return [format_number(value, places) for value in values]
     return ["0" if value == 0 else f"{value:.3e}" if value is not None else "-" for value in values]
 
 
@@ -76,16 +78,16 @@ def or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def place(cpu: int | None, node: int | None) -> list[str]:
+def place_texts(cpu: int | None, node: int | None) -> list[str]:
     """Return `CPU 3` and `lgroup 1`, as far as they are known."""
     known = [] if cpu is None else [f"CPU {cpu}"]
     return known if node is None else [*known, f"lgroup {node}"]
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in words that fit its length: `6.2 ms`, `0.4 s`, `42 s`, `3 h 05 min`."""
     if 0 < seconds < 0.1:
-        return f"{number(seconds * 1e3, decimals([seconds * 1e3], significant=2))} ms"
+        return f"{format_number(seconds * 1e3, needed_decimals([seconds * 1e3], significant=2))} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -94,20 +96,20 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def gigabytes(byte_count: float) -> str:
+def format_gigabytes(byte_count: float) -> str:
     """Return bytes as `12.3 GB` (10^9), with decimals enough that little is not nothing."""
-    places = decimals([byte_count / 1e9], significant=2)
+    places = needed_decimals([byte_count / 1e9], significant=2)
     return f"{byte_count / 1e9:.{places}f} GB"
 
 
 def gigabytes_column(sizes: Sequence[int | None], significant: int = 3) -> list[str]:
     """Return bytes as GB (10^9) with the decimals they need together, two at most."""
     known = [size / 1e9 for size in sizes if size is not None]
-    places = min(2, decimals(known, significant=significant))
-    return ["-" if size is None else number(size / 1e9, places) for size in sizes]
+    places = min(2, needed_decimals(known, significant=significant))
+    return ["-" if size is None else format_number(size / 1e9, places) for size in sizes]
 
 
-def plain(text: str, *, ascii_only: bool = False) -> str:
+def sanitize(text: str, *, ascii_only: bool = False) -> str:
     """Return other people's text on one line, without control characters, which move the cursor.
 
     Its lines are joined by ` | `, empty ones left out.
@@ -130,7 +132,7 @@ def crop(text: str, width: int, *, ascii_only: bool = False) -> str:
     return kept + ("~" if ascii_only else "…")
 
 
-def wrapped(text: str, width: int, indent: str = "    ") -> list[str]:
+def wrap_text(text: str, width: int, indent: str = "    ") -> list[str]:
     """Break `text` between words into lines of at most `width` cells, later ones indented.
 
     A word longer than a line stands whole on a line of its own: a path can be copied.
@@ -145,7 +147,7 @@ def wrapped(text: str, width: int, indent: str = "    ") -> list[str]:
     return lines
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool], gap: int = 2) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], right: Sequence[bool], gap: int = 2) -> list[str]:
     """Return the rows as lines of equally wide columns, `right[i]` for right-aligned ones."""
     widths = [max(cell_len(row[column]) for row in rows) for column in range(len(right))]
     lines = []
@@ -159,7 +161,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool], gap: int = 2) 
     return lines
 
 
-def what_ran(suite: str | None, benchmarks: Sequence[str]) -> tuple[str, str]:
+def run_title(suite: str | None, benchmarks: Sequence[str]) -> tuple[str, str]:
     """Return what ran in two parts: `mini/lu` and nothing, or `mini` and `3 benchmarks`.
 
     A run can be of some of its suite's benchmarks only, so their number always stands there.

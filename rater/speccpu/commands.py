@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from rater.commands.common import add_common
 from rater.errors import InputError
-from rater.process import say
+from rater.process import print_error
 from rater.workflow.arguments import print_json
 
 if TYPE_CHECKING:
     from rater.plan.topology import Topology
-    from rater.speccpu.lint import Lint
+    from rater.speccpu.lint import LintReport
 
 _THIS = "this"
 
@@ -122,7 +122,7 @@ def _lint(args: argparse.Namespace) -> int:
             print("\n\n".join(one.text for one in fixes))
         else:
             why = "no list that names CPUs" if found.findings else "nothing to correct"
-            say(f"--fix prints no lines: {why}")
+            print_error(f"--fix prints no lines: {why}")
     return 1 if found.findings else 0
 
 
@@ -132,11 +132,11 @@ def _machine(described: str | None) -> Topology | None:
     from rater.run.host import discover as machine
 
     if described == _THIS and not Path(described).exists():
-        return machine.discover()
-    return machine.load(described)
+        return machine.discover_topology()
+    return machine.load_topology(described)
 
 
-def _hint(found: Lint, topology: Topology | None) -> str:
+def _hint(found: LintReport, topology: Topology | None) -> str:
     """Say that the list names just the CPUs of this machine, where no machine was given."""
     if topology is not None:
         return ""

@@ -226,7 +226,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfigSetting:
     """One line `name = value` of a configuration, macros replaced."""
 
     line: int  # from 1
@@ -248,24 +248,26 @@ class Bind:
 class SpecConfig:
     """The settings that say where copies go, and what could not be read."""
 
-    settings: list[Setting] = field(default_factory=list)  # submit, bind, copies; in file order
+    settings: list[ConfigSetting] = field(
+        default_factory=list
+    )  # submit, bind, copies; in file order
     problems: list[Problem] = field(default_factory=list)
     # Conditions with submit or bind lines in their branches that are not understood, or that
     # a macro from outside decides.
     uncertain: list[Problem] = field(default_factory=list)
     lines: int = 0
     # What holds, by how the sections mean a benchmark and tune: it is the same for most of them.
-    _held: dict[tuple[_Rank | None, ...], dict[str, Setting]] = field(
+    _held: dict[tuple[_Rank | None, ...], dict[str, ConfigSetting]] = field(
         default_factory=dict, repr=False
     )
 
-    def holding(self, benchmark: str, tune: str, of: Variant = ANY) -> Mapping[str, Setting]:
+    def holding(self, benchmark: str, tune: str, of: Variant = ANY) -> Mapping[str, ConfigSetting]:
         """Return by name the settings that hold: of the closest section, the last of equals."""
         sections = dict.fromkeys(one.section for one in self.settings)
         ranks = {section: section.rank(benchmark, tune, of) for section in sections}
         key = tuple(ranks.values())
         if key not in self._held:
-            best: dict[str, tuple[_Rank, Setting]] = {}
+            best: dict[str, tuple[_Rank, ConfigSetting]] = {}
             for one in self.settings:
                 rank = ranks[one.section]
                 if rank is not None and (one.name not in best or rank >= best[one.name][0]):
@@ -273,7 +275,7 @@ class SpecConfig:
             self._held[key] = {name: one for name, (_, one) in best.items()}
         return self._held[key]
 
-    def setting(self, name: str, benchmark: str, tune: str) -> Setting | None:
+    def setting(self, name: str, benchmark: str, tune: str) -> ConfigSetting | None:
         """Return the setting of that name that holds for a benchmark and tune."""
         return self.holding(benchmark, tune).get(name)
 
@@ -299,7 +301,7 @@ class SpecConfig:
         held = self.holding(benchmark, tune, of)
         lines, listed = numbered(held, "bind"), held.get("bind")
 
-        def rank(one: Setting) -> _Rank:
+        def rank(one: ConfigSetting) -> _Rank:
             return one.section.rank(benchmark, tune, of) or ()
 
         by_list = listed is not None and all(rank(listed) > rank(one) for one in lines)
@@ -349,12 +351,12 @@ def read_config(text: str) -> SpecConfig:
         found = _SETTING.match(written)
         if found and _WANTED.match(found[1].lower()) and len(config.settings) < _MOST_SETTINGS:
             value = found[2].strip()[:_CONFIG_LONGEST]
-            config.settings.append(Setting(number, section, found[1].lower(), value))
+            config.settings.append(ConfigSetting(number, section, found[1].lower(), value))
     preprocessor.finish(len(lines))
     return config
 
 
-def numbered(settings: Mapping[str, Setting], name: str) -> list[Setting]:
+def numbered(settings: Mapping[str, ConfigSetting], name: str) -> list[ConfigSetting]:
     """Return the settings `name0`, `name1`, ... (of `submit` or `bind`), by their numbers."""
     found = [(_NUMBERED.match(one.name), one) for one in settings.values()]
     lines = [(int(match[2]), one) for match, one in found if match and match[1] == name]

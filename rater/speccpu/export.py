@@ -15,7 +15,7 @@ from typing import TextIO
 
 from rater import __version__
 from rater.errors import InputError
-from rater.process import say
+from rater.process import print_error
 from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from rater.speccpu import keys
@@ -388,7 +388,7 @@ def import_spec(args: argparse.Namespace) -> int:
     if described is not None:
         from rater.run.host import discover as machine
 
-        topology = machine.load(described)
+        topology = machine.load_topology(described)
     documents = []
     errors: list[str] = []
     printer = Printer(terminal())
@@ -399,7 +399,7 @@ def import_spec(args: argparse.Namespace) -> int:
                 one = to_import(read_spec(Path(name), _progress(name)), topology)
             except InputError as error:
                 errors.append(str(error))
-                say(error)
+                print_error(error)
                 continue
             store = store or open_store(default_path(args.db))
             number, added = store.add(one.stored, one.copies())
@@ -428,7 +428,7 @@ def _progress(name: str) -> Callable[[int], None]:
         nonlocal last_s
         if time.monotonic() - last_s > _SAYING_S:
             last_s = time.monotonic()
-            say(f"{name}: {read_bytes // 10**6} MB read")
+            print_error(f"{name}: {read_bytes // 10**6} MB read")
 
     return told
 

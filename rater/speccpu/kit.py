@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.plan.placement.memory_policy import AT_HOME, Memory, MemoryPolicy, named_nodes
-from rater.plan.placement.place import Placed, Placement
+from rater.plan.placement.place import Placement, PlacementPlan
 from rater.plan.topology import Topology
 from rater.speccpu.kit_files import (
     COMMANDS,
@@ -346,7 +346,7 @@ def places_of_file(
     memory: Memory,
     *,
     from_file: bool = True,
-) -> Placed:
+) -> PlacementPlan:
     """Return where command files put copies: by -b lines if `from_file`, else by commands alone.
 
     Raises `InputError`.
@@ -373,7 +373,7 @@ def places_of_file(
     warnings = (
         (f"the command file binds several copies to CPUs {format_list(shared)}",) if shared else ()
     )
-    return Placed(placements, warnings, most=copies)
+    return PlacementPlan(placements, warnings, most=copies)
 
 
 def _placed(

@@ -13,7 +13,7 @@ from typing import NoReturn
 from rater.errors import InputError
 from rater.plan.placement.assign import MOST_COPIES
 from rater.text.documents import did_you_mean, file_problem
-from rater.text.values import some
+from rater.text.values import truncate_list
 
 # -- Find the run directories that an installed SPEC CPU made, and choose among them ---------------
 #
@@ -69,7 +69,7 @@ def find_runs(folder: str) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
     for place in _PLACES:
         closed: list[Path] = []
         parts = [part for part in place.split("/") if part != "."]
-        found = [run_of(file) for file in _below(path, parts, closed)]
+        found = [kit_run(file) for file in _below(path, parts, closed)]
         if found:
             break
         ever += closed
@@ -119,7 +119,7 @@ def _below(folder: Path, parts: Sequence[str], closed: list[Path]) -> list[Path]
     return [file for one in inside for file in _below(one, parts[1:], closed)]
 
 
-def run_of(file: Path) -> KitRun:
+def kit_run(file: Path) -> KitRun:
     """Return what path and name of a command file say of it; raises `InputError`."""
     problem = file_problem(file)
     if problem:
@@ -194,7 +194,7 @@ def _is(found: str | None, asked: str | None, suffix: str = "") -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return some(sorted(set(names)), _SHOWN)
+    return truncate_list(sorted(set(names)), _SHOWN)
 
 
 # -- Read the command files of SPEC's specinvoke: text to frozen values ----------------------------

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rater.plan.topology import Topology
-from rater.speccpu.config import Section, Setting, SpecConfig
+from rater.speccpu.config import ConfigSetting, Section, SpecConfig
 from rater.speccpu.lint_list import (
     BY_COPY,
     MOST_SEATS,
+    BoundCopy,
     LintFinding,
     Scope,
-    Seat,
     Source,
     cpus_text,
     named,
@@ -47,7 +47,7 @@ _BIND_NAME = re.compile(r"bind(\d{1,9})$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Lint:
+class LintReport:
     """All that was found, and what could not be looked at."""
 
     findings: tuple[LintFinding, ...]  # in the order of lines
@@ -64,7 +64,7 @@ def lint(
     copies: int | None = None,
     section: str | None = None,
     ignore: frozenset[str] = frozenset(),
-) -> Lint:
+) -> LintReport:
     """Check a configuration; `copies` and `section` as `scopes_of` takes them.
 
     `ignore`: kinds of `KINDS` that are left out.
@@ -89,7 +89,7 @@ def lint(
     everything.sort(key=lambda one: (one.line, one.order))
     kept = tuple(one for one in everything if one.kind not in ignore)
     notes = [note for scope in scopes if topology for note in prefix_note(scope, topology)]
-    return Lint(
+    return LintReport(
         kept,
         len(everything) - len(kept),
         tuple(dict.fromkeys(notes)),
@@ -130,9 +130,9 @@ def _repeated(
     config: SpecConfig, source: Source, sections: list[Section] | None
 ) -> Iterator[LintFinding]:
     """Find names given twice in a section, one of `sections` where not in all."""
-    first: dict[tuple[object, str], Setting] = {}
+    first: dict[tuple[object, str], ConfigSetting] = {}
     lines = 0
-    again: list[tuple[Setting, Setting]] = []
+    again: list[tuple[ConfigSetting, ConfigSetting]] = []
     for one in config.settings:
         number = _BIND_NAME.match(one.name)
         if number is None and one.name != "bind":
@@ -198,7 +198,7 @@ def _unclear(scope: Scope) -> Iterator[LintFinding]:
                 return
 
 
-def _beyond(seat: Seat) -> bool:
+def _beyond(seat: BoundCopy) -> bool:
     """Tell whether it is the shell that is not followed: that is no mistake of the file."""
     return any(sign in (seat.binding.problem or "") for sign in "`$(")
 
@@ -258,8 +258,8 @@ def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[
     # What goes round again is one mistake, found by the numbers.
     seats = scope.seats[: scope.values] if scope.goes_round else scope.seats
     where = source.number
-    users: dict[tuple[int, ...], list[Seat]] = {}
-    owner: dict[int, Seat] = {}
+    users: dict[tuple[int, ...], list[BoundCopy]] = {}
+    owner: dict[int, BoundCopy] = {}
     free = _free(seats, topology)
     for seat in seats:
         if not seat.cpus:
@@ -284,7 +284,7 @@ def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[
 
 
 def _shared(
-    seat: Seat, same: list[Seat], free: tuple[int, ...], where: Callable[[int], str]
+    seat: BoundCopy, same: list[BoundCopy], free: tuple[int, ...], where: Callable[[int], str]
 ) -> LintFinding:
     """Return that copies are bound to fewer CPUs than they are."""
     first = same[0]
@@ -307,7 +307,7 @@ def _nth(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _free(seats: tuple[Seat, ...], topology: Topology | None) -> tuple[int, ...]:
+def _free(seats: tuple[BoundCopy, ...], topology: Topology | None) -> tuple[int, ...]:
     """Return CPUs that no copy has: of the machine, else inside the numbers of the list."""
     have = {cpu for seat in seats for cpu in seat.cpus}
     if topology is not None:
@@ -331,7 +331,7 @@ def _offer(free: tuple[int, ...]) -> str:
 def _against_the_pattern(scope: Scope) -> Iterator[LintFinding]:
     """Find single CPUs whose memory node breaks the pattern of all the others."""
     node_of: dict[int, int] = {}
-    seat_of: dict[int, Seat] = {}
+    seat_of: dict[int, BoundCopy] = {}
     for seat in scope.seats:
         near = seat.binding.policy in ("bind", "preferred") and len(seat.binding.mem_nodes) == 1
         if near and len(seat.cpus) == 1 and seat.cpus[0] not in node_of:

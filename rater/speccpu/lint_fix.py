@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rater.plan.topology import Topology
 from rater.speccpu.config import Section
-from rater.speccpu.lint import Lint
-from rater.speccpu.lint_list import BY_COPY, Scope, Seat, Source
+from rater.speccpu.lint import LintReport
+from rater.speccpu.lint_list import BY_COPY, BoundCopy, Scope, Source
 from rater.speccpu.lint_machine import spread, wanted_copies, width_of
 from rater.speccpu.places import Binding, binding_of
 from rater.text.cpuset import format_list, mask_of
@@ -26,7 +26,7 @@ _AT_HOME = ("bind", "preferred")
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedList:
     """Lines that take the place of a section's `bind`, `bindN` and, where it is given, `submit`.
 
     They have no heading of their own: behind one, the settings below would be another section's.
@@ -52,7 +52,7 @@ class _Target:
     node: int | None  # whose memory it can have; None: none is near
 
 
-def corrected(found: Lint, topology: Topology, source: Source) -> tuple[Corrected, ...]:
+def corrected(found: LintReport, topology: Topology, source: Source) -> tuple[CorrectedList, ...]:
     """Return a list for each set of lines that bind copies and in which something was found.
 
     As many copies as are asked for and have a CPU each; else as many as leave nothing idle
@@ -72,7 +72,7 @@ def corrected(found: Lint, topology: Topology, source: Source) -> tuple[Correcte
     )
 
 
-def _of_group(group: Sequence[Scope], topology: Topology, source: Source) -> Corrected:
+def _of_group(group: Sequence[Scope], topology: Topology, source: Source) -> CorrectedList:
     # The list is made for the scope with most copies; the others take a part of it.
     scope = max(group, key=lambda one: (not one.deliberate, one.running))
     width = width_of(scope)
@@ -114,7 +114,7 @@ def _of_group(group: Sequence[Scope], topology: Topology, source: Source) -> Cor
         inside = f" of section {section}:" if section != "default" else ""
         remarks.append(f"in place of {_lines_text(replaced, source)}{inside}")
     labels = ", ".join(dict.fromkeys(one.label for one in group if one.label))
-    return Corrected(labels, section, copies, tuple(remarks), tuple(lines))
+    return CorrectedList(labels, section, copies, tuple(remarks), tuple(lines))
 
 
 def _lines_text(lines: Iterable[int], source: Source) -> str:
@@ -169,7 +169,7 @@ def _written(scope: Scope, targets: Sequence[_Target]) -> tuple[str | None, list
     return submit, [_command(seat.binding, target) for target in targets]
 
 
-def _like(seat: Seat, target: _Target) -> str:
+def _like(seat: BoundCopy, target: _Target) -> str:
     """Return the text of a bind for another copy, spelled as this one is."""
     cpus = format_list(target.cpus)
     text = seat.text
@@ -205,7 +205,9 @@ def _command(binding: Binding, target: _Target) -> str:
     return f"numactl --localalloc --physcpubind={cpus}"
 
 
-def _reads_back(submit: str, binds: Sequence[str], targets: Sequence[_Target], seat: Seat) -> bool:
+def _reads_back(
+    submit: str, binds: Sequence[str], targets: Sequence[_Target], seat: BoundCopy
+) -> bool:
     """Tell whether rater reads from submit and binds what was meant."""
     for copy, (bind, target) in enumerate(zip(binds, targets, strict=True)):
         found = binding_of(submit, bind, copy)

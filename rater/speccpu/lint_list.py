@@ -10,7 +10,14 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.plan.topology import Topology
 from rater.speccpu import keys
-from rater.speccpu.config import Section, Setting, SpecConfig, numbered, read_config, split_list
+from rater.speccpu.config import (
+    ConfigSetting,
+    Section,
+    SpecConfig,
+    numbered,
+    read_config,
+    split_list,
+)
 from rater.speccpu.places import Binding, binding_of
 from rater.speccpu.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.speccpu.shell import expanded
@@ -205,7 +212,7 @@ MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share C
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class BoundCopy:
     """Where one copy is bound; CPUs are OS numbers."""
 
     line: int
@@ -216,7 +223,9 @@ class Seat:
     cpus: tuple[int, ...] = ()  # of its CPUs and of the nodes it is bound to
     wide: bool = False  # bound to nodes, not to CPUs
 
-    def finding(self, kind: str, text: str, cpus: Iterable[int] = (), *others: Seat) -> LintFinding:
+    def finding(
+        self, kind: str, text: str, cpus: Iterable[int] = (), *others: BoundCopy
+    ) -> LintFinding:
         """Return a finding about this copy, and others before it."""
         copies = tuple(seat.copy for seat in (*others, self))
         return LintFinding(self.line, kind, f"{self.name}{text}", copies, tuple(cpus))
@@ -229,21 +238,21 @@ class Scope:
     label: str
     submit: str
     submit_line: int  # 0: none
-    submits: tuple[Setting, ...]  # its lines
+    submits: tuple[ConfigSetting, ...]  # its lines
     section: Section  # where its list stands
     form: str  # "bindN", "bind", or "copy": worked out from the number of the copy
     uses_bind: bool
-    binds: tuple[Setting, ...]  # the lines of its list
+    binds: tuple[ConfigSetting, ...]  # the lines of its list
     values: int  # of `$BIND` in them
-    unused_list: Setting | None  # a `bind = ...` list where bindN lines hold as well
+    unused_list: ConfigSetting | None  # a `bind = ...` list where bindN lines hold as well
     copies: int | None
     copies_line: int  # 0: not of a line
     asked: bool  # the copies are those of --copies
     deliberate: bool  # its own number of copies, and a list made for all benchmarks
-    seats: tuple[Seat, ...]
+    seats: tuple[BoundCopy, ...]
 
     @property
-    def used(self) -> tuple[Seat, ...]:
+    def used(self) -> tuple[BoundCopy, ...]:
         """The seats that a copy takes."""
         return self.seats if self.copies is None else self.seats[: self.copies]
 
@@ -358,7 +367,7 @@ def _scope(
         and _is_special(held["copies"].section)
         and not _is_special(listed[0][0].section)
     )
-    seats: list[Seat] = []
+    seats: list[BoundCopy] = []
     if uses_bind:
         by_copy = bool(BY_COPY.search(command)) or any(BY_COPY.search(t) for _, _, t in listed)
         wanted = len(listed)
@@ -366,11 +375,11 @@ def _scope(
             wanted = max(wanted, min(copies or 0, MOST_SEATS))
         for copy in range(wanted):
             own, name, text = listed[copy % len(listed)]
-            seats.append(Seat(own.line, copy, name, text, binding_of(command, text, copy)))
+            seats.append(BoundCopy(own.line, copy, name, text, binding_of(command, text, copy)))
     elif command:
         # Without a number of copies the first one alone shows how they are bound.
         seats = [
-            Seat(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
+            BoundCopy(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
             for copy in range(1 if copies is None else min(copies, MOST_SEATS))
         ]
     submits = tuple(one for name, one in held.items() if _SUBMIT.match(name))
@@ -397,7 +406,9 @@ def _scope(
     )
 
 
-def _list_of(settings: Mapping[str, Setting]) -> tuple[list[tuple[Setting, str, str]], str]:
+def _list_of(
+    settings: Mapping[str, ConfigSetting],
+) -> tuple[list[tuple[ConfigSetting, str, str]], str]:
     """Return line, name and text of each value of `$BIND` in the order of copies, and the form."""
     lines = numbered(settings, "bind")
     if lines:
@@ -416,7 +427,7 @@ def _is_special(section: Section) -> bool:
     return not general & set(section.benchmarks)
 
 
-def _resolved(seat: Seat, submit: str, topology: Topology | None) -> Seat:
+def _resolved(seat: BoundCopy, submit: str, topology: Topology | None) -> BoundCopy:
     """Return a seat with all its CPUs; `numactl`'s +N counts inside the CPUs that may be used."""
     binding = seat.binding
     cpus = binding.cpus or ()

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placed, place
+from rater.plan.placement.place import PlacementPlan, plan_placements
 from rater.plan.topology import PU, Topology
-from rater.speccpu.lint_list import LintFinding, Scope, Seat, Source, cpus_text, nodes_text
+from rater.speccpu.lint_list import BoundCopy, LintFinding, Scope, Source, cpus_text, nodes_text
 from rater.text.values import copies_text, count
 
 # -- Which CPUs stand against the pattern of their own list, when no machine is known --------------
@@ -103,9 +103,9 @@ def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterat
         yield from _idle(scope, topology)
 
 
-def spread(topology: Topology, copies: int, width: int) -> Placed:
+def spread(topology: Topology, copies: int, width: int) -> PlacementPlan:
     """Return rater's placement of copies on `width` CPUs each."""
-    return place(topology, _SPREAD, copies, MemoryPolicy.LOCAL, width)
+    return plan_placements(topology, _SPREAD, copies, MemoryPolicy.LOCAL, width)
 
 
 def width_of(scope: Scope) -> int:
@@ -139,7 +139,7 @@ def _tier(scope: Scope, topology: Topology) -> tuple[PU, ...]:
     return topology.pus
 
 
-def _absent(seat: Seat, topology: Topology, machine: set[int]) -> Iterator[LintFinding]:
+def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[LintFinding]:
     bound = set(seat.cpus if seat.binding.cpus else ())
     missing = bound - machine
     if missing:
@@ -169,7 +169,7 @@ def _absent(seat: Seat, topology: Topology, machine: set[int]) -> Iterator[LintF
         yield seat.finding("node-missing", text)
 
 
-def _far(seat: Seat, scope: Scope, topology: Topology) -> Iterator[LintFinding]:
+def _far(seat: BoundCopy, scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     """Find memory bound to nodes that do not hold the CPUs."""
     binding = seat.binding
     if binding.policy not in ("bind", "preferred") or not binding.mem_nodes:
@@ -208,8 +208,8 @@ def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Lint
     seats = [seat for seat in scope.used if len(seat.cpus) == 1 and seat.cpus[0] in topology.by_cpu]
     if len(seats) < len(scope.used) or not seats:
         return
-    first: dict[int, Seat] = {}
-    sharing: list[tuple[Seat, Seat]] = []
+    first: dict[int, BoundCopy] = {}
+    sharing: list[tuple[BoundCopy, BoundCopy]] = []
     for seat in seats:
         core = topology.by_cpu[seat.cpus[0]].core
         other = first.setdefault(core, seat)

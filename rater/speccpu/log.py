@@ -17,9 +17,9 @@ from rater.speccpu.result import (
     MOST_ERRORS,
     MOST_NUMBER,
     Failure,
-    Figure,
     Lines,
     Readable,
+    ReportedNumber,
     SpecFile,
     SpecIteration,
     as_text,
@@ -431,7 +431,7 @@ class _Reader:
         if now.reported_s is None and float(found[7]) <= LONGEST_S:
             now.reported_s, now.reported_places = float(found[7]), len(found[8] or "")
         ratio = float(found[5])
-        one.ratio = Figure(ratio, len(found[6] or ""), number) if ratio > 0 else None
+        one.ratio = ReportedNumber(ratio, len(found[6] or ""), number) if ratio > 0 else None
         one.copies = _copies(found[9]) if found[9] else now.copies
         code = words.ERROR_CODE.search(found[10])
         one.valid = "S" if found[1] == "Success" else code[1] if code else None

@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rater.plan.placement.place import Placement
-from rater.record.run import Validity, storable
+from rater.record.run import Validity, escape_undecodable
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
-from rater.run.programs.child_process import Excess, Limits, kill_group, wait_within
-from rater.run.programs.script import Line, argv_of, failed_position, without_mark
-from rater.run.workplace.compare_output import Judged
+from rater.run.programs.child_process import LimitExceeded, Limits, kill_group, wait_within
+from rater.run.programs.script import CommandLine, failed_position, to_argv, without_mark
+from rater.run.workplace.compare_output import CheckResult
 from rater.text.values import printable
 
 # -- Compare outputs with a kit's own tool: commands of its compare.cmd, run in a copy's directory -
@@ -36,7 +36,7 @@ type State = tuple[int, int, int]  # of a file: inode, size, ctime
 class KitComparison:
     """How outputs of one benchmark are compared."""
 
-    lines: tuple[Line, ...]  # as argv_of takes them; all have to end with 0
+    lines: tuple[CommandLine, ...]  # as to_argv takes them; all have to end with 0
     outputs: tuple[str, ...]  # files that are compared, relative to the run directory
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -74,7 +74,7 @@ def states(directory: str, names: Sequence[str]) -> dict[str, State]:
 
 def compare(
     outputs: Sequence[tuple[KitOutput, str]], workers: int, stop: Callable[[], bool], taken_s: float
-) -> list[Judged]:
+) -> list[CheckResult]:
     """Compare what copies wrote, `workers` at a time.
 
     With each comes a file name for what the comparing commands print. `Validity.UNCHECKED`
@@ -86,11 +86,15 @@ def compare(
     limits = Limits(time_s=max(_SHORTEST_LIMIT_S, 2 * taken_s))
     too_long = threading.Event()
 
-    def one(pair: tuple[KitOutput, str]) -> Judged:
+    def one(pair: tuple[KitOutput, str]) -> CheckResult:
         with ThreadBinding() as binding:
             binding.apply(pair[0].placement)
             judged = _compare_one(*pair, stop, limits, too_long)
-        return judged if judged.detail is None else replace(judged, detail=storable(judged.detail))
+        return (
+            judged
+            if judged.detail is None
+            else replace(judged, detail=escape_undecodable(judged.detail))
+        )
 
     with ThreadPoolExecutor(min(workers, len(outputs))) as pool:
         return list(pool.map(one, outputs))
@@ -102,18 +106,18 @@ def _compare_one(
     stop: Callable[[], bool],
     limits: Limits,
     too_long: threading.Event,
-) -> Judged:
+) -> CheckResult:
     comparison = one.comparison
     now = states(one.directory, tuple(one.before))
     for name, state in one.before.items():
         if now.get(name) == state:
-            return Judged(Validity.INVALID, f"{name} was not written: it is of an earlier run")
+            return CheckResult(Validity.INVALID, f"{name} was not written: it is of an earlier run")
     if stop() or too_long.is_set():
-        return Judged(Validity.UNCHECKED) if stop() else _too_long(limits)
+        return CheckResult(Validity.UNCHECKED) if stop() else _too_long(limits)
     for name in comparison.leftovers():
         with suppress(OSError):
             os.unlink(f"{one.directory}/{name}")  # noqa: PTH108 - text, as the directory is
-    argv = argv_of(comparison.lines)
+    argv = to_argv(comparison.lines)
     environment = {**os.environ, **dict(comparison.environment)}
     printed = f"{log}.out"
     try:
@@ -132,25 +136,29 @@ def _compare_one(
             finally:
                 kill_group(process.pid)
                 code = process.wait()
-        if excess is Excess.STOPPED:
-            return Judged(Validity.UNCHECKED)
+        if excess is LimitExceeded.STOPPED:
+            return CheckResult(Validity.UNCHECKED)
         if excess is not None:
             too_long.set()
             return _too_long(limits)
         return _judged(one, log, argv, code)
     except OSError as error:
-        return Judged(Validity.NOT_CHECKED, f"not validated: {error.strerror}: {error.filename}")
+        return CheckResult(
+            Validity.NOT_CHECKED, f"not validated: {error.strerror}: {error.filename}"
+        )
     finally:
         for name in (log, printed):
             with suppress(OSError):
                 os.unlink(name)  # noqa: PTH108 - as above
 
 
-def _too_long(limits: Limits) -> Judged:
-    return Judged(Validity.NOT_CHECKED, f"not validated: comparing took over {limits.time_s:.0f} s")
+def _too_long(limits: Limits) -> CheckResult:
+    return CheckResult(
+        Validity.NOT_CHECKED, f"not validated: comparing took over {limits.time_s:.0f} s"
+    )
 
 
-def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> Judged:
+def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> CheckResult:
     """Return what comparing commands found, which ended with `code` (negative: by a signal).
 
     Found is what specdiff reports: a `.mis`, or words on standard output with an exit code. One
@@ -159,7 +167,7 @@ def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> Judged:
     mismatches = [f"{one.directory}/{name}.mis" for name in one.comparison.outputs]
     found = next((path for path in mismatches if _first_line(path)), None)
     if code == 0 and found is None:
-        return Judged(Validity.VALID)
+        return CheckResult(Validity.VALID)
     failed = one.comparison.lines[failed_position(argv, log) - 1]
     output = f"{one.directory}/{failed.stdout}" if failed.stdout else f"{log}.out"
     by_signal = -code if code < 0 else code - 128 if code in _SIGNALS else None
@@ -172,12 +180,12 @@ def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> Judged:
         )
         if by_signal and not detail.startswith(ended):
             detail = f"{ended}: {detail}"
-        return Judged(Validity.NOT_CHECKED, f"not validated: the kit's specdiff: {detail}")
+        return CheckResult(Validity.NOT_CHECKED, f"not validated: the kit's specdiff: {detail}")
     if found is not None:
         name = found.rpartition("/")[2].removesuffix(".mis")
-        return Judged(Validity.INVALID, f"{name} differs: {_first_line(found)} (see {found})")
+        return CheckResult(Validity.INVALID, f"{name} differs: {_first_line(found)} (see {found})")
     where = f" (see {output})" if failed.stdout else ""
-    return Judged(Validity.INVALID, f"{printed}{where}")
+    return CheckResult(Validity.INVALID, f"{printed}{where}")
 
 
 def _first_line(path: str) -> str:
@@ -193,7 +201,7 @@ def _first_line(path: str) -> str:
 
 # -- Outputs in the run directories of kits: which ones a phase wrote, and what the kit finds ------
 
-OVERWRITTEN = Judged(
+OVERWRITTEN = CheckResult(
     Validity.NOT_CHECKED,
     "not validated: the copy's next run wrote into the same run directory before it was compared",
 )
@@ -224,7 +232,7 @@ class KitOutputs:
 
     def judge(
         self, specs: Sequence[CopySpec], workers: int, stop: Callable[[], bool]
-    ) -> list[Judged]:
+    ) -> list[CheckResult]:
         """Let the kit's own tool compare; where a later run of the copy wrote, nothing is left."""
         last = {
             spec.output: (self._before[spec.directory], f"{spec.output}compare")

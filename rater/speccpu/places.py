@@ -286,7 +286,7 @@ _LONGEST_LIST = 40  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoundPlace:
     """Of one copy; None and empty for what is not known."""
 
     cpu: int | None = None
@@ -298,18 +298,18 @@ class Place:
     cpus: tuple[int, ...] = ()  # all that it was allowed
 
 
-NOWHERE = Place()
+NOWHERE = BoundPlace()
 _TOO_MUCH = "so many and so long commands that the rest is left out"
 
 
 @dataclass(slots=True)
-class Places:
+class BindingResolver:
     """Answers where copies were, and gathers what is to be said about it."""
 
     file: SpecFile
     topology: Topology | None
     _machine: dict[int, PU] = field(init=False)  # by OS number, also those that may not be used
-    _known: dict[tuple[str, str | None, int, int], Place] = field(default_factory=dict)
+    _known: dict[tuple[str, str | None, int, int], BoundPlace] = field(default_factory=dict)
     _submits: dict[tuple[str, str, Variant], tuple[str, tuple[str, ...]]] = field(
         default_factory=dict
     )
@@ -321,7 +321,7 @@ class Places:
     _by_file: bool = False  # lgroups are those of the file's sysinfo
     _against: set[int] = field(default_factory=set)  # CPUs that topology and file have elsewhere
     _unclear: dict[str, int] = field(default_factory=dict)  # problems of bindings: how many copies
-    _of_copy: dict[int, set[Place]] = field(default_factory=dict)
+    _of_copy: dict[int, set[BoundPlace]] = field(default_factory=dict)
     _missing: set[int] = field(default_factory=set)  # CPUs and nodes that the machine lacks
     _missing_nodes: set[int] = field(default_factory=set)
     _by: dict[str, None] = field(default_factory=dict)
@@ -334,7 +334,7 @@ class Places:
         pus = self.topology.machine_pus if self.topology is not None else ()
         self._machine = {pu.os: pu for pu in pus}
 
-    def of(self, one: SpecIteration, copy: int) -> Place:
+    def of(self, one: SpecIteration, copy: int) -> BoundPlace:
         """Return where a copy of an iteration was."""
         submit, binds = self._command_of(one)
         if not submit:
@@ -486,7 +486,7 @@ class Places:
             self._submits[key] = (command, binds)
         return self._submits[key]
 
-    def _place(self, binding: Binding, threads: int, copy: int) -> Place:
+    def _place(self, binding: Binding, threads: int, copy: int) -> BoundPlace:
         if binding.problem:
             self._unclear[binding.problem] = self._unclear.get(binding.problem, 0) + 1
         if not binding.is_bound:
@@ -508,7 +508,7 @@ class Places:
             if near and cpus and not binding.cpu_nodes and not self.file.node_of:
                 node = binding.mem_nodes[0]
                 self._from_memory = True
-            place = Place(cpu=single, node=node, cpus=cpus)
+            place = BoundPlace(cpu=single, node=node, cpus=cpus)
         else:
             place = self._on_machine(self.topology, binding, cpus, single)
         mem_nodes = binding.mem_nodes
@@ -525,7 +525,7 @@ class Places:
 
     def _on_machine(
         self, topology: Topology, binding: Binding, cpus: tuple[int, ...], single: int | None
-    ) -> Place:
+    ) -> BoundPlace:
         machine = self._machine
         named = {*binding.mem_nodes, *binding.cpu_nodes}
         self._missing_nodes |= named - topology.by_node.keys()
@@ -537,7 +537,7 @@ class Places:
             cpus = tuple(cpu for cpu, pu in sorted(machine.items()) if pu.node in binding.cpu_nodes)
         self._missing |= {cpu for cpu in cpus if cpu not in machine}
         if not cpus or any(cpu not in machine for cpu in cpus):
-            return Place(cpu=single, cpus=cpus)
+            return BoundPlace(cpu=single, cpus=cpus)
         pus = [machine[cpu] for cpu in cpus]
         known_nodes = self.file.node_of
         self._against |= {pu.os for pu in pus if known_nodes.get(pu.os, pu.node) != pu.node}
@@ -545,7 +545,7 @@ class Places:
         def common(values: set[int | None]) -> int | None:
             return values.pop() if len(values) == 1 else None
 
-        return Place(
+        return BoundPlace(
             cpu=single,
             core=common({pu.core for pu in pus}),
             llc=common({pu.llc for pu in pus}),

@@ -22,9 +22,9 @@ from rater.record.run import BenchmarkUsed, Host, RunStatus
 from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.speccpu import keys
 from rater.speccpu.log import read_log
-from rater.speccpu.places import Places
+from rater.speccpu.places import BindingResolver
 from rater.speccpu.recompute import (
-    Recomputed,
+    RecomputedResults,
     bracket_row,
     copy_row,
     recompute,
@@ -36,7 +36,7 @@ from rater.speccpu.recompute import (
 from rater.speccpu.result import LONGEST_S, Readable, SpecFile, SpecIteration
 from rater.speccpu.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.documents import file_problem
-from rater.text.values import some
+from rater.text.values import truncate_list
 
 # -- A result file of SPEC CPU of either kind, read ------------------------------------------------
 
@@ -231,9 +231,9 @@ class SpecImport:
     """A result file, what it comes to, and the run to store."""
 
     file: SpecFile
-    recomputed: Recomputed
+    recomputed: RecomputedResults
     stored: StoredRun  # without its copies: `copies` makes them anew, one at a time
-    places: Places
+    places: BindingResolver
     remarks: tuple[str, ...]  # what is to be known of it, without problems and disagreements
     brackets: tuple[tuple[StoredBracket, tuple[SpecIteration, ...]], ...]
     copy_runs: int
@@ -273,7 +273,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
     file.iterations = scored
     rotated = all(one.is_rotated for one in scored)
     recomputed = recompute_rotated(file) if rotated else recompute(file)
-    places = Places(file, topology)
+    places = BindingResolver(file, topology)
     brackets = rotated_brackets(scored) if rotated else _brackets(scored)
     for one in scored:  # before anything is said about places
         for copy in one.times_s:
@@ -414,7 +414,7 @@ def _references(file: SpecFile) -> dict[str, float]:
     return references
 
 
-def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterator[str]:
+def _remarks(file: SpecFile, places: BindingResolver, left_out: Sequence[str]) -> Iterator[str]:
     if file.estimate:
         yield "the file is an estimate that rater exported, no result of SPEC's tools"
     yield from file.notes
@@ -426,7 +426,10 @@ def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterato
         {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
     )
     if copied:
-        yield f"the peak of {some(copied)} is its base again (basepeak): measured once, not twice"
+        yield (
+            f"the peak of {truncate_list(copied)} is its base again (basepeak): measured once, "
+            "not twice"
+        )
     if any(one.reference_derived for one in file.iterations):
         yield "a log has no reference times: they are worked out from its ratios"
     if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
@@ -435,7 +438,7 @@ def _remarks(file: SpecFile, places: Places, left_out: Sequence[str]) -> Iterato
     yield from places.notes()
 
 
-def _findings(file: SpecFile, recomputed: Recomputed) -> Iterator[str]:
+def _findings(file: SpecFile, recomputed: RecomputedResults) -> Iterator[str]:
     found = [f"the file disagrees with its own numbers: {it}" for it in recomputed.disagreements]
     yield from _first(found, len(found), _MOST_NOTES, "values that disagree")
     problems = [f"not read: {problem}" for problem in file.problems]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from rater.plan.placement.assign import MOST_COPIES
 from rater.record.events import WorkloadTime
 from rater.record.run import CopyStatus, Validity
-from rater.record.stored import Reported, StoredBracket, StoredCopy
+from rater.record.stored import PublishedResult, StoredBracket, StoredCopy
 from rater.speccpu import keys
-from rater.speccpu.places import Places
-from rater.speccpu.result import Failure, Figure, SpecFile, SpecIteration
+from rater.speccpu.places import BindingResolver
+from rater.speccpu.result import Failure, ReportedNumber, SpecFile, SpecIteration
 
 # -- Brackets, and times of copies, as the rows that are stored ------------------------------------
 
@@ -28,7 +28,7 @@ def bracket_row(
     """Return the row of an iteration, or of the queues of all copies."""
     reported = None
     if one is not None:
-        reported = Reported(
+        reported = PublishedResult(
             copies=one.copies,
             reported_s=one.reported_s,
             reference_s=one.reference_s,
@@ -56,7 +56,7 @@ def copy_row(
     phase: int,
     one: SpecIteration,
     copy: int,
-    places: Places,
+    places: BindingResolver,
     *,
     iteration: int,
     step: int,
@@ -135,7 +135,7 @@ def rotated_brackets(
 
 
 def rotated_copies(
-    phase: int, members: Sequence[SpecIteration], places: Places
+    phase: int, members: Sequence[SpecIteration], places: BindingResolver
 ) -> Iterator[StoredCopy]:
     """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
     ring = sorted({one.benchmark for one in members})
@@ -193,7 +193,7 @@ class BenchmarkResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Recomputed:
+class RecomputedResults:
     """What the times of a file come to."""
 
     benchmarks: tuple[BenchmarkResult, ...]
@@ -214,7 +214,7 @@ def own_ratio(one: SpecIteration, suite: str | None) -> float | None:
     return keys.RATE_FACTOR.get(suite or "", 1.0) * copies * one.reference_s / one.reported_s
 
 
-def recompute(file: SpecFile) -> Recomputed:
+def recompute(file: SpecFile) -> RecomputedResults:
     """Work out ratios, selection and means, and compare the file's own with them."""
     checks = _Checks()
     groups: dict[tuple[str, str], list[SpecIteration]] = {}
@@ -237,7 +237,7 @@ def recompute(file: SpecFile) -> Recomputed:
         if written is not None and not (short and written.value == 0):
             over = f"{tune} over {len(of_tune)} benchmark{'' if len(of_tune) == 1 else 's'}"
             checks.number(written, over, "geometric mean", mean, 1e-6 + _loose(file))
-    return Recomputed(tuple(results), tuple(means), checks.compared, tuple(checks.found))
+    return RecomputedResults(tuple(results), tuple(means), checks.compared, tuple(checks.found))
 
 
 class _Checks:
@@ -246,7 +246,7 @@ class _Checks:
         self.found: list[Disagreement] = []
 
     def number(
-        self, written: Figure, where: str, what: str, own: float | None, relative: float
+        self, written: ReportedNumber, where: str, what: str, own: float | None, relative: float
     ) -> None:
         """Compare a number; `relative` is how exact our own is."""
         self.compared += 1
@@ -262,7 +262,7 @@ class _Checks:
     def statistic(
         self,
         key: str,
-        written: Figure,
+        written: ReportedNumber,
         where: str,
         *,
         times: Sequence[float],
@@ -359,7 +359,7 @@ def _exactness(one: SpecIteration) -> float:
     return rounded * time_s / reference_s + of_time
 
 
-def _statistic(name: str, values: Sequence[float], written: Figure) -> float:
+def _statistic(name: str, values: Sequence[float], written: ReportedNumber) -> float:
     """Return what a key such as `time_avg` stands for; the spread divides by n, as CPU2026 does.
 
     Of quartiles there are several definitions: the one that comes closest to the file's.
@@ -425,7 +425,7 @@ def _check_selected(
         )
 
 
-def recompute_rotated(file: SpecFile) -> Recomputed:
+def recompute_rotated(file: SpecFile) -> RecomputedResults:
     """Compare the roll-ups of rolling round-robin rate with its own times; it has no ratios."""
     checks = _Checks()
     groups: dict[tuple[str, str], dict[int, list[float]]] = {}
@@ -436,7 +436,7 @@ def recompute_rotated(file: SpecFile) -> Recomputed:
             by_copy.setdefault(rotated_place(one)[1], []).append(seconds)
     for at, by_copy in sorted(groups.items()):
         _check_spread(at, by_copy, None, file, checks)
-    return Recomputed((), (), checks.compared, tuple(checks.found))
+    return RecomputedResults((), (), checks.compared, tuple(checks.found))
 
 
 def _check_rollups(

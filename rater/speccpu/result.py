@@ -33,7 +33,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ReportedNumber:
     """A number of a file as it was written there: its last place says how exact it is."""
 
     value: float
@@ -63,7 +63,7 @@ class SpecIteration:
     reported_places: int = 6
     reference_s: float | None = None
     reference_derived: bool = False  # from ratio and time: a log has no reference times
-    ratio: Figure | None = None
+    ratio: ReportedNumber | None = None
     selected: bool | None = None
     valid: str | None = None  # S, or CE, RE, VE, NR, ...
     errors: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class SpecIteration:
     runmode: str | None = None
     threads: int | None = None
     decimals: int | None = None  # to which SPEC's tools round reference / time
-    stats: dict[str, Figure] = field(default_factory=dict)  # ratio_avg, time_avg, ...
+    stats: dict[str, ReportedNumber] = field(default_factory=dict)  # ratio_avg, time_avg, ...
     binds: tuple[str, ...] = ()  # log: -b by copy
     command: str | None = None  # log: a command, with its $BIND
     folders: dict[int, str] = field(default_factory=dict)  # log: run directory of failed copies
@@ -117,8 +117,8 @@ class SpecFile:
     hostname: str | None = None
     started_s: float | None = None  # seconds since 1970
     facts: dict[str, str] = field(default_factory=dict)  # of machine and tools, by SPEC's key
-    means: dict[str, Figure] = field(default_factory=dict)  # by tune
-    rollups: dict[tuple[str, str, str], Figure] = field(
+    means: dict[str, ReportedNumber] = field(default_factory=dict)  # by tune
+    rollups: dict[tuple[str, str, str], ReportedNumber] = field(
         default_factory=dict
     )  # benchmark, tune, key
     iterations: list[SpecIteration] = field(default_factory=list)

@@ -22,9 +22,9 @@ from rater.speccpu.result import (
     MOST_ERRORS,
     MOST_NUMBER,
     Failure,
-    Figure,
     Lines,
     Readable,
+    ReportedNumber,
     SpecFile,
     SpecIteration,
     as_text,
@@ -51,20 +51,20 @@ class RawValue:
         """Note what is wrong with it."""
         self.problems.add(self.line, text)
 
-    def figure(self) -> Figure | None:
+    def figure(self) -> ReportedNumber | None:
         """Return a number, None for `--` and nothing."""
         if not self.text.strip("-"):
             return None
         figure = figure_of(self.text, self.line)
         if figure is None:
-            self.problem(f"{self.key}: no number: {shown(self.text)}")
+            self.problem(f"{self.key}: no number: {shorten(self.text)}")
         return figure
 
     def seconds(self) -> float | None:
         """Return a time that can be one."""
         figure = self.figure()
         if figure is not None and not 0 <= figure.value <= LONGEST_S:
-            self.problem(f"{self.key}: no time: {shown(self.text)}")
+            self.problem(f"{self.key}: no time: {shorten(self.text)}")
             return None
         return figure.value if figure else None
 
@@ -78,19 +78,19 @@ class RawValue:
             return None
         if is_whole(self.text, 9):
             return int(self.text)
-        self.problem(f"{self.key}: no whole number: {shown(self.text)}")
+        self.problem(f"{self.key}: no whole number: {shorten(self.text)}")
         return None
 
 
-def figure_of(text: str, line: int) -> Figure | None:
+def figure_of(text: str, line: int) -> ReportedNumber | None:
     """Return a number with its decimals, None where it is none."""
     found = NUMBER.match(text)
     if found is None or not math.isfinite(value := float(text)):
         return None
-    return Figure(value, len(found[1] or ""), line)
+    return ReportedNumber(value, len(found[1] or ""), line)
 
 
-def moment_of(figure: Figure | None) -> float | None:
+def moment_of(figure: ReportedNumber | None) -> float | None:
     """Return seconds since 1970 that can be some."""
     return figure.value if figure and 0 < figure.value < _LATEST_S else None
 
@@ -100,7 +100,7 @@ def is_whole(text: str, digits: int) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= digits
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     """Return text of a file as messages have it."""
     text = text.strip()
     return ascii(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
@@ -382,7 +382,7 @@ class _Reader:
             return
         found = _LINE.match(text)
         if found is None:
-            self.problems.add(number, f"no `key: value` line: {shown(text)}")
+            self.problems.add(number, f"no `key: value` line: {shorten(text)}")
             return
         suite = found[1].lower()
         value = RawValue(number, found[2], (found[3] or "").strip(), self.problems)
@@ -402,7 +402,7 @@ class _Reader:
                 if figure := value.figure():
                     self.file.rollups[keys.dotted(benchmark), tune, name] = figure
         elif len(parts) != 5:
-            value.problem(f"no key of a result: {shown(key)}")
+            value.problem(f"no key of a result: {shorten(key)}")
         else:
             _, benchmark, tune, iteration, value.key = parts
             self.result(benchmark, tune, iteration, value)
@@ -411,7 +411,7 @@ class _Reader:
         """Take a key of an iteration."""
         if (benchmark, tune, iteration) != self.last_key or self.last is None:
             if not is_whole(iteration, 9):
-                value.problem(f"no number of an iteration: {shown(iteration)}")
+                value.problem(f"no number of an iteration: {shorten(iteration)}")
                 return
             at = (benchmark, tune, min(int(iteration), MOST_NUMBER))
             self.last_key = (benchmark, tune, iteration)
@@ -432,7 +432,7 @@ class _Reader:
 
     def copy_time(self, one: SpecIteration, number: str, value: RawValue) -> None:
         if not is_whole(number, 6) or int(number) >= MOST_COPIES:
-            value.problem(f"no number of a copy: copytime{shown(number)}")
+            value.problem(f"no number of a copy: copytime{shorten(number)}")
             return
         seconds = value.seconds()
         if seconds is not None and one.times_s.setdefault(int(number), seconds) != seconds:
@@ -466,7 +466,7 @@ class _Reader:
         of_key, name = self.last_key[0], value.text
         if name and not self.file.estimate and keys.undotted(name) != of_key:
             value.problem(
-                f"benchmark: {shown(name)}, but the key says {keys.dotted(of_key)}: the key holds"
+                f"benchmark: {shorten(name)}, but the key says {keys.dotted(of_key)}: the key holds"
             )
         elif name and len(name) < 200:
             one.benchmark = name

@@ -17,7 +17,7 @@ from rater.errors import InputError
 from rater.plan.placement.place import Placement
 from rater.plan.request import KIT_COPIES, Request
 from rater.plan.suite import Benchmark, Command, Size
-from rater.record.run import storable
+from rater.record.run import escape_undecodable
 from rater.record.stored import StoredCopy, StoredRun
 from rater.speccpu.kit import (
     COMPARE,
@@ -36,16 +36,16 @@ from rater.speccpu.kit_files import (
     expanded,
     find_runs,
     is_simple,
+    kit_run,
     newest_runs,
-    run_of,
     words_of,
 )
-from rater.text.values import some
-from rater.workflow.run.resolve import Resolved
+from rater.text.values import truncate_list
+from rater.workflow.run.resolve import RunPlan
 
 if TYPE_CHECKING:
-    from rater.run.programs.compile import Built
-    from rater.run.programs.script import Line
+    from rater.run.programs.compile import BuiltProgram
+    from rater.run.programs.script import CommandLine
     from rater.run.workplace.run_dirs import Program
 
 
@@ -75,7 +75,7 @@ def read_kit(request: Request) -> Kit:
         found, notes = newest_runs(there, size, tune, selection)
         runs += found
         remarks += [*closed, *notes]
-    own = [run_of(Path(file)) for file in request.speccmds]
+    own = [kit_run(Path(file)) for file in request.speccmds]
     kits = [read_benchmark(run) for run in (*runs, *own)]
     twice = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
     if twice:
@@ -88,13 +88,13 @@ def read_kit(request: Request) -> Kit:
     for kit in kits:
         for remark in (*kit.remarks, *about_binding(kit, from_file=request.bind_from_file)):
             by_text.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
-    remarks += [f"{some(names)}: {remark}" for remark, names in by_text.items()]
+    remarks += [f"{truncate_list(names)}: {remark}" for remark, names in by_text.items()]
     if any(kit.reference_s is not None for kit in kits):
         remarks.append("ratios are rater's own estimates, not SPEC metrics")
     names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
     names += [run.file.parent.name for run in own]
-    name = ", ".join(f"{PREFIX}{storable(name)}" for name in dict.fromkeys(names))
-    return Kit(name, tuple(kits), tuple(map(storable, remarks)))
+    name = ", ".join(f"{PREFIX}{escape_undecodable(name)}" for name in dict.fromkeys(names))
+    return Kit(name, tuple(kits), tuple(map(escape_undecodable, remarks)))
 
 
 def kit_benchmark(kit: KitBenchmark) -> tuple[Benchmark, Size]:
@@ -192,27 +192,27 @@ def texts_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> tup
     return tuple(expanded(it.text, placement.copy, bind) for it in kit.commands.commands)
 
 
-def kit_lines(kit: KitBenchmark) -> tuple[Line, ...]:
+def kit_lines(kit: KitBenchmark) -> tuple[CommandLine, ...]:
     """Return the commands with their streams, for people; words as they stand in the file."""
     return tuple(_line(kit, command) for command in kit.commands.commands)
 
 
-def _line(kit: KitBenchmark, command: SpecCommand) -> Line:
-    from rater.run.programs.script import Line
+def _line(kit: KitBenchmark, command: SpecCommand) -> CommandLine:
+    from rater.run.programs.script import CommandLine
 
     words = words_of(command.text) or (command.text,)
     closes = kit.commands.stdin == "C"
     if kit.commands.no_redirection:
-        return Line(words, closes_stdin=closes)
-    return Line(words, command.stdin, command.stdout, command.stderr, True, closes)
+        return CommandLine(words, closes_stdin=closes)
+    return CommandLine(words, command.stdin, command.stdout, command.stderr, True, closes)
 
 
 def kit_program(
     request: Request, kit: KitBenchmark, placements: Sequence[Placement], wrap: Sequence[str]
 ) -> Program:
     """Return a kit's benchmark, ready to be started."""
-    from rater.run.programs.script import Line, argv_of_texts
-    from rater.run.workplace.run_dirs import Own, Program
+    from rater.run.programs.script import CommandLine, argv_of_texts
+    from rater.run.workplace.run_dirs import KitCopy, Program
     from rater.speccpu.outputs import KitComparison
 
     benchmark, _ = kit_benchmark(kit)
@@ -226,7 +226,7 @@ def kit_program(
         bind = bind_of(kit, placement, from_file=request.bind_from_file)
         comparison = KitComparison(
             tuple(
-                Line(
+                CommandLine(
                     ("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),
                     it.stdin,
                     it.stdout,
@@ -243,7 +243,7 @@ def kit_program(
         ]
         argv = argv_of_texts(texts, lines, outputs, wrap)
         directory = kit.directories[placement.copy]
-        own.append(Own(argv, directory, comparison if kit.comparison else None))
+        own.append(KitCopy(argv, directory, comparison if kit.comparison else None))
     return Program(
         name=kit.name,
         argv=(),
@@ -265,9 +265,9 @@ def _can_be_executed(text: str) -> bool:
     return bool(first) and ("/" in first[0] or shutil.which(first[0]) is not None)
 
 
-def kit_built(kit: KitBenchmark) -> Built:
+def kit_built(kit: KitBenchmark) -> BuiltProgram:
     """Return a kit's program as something that was built."""
-    from rater.run.programs.compile import Built, key_of, sha256_of
+    from rater.run.programs.compile import BuiltProgram, cache_key, sha256_of
 
     programs = programs_of(kit)
     try:
@@ -275,19 +275,19 @@ def kit_built(kit: KitBenchmark) -> Built:
     except OSError:
         digests = []
     if not digests:
-        return Built(Path("/bin/sh"), None, None, None)
-    sha256 = digests[0] if len(digests) == 1 else key_of(*digests)
-    return Built(programs[0], sha256, None, None)
+        return BuiltProgram(Path("/bin/sh"), None, None, None)
+    sha256 = digests[0] if len(digests) == 1 else cache_key(*digests)
+    return BuiltProgram(programs[0], sha256, None, None)
 
 
 def kit_digest(kit: KitBenchmark, wrap: Sequence[str]) -> str:
     """Return a SHA-256 over what is run and compared: the command files, and a prefix."""
-    from rater.run.programs.compile import key_of, sha256_of
+    from rater.run.programs.compile import cache_key, sha256_of
 
     parts = ["speccmds", sha256_of(kit.run.file)]
     if kit.comparison:
         parts += ["compare", sha256_of(Path(kit.directories[0]) / COMPARE)]
-    return key_of(*parts, *wrap)
+    return cache_key(*parts, *wrap)
 
 
 def kit_command(kit: KitBenchmark) -> str:
@@ -303,7 +303,7 @@ def kit_files(request: Request) -> tuple[str | None, str | None]:
     from rater.run.programs.compile import sha256_of
 
     kits = read_kit(request).benchmarks
-    files = [storable(str(kit.run.file)) for kit in kits]
+    files = [escape_undecodable(str(kit.run.file)) for kit in kits]
     return "\n".join(files), "\n".join(sha256_of(kit.run.file) for kit in kits)
 
 
@@ -394,7 +394,7 @@ _BY = "written by rater"  # how the first line begins: what stands so was not ma
 
 
 def write_outs(
-    resolved: Resolved, run: StoredRun, began_ns: int, say: Callable[[str], None]
+    resolved: RunPlan, run: StoredRun, began_ns: int, say: Callable[[str], None]
 ) -> None:
     """Write a file for every benchmark of the run; `say` tells of each, and what was in the way.
 
@@ -422,7 +422,7 @@ def write_outs(
 
 
 def _runs(
-    resolved: Resolved, kit: KitBenchmark, copies: list[StoredCopy], began_ns: int
+    resolved: RunPlan, kit: KitBenchmark, copies: list[StoredCopy], began_ns: int
 ) -> list[list[ChildRun]]:
     """Return the children of each iteration, in order."""
     from_file = resolved.request.bind_from_file

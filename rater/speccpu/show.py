@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from rater.show.console import Printer
-from rater.show.format import decimals, number
+from rater.show.format import format_number, needed_decimals
 from rater.speccpu.keys import Problem
-from rater.speccpu.lint import KINDS, Lint
-from rater.speccpu.lint_fix import Corrected
-from rater.speccpu.lint_list import LintFinding, Scope, Seat, Source
+from rater.speccpu.lint import KINDS, LintReport
+from rater.speccpu.lint_fix import CorrectedList
+from rater.speccpu.lint_list import BoundCopy, LintFinding, Scope, Source
 from rater.speccpu.read import SpecImport
-from rater.speccpu.recompute import Disagreement, Recomputed, own_ratio
+from rater.speccpu.recompute import Disagreement, RecomputedResults, own_ratio
 from rater.speccpu.result import SpecIteration
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.values import Members, copies_text, count, to_json
+from rater.text.values import JsonFields, copies_text, count, to_json
 
 # -- What was read of SPEC's result files: counts, places, what disagrees, what was not read -------
 
@@ -79,10 +79,10 @@ def counted(one: SpecImport) -> str:
 
 
 _TABLE = {
-    Disagreement: Members("line where what file own"),
-    Problem: Members("line text"),
+    Disagreement: JsonFields("line where what file own"),
+    Problem: JsonFields("line text"),
 }
-_RESULT = Members(
+_RESULT = JsonFields(
     "benchmark tune iteration copies",
     {
         "copy_times": lambda it: len(it.times_s),
@@ -135,9 +135,9 @@ def _result(it: SpecIteration, suite: str | None) -> dict[str, Any]:
     }
 
 
-def _mean(mean: float | None, tune: str, recomputed: Recomputed) -> str:
+def _mean(mean: float | None, tune: str, recomputed: RecomputedResults) -> str:
     if mean is not None:
-        return number(mean, max(2, decimals([mean])))
+        return format_number(mean, max(2, needed_decimals([mean])))
     of_tune = [result for result in recomputed.benchmarks if result.tune == tune]
     without = sum(result.ratio is None for result in of_tune)
     return f"none ({without} of {count(len(of_tune), 'benchmark')} without a valid ratio)"
@@ -149,7 +149,7 @@ _MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
 
 
 def print_lint(
-    found: Lint, source: Source, topology: str | None, printer: Printer, *, hint: str = ""
+    found: LintReport, source: Source, topology: str | None, printer: Printer, *, hint: str = ""
 ) -> None:
     """Print findings, notes and what was left out; `hint`: what to say of this machine."""
     shown: Counter[str] = Counter()
@@ -174,7 +174,7 @@ def print_lint(
         printer.prose(f"  {hint}")
 
 
-def _summary(found: Lint, source: Source, topology: str | None) -> str:
+def _summary(found: LintReport, source: Source, topology: str | None) -> str:
     on = f" on {topology}" if topology else ""
     ignored = f" ({found.ignored} ignored)" if found.ignored else ""
     number = len(found.findings)
@@ -196,23 +196,23 @@ def _list_line(scope: Scope, *, several: bool) -> str:
 
 
 def lint_document(
-    found: Lint, source: Source, topology: str | None, fixes: Sequence[Corrected] | None
+    found: LintReport, source: Source, topology: str | None, fixes: Sequence[CorrectedList] | None
 ) -> dict[str, Any]:
     """Return all of it as JSON values; `fixes` is None where they were not asked for."""
     where = {"where": lambda one: source.where(one.line)}
     table = {
-        LintFinding: Members(
+        LintFinding: JsonFields(
             where,
             {"line": lambda one: source.own(one.line)[1]},
             "kind",
             {"meaning": lambda one: KINDS[one.kind]},
             "text copies cpus sections=scopes",
         ),
-        Scope: Members("sections=label copies binds=seats"),
-        Seat: Members(
+        Scope: JsonFields("sections=label copies binds=seats"),
+        BoundCopy: JsonFields(
             "copy name", where, "cpus memory=binding.policy memory_nodes=binding.mem_nodes"
         ),
-        Corrected: Members("sections=label section copies remarks lines"),
+        CorrectedList: JsonFields("sections=label section copies remarks lines"),
     }
     document = {
         "file": source.name,

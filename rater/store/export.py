@@ -17,7 +17,7 @@ from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
 from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
-from rater.text.values import Members, Table, all_fields, grouped, to_json
+from rater.text.values import JsonFields, Table, all_fields, group_by_key, to_json
 
 # -- A run as it may be shown: secrets of its environment and its commands left out ----------------
 
@@ -187,7 +187,7 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
 
 def _shared(pus: Sequence[MachinePU], name: str) -> dict[str, list[int]]:
     """Return the CPUs by node, core or package."""
-    groups = grouped((getattr(pu, name), pu.cpu) for pu in pus)
+    groups = group_by_key((getattr(pu, name), pu.cpu) for pu in pus)
     return {str(number): groups[number] for number in sorted(groups.keys() - {None})}
 
 
@@ -264,12 +264,12 @@ def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
 
 
 _TABLE: Table = {
-    RunHead: Members("*", {"status": lambda head: head.status.reported}, "tags{}"),
-    StoredCopy: Members(
+    RunHead: JsonFields("*", {"status": lambda head: head.status.reported}, "tags{}"),
+    StoredCopy: JsonFields(
         " ".join(field.name for field in fields(StoredCopy) if field.name != "gate"),
         "metrics{} gate_cpus gate_mems",
     ),
-    Sampled: Members("* node_bytes{} page_bytes{} astray_bytes{}"),
+    Sampled: JsonFields("* node_bytes{} page_bytes{} astray_bytes{}"),
 }
 
 

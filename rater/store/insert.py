@@ -40,7 +40,7 @@ from rater.record.run import (
     Validity,
 )
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
-from rater.store.rows import insert, insert_all, refuse_drifted
+from rater.store.rows import insert_row, insert_rows, refuse_drifted
 
 _COPIES_AT_ONCE = 1000  # of an imported run, which may be too large to hold
 _OF_COPY = "run_id = :run_id AND phase = :phase AND copy = :copy AND step = :step"
@@ -92,7 +92,7 @@ _NOWHERE = dict.fromkeys(("cpu", "core", "llc", "node", "package", "mem_nodes"))
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class InsertContext:
     """What a run's head says of every copy."""
 
     discard: int  # the first iterations, not counted
@@ -118,7 +118,7 @@ def insert_run(
     _benchmarks(connection, number, run.benchmarks)
     place_copies(connection, number, run.placements, pus)
     for text in run.warnings:
-        insert(connection, "note", run_id=number, kind="warning", text=text)
+        insert_row(connection, "note", run_id=number, kind="warning", text=text)
     return number
 
 
@@ -134,22 +134,22 @@ def insert_imported(
     _pairs(connection, number, "setting", stored.settings)
     _benchmarks(connection, number, stored.benchmarks)
     place_copies(connection, number, stored.placements, stored.pus)
-    insert_all(connection, "bracket", stored.brackets, run_id=number)
+    insert_rows(connection, "bracket", stored.brackets, run_id=number)
     for some in batched(copies, _COPIES_AT_ONCE):
-        insert_all(connection, "copy", some, run_id=number)
+        insert_rows(connection, "copy", some, run_id=number)
         for copy in some:
             _workloads(connection, number, copy)
             _counts(connection, number, copy)
-    insert_all(connection, "counted", stored.counted, run_id=number)
+    insert_rows(connection, "counted", stored.counted, run_id=number)
     if stored.imported is not None:
-        insert(connection, "spec_file", stored.imported, run_id=number)
+        insert_row(connection, "spec_file", stored.imported, run_id=number)
     for it in stored.brackets:
         if it.reported is not None:
-            insert(connection, "spec_result", it.reported, run_id=number, phase=it.phase)
+            insert_row(connection, "spec_result", it.reported, run_id=number, phase=it.phase)
     for readings in stored.machine_readings:
         _machine_readings(connection, number, readings)
     for text in stored.notes:
-        insert(connection, "note", run_id=number, kind="note", text=text)
+        insert_row(connection, "note", run_id=number, kind="note", text=text)
     return number
 
 
@@ -158,7 +158,7 @@ def _machine_readings(
 ) -> None:
     key = {"run_id": run_id, "phase": readings.phase}
     for name, value in readings.values:
-        insert(connection, "phase_reading", replace=True, **key, name=name, value=value)
+        insert_row(connection, "phase_reading", replace=True, **key, name=name, value=value)
 
 
 def place_copies(
@@ -171,20 +171,20 @@ def place_copies(
     rows: dict[str, Iterable[object]] = {"placement": placements, "pu": pus}
     for table, them in rows.items():
         connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
-        insert_all(connection, table, them, run_id=run_id)
+        insert_rows(connection, table, them, run_id=run_id)
 
 
-def context_of(connection: sqlite3.Connection, run_id: int) -> Context:
+def context_of(connection: sqlite3.Connection, run_id: int) -> InsertContext:
     """Return what `append_events` has to know of a run."""
     (discard,) = connection.execute("SELECT discard FROM run WHERE id = ?", (run_id,)).fetchone()
     rows = connection.execute(_PLACES, (run_id,))
-    return Context(
+    return InsertContext(
         discard, {copy: dict(zip(_NOWHERE, place, strict=True)) for copy, *place in rows}
     )
 
 
 def append_events(
-    connection: sqlite3.Connection, run_id: int, events: Iterable[Event], context: Context
+    connection: sqlite3.Connection, run_id: int, events: Iterable[Event], context: InsertContext
 ) -> None:
     """Write events in order, those that follow one of their kind with it in one statement.
 
@@ -200,11 +200,11 @@ def append_events(
     for kind, same in groupby(rows, type):
         if kind is CopyEnded:
             copies = tuple(same)
-            insert_all(connection, "copy", copies, each=more, run_id=run_id)
+            insert_rows(connection, "copy", copies, each=more, run_id=run_id)
             for copy in copies:
                 _workloads(connection, run_id, copy)
         elif kind is Sampled:  # replacing: after an error events may be tried again
-            insert_all(connection, "sample", same, replace=True, run_id=run_id)
+            insert_rows(connection, "sample", same, replace=True, run_id=run_id)
         else:
             for event in same:
                 _append(connection, run_id, event)
@@ -220,24 +220,24 @@ def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
             found = {"validity": event.validity, "detail": event.detail, "run_dir": event.run_dir}
             connection.execute(_CHECKED, key | found)
             for name, value in event.metrics:
-                insert(connection, "copy_metric", replace=True, **key, name=name, value=value)
+                insert_row(connection, "copy_metric", replace=True, **key, name=name, value=value)
         case CpuReadings():
             same: dict[str, Any] = {"run_id": run_id, "phase": event.phase}
-            insert_all(connection, "cpu_reading", event.rows, replace=True, **same)
+            insert_rows(connection, "cpu_reading", event.rows, replace=True, **same)
         case MachineReadings():
             _machine_readings(connection, run_id, event)
         case CopyCounted() | PagesHad():
             _of_copy(connection, run_id, event)
         case PhaseCounted():
-            insert(connection, "counted", event, replace=True, run_id=run_id)
+            insert_row(connection, "counted", event, replace=True, run_id=run_id)
         case PhaseStarted():
-            insert(connection, "bracket", event, run_id=run_id, complete=False)
+            insert_row(connection, "bracket", event, run_id=run_id, complete=False)
         case PhaseEnded():
             connection.execute(_END_BRACKET, {**asdict(event), "run_id": run_id})
         case PhaseTorn():
             connection.execute(_NOT_COMPLETE, (run_id, event.phase))
         case Noted():
-            insert(connection, "note", run_id=run_id, kind="note", text=event.text)
+            insert_row(connection, "note", run_id=run_id, kind="note", text=event.text)
         case RunEnded():
             connection.execute(_END_RUN, (event.status, event.reason, run_id))
 
@@ -272,19 +272,19 @@ def _key(
 
 def _workloads(connection: sqlite3.Connection, run_id: int, copy: CopyEnded | StoredCopy) -> None:
     if copy.workloads:
-        insert_all(connection, "workload", copy.workloads, **_key(run_id, copy))
+        insert_rows(connection, "workload", copy.workloads, **_key(run_id, copy))
 
 
 def _counts(connection: sqlite3.Connection, run_id: int, of: CopyCounted | StoredCopy) -> None:
     if of.counts:  # replacing: after an error events may be tried again
-        insert_all(connection, "copy_count", of.counts, replace=True, **_key(run_id, of))
+        insert_rows(connection, "copy_count", of.counts, replace=True, **_key(run_id, of))
 
 
 def _of_copy(connection: sqlite3.Connection, run_id: int, of: CopyCounted | PagesHad) -> None:
     if isinstance(of, CopyCounted):
         _counts(connection, run_id, of)
     elif of.regions:
-        insert_all(connection, "page_region", of.regions, replace=True, **_key(run_id, of))
+        insert_rows(connection, "page_region", of.regions, replace=True, **_key(run_id, of))
 
 
 def _insert_head(
@@ -293,21 +293,21 @@ def _insert_head(
     known = asdict(host)
     same = " AND ".join(f"{name} IS :{name}" for name in known)
     found = connection.execute(f"SELECT id FROM host WHERE {same}", known).fetchone()
-    more["host_id"] = found[0] if found else insert(connection, "host", host)
-    return insert(connection, "run", run, run_order=run.order, **more)
+    more["host_id"] = found[0] if found else insert_row(connection, "host", host)
+    return insert_row(connection, "run", run, run_order=run.order, **more)
 
 
 def _pairs(
     connection: sqlite3.Connection, run_id: int, table: str, pairs: Iterable[tuple[str, str]]
 ) -> None:
     for name, value in pairs:  # said twice: the last one holds
-        insert(connection, table, replace=True, run_id=run_id, name=name, value=value)
+        insert_row(connection, table, replace=True, run_id=run_id, name=name, value=value)
 
 
 def _benchmarks(connection: sqlite3.Connection, run_id: int, used: Iterable[BenchmarkUsed]) -> None:
     for place, it in enumerate(used):
         command = it.command or None  # of an imported run it is not known
-        insert(connection, "benchmark", it, run_id=run_id, position=place, command=command)
+        insert_row(connection, "benchmark", it, run_id=run_id, position=place, command=command)
         of: dict[str, Any] = {"run_id": run_id, "benchmark": it.name}
         for position, metric in enumerate(it.metrics):
-            insert(connection, "metric", metric, **of, position=position)
+            insert_row(connection, "metric", metric, **of, position=position)

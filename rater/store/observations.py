@@ -18,7 +18,7 @@ from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, RunStat
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
-from rater.text.kinds import FLAG, LINE, UnexpectedError, ValueKind, choice, number, of_type, whole
+from rater.text.kinds import FLAG, LINE, ValueKind, WrongKindError, choice, number, of_type, whole
 
 # -- The observations of a document as copy runs: places in phases and queues, no copy twice -------
 
@@ -156,7 +156,7 @@ class Observations:
             kind = whole(0, self._copies - 1)
             kind = replace(kind, expected=f"{kind.expected} (run.copies is {self._copies})")
         convert, given = kind.convert, [item.get(key) for item in self._items]
-        with suppress(UnexpectedError, ValueError):
+        with suppress(WrongKindError, ValueError):
             found = [default if value is None else convert(value) for value in given]
             if REQUIRED not in found and found.count(None) == (
                 given.count(None) if default is None else 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from rater.errors import RaterError
-from rater.files import open_file, settled
+from rater.files import open_file, resolve_trusted_folder
 from rater.store.connection import StoreError, connect, translated
 
 # -- A database whose file is removed, replaced or cut short while it is open: seen, and rescued ---
@@ -59,7 +59,9 @@ class DatabaseFile:
         self._log_path = Path(f"{self.path}{_WAL}")
         self._log: tuple[int, int] | None = None
 
-    def left(self, connection: sqlite3.Connection) -> tuple[sqlite3.Connection, Path, str] | None:
+    def recover_if_lost(
+        self, connection: sqlite3.Connection
+    ) -> tuple[sqlite3.Connection, Path, str] | None:
         """Return where to go on when the files were lost: a database with all of it, and a word.
 
         None: they are where they were. Raises `StoreError` where no place takes it.
@@ -238,7 +240,7 @@ def _copy_rows(connection: sqlite3.Connection, target: Path) -> None:
 
 def _new_file(folder: Path, lost: Path) -> Path:
     """Make a file in a folder that is there. Raises `OSError`."""
-    folder = settled(folder)
+    folder = resolve_trusted_folder(folder)
     for number in range(1, 1000):
         target = folder / f"{lost.stem}-rescued-{number}{lost.suffix}"
         with suppress(FileExistsError):
@@ -298,7 +300,7 @@ class OpenDatabase:
             yield self._connection
 
     @contextmanager
-    def beside(self, path: Path, name: str) -> Iterator[None]:
+    def attached(self, path: Path, name: str) -> Iterator[None]:
         """Let `writing` and `reading` see another database, which nobody writes, under `name`."""
         where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         try:
@@ -343,7 +345,7 @@ class OpenDatabase:
 
     def _leave_if_lost(self) -> bool:
         """Go on in a copy where the file was removed or replaced: what is lost in it is lost."""
-        left = self._file.left(self._connection)
+        left = self._file.recover_if_lost(self._connection)
         if left is None:
             return False
         self._connection, self.path, self.lost = left

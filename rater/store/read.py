@@ -34,19 +34,19 @@ from rater.record.run import (
     MetricUsed,
     PlacedCopy,
     RunStatus,
+    escape_undecodable,
     is_fleet_word,
-    storable,
 )
 from rater.record.stored import (
     ImportedFile,
-    Reported,
+    PublishedResult,
     RunHead,
     StoredBracket,
     StoredCopy,
     StoredRun,
 )
-from rater.store.rows import read, read_by, read_table
-from rater.text.values import some
+from rater.store.rows import read_by, read_rows, read_table
+from rater.text.values import truncate_list
 
 # -- Rows out: the named queries of `db/queries/` and the dataclasses they fill --------------------
 
@@ -87,7 +87,7 @@ def _heads(connection: sqlite3.Connection, run_id: int | None) -> tuple[RunHead,
         run = values["run"]
         values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
 
-    return tuple(read(connection, RunHead, named("runs"), finish=finish, run=run_id))
+    return tuple(read_rows(connection, RunHead, named("runs"), finish=finish, run=run_id))
 
 
 def owner_of(connection: sqlite3.Connection, run_id: int) -> ProcessId | None:
@@ -119,7 +119,7 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         return read_table(connection, kind, name, run_id=run_id, **how)
 
     def query[T](kind: type[T], text: str, **how: Any) -> tuple[T, ...]:
-        return tuple(read(connection, kind, text, run=run_id, **how))
+        return tuple(read_rows(connection, kind, text, run=run_id, **how))
 
     def query_by[T](kind: type[T], text: str, *keys: str) -> dict[tuple[Any, ...], list[T]]:
         return read_by(connection, kind, text, keys, run=run_id)
@@ -136,7 +136,7 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         "benchmark",
     )
     reported = query_by(
-        Reported,
+        PublishedResult,
         "SELECT phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
         "FROM spec_result WHERE run_id = :run",
         "phase",
@@ -206,7 +206,7 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
         if key in pages:
             values["pages"] = tuple(pages[key])
 
-    return tuple(read(connection, StoredCopy, named("copies"), finish=finish, run=run_id))
+    return tuple(read_rows(connection, StoredCopy, named("copies"), finish=finish, run=run_id))
 
 
 def page_extents(
@@ -368,7 +368,7 @@ def _by_number_or_uuid(connection: sqlite3.Connection, newest: int, path: Path, 
         # A range of the index on uuids, the last one first.
         meant = connection.execute(
             "SELECT id, uuid FROM run WHERE uuid >= ? AND uuid < ? ORDER BY id DESC",
-            (storable(spec), f"{storable(spec)}{_LARGEST_SIGN}"),
+            (escape_undecodable(spec), f"{escape_undecodable(spec)}{_LARGEST_SIGN}"),
         ).fetchall()
     exact = [number for number, uuid in meant if uuid == spec]
     if exact or len(meant) == 1:
@@ -383,7 +383,7 @@ def _by_number_or_uuid(connection: sqlite3.Connection, newest: int, path: Path, 
 
 
 def _with_tag(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
-    name, equals, value = storable(spec).removeprefix(TAG).partition("=")
+    name, equals, value = escape_undecodable(spec).removeprefix(TAG).partition("=")
     if not equals or not name.strip():
         raise InputError(f"{spec!r}: expected tag:KEY=VALUE, as `rater run --tag` was given it")
     rows = connection.execute(
@@ -398,4 +398,4 @@ def _with_tag(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[in
 
 
 def _named(runs: Sequence[_Known]) -> str:
-    return some([f"{number} ({uuid})" for number, uuid in runs], _MOST_NAMED)
+    return truncate_list([f"{number} ({uuid})" for number, uuid in runs], _MOST_NAMED)

@@ -20,8 +20,8 @@ from typing import Any, get_args, get_type_hints
 from rater.errors import InputError
 from rater.files import folder
 from rater.text.cpuset import format_list, parse_list
-from rater.text.kinds import described, from_json
-from rater.text.values import some
+from rater.text.kinds import describe_value, from_json
+from rater.text.values import truncate_list
 
 # -- Dataclasses in and out of tables: a field, or a property, is the column of its name -----------
 
@@ -55,7 +55,7 @@ _columns: dict[str, dict[str, bool]] = {}
 _writers: dict[Any, tuple[str, Callable[[Any], Sequence[Value]]]] = {}
 
 
-def insert(
+def insert_row(
     connection: sqlite3.Connection,
     table: str,
     row: object = None,
@@ -71,7 +71,7 @@ def insert(
     return connection.execute(statement, (*more.values(), *values_of(row))).lastrowid or 0
 
 
-def insert_all(
+def insert_rows(
     connection: sqlite3.Connection,
     table: str,
     rows: Iterable[object],
@@ -105,7 +105,7 @@ def _in_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
             size //= 2
 
 
-def read[T](
+def read_rows[T](
     connection: sqlite3.Connection,
     kind: type[T],
     query: str,
@@ -143,7 +143,8 @@ def read_by[T](
             except (ValueError, TypeError, AttributeError) as error:
                 path = connection.execute("PRAGMA database_list").fetchone()[2]
                 raise InputError(
-                    f"{path}: a row is damaged: {name} is {described(value)} ({error}); remove "
+                    f"{path}: a row is damaged: {name} is {describe_value(value)} ({error}); "
+                    "remove "
                     "its run with `rater rm`, or name another database with --db"
                 ) from error
         if finish:
@@ -168,7 +169,7 @@ def read_table[T](
     names = ", ".join(name for name in _columns_of(connection, table) if name in own)
     those = " AND ".join(f"{name} = :{name}" for name in where)
     query = f"SELECT {names} FROM {table} WHERE {those} ORDER BY {order}"
-    return tuple(read(connection, kind, query, finish=finish, **where))
+    return tuple(read_rows(connection, kind, query, finish=finish, **where))
 
 
 def _columns_of(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
@@ -349,7 +350,8 @@ def refuse_drifted(connection: sqlite3.Connection) -> None:
         path = connection.execute("PRAGMA database_list").fetchone()[2]
         raise InputError(
             f"{path}: made by a rater between two releases: schema "
-            f"{number_of(connection, 'user_version')} without {some(lacks)}; no run can be "
+            f"{number_of(connection, 'user_version')} without {truncate_list(lacks)}; no run can "
+            "be "
             "added. Name another database with --db; the `sqlite3` shell reads what is in this one"
         )
 

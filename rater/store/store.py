@@ -15,7 +15,7 @@ from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredR
 from rater.store.connection import connect
 from rater.store.export import redacted, redacted_head
 from rater.store.insert import (
-    Context,
+    InsertContext,
     append_events,
     context_of,
     has_several_rows,
@@ -36,7 +36,7 @@ from rater.store.read import (
     page_extents,
     run_heads,
 )
-from rater.store.rows import insert, read_table, refuse_drifted
+from rater.store.rows import insert_row, read_table, refuse_drifted
 from rater.text.secrets import Redactor
 
 # -- Runs and whole sweeps leave the database, with all that hangs on them -------------------------
@@ -142,14 +142,14 @@ def copy_runs(connection: sqlite3.Connection, run_id: int) -> int:
     return count
 
 
-def keep_search(
+def save_search(
     connection: sqlite3.Connection, run_id: int, search: DivotSearch, divots: Iterable[StoredDivot]
 ) -> None:
     """Store what was found, in the place of what was known before."""
     connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
-    insert(connection, "divot_search", search, run_id=run_id)
+    insert_row(connection, "divot_search", search, run_id=run_id)
     for position, it in enumerate(divots):
-        insert(
+        insert_row(
             connection,
             "divot",
             it.of,
@@ -184,7 +184,7 @@ class RunScore:
 
 def keep_score(connection: sqlite3.Connection, run_id: int, score: RunScore) -> None:
     """Store the number of a run, in the place of what was known before."""
-    insert(connection, "run_score", score, replace=True, run_id=run_id)
+    insert_row(connection, "run_score", score, replace=True, run_id=run_id)
 
 
 def kept_score(connection: sqlite3.Connection, run_id: int, version: int) -> RunScore | None:
@@ -217,7 +217,7 @@ _CLOSE = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
 _NOTE = "INSERT INTO note (run_id, kind, text) VALUES (?, 'note', ?)"
 
 
-def take_up(
+def claim_run(
     connection: sqlite3.Connection,
     run_id: int,
     *,
@@ -255,7 +255,7 @@ def close(
 ) -> None:
     """Say how a run ended of which nothing is missing, inside the caller's transaction.
 
-    Raises `InputError` as `take_up` does.
+    Raises `InputError` as `claim_run` does.
     """
     _check_free(connection, run_id, resumed)
     connection.execute(_CLOSE, (status, reason, run_id))
@@ -298,12 +298,12 @@ class Store(OpenDatabase):
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         super().__init__(connection, path)
-        self._contexts: dict[int, Context] = {}
+        self._contexts: dict[int, InsertContext] = {}
         self._secrets: dict[tuple[str, str], str] = {}  # what stands for them
 
     # -- writing --------------------------------------------------------------------------------
 
-    def begin(
+    def create_run(
         self,
         run: Run,
         host: Host,
@@ -326,7 +326,7 @@ class Store(OpenDatabase):
                 owner=owner or this_process(),
             )
 
-    def take_up(
+    def claim_run(
         self,
         run_id: int,
         *,
@@ -344,7 +344,7 @@ class Store(OpenDatabase):
         at it. Raises `InputError` when another rater has it, or has had it since then.
         """
         with self._transaction("taking up a run"):
-            take_up(
+            claim_run(
                 self._connection,
                 run_id,
                 resumed=resumed,
@@ -359,7 +359,7 @@ class Store(OpenDatabase):
     def close_run(
         self, run_id: int, *, resumed: int, status: RunStatus, reason: str | None, note: str
     ) -> None:
-        """Say how a run ended of which nothing is missing; raises `InputError` as `take_up`."""
+        """Say how a run ended of which nothing is missing; raises `InputError` as `claim_run`."""
         with self._transaction("ending a run"):
             close(
                 self._connection,
@@ -419,7 +419,7 @@ class Store(OpenDatabase):
     def keep_divots(self, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]) -> None:
         """Store what was found slow in a run, in the place of what was known before."""
         with self._transaction("storing divots"):
-            keep_search(self._connection, run_id, search, divots)
+            save_search(self._connection, run_id, search, divots)
 
     def remove(self, *run_ids: int) -> None:
         """Remove runs with everything that hangs on them, all or none.

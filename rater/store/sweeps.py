@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
-from rater.plan.sweep import AxisKind, BlockOrder, Measure, Slot, Values, label_of
+from rater.plan.sweep import AxisKind, BlockOrder, SweepMeasure, SweepSlot, Values, point_label
 from rater.process import ProcessId, is_alive, this_process
-from rater.record.run import Host, MachinePU, Run, RunStatus, storable
+from rater.record.run import Host, MachinePU, Run, RunStatus, escape_undecodable
 from rater.store.insert import insert_run
 from rater.store.read import named, number_meant
-from rater.store.rows import insert, insert_all, read, read_table
+from rater.store.rows import insert_row, insert_rows, read_rows, read_table
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
 
@@ -28,7 +28,7 @@ _NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says
 
 
 @dataclass(frozen=True, slots=True)
-class SweepAsked:
+class SweepSpec:
     """What was asked for: the head of a sweep, as it is stored before the first run."""
 
     uuid: str
@@ -42,7 +42,7 @@ class SweepAsked:
     command_line: str
     rater_version: str
     directory: str
-    until_of: Measure = Measure.TIME
+    until_of: SweepMeasure = SweepMeasure.TIME
     file: str | None = None  # the TOML file it was read from
     file_sha256: str | None = None
     file_text: str | None = None
@@ -63,7 +63,7 @@ class SweepPoint:
 class SlotRun:
     """One run that a sweep planned, and what there is of it."""
 
-    slot: Slot
+    slot: SweepSlot
     run: int | None  # None: not begun
     status: RunStatus | None  # as stored: a killed rater's run is still "running"
     done: bool  # all of it was measured, well or not
@@ -80,7 +80,7 @@ class StoredSweep:
     """A sweep read back."""
 
     number: int
-    asked: SweepAsked
+    asked: SweepSpec
     status: RunStatus  # `KILLED` where its rater is gone
     reason: str | None
     ended_at: str | None
@@ -91,41 +91,43 @@ class StoredSweep:
     slots: tuple[SlotRun, ...]  # in the order in which they are run
 
     @property
-    def missing(self) -> tuple[Slot, ...]:
+    def missing(self) -> tuple[SweepSlot, ...]:
         """What is still to be run."""
         return tuple(it.slot for it in self.slots if not it.done)
 
 
 def new_sweep(
     store: Store,
-    asked: SweepAsked,
+    asked: SweepSpec,
     axes: Sequence[tuple[str, AxisKind]],
     points: Sequence[SweepPoint],
-    slots: Iterable[Slot],
+    slots: Iterable[SweepSlot],
 ) -> int:
     """Store a sweep that begins now, made by this process; return its number."""
     texts: dict[str, Any] = {
-        "command_line": storable(asked.command_line),
-        "directory": storable(asked.directory),
-        "file": None if asked.file is None else storable(asked.file),
+        "command_line": escape_undecodable(asked.command_line),
+        "directory": escape_undecodable(asked.directory),
+        "file": None if asked.file is None else escape_undecodable(asked.file),
     }
     made_by: dict[str, Any] = asdict(this_process())
     with store.writing("beginning a sweep") as connection:
         status = RunStatus.RUNNING
-        number = insert(connection, "sweep", asked, status=status, **made_by, **texts)
+        number = insert_row(connection, "sweep", asked, status=status, **made_by, **texts)
         of: dict[str, Any] = {"sweep_id": number}
         for place, (name, kind) in enumerate(axes):
-            insert(connection, "sweep_axis", **of, position=place, name=name, kind=kind)
+            insert_row(connection, "sweep_axis", **of, position=place, name=name, kind=kind)
         for it in points:
-            insert(connection, "sweep_point", it, **of, label=storable(it.label))
+            insert_row(connection, "sweep_point", it, **of, label=escape_undecodable(it.label))
             for axis, value in it.values:
-                kept = storable(value)
-                insert(connection, "sweep_value", **of, point=it.point, axis=axis, value=kept)
-        insert_all(connection, "sweep_slot", slots, sweep_id=number)
+                kept = escape_undecodable(value)
+                insert_row(connection, "sweep_value", **of, point=it.point, axis=axis, value=kept)
+        insert_rows(connection, "sweep_slot", slots, sweep_id=number)
     return number
 
 
-def take_up(store: Store, number: int, *, resumed: int, rounds: int, slots: Iterable[Slot]) -> None:
+def claim_sweep(
+    store: Store, number: int, *, resumed: int, rounds: int, slots: Iterable[SweepSlot]
+) -> None:
     """Make a stored sweep this process's own: it goes on, with more blocks where asked for.
 
     `resumed` is how often it had been taken up when the caller looked at it. Raises
@@ -147,10 +149,10 @@ def take_up(store: Store, number: int, *, resumed: int, rounds: int, slots: Iter
             {"number": number, "status": RunStatus.RUNNING, "rounds": rounds}
             | asdict(this_process()),
         )
-        insert_all(connection, "sweep_slot", slots, sweep_id=number)
+        insert_rows(connection, "sweep_slot", slots, sweep_id=number)
 
 
-def give_back(store: Store, before: StoredSweep) -> None:
+def undo_resume(store: Store, before: StoredSweep) -> None:
     """Leave a sweep that was taken up as it was before: nothing was made of it."""
     status = RunStatus.INTERRUPTED if before.status is RunStatus.KILLED else before.status
     with store.writing("giving back a sweep") as connection:
@@ -166,7 +168,7 @@ def give_back(store: Store, before: StoredSweep) -> None:
         )
 
 
-def looks_at(store: Store, runs: Iterable[int]) -> int:
+def count_looks(store: Store, runs: Iterable[int]) -> int:
     """Return how often the results of the sweeps that made these runs were looked at, at most.
 
     Those with `--until` look after every block from the third on; blocks that were added
@@ -184,10 +186,10 @@ def looks_at(store: Store, runs: Iterable[int]) -> int:
     return max([1, *(int(row[0]) for row in found if row)])
 
 
-def begin_run(
+def create_slot_run(
     store: Store,
     number: int,
-    slot: Slot,
+    slot: SweepSlot,
     run: Run,
     host: Host,
     *,
@@ -221,7 +223,7 @@ def begin_run(
             connection.execute(f"UPDATE sweep_run SET replaced = 1 WHERE {of_slot}", place)
             _tag(connection, before[0], _REPLACED, str(run_id))
         of: dict[str, Any] = {"sweep_id": number, "block": slot.block, "point": slot.point}
-        insert(connection, "sweep_run", run_id=run_id, phases=phases, **of)
+        insert_row(connection, "sweep_run", run_id=run_id, phases=phases, **of)
     return run_id
 
 
@@ -237,7 +239,7 @@ def discard_run(store: Store, run: int, why: str) -> None:
             (run,),
         )
         connection.execute("UPDATE sweep_run SET replaced = 1 WHERE run_id = ?", (run,))
-        _tag(connection, run, _NOT_COUNTED, storable(why))
+        _tag(connection, run, _NOT_COUNTED, escape_undecodable(why))
 
 
 def end_sweep(
@@ -291,7 +293,7 @@ def find_sweep(store: Store, spec: str) -> int:
 
 
 def _tag(connection: sqlite3.Connection, run: int, name: str, value: str) -> None:
-    insert(connection, "tag", replace=True, run_id=run, name=name, value=value)
+    insert_row(connection, "tag", replace=True, run_id=run, name=name, value=value)
 
 
 def _running(connection: sqlite3.Connection, number: int) -> ProcessId | None:
@@ -306,7 +308,7 @@ def _running(connection: sqlite3.Connection, number: int) -> ProcessId | None:
 def _redacted(sweep: StoredSweep) -> StoredSweep:
     redactor = Redactor()
     shown = [replace(it, values=redactor.pairs(it.values)) for it in sweep.points]
-    return replace(sweep, points=tuple(replace(it, label=label_of(it.values)) for it in shown))
+    return replace(sweep, points=tuple(replace(it, label=point_label(it.values)) for it in shown))
 
 
 def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[StoredSweep]:
@@ -328,7 +330,7 @@ def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
         row["values"] = tuple((axis, values[row["point"]][axis]) for axis, _ in axes)
 
     def slot(row: dict[str, Any]) -> None:
-        row["slot"] = Slot(row.pop("block"), row.pop("position"), row.pop("point"))
+        row["slot"] = SweepSlot(row.pop("block"), row.pop("position"), row.pop("point"))
         row["run"] = row.pop("run_id")
         del row["label"]
 
@@ -336,16 +338,16 @@ def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
         owner = ProcessId(row.pop("pid"), row.pop("pid_start"), row.pop("boot_id"))
         if row["status"] is RunStatus.RUNNING and not is_alive(owner):
             row["status"] = RunStatus.KILLED
-        (row["asked"],) = read_table(connection, SweepAsked, "sweep", id=number)
+        (row["asked"],) = read_table(connection, SweepSpec, "sweep", id=number)
         row["axes"] = tuple((name, AxisKind(kind)) for name, kind in axes)
         row["points"] = read_table(
             connection, SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number
         )
         row["slots"] = tuple(
-            read(connection, SlotRun, named("sweep_runs"), finish=slot, sweep=number)
+            read_rows(connection, SlotRun, named("sweep_runs"), finish=slot, sweep=number)
         )
 
-    return read(connection, StoredSweep, _HEAD, finish=sweep, sweep=number)
+    return read_rows(connection, StoredSweep, _HEAD, finish=sweep, sweep=number)
 
 
 def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> dict[int, str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from rater.errors import InputError
 from rater.text import kinds
-from rater.text.kinds import UnexpectedError, ValueKind
+from rater.text.kinds import ValueKind, WrongKindError
 
 # -- Read the files of suites and layouts: never blocked by a pipe, never flooded by a device ------
 
@@ -236,7 +236,7 @@ class Document:
     def root(self) -> TableReader:
         """Return the top level of the file; raises `MistakesError` when it is no table."""
         if not isinstance(self.data, dict):
-            got = kinds.described(self.data, self.table_word)
+            got = kinds.describe_value(self.data, self.table_word)
             self.mistake((), f"expected {self.table_word}, got {got}")
             self.raise_mistakes()
         return TableReader(self, (), self.data)
@@ -317,7 +317,7 @@ class TableReader:
     def unexpected(self, expected: str, name: str) -> None:
         """Note that `name` has another value than was expected, or none."""
         if name in self._values:
-            self._wrong(name, UnexpectedError(expected, self._values[name]))
+            self._wrong(name, WrongKindError(expected, self._values[name]))
         else:
             self.mistake(f"missing; expected {expected}", name)
 
@@ -335,7 +335,7 @@ class TableReader:
             return default
         try:
             return kind.read(value)
-        except UnexpectedError as error:
+        except WrongKindError as error:
             if value is None:
                 self.unexpected(error.expected, name)
             else:
@@ -356,7 +356,7 @@ class TableReader:
         for position, item in enumerate(self._list(name, expected, required=required)):
             try:
                 found.append(kind.read(item))
-            except UnexpectedError as error:
+            except WrongKindError as error:
                 self._wrong(f"{name}[{position}]", error)
         return tuple(found)
 
@@ -388,7 +388,7 @@ class TableReader:
             if isinstance(item, dict):
                 found.append(TableReader(self.document, (*self.key, part), item))
             else:
-                self._wrong(part, UnexpectedError(word, item))
+                self._wrong(part, WrongKindError(word, item))
         if required and name not in self:
             self.unexpected(expected, name)
         return found
@@ -417,9 +417,9 @@ class TableReader:
             self.unexpected(expected, name)
         return []
 
-    def _wrong(self, name: str, error: UnexpectedError) -> None:
+    def _wrong(self, name: str, error: WrongKindError) -> None:
         expected, value = error.expected, error.value
-        got = kinds.described(value, self.document.table_word)
+        got = kinds.describe_value(value, self.document.table_word)
         hint = ""
         if expected == "a string" and kinds.is_number(value) and got != "a huge number":
             hint = f' (put it in quotes: "{value}")'

@@ -17,7 +17,7 @@ _HUGE = 10**18  # beyond this Python may refuse to print a whole number
 _SHOWN = 40  # characters of a value in a message
 
 
-class UnexpectedError(Exception):
+class WrongKindError(Exception):
     """A value is not what was expected; `at` is its place in a list or an object, `[2].cpu`."""
 
     def __init__(self, expected: str, value: object, at: str = "") -> None:
@@ -32,19 +32,19 @@ class ValueKind[T]:
     """A kind of values."""
 
     expected: str  # "a whole number from 0 to 9"
-    # The value, converted; None for one that is not of this kind. It may raise `UnexpectedError`
+    # The value, converted; None for one that is not of this kind. It may raise `WrongKindError`
     # itself, and `ValueError` with a whole message.
     convert: Callable[[Any], T | None]
     zero: T  # any value of this kind: with it reading goes on after a mistake
 
     def read(self, value: object, at: str = "") -> T:
-        """Return the value, converted. Raises `UnexpectedError`, `ValueError`."""
+        """Return the value, converted. Raises `WrongKindError`, `ValueError`."""
         try:
             found = self.convert(value)
-        except UnexpectedError as error:
-            raise UnexpectedError(error.expected, error.value, at + error.at) from None
+        except WrongKindError as error:
+            raise WrongKindError(error.expected, error.value, at + error.at) from None
         if found is None:
-            raise UnexpectedError(self.expected, value, at)
+            raise WrongKindError(self.expected, value, at)
         return found
 
 
@@ -53,7 +53,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def described(value: object, table: str = "a table") -> str:
+def describe_value(value: object, table: str = "a table") -> str:
     """Return what a value is, short enough for a message; `table` is the format's word."""
     match value:
         case None:
@@ -77,7 +77,7 @@ def described(value: object, table: str = "a table") -> str:
 
 def _string(value: Any) -> str | None:
     if isinstance(value, str) and "\0" in value:  # no argument or path can hold one
-        raise UnexpectedError("a string without NUL", value)
+        raise WrongKindError("a string without NUL", value)
     return value if isinstance(value, str) else None
 
 
@@ -88,7 +88,7 @@ def _filled_string(value: Any) -> str | None:
 
 
 def _word(value: Any) -> str | None:
-    is_word = is_number(value) and described(value) != "a huge number"
+    is_word = is_number(value) and describe_value(value) != "a huge number"
     return str(value) if is_word else _string(value)
 
 
@@ -127,7 +127,7 @@ def number(most: float = 1e300, *, positive: bool = False, unit: str = "") -> Va
         if not is_number(value):
             return None
         if value > most:  # compared before converted: a whole number has no limit
-            raise UnexpectedError(f"{name} of at most {most:g}", value)
+            raise WrongKindError(f"{name} of at most {most:g}", value)
         return float(value) if value > 0 or (value == 0 and not positive) else None
 
     return ValueKind(f"{name} above 0" if positive else f"{name}, 0 or more", convert, most)
@@ -185,9 +185,9 @@ def from_json(hint: Any, text: str) -> Any:
     """Return what JSON text holds, as an annotation says. Raises `ValueError` for anything else."""
     try:
         return of_type(hint).read(json.loads(text))
-    except UnexpectedError as error:
+    except WrongKindError as error:
         at = error.at.removeprefix(".")
-        got = described(error.value, "an object")
+        got = describe_value(error.value, "an object")
         raise ValueError(f"{at}: expected {error.expected}, got {got}") from None
     except (RecursionError, TypeError) as error:  # nested too deep, or no text
         raise ValueError(str(error)) from None
@@ -230,7 +230,7 @@ def _object_of(of: Any) -> ValueKind[Any]:
         if not isinstance(value, dict):
             return None
         for name in sorted(needed - value.keys()):
-            raise UnexpectedError(of_type(hints[name]).expected, None, f".{name}")
+            raise WrongKindError(of_type(hints[name]).expected, None, f".{name}")
         for name in sorted(value.keys() - hints.keys()):
             raise ValueError(f"unknown key {name!r}")
         return of(**{name: _field(hints[name], it, f".{name}") for name, it in value.items()})

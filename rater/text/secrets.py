@@ -215,12 +215,12 @@ class _Cleaned:
         return getattr(self.stream, name)
 
 
-def cleaned(stream: IO[str]) -> TextIO:
+def sanitizing_stream(stream: IO[str]) -> TextIO:
     """Return a stream that cleans what is written into this one."""
     return cast(TextIO, _Cleaned(stream))
 
 
-def uncleaned(stream: TextIO) -> IO[str]:
+def raw_stream(stream: TextIO) -> IO[str]:
     """Return the stream itself, for who cleans what he writes and has colours of his own."""
     return stream.stream if isinstance(stream, _Cleaned) else stream
 
@@ -232,7 +232,7 @@ def cleaned_streams() -> Iterator[None]:
     The one place for standard output and error; a `Terminal` does the same for what it draws.
     """
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(cleaned, before)
+    sys.stdout, sys.stderr = map(sanitizing_stream, before)
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 # -- Values by what they have in common ------------------------------------------------------------
 
 
-def grouped[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """Return the values by key; keys and values stand in the order in which they come."""
     groups: dict[K, list[V]] = {}
     for key, value in pairs:
@@ -75,13 +75,13 @@ def copies_text(how_many: int) -> str:
     return count(how_many, "copy", "copies")
 
 
-def some(told: Sequence[str], most: int = 4) -> str:
+def truncate_list(told: Sequence[str], most: int = 4) -> str:
     """Return the first `most` of what is told, and how many more there are: `a, b and 3 more`."""
     more = f" and {len(told) - most} more" if len(told) > most else ""
     return ", ".join(told[:most]) + more
 
 
-def series(texts: Sequence[str]) -> str:
+def join_and(texts: Sequence[str]) -> str:
     """Return `a`, `a and b`, `a, b and c`."""
     return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
 
@@ -114,7 +114,9 @@ _LINES = _Lines()
 
 def runs_text(numbers: Sequence[int], most: int = 6) -> str:
     """Return `run 7`, or `runs 7, 8 and 9 more`."""
-    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in numbers], most)}"
+    return (
+        f"run{'s' * (len(numbers) > 1)} {truncate_list([str(number) for number in numbers], most)}"
+    )
 
 
 def percent(share: float | None, places: int = 1) -> str:
@@ -145,7 +147,7 @@ type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
 type _Reader = Callable[[Any], object]
 
 
-class Members:
+class JsonFields:
     """The members of the JSON object that stands for an instance of a class.
 
     Made from mappings (key to a function of the instance) and strings of words:
@@ -199,7 +201,7 @@ class Members:
         return key or attributes[-1], read
 
 
-type Table = Mapping[Any, Members]  # by class
+type Table = Mapping[Any, JsonFields]  # by class
 
 
 def all_fields(instance: Any) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rater.errors import InputError
-from rater.plan.options import Form, Option, was_given
+from rater.plan.options import Option, OptionForm, was_given
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, KIT_COPIES, OPTIONS, Request
-from rater.process import say
+from rater.process import print_error
 
 if TYPE_CHECKING:
     from rater.show.console import Printer
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
     """Declare what `run` (and every command that plans a run) takes, but the options `without`.
 
-    What was not given is None, False or an empty list: `request_from` knows the defaults.
+    What was not given is None, False or an empty list: `parse_request` knows the defaults.
     """
     parser.add_argument(
         "suites",
@@ -47,20 +47,20 @@ def add_option(parser: argparse._ActionsContainer, option: Option, text: str | N
     """Declare one option of a run; `text`: what it means for another command."""
     rest: dict[str, Any] = {"help": text or option.help, "dest": option.dest}
     form, convert = option.kind.form, option.kind.convert
-    if form is Form.FLAG:
+    if form is OptionForm.FLAG:
         rest["action"] = "store_true"
     else:
         rest |= {"metavar": option.metavar, "choices": option.choices, "type": convert}
-    if form in (Form.SEVERAL, Form.REPEATED):
+    if form in (OptionForm.SEVERAL, OptionForm.REPEATED):
         rest |= {"action": "append", "default": []}
-    if form is Form.SEVERAL:
+    if form is OptionForm.SEVERAL:
         rest |= {"action": "extend", "nargs": "+"}
     if option.const is not None:
         rest |= {"nargs": "?", "const": option.const}
     parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **rest)
 
 
-def request_from(args: argparse.Namespace) -> Request:
+def parse_request(args: argparse.Namespace) -> Request:
     """Check each value by itself; raises `InputError` naming the option."""
     if args.command is not None and args.suites:
         raise InputError(
@@ -105,7 +105,7 @@ _NO_OPTIONS = ("run", "subcommand", "command", "defaults")
 BESIDE_RESUME = ("resume", "force", "share", "wait", "quiet", "verbose", "dry_run", "json", "db")
 
 
-def options_given(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
+def given_options(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
     """Return the arguments that were given, as a user types them, but those called `but`."""
     given: list[str] = []
     for name, value in vars(args).items():
@@ -167,7 +167,7 @@ def _check_kit(args: argparse.Namespace) -> bool:
 _RUN_WORDS = ("which", "points", "beside", "baseline")  # arguments that are words for runs
 
 
-def existing_store(args: argparse.Namespace) -> Store:
+def open_existing_store(args: argparse.Namespace) -> Store:
     """Open the database, which there must be."""
     from rater.store.connection import default_path, is_there
     from rater.store.store import open_store
@@ -180,7 +180,7 @@ def existing_store(args: argparse.Namespace) -> Store:
     return open_store(path)
 
 
-def store_to_read(args: argparse.Namespace) -> Store:
+def open_store_for_reading(args: argparse.Namespace) -> Store:
     """Open the database, which there must be, of a command that only reads runs.
 
     Where its words name runs in the archive of a fleet (`fleet:3/n017`), these are unpacked, and
@@ -188,7 +188,7 @@ def store_to_read(args: argparse.Namespace) -> Store:
     """
     from rater.wings import hook
 
-    store = existing_store(args)
+    store = open_existing_store(args)
     words: list[str | None] = []
     for name in _RUN_WORDS:
         given = getattr(args, name, None)
@@ -199,12 +199,12 @@ def store_to_read(args: argparse.Namespace) -> Store:
     with store:
         unpacked = hook("ArchivedStore")(store, archived)
     for word, number in unpacked.numbers.items():
-        say(f"{word} is called run {number} here, and {word} in commands")
+        print_error(f"{word} is called run {number} here, and {word} in commands")
     found: Store = unpacked
     return found
 
 
-def refuse_no_directory() -> None:
+def check_current_directory() -> None:
     """Raise `InputError` where the current directory is gone or forbidden."""
     try:
         Path.cwd()
@@ -214,7 +214,7 @@ def refuse_no_directory() -> None:
         ) from error
 
 
-def show(
+def print_output(
     args: argparse.Namespace, document: Callable[[], object], text: Callable[[Printer], None]
 ) -> None:
     """Print the one JSON document that `--json` asks for, else text for people."""

@@ -15,25 +15,25 @@ from rater.analysis.doctor import CHECKS, examine, facts_of_run, tuned_settings
 from rater.analysis.doctor_checks import DoctorFinding, MachineFacts
 from rater.errors import InputError
 from rater.plan.request import Request
-from rater.process import Stopped, say
+from rater.process import StoppedBySignal, print_error
 from rater.run.host.admission import default_lock_path, machine_lock
-from rater.run.host.busy import BusyWatch
 from rater.run.host.facts import microcode_now, present_readings, settings_snapshot
+from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.memory import pool_rooms
 from rater.run.programs.script import process_settings
 from rater.settings.journal import default_journal_path, journal_paths, sysroot
-from rater.settings.restore import left_behind, may_recover, recover
-from rater.settings.tuner import Tuner, find, present_settings
-from rater.show.console import standard_page
+from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
+from rater.settings.tuner import SettingsSession, available_settings, find_setting
+from rater.show.console import terminal_layout
 from rater.show.plans.machine import DoctorView, doctor_document, doctor_text
 from rater.text.cpuset import parse_set
-from rater.text.values import some
-from rater.workflow.arguments import existing_store, print_json
+from rater.text.values import truncate_list
+from rater.workflow.arguments import open_existing_store, print_json
 
 # -- Settings of the machine that a dead sweep left: put back before a run, else only reported -----
 
 
-def put_back() -> tuple[str, ...]:
+def restore_leftover_settings() -> tuple[str, ...]:
     """Put back what a dead process left, and say so; return what a run should be warned of.
 
     Call it with the machine's lock, before anything is read of the machine: settings must
@@ -43,16 +43,16 @@ def put_back() -> tuple[str, ...]:
     root = sysroot()
     warnings: list[str] = []
     for path in journal_paths():
-        left = left_behind(root, path)
+        left = find_leftovers(root, path)
         if left is None:
             continue
         if not may_recover(path):
             warnings.append(f"{left.text}; they are in force still: `sudo rater restore`")
             continue
         messages: list[str] = []
-        if recover(root, path, messages.append):
+        if restore_leftovers(root, path, messages.append):
             for text in messages:
-                say(text)
+                print_error(text)
         else:
             warnings += messages
     return tuple(warnings)
@@ -61,9 +61,9 @@ def put_back() -> tuple[str, ...]:
 def report() -> None:
     """Say what a dead process left, on standard error; change nothing."""
     for path in journal_paths():
-        left = left_behind(sysroot(), path)
+        left = find_leftovers(sysroot(), path)
         if left is not None:
-            say(f"{left.text}; {left.way}")
+            print_error(f"{left.text}; {left.way}")
 
 
 # -- Settings of the machine that a run or a command itself needs: set, told, put back -------------
@@ -73,7 +73,7 @@ _SHOWN = 8
 
 def refuse_unsettable(wanted: Mapping[str, str]) -> None:
     """Raise `InputError` that names the settings that this process cannot set; only looks."""
-    obstacles = {name: find(name, sysroot()).obstacle() for name in wanted}
+    obstacles = {name: find_setting(name, sysroot()).obstacle() for name in wanted}
     refused = [f"{name} cannot be set: {why}" for name, why in obstacles.items() if why]
     if refused:
         raise InputError("\n".join(refused))
@@ -82,11 +82,11 @@ def refuse_unsettable(wanted: Mapping[str, str]) -> None:
 class RunSettings:
     """Sets what one run wants of the machine; a context manager, behind which it is put back.
 
-    All goes through a `Tuner`, which other settings may be set with, and which puts everything back
-    at its own end, also after a kill -9.
+    All goes through a `SettingsSession`, which other settings may be set with, and which puts
+    everything back at its own end, also after a kill -9.
     """
 
-    def __init__(self, tuner: Tuner, report: Callable[[str], None]) -> None:
+    def __init__(self, tuner: SettingsSession, report: Callable[[str], None]) -> None:
         self._tuner = tuner
         self._report = report
         self._before: dict[str, str] = {}
@@ -107,13 +107,13 @@ class RunSettings:
         if not wanted:
             return
         refuse_unsettable(wanted)
-        now = {name: find(name, sysroot()).read() for name in wanted}
+        now = {name: find_setting(name, sysroot()).read() for name in wanted}
         for name, present in now.items():
             if len({value for _, value in present.files}) == 1:  # else it is no one value
                 self._before.setdefault(name, present.text)
         self._tuner.set(wanted)
         told = [f"{name}={value} (was {now[name].text})" for name, value in wanted.items()]
-        self._report(f"set for now, and put back at the end: {some(told, _SHOWN)}")
+        self._report(f"set for now, and put back at the end: {truncate_list(told, _SHOWN)}")
 
 
 # -- What the doctor reads of this machine now -----------------------------------------------------
@@ -135,13 +135,13 @@ def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
 
 def names_here(root: Path) -> tuple[str, ...]:
     """Return the names of the settings that this machine has."""
-    return tuple(setting.name for setting in present_settings(root))
+    return tuple(setting.name for setting in available_settings(root))
 
 
 def _load() -> dict[str, str]:
-    busy = BusyWatch().busy(_LEAST_BUSY)
+    busy = ForeignLoadSampler().busy(_LEAST_BUSY)
     cpus = sum(one.share for one in busy.processes) + busy.unseen
-    named = some([f"{one.command} {one.share:.1f}" for one in busy.processes], 2)
+    named = truncate_list([f"{one.command} {one.share:.1f}" for one in busy.processes], 2)
     found = {"others.busy_cpus": f"{cpus:.2f}", "others.stolen_share": f"{busy.stolen:.4f}"}
     return found | ({"others.named": named} if named else {})
 
@@ -171,13 +171,13 @@ def fix(args: argparse.Namespace) -> int:
     what = f"rater doctor --fix -- {shlex.join(args.command)}"[:80]
     with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
         pass  # nobody times copies now, whom that would disturb; the command may be a rater
-    for warning in put_back():
-        say(f"warning: {warning}")
+    for warning in restore_leftover_settings():
+        print_error(f"warning: {warning}")
     wanted = _tuned_now()
     if not wanted:
-        say("nothing to set: what the doctor would set is as it should be, or not here")
-    with Tuner(sysroot(), default_journal_path(), what) as tuner:
-        RunSettings(tuner, say).set(wanted)
+        print_error("nothing to set: what the doctor would set is as it should be, or not here")
+    with SettingsSession(sysroot(), default_journal_path(), what) as tuner:
+        RunSettings(tuner, print_error).set(wanted)
         return _ended(args.command)
 
 
@@ -189,7 +189,7 @@ def _ended(command: list[str]) -> int:
         raise InputError(f"{command[0]}: {error.strerror}") from error
     try:
         status = process.wait()
-    except Stopped:
+    except StoppedBySignal:
         process.terminate()
         process.wait()
         raise
@@ -214,7 +214,7 @@ def doctor(args: argparse.Namespace) -> int:
     shown = replace(view, findings=findings)
     if args.checks:
         shown = replace(shown, rooms=(), tuned={})
-    print(doctor_text(shown, standard_page(), detailed=detailed))
+    print(doctor_text(shown, terminal_layout(), detailed=detailed))
     return 0
 
 
@@ -233,7 +233,7 @@ def _now(*, with_load: bool) -> DoctorView:
 
 
 def _of_run(args: argparse.Namespace) -> DoctorView:
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         run = store.load(store.find(args.run_of))
     return DoctorView(examine(facts_of_run(run)), (), {}, f"the machine of run {run.head.run}")
 

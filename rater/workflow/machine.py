@@ -8,7 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.plan.counter_choice import CounterChoice, TableGroup, choose, refuse_few_iterations
+from rater.plan.counter_choice import (
+    CounterChoice,
+    TableGroup,
+    choose_groups,
+    refuse_few_iterations,
+)
 from rater.plan.counter_tables import TABLE_TEXT
 from rater.plan.placement.layout import (
     EXPLICIT,
@@ -24,21 +29,21 @@ from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
 from rater.run.copies.counters import (
-    CounterSet,
+    CounterPlan,
     GroupProbe,
     PerfKernel,
     ReadyGroup,
-    probe,
+    probe_group,
     this_processor,
 )
 from rater.run.host import discover as machine
-from rater.run.host.memory import lgroups_now
+from rater.run.host.memory import read_node_memory
 from rater.run.observe.energy import energy_sources
 from rater.run.programs.compile import compile_program, find_command
 from rater.settings.journal import is_there, journal_paths, sysroot
-from rater.settings.restore import forget, recover
-from rater.settings.tuner import find, lacking, present_settings
-from rater.show.console import standard_page
+from rater.settings.restore import forget, restore_leftovers
+from rater.settings.tuner import available_settings, find_setting, lacking
+from rater.show.console import terminal_layout
 from rater.show.plans.machine import (
     CounterRow,
     EnergyRow,
@@ -56,7 +61,7 @@ from rater.show.plans.machine import (
 )
 from rater.show.plans.topology import TopoView, topo_document, topo_lines
 from rater.text.documents import Key, find_line, key_lines
-from rater.text.values import some
+from rater.text.values import truncate_list
 from rater.workflow.arguments import print_json
 
 # -- `rater topo`: what a machine is ---------------------------------------------------------------
@@ -65,13 +70,13 @@ from rater.workflow.arguments import print_json
 def topo(args: argparse.Namespace) -> int:
     """Print this machine, or one from a file or a description."""
     if args.machine is None:
-        view = TopoView(machine.discover(), lgroups_now())
+        view = TopoView(machine.discover_topology(), read_node_memory())
     else:
-        view = TopoView(machine.load(args.machine))
+        view = TopoView(machine.load_topology(args.machine))
     if args.json:
         print_json(topo_document(view))
     else:
-        page = standard_page()
+        page = terminal_layout()
         print("\n".join(topo_lines(view, page.width, ascii_only=page.ascii_only)))
     return 0
 
@@ -86,7 +91,7 @@ def counters_of(request: Request, topology: Topology, plan: Plan) -> CounterChoi
     """
     if request.counters is None or not topology.is_this_system:
         return None
-    choice = choose(request.counters, this_processor(sysroot()))
+    choice = choose_groups(request.counters, this_processor(sysroot()))
     refuse_few_iterations(choice, plan.iterations, plan.discard)
     return choice
 
@@ -112,19 +117,19 @@ def counter_settings(choice: CounterChoice | None) -> tuple[tuple[str, str], ...
 
 def ready_counters(
     choice: CounterChoice | None, discard: int
-) -> tuple[CounterSet | None, tuple[str, ...]]:
+) -> tuple[CounterPlan | None, tuple[str, ...]]:
     """Try what is to be counted; return it as far as it works here, and what does not, in words."""
     if choice is None:
         return None, ()
     root = sysroot()
     groups = dict.fromkeys(one for turn in choice.turns for one in turn)
-    probed = {one: probe(one, root=root) for one in groups}
+    probed = {one: probe_group(one, root=root) for one in groups}
     ready = {one: it.ready for one, it in probed.items() if it.ready is not None}
 
     def turn(iteration: int) -> tuple[ReadyGroup, ...]:
         return tuple(ready[one] for one in choice.turn(iteration, discard) if one in ready)
 
-    counters = CounterSet(turn, choice.most_events, PerfKernel()) if ready else None
+    counters = CounterPlan(turn, choice.most_events, PerfKernel()) if ready else None
     return counters, _not_counted(list(probed.values()))
 
 
@@ -135,7 +140,7 @@ def _not_counted(probed: Sequence[GroupProbe]) -> tuple[str, ...]:
         if it.why:
             reasons.setdefault((it.why, it.remedy, it.ready is None), []).append(it.of.name)
     return tuple(
-        f"counters: {some(names)} {'not counted' if none else 'counted in part'}: {why}"
+        f"counters: {truncate_list(names)} {'not counted' if none else 'counted in part'}: {why}"
         + (f"; {remedy}" if remedy else "")
         for (why, remedy, none), names in reasons.items()
     )
@@ -146,11 +151,11 @@ def counters(args: argparse.Namespace) -> int:
     root = sysroot()
     processor = this_processor(root)
     wanted = args.groups or ["all,software"]
-    choices = [choose(word, processor) for word in wanted]
+    choices = [choose_groups(word, processor) for word in wanted]
     groups: dict[TableGroup, None] = dict.fromkeys(
         group for one in choices for turn in one.turns for group in turn
     )
-    rows = [_row(it) for it in map(partial(probe, root=root), groups)]
+    rows = [_row(it) for it in map(partial(probe_group, root=root), groups)]
     energy = None
     if not args.groups:
         energy = [
@@ -161,7 +166,7 @@ def counters(args: argparse.Namespace) -> int:
     if args.json:
         print_json(counters_document(processor, rows, energy, notes))
     else:
-        print(counters_text(processor, rows, energy, notes, standard_page()))
+        print(counters_text(processor, rows, energy, notes, terminal_layout()))
     return 0
 
 
@@ -192,9 +197,9 @@ def _row(it: GroupProbe) -> CounterRow:
 def show_settings(args: argparse.Namespace) -> int:
     """Print the settings that a sweep can set, and what they are now."""
     root = sysroot()
-    here = present_settings(root)
+    here = available_settings(root)
     if args.names:
-        wanted = [find(name, root).name for name in args.names]
+        wanted = [find_setting(name, root).name for name in args.names]
         here = tuple(
             setting
             for setting in here
@@ -219,7 +224,7 @@ def show_settings(args: argparse.Namespace) -> int:
     if args.json:
         print_json(settings_document(rows, absent, [str(path) for path in journal_paths()]))
     else:
-        print(settings_text(rows, absent, standard_page(), detailed=bool(args.names)))
+        print(settings_text(rows, absent, terminal_layout(), detailed=bool(args.names)))
     return 0
 
 
@@ -233,7 +238,7 @@ def restore(args: argparse.Namespace) -> int:
         if args.forget:
             messages.append(f"all is left as it is; what was there is in {forget(root, path)}")
         else:
-            done = recover(root, path, messages.append, force=args.force) and done
+            done = restore_leftovers(root, path, messages.append, force=args.force) and done
     if not found:
         messages.append("nothing to put back: no sweep left settings changed")
     if args.json:
@@ -259,7 +264,7 @@ def list_layouts(args: argparse.Namespace) -> int:
     if args.json:
         print_json(layouts_json(found))
     else:
-        print(layouts_text(found, standard_page()))
+        print(layouts_text(found, terminal_layout()))
     return 0
 
 
@@ -271,7 +276,7 @@ def show_layout(args: argparse.Namespace) -> int:
     else:
         path = layout_path(args.layout)
         read = layout_text(path)
-        layout, text = parse_layout(read, path), file_text(read, path, standard_page())
+        layout, text = parse_layout(read, path), file_text(read, path, terminal_layout())
     if args.json:
         print_json(layout_json(layout, path))
     else:

@@ -65,12 +65,12 @@ def declare_check(parser: argparse.ArgumentParser, suite_help: str) -> None:
 
 def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
     """Print a trial when it is over: a whole suite takes minutes."""
-    from rater.show.console import standard_page
+    from rater.show.console import terminal_layout
     from rater.show.plans.suites import trial_text
 
     text = trial_text(
         trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks)),
-        standard_page(),
+        terminal_layout(),
         error=trial.error,
         left_out=left_out,
         is_built=any(b.sources for b in suite.benchmarks if b.name == trial.benchmark),
@@ -88,7 +88,12 @@ def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -
 def _check(args: argparse.Namespace) -> int:
     """Exit 2 when the file is wrong, 1 when a program is missing or a benchmark fails."""
     from rater.errors import InputError
-    from rater.plan.suite_find import find_suite, load_with_mistakes, select, split_selection
+    from rater.plan.suite_find import (
+        find_suite,
+        load_with_mistakes,
+        select_from_suite,
+        split_selection,
+    )
     from rater.run.workplace.trial import guarded
     from rater.text.documents import MistakesError
 
@@ -110,7 +115,7 @@ def _check(args: argparse.Namespace) -> int:
         if args.json:
             print_json({**_json(suite, checked, []), "ok": False, "mistakes": _mistakes(mistakes)})
         raise MistakesError(mistakes)
-    suite = select(suite, args.suite)
+    suite = select_from_suite(suite, args.suite)
     checked = []
     run = args.try_size is not None
     with guarded() if run else nullcontext():
@@ -193,7 +198,7 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     """Say what is doubtful, and the sum of it all."""
     from rater.plan.request import DEFAULT_SIZE
     from rater.plan.suite_find import suite_warnings
-    from rater.show.console import standard_page
+    from rater.show.console import terminal_layout
     from rater.show.plans.suites import suite_warnings_text
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
@@ -204,7 +209,7 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
         print_json({**_json(suite, checked, warnings), "ok": not failed, "mistakes": []})
         return 1 if failed else 0
     if warnings:
-        print(suite_warnings_text(warnings, standard_page()))
+        print(suite_warnings_text(warnings, terminal_layout()))
     if failed:
         text = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:

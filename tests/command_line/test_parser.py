@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rater.cli import build_parser, main
 from rater.command_line import GROUPS, MOST_WORDS, command_words, subparsers_of
-from rater.process import say
+from rater.process import print_error
 from rater.show.console import paged
 from rater.text.secrets import cleaned_streams
 from tests.support.calls import Rater
@@ -142,7 +142,7 @@ def test_a_message_on_a_terminal_is_broken_between_words_and_a_path_stays_whole(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "31")
     monkeypatch.setattr(sys, "stderr", err := _Terminal())
-    say("warning: the copies share it with\n/a/path/that/is/longer/than/a/line/of/it")
+    print_error("warning: the copies share it with\n/a/path/that/is/longer/than/a/line/of/it")
     assert err.getvalue().splitlines() == [
         "rater: warning: the copies",
         "    share it with",
@@ -153,7 +153,7 @@ def test_a_message_on_a_terminal_is_broken_between_words_and_a_path_stays_whole(
 def test_a_message_in_a_file_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "31")
     monkeypatch.setattr(sys, "stderr", err := io.StringIO())
-    say("warning: the copies share the machine with them")
+    print_error("warning: the copies share the machine with them")
     assert err.getvalue() == "rater: warning: the copies share the machine with them\n"
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from rater.analysis.compare.differences import DisturbedRun
-from rater.analysis.results.cpu_use import Matter, Notable
+from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
 from rater.cli import main
 from rater.show.compare.notes import print_troubles
 from rater.show.console import Printer
@@ -292,7 +292,7 @@ def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def taken(run: int, share: float) -> DisturbedRun:
-        one = Notable(Matter.FOREIGN, 0, "lu", 1, 1, share, None, (1,), 1)
+        one = MachineDisturbance(DisturbanceKind.FOREIGN, 0, "lu", 1, 1, share, None, (1,), 1)
         return DisturbedRun(
             run, (one,), (), ("busy before the start: rm (pid 7)",), shared=run == 3
         )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rater.cli import main
-from rater.run.host.busy import Busy, Busyness
+from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from tests.support.calls import RATER, Rater, rows
 from tests.support.places import CHECKOUT, own_places_in
 from tests.support.processes import state_of, wait_until_dead
@@ -335,8 +335,8 @@ def test_the_plan_of_128_staggered_copies_as_the_user_types_it(rater: Rater) -> 
 def test_who_else_works_here_is_a_warning_that_is_kept(
     ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Busyness((Busy(77, "cc1", 1.5, "anna"),), unseen=0.0, stolen=0.0)
-    monkeypatch.setattr("rater.workflow.run.prepare.BusyWatch.busy", lambda self: found)
+    found = ForeignLoad((BusyProcess(77, "cc1", 1.5, "anna"),), unseen=0.0, stolen=0.0)
+    monkeypatch.setattr("rater.workflow.run.prepare.ForeignLoadSampler.busy", lambda self: found)
     ran("--copies", "1", "--", "true")
     [(kind, text)] = rows("SELECT kind, text FROM note WHERE text LIKE '%cc1%'")
     assert kind == "warning"

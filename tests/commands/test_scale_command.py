@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rater.analysis.compare.scaling import Curve, scale
+from rater.analysis.compare.scaling import Curve, scaling_curves
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.curves import LawScale, fit_usl
 from rater.analysis.stats.intervals import Noise
@@ -61,7 +61,7 @@ def curves(*runs: StoredRun, thp: Sequence[str] = ()) -> tuple[Curve, ...]:
         Point("", (("thp", thp[i]),) if thp else (), (PointRun(one, None),))
         for i, one in enumerate(runs)
     ]
-    return scale(points).curves
+    return scaling_curves(points).curves
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_the_tables_have_suites_first_and_say_what_copies_share(rater: Rater) ->
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     text = io.StringIO()
     printer = Printer(Console(file=text, width=width))
-    found = scale(
+    found = scaling_curves(
         [Point("", (), (PointRun(run(n, i), None),)) for i, n in enumerate((1, 2, 4, 8), 1)],
     )
     print_scaling(found, (), (), printer)

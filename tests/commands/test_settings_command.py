@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rater.settings.journal import default_journal_path, journal_paths
-from rater.settings.tuner import Tuner
+from rater.settings.tuner import SettingsSession
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import BOOT_ID, line, policy, values
 
@@ -20,7 +20,7 @@ def die_with(machine: Path, **wanted: str) -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            Tuner(machine, default_journal_path(), "rater sweep mini").set(wanted)
+            SettingsSession(machine, default_journal_path(), "rater sweep mini").set(wanted)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)

@@ -23,7 +23,7 @@ def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) 
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
     with open_store(database) as store:
-        number = store.begin(run, HOST, (), PUS, GONE)
+        number = store.create_run(run, HOST, (), PUS, GONE)
         store.append(number, phase(window_s=window_s))
         steps = 30 if window_s else 1
         for copy in range(2):

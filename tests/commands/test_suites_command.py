@@ -15,7 +15,7 @@ from rater.plan.suite_find import load_suite, suite_names, suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
-from rater.show.console import Page
+from rater.show.console import TextLayout
 from rater.show.plans import suites as show
 from rater.show.plans.suites import suite_text
 from tests.support.calls import Rater
@@ -177,26 +177,26 @@ def test_long_names_do_not_make_a_suite_wider_than_the_terminal(own: Path) -> No
     own.write_text(text.replace("sizes.test", f"sizes.{'t' * 90}"))
     suite = load_suite(str(own))
     for width in (60, 80, 120):
-        lines = suite_text(suite, Page(width)).splitlines()
+        lines = suite_text(suite, TextLayout(width)).splitlines()
         # Paths and the words of commands stay whole.
         tables = [line for line in lines if not line.startswith(("file: ", "  runs", " " * 11))]
         assert max(map(len, tables)) <= width
-    assert "…  fp " in suite_text(suite, Page(80))
+    assert "…  fp " in suite_text(suite, TextLayout(80))
 
 
 def test_a_command_of_several_lines_is_shown_as_one_command(own: Path) -> None:
     own.write_text(OWN.replace('"echo", "hello"', '"echo", "a\\nb"'))
-    assert "echo 'a\\nb'" in suite_text(load_suite(str(own)), Page(80))
+    assert "echo 'a\\nb'" in suite_text(load_suite(str(own)), TextLayout(80))
 
 
 def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) -> None:
     own.write_text(WORDY)
     suite = load_suite(str(own))
-    assert suite_text(suite, Page(80, True)).startswith("own: sums ? of all kinds")
+    assert suite_text(suite, TextLayout(80, True)).startswith("own: sums ? of all kinds")
     listed = [show.ListedSuite("own", own, suite, None)]
-    lines = show.suites_text(listed, Page(45, True)).splitlines()
+    lines = show.suites_text(listed, TextLayout(45, True)).splitlines()
     assert lines[1] == "own             2  test,train  sums ? of all~"
-    lines = show.suites_text(listed, Page(45, False)).splitlines()
+    lines = show.suites_text(listed, TextLayout(45, False)).splitlines()
     assert lines[1] == "own             2  test,train  sums – of all…"
 
 

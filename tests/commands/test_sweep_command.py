@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rater.plan.sweep import Slot
+from rater.plan.sweep import SweepSlot
 from rater.workflow.results import divots
-from rater.workflow.sweep.request import PointReady
-from rater.workflow.sweep.runner import TimeLeft
+from rater.workflow.sweep.request import ResolvedPoint
+from rater.workflow.sweep.runner import SweepEta
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import values
 
@@ -93,7 +93,7 @@ def test_progress_says_block_point_result_and_what_is_left(rater: Rater) -> None
 def test_a_run_of_a_sweep_that_others_disturbed_too_much_is_marked_in_progress_and_list(
     rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(divots, "cost_of_others", lambda *_: 0.5)
+    monkeypatch.setattr(divots, "foreign_load_cost", lambda *_: 0.5)
     loud = [word for word in TINY if word != "--quiet"]
     words = ("--axis", "env:A=1,2", "--rounds", "1", "--", "true")
     said = rater("sweep", *loud, *words)[2]
@@ -265,10 +265,10 @@ def test_the_example_is_printed(rater: Rater, tmp_path: Path) -> None:
 
 def test_the_time_left_is_the_median_of_the_same_point_else_of_all() -> None:
     points: dict[int, Any] = {
-        number: PointReady(number, (), (), {}, None, None, ()) for number in range(3)
+        number: ResolvedPoint(number, (), (), {}, None, None, ()) for number in range(3)
     }
-    slots = [Slot(2, 1, 0), Slot(2, 2, 1), Slot(2, 3, 2)]
-    times = TimeLeft(points)
+    slots = [SweepSlot(2, 1, 0), SweepSlot(2, 2, 1), SweepSlot(2, 3, 2)]
+    times = SweepEta(points)
     assert times.left_s(slots) is None
     assert times.left_s([]) == 0.0
     for point, elapsed_s in ((0, 1.0), (0, 9.0), (0, 2.0), (1, 4.0)):

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 from rater.plan.hwloc_xml import parse_xml
-from rater.plan.topology import HugePages, LgroupMemory
+from rater.plan.topology import HugePages, NodeMemory
 from rater.run.host import discover as machine
 from rater.show.plans.topology import TopoView, topo_document, topo_lines
 from tests.support.calls import Rater
@@ -64,7 +64,7 @@ ODD = """<topology version="2.0">
 </topology>
 """
 
-NOW = LgroupMemory(
+NOW = NodeMemory(
     node=0,
     total_bytes=25 * GIB,
     free_bytes=20 * GIB,
@@ -75,7 +75,7 @@ NOW = LgroupMemory(
 )
 
 
-def screen(text: str, now: dict[int, LgroupMemory] | None = None, width: int = 80) -> str:
+def screen(text: str, now: dict[int, NodeMemory] | None = None, width: int = 80) -> str:
     view = TopoView(parse_xml(text, "m.xml"), now or {})
     return "\n".join(topo_lines(view, width))
 
@@ -162,7 +162,7 @@ def test_narrow_pages_lose_columns_not_cpus() -> None:
 
 
 def test_a_description_says_what_it_leaves_open() -> None:
-    text = "\n".join(topo_lines(TopoView(machine.load("nodes=2x2")), 80))
+    text = "\n".join(topo_lines(TopoView(machine.load_topology("nodes=2x2")), 80))
     assert (
         text
         == """\

@@ -77,7 +77,7 @@ from rater.cli import main
 from rater.run.observe.probe import Samples
 from rater.run.supervise import job as phase_record
 from rater.settings.journal import default_journal_path
-from rater.settings.tuner import Tuner
+from rater.settings.tuner import SettingsSession
 
 program, *policies = sys.argv[1:]
 shared = pathlib.Path(os.environ["GUEST_SHARE"])
@@ -100,7 +100,7 @@ def pools():
     return [int(file.read_text()) for file in sorted(files)]
 
 def sets_pools_and_dies():
-    with Tuner(pathlib.Path("/"), default_journal_path(), "a test") as tuner:
+    with SettingsSession(pathlib.Path("/"), default_journal_path(), "a test") as tuner:
         tuner.set({"hugepages.2048kB.node1": "8", "hugepages.2048kB.node3": "4"})
         os.kill(os.getpid(), signal.SIGKILL)
 

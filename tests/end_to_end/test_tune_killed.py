@@ -12,8 +12,8 @@ from tests.support.settings_tree import make_tree, values
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from rater.settings.restore import left_behind, recover
-from rater.settings.tuner import Tuner
+from rater.settings.restore import find_leftovers, restore_leftovers
+from rater.settings.tuner import SettingsSession
 from tests.support.settings_tree import make_tree, values
 
 folder = Path(sys.argv[1])
@@ -23,7 +23,7 @@ quiet = lambda text: None
 CHANGING = ("open", "write", "fsync", "replace", "unlink", "mkdir")
 
 def sweep():
-    with Tuner(root, journal, "sweep") as tuner:
+    with SettingsSession(root, journal, "sweep") as tuner:
         tuner.refuse_unless_settable({"thp": ["never"], "governor": ["powersave"]})
         tuner.set({"thp": "never", "hugepages.2048kB": "40"})
         tuner.set({"thp": "always", "governor": "powersave"})
@@ -46,10 +46,10 @@ def killed_at(moment, act):
     os._exit(0)
 
 def check(what, moment):
-    left = left_behind(root, journal)
+    left = find_leftovers(root, journal)
     if values(root) != before and left is None:
         sys.exit(f"{what} killed at {moment}: changed, and nobody knows")
-    if not recover(root, journal, quiet) or values(root) != before or journal.exists():
+    if not restore_leftovers(root, journal, quiet) or values(root) != before or journal.exists():
         found = sorted(set(values(root).items()) - set(before.items()))
         sys.exit(f"{what} killed at {moment}: not put back: {found} {left}")
 
@@ -59,7 +59,7 @@ while not ended:
     ended = killed_at(moment, sweep)
     changed += values(root) != before
     # The first rater that puts things back is killed as well, somewhere else each time.
-    killed_at(moment * 7 % 30 + 1, lambda: recover(root, journal, quiet))
+    killed_at(moment * 7 % 30 + 1, lambda: restore_leftovers(root, journal, quiet))
     check("sweep", moment)
 print(moment, changed)
 """

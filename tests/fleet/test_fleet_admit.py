@@ -14,7 +14,7 @@ import pytest
 
 from rater.errors import RunError
 from rater.fleet import archive
-from rater.fleet.archive import Admitted, admit, remove_fleet
+from rater.fleet.archive import AdmitOutcome, admit_database, remove_fleet
 from rater.record.run import RunStatus
 from rater.store.connection import connect
 from tests.support.fleets import MadeHost, publish
@@ -50,9 +50,9 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
     into: sqlite3.Connection, published: Path
 ) -> None:
     before = published.read_bytes()
-    found = admit(into, published, 3, "n1", 1)
+    found = admit_database(into, published, 3, "n1", 1)
     assert (found.outcome, found.status, found.copy_runs, found.failed) == (
-        *(Admitted.ADDED, RunStatus.COMPLETE),
+        *(AdmitOutcome.ADDED, RunStatus.COMPLETE),
         *(4, 0),
     )
     assert published.read_bytes() == before
@@ -74,10 +74,10 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
 
 
 def test_admitting_again_changes_nothing(into: sqlite3.Connection, published: Path) -> None:
-    first = admit(into, published, 3, "n1", 1)
+    first = admit_database(into, published, 3, "n1", 1)
     files, content = archived(into), list(into.iterdump())
-    again = admit(into, published, 3, "n1", 1)
-    assert (again.outcome, again.sha256, again.copy_runs) == (Admitted.KNOWN, first.sha256, 4)
+    again = admit_database(into, published, 3, "n1", 1)
+    assert (again.outcome, again.sha256, again.copy_runs) == (AdmitOutcome.KNOWN, first.sha256, 4)
     assert archived(into) == files
     assert list(into.iterdump()) == content
 
@@ -90,11 +90,11 @@ def test_more_of_an_attempt_replaces_less_and_never_the_other_way(
         *(MadeHost(node="n1"), TIMES[:, :1], ["lu"]),
         status=RunStatus.INTERRUPTED,
     )
-    assert admit(into, part, 3, "n1", 1).status is RunStatus.INTERRUPTED
-    whole = admit(into, published, 3, "n1", 1)
-    assert whole.outcome is Admitted.REPLACED
-    late = admit(into, part, 3, "n1", 1)
-    assert (late.outcome, late.sha256) == (Admitted.KNOWN, whole.sha256)
+    assert admit_database(into, part, 3, "n1", 1).status is RunStatus.INTERRUPTED
+    whole = admit_database(into, published, 3, "n1", 1)
+    assert whole.outcome is AdmitOutcome.REPLACED
+    late = admit_database(into, part, 3, "n1", 1)
+    assert (late.outcome, late.sha256) == (AdmitOutcome.KNOWN, whole.sha256)
     assert [it.name for it in archived(into)] == [f"{whole.sha256}.db.xz"]
     assert into.execute("SELECT bracket_s FROM result").fetchall() == [("[4.0, 5.0]",)]
 
@@ -103,7 +103,7 @@ def test_attempts_and_fleets_stand_beside_each_other_and_a_fleet_can_go(
     into: sqlite3.Connection, published: Path
 ) -> None:
     for fleet, attempt in ((3, 1), (3, 2), (4, 1)):
-        assert admit(into, published, fleet, "n1", attempt).outcome is Admitted.ADDED
+        assert admit_database(into, published, fleet, "n1", attempt).outcome is AdmitOutcome.ADDED
     assert len(archived(into)) == 1
     remove_fleet(into, 3)
     assert into.execute("SELECT fleet, attempt FROM result").fetchall() == [(4, 1)]
@@ -186,8 +186,8 @@ def test_what_is_no_database_to_be_trusted_is_set_aside_with_the_reason(
     into: sqlite3.Connection, published: Path, harm: Callable[[Path], None], reason: str
 ) -> None:
     harm(published)
-    found = admit(into, published, 3, "n1", 1)
-    assert found.outcome is Admitted.SET_ASIDE
+    found = admit_database(into, published, 3, "n1", 1)
+    assert found.outcome is AdmitOutcome.SET_ASIDE
     assert reason in (found.reason or "")
     assert archived(into) == []
     assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
@@ -196,8 +196,8 @@ def test_what_is_no_database_to_be_trusted_is_set_aside_with_the_reason(
 def test_a_byte_that_no_check_of_sqlite_sees_is_seen_by_the_nodes_sha256(
     into: sqlite3.Connection, published: Path
 ) -> None:
-    found = admit(into, published, 3, "n1", 1, expected_sha256="0" * 64)
-    assert (found.outcome, archived(into)) == (Admitted.SET_ASIDE, [])
+    found = admit_database(into, published, 3, "n1", 1, expected_sha256="0" * 64)
+    assert (found.outcome, archived(into)) == (AdmitOutcome.SET_ASIDE, [])
     assert "SHA-256" in (found.reason or "")
 
 
@@ -209,15 +209,15 @@ def test_a_failed_transaction_leaves_no_row_and_no_half_file(
     )
     into.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
     with pytest.raises(sqlite3.Error):
-        admit(into, published, 3, "n1", 1)
+        admit_database(into, published, 3, "n1", 1)
     assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
     assert [it for it in archived(into) if it.suffix == ".part"] == []
     into.execute("DROP TRIGGER stop")
-    assert admit(into, published, 3, "n1", 1).outcome is Admitted.ADDED
+    assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.ADDED
 
 
 def test_a_damaged_archive_is_said_to_be_damaged(into: sqlite3.Connection, published: Path) -> None:
-    found = admit(into, published, 3, "n1", 1)
+    found = admit_database(into, published, 3, "n1", 1)
     (file,) = archived(into)
     file.write_bytes(file.read_bytes()[:-40])
     with (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
-from rater.fleet.store import FleetAsked, new_fleet
+from rater.fleet.store import FleetRequest, new_fleet
 from rater.store.store import Store
 from tests.support.browser import Browser
 from tests.support.calls import Rater
@@ -18,7 +18,7 @@ from tests.support.fleets import SETTINGS, MadeHost, collected
 from tests.support.pages import needs_browser, opened
 
 EVIL = "</script><script>document.title='taken'</script>"
-ASKED = FleetAsked(
+ASKED = FleetRequest(
     uuid="u-1",
     started_at="2026-11-20T12:00:00Z",
     backend="local",

@@ -12,8 +12,8 @@ import pytest
 from rater.errors import InputError, RunError
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
-from rater.settings.restore import forget, left_behind, recover
-from rater.settings.tuner import TakenError, Tuner
+from rater.settings.restore import find_leftovers, forget, restore_leftovers
+from rater.settings.tuner import SettingChangedError, SettingsSession
 from tests.support.settings_tree import (
     BOOT_ID,
     CPUFREQ,
@@ -37,8 +37,8 @@ class Box:
     def __init__(self, folder: Path) -> None:
         self.root, self.journal = make_tree(folder / "machine"), folder / "state/settings.json"
 
-    def tuner(self) -> Tuner:
-        return Tuner(self.root, self.journal, "rater sweep mini")
+    def tuner(self) -> SettingsSession:
+        return SettingsSession(self.root, self.journal, "rater sweep mini")
 
     def die_with(self, **values: str) -> None:
         """Set them in a process that ends without putting anything back."""
@@ -53,10 +53,10 @@ class Box:
     def recover(self, *, force: bool = False) -> tuple[bool, str]:
         """Whether all was put back, and what was said of it."""
         said: list[str] = []
-        return recover(self.root, self.journal, said.append, force=force), "\n".join(said)
+        return restore_leftovers(self.root, self.journal, said.append, force=force), "\n".join(said)
 
     def left(self) -> str | None:
-        found = left_behind(self.root, self.journal)
+        found = find_leftovers(self.root, self.journal)
         return found.text if found else None
 
     def contents(self) -> dict[str, str]:
@@ -308,7 +308,7 @@ def test_a_setting_that_was_changed_since_it_was_set_is_noticed(box: Box) -> Non
     tuner.set({"swappiness": "10", "thp": "never"})
     tuner.refuse_taken()
     box.write(SWAPPINESS, "33")
-    with pytest.raises(TakenError, match=r"to 33 while it was to be 10"):
+    with pytest.raises(SettingChangedError, match=r"to 33 while it was to be 10"):
         tuner.refuse_taken()
 
 

@@ -25,7 +25,7 @@ TABLE = (f"{TABLE_TEXT}intel-skx", "[pmu]\n")
 
 
 def counted_run(store: Store) -> int:
-    number = store.begin(run_of(2), HOST, [TABLE], PUS)
+    number = store.create_run(run_of(2), HOST, [TABLE], PUS)
     store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
     store.append(number, CopyCounted(0, 1, 0, (CYCLES, REMOTE)), COST, over(0.0, 2.0))
     return number
@@ -63,7 +63,7 @@ def test_an_observations_document_takes_counts_and_tables_along(
 
 
 def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(store: Store) -> None:
-    number = store.begin(run_of(2), HOST, [TABLE], PUS)
+    number = store.create_run(run_of(2), HOST, [TABLE], PUS)
     store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
     half = EventCount("software:software", "minor_faults", 7, 10, 5)
     never = EventCount("software:software", "migrations", None, 10, 5)
@@ -80,7 +80,7 @@ def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(sto
 
 
 def test_an_event_called_like_a_time_is_no_time_in_csv(store: Store) -> None:
-    number = store.begin(run_of(1), HOST, [TABLE], PUS)
+    number = store.create_run(run_of(1), HOST, [TABLE], PUS)
     waits = EventCount("mine:stalls", "waits_s", 300, 10, 10)
     store.append(number, phase(), ended(0, 2.0), CopyCounted(0, 0, 0, (waits,)), over(0.0, 2.0))
     run, out = store.load(number), io.StringIO()

@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rater.plan.sweep import AxisKind, Slot
+from rater.plan.sweep import AxisKind, SweepSlot
 from rater.record.events import RunEnded
 from rater.record.run import RunStatus
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, begin_run, end_sweep, new_sweep
+from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep
 from tests.support.calls import Rater, rows
 from tests.support.example_events import SWEEP_ASKED, run_of
 from tests.support.stored_runs import HOST, PUS
@@ -17,12 +17,12 @@ from tests.support.stored_runs import HOST, PUS
 def sweep(store: Store, name: str, *, ended: bool = True) -> int:
     """One point with two runs: the first did not get to its end, the second is in its place."""
     point = SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None)
-    slot = Slot(1, 1, 0)
+    slot = SweepSlot(1, 1, 0)
     asked = replace(SWEEP_ASKED, uuid=name)
     number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], [point], [slot])
     for place in range(2):
         made = replace(run_of(2), uuid=f"{name}{place}")
-        run = begin_run(store, number, slot, made, HOST, settings=(), pus=PUS, phases=1)
+        run = create_slot_run(store, number, slot, made, HOST, settings=(), pus=PUS, phases=1)
         store.append(run, RunEnded(RunStatus.INTERRUPTED, None))
     if ended:
         end_sweep(store, number, RunStatus.COMPLETE, None, SWEEP_ASKED.started_at)

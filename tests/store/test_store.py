@@ -193,7 +193,7 @@ def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> 
 def test_machines_that_describe_themselves_alike_are_one_host(store: Store) -> None:
     other = replace(HOST, hostname="node8", microcode=None)
     for uuid, host in (("a", HOST), ("b", other), ("c", HOST), ("d", other)):
-        store.begin(with_uuid(uuid), host, (), ())
+        store.create_run(with_uuid(uuid), host, (), ())
     assert rows(store, "SELECT host_id, count(*) FROM run GROUP BY 1") == [(1, 2), (2, 2)]
 
 

@@ -29,7 +29,7 @@ def add_run(store: Store, times_s: list[float], *, uuid: str = "u", stagger_ms: 
         stagger_ms=stagger_ms,
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
-    number = store.begin(run, HOST, [("governor", f"of {uuid}")], PUS, GONE)
+    number = store.create_run(run, HOST, [("governor", f"of {uuid}")], PUS, GONE)
     store.append(number, phase())
     for copy, seconds in enumerate(times_s):
         start_s = copy * stagger_ms / 1e3
@@ -55,7 +55,7 @@ def result(store: Store, number: int, view: str = "bracket_result") -> dict[str,
 
 def run_with(store: Store, run: Run, *events: Event) -> int:
     """A run of which no more is known than these events."""
-    number = store.begin(run, HOST, (), PUS, GONE)
+    number = store.create_run(run, HOST, (), PUS, GONE)
     store.append(number, *events)
     return number
 
@@ -197,7 +197,7 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
             BenchmarkUsed(n, "int", n, 12.0, None, None, None, metrics=metric) for n in names
         ),
     )
-    number = store.begin(run, HOST, (), PUS, GONE)
+    number = store.create_run(run, HOST, (), PUS, GONE)
     rotated = order == "rotated"
     store.append(number, phase(name=None if rotated else "a", window_s=(3.0, 9.0)))
     for copy, seconds in enumerate((2.0, 3.0)):
@@ -260,7 +260,7 @@ def add_reporting_run(store: Store, values: list[float], combine: str) -> int:
         uuid=combine,
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None, metrics=metric),),
     )
-    number = store.begin(run, HOST, (), PUS, GONE)
+    number = store.create_run(run, HOST, (), PUS, GONE)
     store.append(number, phase())
     for copy in range(len(values)):
         store.append(number, ended(copy, 1.0))
@@ -361,6 +361,6 @@ def test_failed_copies_of_torn_attempts_are_no_failures(store: Store) -> None:
 def test_a_setting_that_changed_since_the_run_before_is_found_but_no_reading(store: Store) -> None:
     for uuid, free in (("a", "1"), ("b", "2")):
         readings = [("load.1min", free), ("memory.free_bytes", free), ("loaded", free)]
-        store.begin(replace(run_of(1), uuid=uuid), HOST, readings, PUS, GONE)
+        store.create_run(replace(run_of(1), uuid=uuid), HOST, readings, PUS, GONE)
         found = query_file(store, "changed_settings")
         assert found == ([] if uuid == "a" else [("loaded", "1", "2")])

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from rater.plan.sweep import BlockOrder
 from rater.record.events import CopyEnded, CopyStarted, PhaseEnded, PhaseStarted
 from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run
-from rater.store.sweeps import SweepAsked
+from rater.store.sweeps import SweepSpec
 
 S = 1_000_000_000  # nanoseconds
-SWEEP_ASKED = SweepAsked(
+SWEEP_ASKED = SweepSpec(
     uuid="",
     started_at="2026-11-20T12:00:00Z",
     rounds=1,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rater.fleet.archive import admit
+from rater.fleet.archive import admit_database
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, RunStatus
 from rater.store.connection import connect
@@ -114,7 +114,7 @@ def publish(
     work.unlink(missing_ok=True)
     path.unlink(missing_ok=True)
     with open_store(work) as store:
-        number = store.begin(run, host_facts(host, copies), host.settings.items(), pus)
+        number = store.create_run(run, host_facts(host, copies), host.settings.items(), pus)
         store.append(number, *events)
         with store.writing("checking outputs") as connection:
             connection.execute("UPDATE copy SET validity = 'valid'")
@@ -161,5 +161,5 @@ def collected(
             times = times_of(host, names, 2, 2, random, noise=0.001, spread=0.001)
             path = database.with_name("published.db")
             publish(path, host, times, names, started_at=started_at)
-            assert admit(connection, path, fleet, host.node, 1).reason is None
+            assert admit_database(connection, path, fleet, host.node, 1).reason is None
             path.unlink()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rater.plan.hwloc_xml import parse_xml
-from rater.plan.topology import RawNode, RawPU, Topology, build
+from rater.plan.topology import RawNode, RawPU, Topology, build_topology
 from rater.text import cpuset
 from tests.support.places import MACHINES
 
@@ -102,7 +102,7 @@ def made(
         nodes.append(RawNode(number, cpuset.mask_of(c for t in cores for c in t), 0, None))
     everything = cpuset.mask_of(pu.os for pu in pus)
     may = everything if usable is None else cpuset.mask_of(usable)
-    return build(pus, nodes, usable=may, allowed_nodes=allowed_nodes, source="made")
+    return build_topology(pus, nodes, usable=may, allowed_nodes=allowed_nodes, source="made")
 
 
 def machine(seed: int) -> Topology:

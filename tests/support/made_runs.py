@@ -30,7 +30,7 @@ def make_run(
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
     with open_store(database) as store:
-        number = store.begin(run, HOST, (), PUS, owner)
+        number = store.create_run(run, HOST, (), PUS, owner)
         store.append(number, phase())
         store.append(number, ended(0, 3.0))
         if finished:
@@ -61,7 +61,7 @@ def make(
                     BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in names
                 ),
             )
-            number = store.begin(run, HOST, (settings or {}).items(), PUS)
+            number = store.create_run(run, HOST, (settings or {}).items(), PUS)
             for place, name in enumerate(names):
                 store.append(number, phase(place, name=name))
                 for copy, time_s in enumerate(times):

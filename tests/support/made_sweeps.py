@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rater.plan.sweep import AxisKind, Slot
+from rater.plan.sweep import AxisKind, SweepSlot
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, begin_run, end_sweep, new_sweep
+from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of
 from tests.support.stored_runs import HOST, PUS
 
@@ -25,7 +25,7 @@ def make_sweep(database: Path, axis: str, times: Mapping[str, Sequence[Seconds]]
     ]
     every = list(times.values())
     slots = [
-        Slot(block, place + 1, place)
+        SweepSlot(block, place + 1, place)
         for block in range(1, max(map(len, every)) + 1)
         for place in range(len(points))
     ]
@@ -42,7 +42,7 @@ def make_sweep(database: Path, axis: str, times: Mapping[str, Sequence[Seconds]]
     return number
 
 
-def _run(store: Store, sweep: int, slot: Slot, seconds: Mapping[str, float]) -> None:
+def _run(store: Store, sweep: int, slot: SweepSlot, seconds: Mapping[str, float]) -> None:
     made = replace(
         run_of(1),
         uuid=f"{sweep}-{slot.block}-{slot.point}",
@@ -51,7 +51,7 @@ def _run(store: Store, sweep: int, slot: Slot, seconds: Mapping[str, float]) -> 
             BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in seconds
         ),
     )
-    run = begin_run(store, sweep, slot, made, HOST, settings=(), pus=PUS, phases=len(seconds))
+    run = create_slot_run(store, sweep, slot, made, HOST, settings=(), pus=PUS, phases=len(seconds))
     for place, (name, time_s) in enumerate(seconds.items()):
         copy = replace(ended(0, time_s, name=name), phase=place)
         checked = OutputChecked(place, name, 1, 0, 0, Validity.VALID, None)

@@ -120,7 +120,7 @@ FULL = sample(
 
 def store_run(store: Store) -> int:
     """Two copies on two lgroups: one looked at twice and a late look, one hardly."""
-    number = store.begin(run_of(2, 2), HOST, [], PUS)
+    number = store.create_run(run_of(2, 2), HOST, [], PUS)
     store.append(number, phase())
     store.append(
         number,

@@ -18,7 +18,7 @@ from rater.plan.schedule import Plan, Window, make_plan
 from rater.plan.suite import Expected, Metric
 from rater.process import held
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
-from rater.run.copies.counters import CounterSet
+from rater.run.copies.counters import CounterPlan
 from rater.run.copies.guard import guard
 from rater.run.host.idle import IdleWatch
 from rater.run.supervise.job import Job
@@ -115,7 +115,7 @@ class Rig:
     output_limit_bytes: int = 1 << 30
     environment: Sequence[tuple[str, str]] = ()
     proof: Cadence | None = None
-    counters: CounterSet | None = None
+    counters: CounterPlan | None = None
     placements: tuple[Placement, ...] | None = None  # None: not bound
     directory: str | None = None  # where all copies work; None: each in its own
     on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None

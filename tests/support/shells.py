@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rater.run.programs.script import (
-    Line,
+    CommandLine,
 )
 
 SHELLS = {
@@ -14,5 +14,5 @@ SHELLS = {
 }
 
 
-def sh(script: str) -> Line:
-    return Line(("/bin/sh", "-c", script))
+def sh(script: str) -> CommandLine:
+    return CommandLine(("/bin/sh", "-c", script))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rater.plan.topology import CpuKind, Details, RawKind, RawNode, RawPU, Topology, build
+from rater.plan.topology import CpuKind, Details, RawKind, RawNode, RawPU, Topology, build_topology
 
 
 def hybrid() -> Topology:
     """Two fast cores of two threads, three slow ones of one."""
     cores = [0, 0, 1, 1, 2, 3, 4]
-    return build(
+    return build_topology(
         [RawPU(cpu, core, 0, None, None) for cpu, core in enumerate(cores)],
         [RawNode(0, 0b1111111, 0, None)],
         usable=0b1111111,
@@ -31,7 +31,7 @@ def two_kinds(topology: Topology, source: str) -> Topology:
     )
 
 
-ONE = build(
+ONE = build_topology(
     [RawPU(cpu, None, None, None, None) for cpu in range(2)],
     [RawNode(0, 0b11, 0, None)],
     usable=0b11,

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
-from rater.run.host.discover import from_synthetic
+from rater.run.host.discover import parse_synthetic
 from rater.show.console import Printer
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
@@ -29,7 +29,7 @@ from rater.speccpu.show import import_document, print_import
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
 
-MACHINE = from_synthetic("nodes=2x2")
+MACHINE = parse_synthetic("nodes=2x2")
 
 RSF = """\
 spec.cpu2006.hw_cpu_name: Some CPU

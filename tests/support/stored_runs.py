@@ -22,7 +22,7 @@ GONE = ProcessId(pid=1, pid_start=-1, boot_id="of another boot")
 
 
 def begin(store: Store, run: Run | None = None, owner: ProcessId | None = None) -> int:
-    return store.begin(run or run_of(2), HOST, [("governor", "performance")], PUS, owner)
+    return store.create_run(run or run_of(2), HOST, [("governor", "performance")], PUS, owner)
 
 
 def with_uuid(uuid: str) -> Run:

@@ -25,8 +25,8 @@ from rater.text.kinds import (
     LINE,
     STRING,
     WORD,
-    UnexpectedError,
     ValueKind,
+    WrongKindError,
     choice,
     list_of,
     meaning,
@@ -256,7 +256,7 @@ def test_a_field_of_another_type_is_named_with_its_place(
     change: dict[str, object], said: str, at: str
 ) -> None:
     value = {"name": "a", "colour": "red"} | change
-    with pytest.raises(UnexpectedError) as caught:
+    with pytest.raises(WrongKindError) as caught:
         of_type(Whole).read(value)
     assert (caught.value.expected, caught.value.at) == (said, at)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rater
-from rater.text.values import Members, objects, to_json
+from rater.text.values import JsonFields, objects, to_json
 from rater.wings import WINGS
 
 
@@ -63,9 +63,9 @@ def test_without_a_table_all_fields_are_members() -> None:
 )
 def test_words_name_members(words: str, members: dict[str, Any]) -> None:
     inner = Inner(0.123456, "", ((3, "x"),))
-    table: dict[Any, Members] = {Outer: Members(words)}
+    table: dict[Any, JsonFields] = {Outer: JsonFields(words)}
     if "*" in words:
-        table[Inner] = Members({"*": lambda _: {"short": "in"}})
+        table[Inner] = JsonFields({"*": lambda _: {"short": "in"}})
         members |= {"inner": {"short": "in"}, "many": [{"short": "in"}]}
     found = to_json(Outer(Colour.RED, inner, (inner,)), table)
     assert found == members
@@ -74,13 +74,13 @@ def test_words_name_members(words: str, members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("words", ["inner.share", "share=inner.share:2", "share=inner.name?"])
 def test_what_is_not_there_is_null(words: str) -> None:
-    assert to_json(Outer(Colour.RED, None), {Outer: Members(words)}) == {"share": None}
+    assert to_json(Outer(Colour.RED, None), {Outer: JsonFields(words)}) == {"share": None}
 
 
 def test_functions_make_members_between_words() -> None:
     table = {
-        Outer: Members("size", {"*": lambda it: {"a": it.size, "b": it.inner}}, "colour"),
-        Inner: Members({"doubled": lambda it: it.share * 2}),
+        Outer: JsonFields("size", {"*": lambda it: {"a": it.size, "b": it.inner}}, "colour"),
+        Inner: JsonFields({"doubled": lambda it: it.share * 2}),
     }
     found = to_json(Outer(Colour.RED, Inner(0.25)), table)
     assert list(found.items()) == [
@@ -105,7 +105,7 @@ def test_what_has_no_place_in_json_is_refused() -> None:
         to_json({"a": object()})
 
 
-def tables() -> Iterator[tuple[str, type, Members]]:
+def tables() -> Iterator[tuple[str, type, JsonFields]]:
     """Every class with its members in the tables of the package."""
     found = (
         it
@@ -116,7 +116,7 @@ def tables() -> Iterator[tuple[str, type, Members]]:
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, dict):
                 for key, members in value.items():
-                    if isinstance(members, Members):
+                    if isinstance(members, JsonFields):
                         yield f"{module.name}.{name}", key, members
 
 

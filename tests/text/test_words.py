@@ -9,13 +9,13 @@ from rater.text.values import (
     percent,
     runs_text,
     signed_percent,
-    some,
+    truncate_list,
 )
 
 
 def test_numbers_and_lists_read_as_people_say_them() -> None:
     assert (count(1, "run"), count(2, "run"), copies_text(3)) == ("1 run", "2 runs", "3 copies")
-    assert some(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert truncate_list(["a", "b", "c"], 2) == "a, b and 1 more"
     assert (runs_text([7]), runs_text([7, 8, 9], 2)) == ("run 7", "runs 7, 8 and 1 more")
 
 

@@ -12,7 +12,7 @@ import pytest
 from rater.cli import main
 from rater.plan.suite import Command, Expected, Size
 from rater.run.copies.guard import remove_unnamed
-from rater.run.programs.script import Line, digest_of_workload, process_settings
+from rater.run.programs.script import CommandLine, digest_of_workload, process_settings
 
 
 def tear(iteration: int) -> str:
@@ -121,14 +121,14 @@ def test_scripts_set_ups_and_expectations_are_part_of_what_is_compared(tmp_path:
     script, data = tmp_path / "run.py", tmp_path / "data.txt"
     script.write_text("one")
     data.write_text("one")
-    line = Line(("/usr/bin/python3", "-O", str(script), str(data)))
+    line = CommandLine(("/usr/bin/python3", "-O", str(script), str(data)))
     first = digest_of_workload(size(), [line], ())
     assert first is not None
     data.write_text("two")  # it may be what the program writes
     assert digest_of_workload(size(), [line], ()) == first
     script.write_text("two")
     assert digest_of_workload(size(), [line], ()) != first
-    assert digest_of_workload(size(), [Line(("/bin/true",))], ()) is None
+    assert digest_of_workload(size(), [CommandLine(("/bin/true",))], ()) is None
     assert digest_of_workload(size(Expected("stdout", "1", 0, 0)), [], ()) != digest_of_workload(
         size(Expected("stdout", "2", 0, 0)), [], ()
     )

@@ -7,7 +7,7 @@ import pytest
 from rater.analysis.divots.model.finding import Thresholds
 from rater.record.stored import StoredRun
 from rater.store.store import Store, open_store
-from rater.workflow.results.divots import analysis_of
+from rater.workflow.results.divots import load_or_analyse
 from tests.support.observations import observed, read
 
 
@@ -41,7 +41,7 @@ def test_an_import_is_loaded_whole_only_where_it_has_cpu_times(
     with open_store(tmp_path / "rater.db") as store:
         store.add(slow_lgroup(cpu_s))
         (head,) = store.runs()
-        found = analysis_of(store, head, Thresholds(), fresh=True)
+        found = load_or_analyse(store, head, Thresholds(), fresh=True)
         assert [one.place for one in found.findings if not one.explained] == ["lgroup 1"]
         assert calls == loaded
         row = store.times(1).chunks[0][0]

@@ -297,7 +297,7 @@ def test_a_pipe_of_others_is_no_output_and_what_takes_its_place_is_not_written(
     secret.write_text("secret")
     (shared / "link").symlink_to(secret)
     monkeypatch.setattr("pathlib.Path.is_file", lambda _: False)  # of a moment ago
-    monkeypatch.setattr("rater.workflow.results.points.meant_file", lambda path: path)
+    monkeypatch.setattr("rater.workflow.results.points.resolve_target", lambda path: path)
     for taken in (secret, shared / "link"):
         with pytest.raises(InputError, match=r"somebody puts something|levels of symbolic links"):
             write_output(taken, b"data")

@@ -12,8 +12,8 @@ import pytest
 from rater.cli import main
 from rater.errors import InputError
 from rater.plan.request import Request, request_from_json, request_to_json
-from rater.workflow.arguments import add_run_arguments, request_from
-from rater.workflow.run.repeat import with_its_suites
+from rater.workflow.arguments import add_run_arguments, parse_request
+from rater.workflow.run.repeat import pin_suites
 from tests.support.calls import rater, rows
 from tests.support.example_runs import HEAD
 
@@ -41,7 +41,7 @@ OF_KIT = [
 def asked(*words: str, command: list[str] | None = None) -> Request:
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)
-    return request_from(parser.parse_args(words, argparse.Namespace(command=command)))
+    return parse_request(parser.parse_args(words, argparse.Namespace(command=command)))
 
 
 # -- what was asked for, as JSON -----------------------------------------------------------------
@@ -187,5 +187,5 @@ def test_a_suite_that_was_found_by_name_is_found_again_by_its_file(tmp_path: Pat
     file = tmp_path / "own.toml"
     file.write_text(SUITE)
     head = replace(HEAD, suite_path=f"/somewhere/mini.toml\n{file}")
-    pinned = with_its_suites(asked("mini/lu", "own/one"), head)
+    pinned = pin_suites(asked("mini/lu", "own/one"), head)
     assert pinned.suites == ("mini/lu", f"{file}/one")

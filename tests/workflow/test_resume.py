@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from benchmarks.torture.resume import SUITE, one_resume
-from rater.analysis.results.remaining import PhaseState, Remainder, remainder
+from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
 from rater.cli import build_parser, main
 from rater.errors import InputError
 from rater.plan.request import request_from_json
@@ -33,8 +33,8 @@ from rater.record.run import CopyStatus, MachinePU, PlacedCopy, RunStatus, Valid
 from rater.record.stored import StoredRun
 from rater.run.copies.guard import end_leftovers
 from rater.store.store import Store, open_store
-from rater.workflow.arguments import BESIDE_RESUME, options_given
-from rater.workflow.run.repeat import narrowed
+from rater.workflow.arguments import BESIDE_RESUME, given_options
+from rater.workflow.run.repeat import select_benchmarks
 from tests.support.calls import RATER, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored
@@ -50,7 +50,7 @@ def of_phase(number: int, **changes: Any) -> list[Any]:
     return [copy_row(copy, 1.0, start_ns=number * S, **(here | changes)) for copy in range(2)]
 
 
-def states(left: Remainder) -> list[tuple[str, int]]:
+def states(left: RemainingPlan) -> list[tuple[str, int]]:
     return [(it.state.value, it.phase.number) for it in left.phases]
 
 
@@ -58,7 +58,7 @@ def states(left: Remainder) -> list[tuple[str, int]]:
 
 
 def test_a_phase_is_done_when_all_its_copies_ended_and_were_judged() -> None:
-    left = remainder(PLAN, stored([*of_phase(0), *of_phase(1)]))
+    left = remaining_plan(PLAN, stored([*of_phase(0), *of_phase(1)]))
     assert states(left) == [("done", 0), ("done", 1), ("missing", 2), ("missing", 3)]
     assert [it.number for it in left.ahead] == [2, 3]
     assert (left.runs_done, left.failed, left.torn) == (4, 0, ())
@@ -72,19 +72,19 @@ def test_a_phase_is_done_when_all_its_copies_ended_and_were_judged() -> None:
 def test_a_phase_with_a_copy_that_is_open_is_torn_and_gets_a_fresh_number(
     changes: dict[str, Any],
 ) -> None:
-    left = remainder(PLAN, stored([*of_phase(0), *of_phase(1, **changes)]))
+    left = remaining_plan(PLAN, stored([*of_phase(0), *of_phase(1, **changes)]))
     assert states(left) == [("done", 0), ("torn", 4), ("missing", 2), ("missing", 3)]
     assert left.torn == (1,)
 
 
 def test_a_phase_that_lacks_a_copy_or_its_end_is_torn() -> None:
-    assert remainder(PLAN, stored(of_phase(0)[:1])).torn == (0,)
-    assert remainder(PLAN, stored(of_phase(0), closed=False)).torn == (0,)
+    assert remaining_plan(PLAN, stored(of_phase(0)[:1])).torn == (0,)
+    assert remaining_plan(PLAN, stored(of_phase(0), closed=False)).torn == (0,)
 
 
 def test_a_phase_whose_copies_failed_was_measured_and_counts() -> None:
     failed = of_phase(0, status=CopyStatus.FAILED, validity=Validity.UNCHECKED)
-    left = remainder(PLAN, stored([*failed, *of_phase(1)]))
+    left = remaining_plan(PLAN, stored([*failed, *of_phase(1)]))
     assert states(left)[:2] == [("done", 0), ("done", 1)]
     assert (left.runs_done, left.failed) == (4, 2)
 
@@ -94,11 +94,11 @@ def test_what_ran_again_is_found_under_its_fresh_number_and_numbers_are_never_us
     torn = replace(run.brackets[0], phase=1, benchmark="b", complete=False, torn=True)
     again = replace(run.brackets[2], benchmark="a", iteration=2)
     run = replace(run, brackets=(run.brackets[0], torn, run.brackets[1], again))
-    left = remainder(PLAN, run)
+    left = remaining_plan(PLAN, run)
     assert states(left) == [("done", 0), ("done", 1), ("torn", 2), ("missing", 3)]
     assert left.torn == (5,)
     more = replace(torn, phase=2, benchmark="a", iteration=2)
-    left = remainder(PLAN, replace(run, brackets=(*run.brackets, more)))
+    left = remaining_plan(PLAN, replace(run, brackets=(*run.brackets, more)))
     assert states(left)[2] == ("torn", 6)
 
 
@@ -113,22 +113,22 @@ def rotated(steps: int) -> tuple[Plan, StoredRun]:
 
 
 def test_a_rotated_phase_is_done_when_every_step_of_every_queue_is_there() -> None:
-    assert [it.state for it in remainder(*rotated(2)).phases] == [PhaseState.DONE]
-    assert [it.state for it in remainder(*rotated(1)).phases] == [PhaseState.TORN]
+    assert [it.state for it in remaining_plan(*rotated(2)).phases] == [PhaseState.DONE]
+    assert [it.state for it in remaining_plan(*rotated(1)).phases] == [PhaseState.TORN]
 
 
 def test_a_steady_phase_is_done_with_as_many_runs_as_there_was_time_for() -> None:
     plan = make_plan(["a"], 2, mode="steady", window=Window(0, 2 * S))
     rows = [copy_row(0, 1.0), copy_row(0, 1.0, step=1, start_ns=S), copy_row(1, 2.0)]
-    assert remainder(plan, stored(rows, mode="steady")).ahead == ()
-    assert len(remainder(plan, stored(rows[:2], mode="steady")).ahead) == 1
+    assert remaining_plan(plan, stored(rows, mode="steady")).ahead == ()
+    assert len(remaining_plan(plan, stored(rows[:2], mode="steady")).ahead) == 1
 
 
 def test_the_time_goes_on_behind_what_is_stored_even_when_the_clock_was_set_back() -> None:
-    left = remainder(PLAN, stored(of_phase(0)))
+    left = remaining_plan(PLAN, stored(of_phase(0)))
     assert left.resumed_at_ns(90 * S) == 90 * S
     assert left.resumed_at_ns(-90 * S) == left.elapsed_ns + S == 2 * S
-    assert remainder(PLAN, stored([])).resumed_at_ns(90 * S) == 0
+    assert remaining_plan(PLAN, stored([])).resumed_at_ns(90 * S) == 0
 
 
 # -- taking a run up, in the database -------------------------------------------------------------
@@ -142,7 +142,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def killed_run(store: Store, owner: ProcessId = GONE) -> int:
     """Phase 0 done, phase 1 begun."""
-    number = store.begin(run_of(2), HOST, [], PUS, owner)
+    number = store.create_run(run_of(2), HOST, [], PUS, owner)
     store.append(number, phase(0), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0), phase(1))
     return number
 
@@ -150,7 +150,7 @@ def killed_run(store: Store, owner: ProcessId = GONE) -> int:
 def take_up(store: Store, number: int, resumed: int = 0, owner: ProcessId | None = None) -> None:
     places = (PlacedCopy(0, (9,), 9, 9, 9, 9, 9, "bind", (9,)),)
     pus = (MachinePU(9, 9, 9, 9, 9),)
-    store.take_up(
+    store.claim_run(
         number,
         resumed=resumed,
         torn=[1],
@@ -340,7 +340,7 @@ def test_how_much_is_shown_may_be_asked_beside_resume(command: str) -> None:
     args, _ = build_parser().parse_known_args(
         [command, "--resume", "last", "-v", "-q", "--wait", "1s"]
     )
-    assert options_given(args, BESIDE_RESUME) == []
+    assert given_options(args, BESIDE_RESUME) == []
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,13 @@ def test_what_was_left_out_when_the_run_began_is_not_asked_for_again(tmp_path: P
     file.write_text(SUITE)
     values = {"suites": [str(file), "mini"], "command": []}
     request = request_from_json(json.dumps(values), "run 7")
-    assert narrowed(request, ["late", "early", "lu"]).suites == (f"{file}/early,late", "mini/lu")
-    assert narrowed(request, ["gone"]) == request  # and is then refused: it is another plan
+    assert select_benchmarks(request, ["late", "early", "lu"]).suites == (
+        f"{file}/early,late",
+        "mini/lu",
+    )
+    assert (
+        select_benchmarks(request, ["gone"]) == request
+    )  # and is then refused: it is another plan
 
 
 def test_a_run_that_lacks_only_its_end_gets_it(
@@ -409,4 +414,4 @@ def test_the_last_phase_of_a_killed_run_whose_copies_were_killed_runs_again(
     killed = of_phase(1, status=CopyStatus.FAILED, signal=number)
     run = stored([*of_phase(0), *killed])
     run = replace(run, head=replace(run.head, status=status))
-    assert remainder(PLAN, run).torn == torn
+    assert remaining_plan(PLAN, run).torn == torn

@@ -49,7 +49,7 @@ def test_before_the_run_s_row_there_is_none(
 def test_as_soon_as_the_row_is_there_the_run_is_interrupted(
     rater: Rater, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    signal_at(monkeypatch, Store, "begin", number, after=True)
+    signal_at(monkeypatch, Store, "create_run", number, after=True)
     assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] == 128 + number
     assert rows("SELECT status, reason FROM run") == [("interrupted", f"stopped by {number.name}")]
     assert rows("SELECT * FROM copy") == []

@@ -13,11 +13,11 @@ import pytest
 
 from rater.analysis.results.copies import Point
 from rater.errors import InputError
-from rater.plan.sweep import Slot
+from rater.plan.sweep import SweepSlot
 from rater.record.run import RunStatus
 from rater.store.store import open_store
-from rater.store.sweeps import begin_run, find_sweep, load_sweep
-from rater.workflow.results.points import looks_of, points_from
+from rater.store.sweeps import create_slot_run, find_sweep, load_sweep
+from rater.workflow.results.points import count_interim_looks, load_points
 from tests.support.calls import Rater, rows
 from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
@@ -79,8 +79,8 @@ def test_rounds_that_were_added_for_what_the_first_said_count_as_another_look(
 
     def looks() -> int:
         with open_store(database) as store:
-            by_tag = looks_of(store, points_from(store, ["tag:env:X=1", "tag:env:X=2"]))
-            assert looks_of(store, points_from(store, ["sweep:1"])) == by_tag
+            by_tag = count_interim_looks(store, load_points(store, ["tag:env:X=1", "tag:env:X=2"]))
+            assert count_interim_looks(store, load_points(store, ["sweep:1"])) == by_tag
             return by_tag
 
     assert looks() == 1
@@ -129,14 +129,14 @@ def test_a_slot_has_one_run_that_counts_and_the_database_holds_that(
     interrupted(rater, tmp_path)
     with open_store(database) as store:
         sweep = load_sweep(store, find_sweep(store, "sweep:last"))
-        assert (sweep.status, sweep.missing[0]) == (RunStatus.INTERRUPTED, Slot(2, 1, 0))
+        assert (sweep.status, sweep.missing[0]) == (RunStatus.INTERRUPTED, SweepSlot(2, 1, 0))
 
-        def begin(slot: Slot) -> int:
-            return begin_run(store, 1, slot, run_of(1), HOST, settings=[], pus=PUS, phases=1)
+        def begin(slot: SweepSlot) -> int:
+            return create_slot_run(store, 1, slot, run_of(1), HOST, settings=[], pus=PUS, phases=1)
 
         with pytest.raises(InputError, match="run 1 was made meanwhile"):
-            begin(Slot(1, 1, 0))
-        assert begin(Slot(2, 1, 0)) == 4
+            begin(SweepSlot(1, 1, 0))
+        assert begin(SweepSlot(2, 1, 0)) == 4
     with pytest.raises(sqlite3.IntegrityError):
         execute("INSERT INTO sweep_run VALUES (1, 1, 2, 0, 1, 0)")
 
@@ -159,7 +159,7 @@ def test_until_stops_after_a_block_from_the_third_on_when_all_is_decided(
         asked.append((len(points[0].runs), margin, looks, energy))
         return True
 
-    monkeypatch.setattr("rater.analysis.compare.compare.decided", decided)
+    monkeypatch.setattr("rater.analysis.compare.compare.is_decided", decided)
     words = (
         "--axis",
         "env:X=1,2",

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from rater.process import Stopped
+from rater.process import StoppedBySignal
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
 from rater.settings.known import write_value
-from rater.settings.tuner import Tuner
+from rater.settings.tuner import SettingsSession
 from rater.workflow.sweep.runner import stoppable
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import THP, make_tree, values
@@ -56,7 +56,7 @@ def test_a_signal_between_two_runs_ends_the_sweep_as_well(
         assert values(machine) != before
         signal.raise_signal(signal.SIGHUP)
 
-    monkeypatch.setattr("rater.workflow.sweep.runner.Runner._report_run", hang_up)
+    monkeypatch.setattr("rater.workflow.sweep.runner.SweepRunner._report_run", hang_up)
     words = ("--axis", "thp=never", "--rounds", "2", "--", "true")
     status, _, said = rater("sweep", *TINY, *words)
     assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)
@@ -72,7 +72,7 @@ def test_a_rest_between_runs_can_be_interrupted(
         signal.raise_signal(signal.SIGINT)
         await trio.sleep_forever()
 
-    monkeypatch.setattr("rater.run.host.idle.rest", endless)
+    monkeypatch.setattr("rater.run.host.idle.cool_down", endless)
     words = ("--axis", "env:X=1", "--rounds", "2", "--cooldown", "0.001", "--", "true")
     status, _, said = rater("sweep", *TINY, *words)
     assert (status, "stopped by SIGINT" in said) == (130, True)
@@ -122,7 +122,7 @@ def test_a_setting_that_takes_cpus_away_has_each_run_look_at_them_anew(
 def test_of_many_signals_only_the_first_one_counts() -> None:
     later = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
     ignored = []
-    with pytest.raises(Stopped) as stopped, stoppable() as ear:
+    with pytest.raises(StoppedBySignal) as stopped, stoppable() as ear:
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
@@ -137,19 +137,19 @@ def test_signals_that_come_while_settings_are_put_back_do_not_break_that_off(
     rater: Rater, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = values(machine)
-    restore, told = Tuner.restore, []
+    restore, told = SettingsSession.restore, []
 
     def hang_up(*_: object) -> None:
         told.append(signal.SIGHUP)
         signal.raise_signal(signal.SIGHUP)
 
-    def disturbed(tuner: Tuner) -> None:
+    def disturbed(tuner: SettingsSession) -> None:
         for number in (signal.SIGTERM, signal.SIGINT) if told else ():
             signal.raise_signal(number)
         restore(tuner)
 
-    monkeypatch.setattr("rater.workflow.sweep.runner.Runner._report_run", hang_up)
-    monkeypatch.setattr(Tuner, "restore", disturbed)
+    monkeypatch.setattr("rater.workflow.sweep.runner.SweepRunner._report_run", hang_up)
+    monkeypatch.setattr(SettingsSession, "restore", disturbed)
     status, _, said = rater("sweep", *TINY, "--axis", "thp=never", "--", "true")
     assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)
     assert values(machine) == before

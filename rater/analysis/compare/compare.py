@@ -28,11 +28,11 @@ from rater.analysis.results.copies import Point
 from rater.analysis.results.rates import Key, RunRates, benchmark_rates, run_rates, same_keys
 from rater.analysis.results.score import IterationScore, Summary
 from rater.analysis.stats.estimate import geometric_mean
-from rater.analysis.stats.intervals import confidence_of_each
+from rater.analysis.stats.intervals import confidence_per_look
 from rater.errors import InputError
 from rater.record.run import BenchmarkUsed, RunStatus
 from rater.record.stored import RunHead
-from rater.text.values import grouped, some
+from rater.text.values import group_by_key, truncate_list
 from rater.wings import hook
 
 # -- A steady run beside one of the same copies with a barrier (or, rotated, with an end) ----------
@@ -84,7 +84,7 @@ class BarrierComparison:
     steady_occupied: float | None  # the least of the windows that are compared
 
 
-def comparable(head: RunHead, heads: Sequence[RunHead]) -> int | None:
+def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
     """Return the number of the run to show beside a steady one, None where there is none.
 
     The latest complete run of the same host, suite, size, tune, copies, layout,
@@ -280,12 +280,12 @@ def compare(
     """Compare points with the first of them, or with `baseline`.
 
     `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
-    the others held; `baseline`: a label, or `axis=value`; `looks`: see `decided`.
+    the others held; `baseline`: a label, or `axis=value`; `looks`: see `is_decided`.
     Raises `InputError` where there is nothing to compare, or no such axis or baseline.
     """
     sides = _sides(points, by, baseline)
     measured = _measured(sides)
-    confidence = confidence_of_each(looks)
+    confidence = confidence_per_look(looks)
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
@@ -293,7 +293,7 @@ def compare(
         correlated_rounds([(at[0], at[place]) for at in grid], keys)
         for place in range(1, len(sides))
     )
-    telling = RowMaker(margin, confidence, confidence_of_each(looks + 1), correlated)
+    telling = RowMaker(margin, confidence, confidence_per_look(looks + 1), correlated)
     lines: list[str] = []
     rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)
@@ -332,7 +332,7 @@ def compare(
     )
 
 
-def decided(
+def is_decided(
     points: Sequence[Point], margin: float, looks: int = 1, *, energy: bool = False
 ) -> bool:
     """Tell whether every point is better, worse or the same as the first: more runs say no more.
@@ -454,7 +454,7 @@ def _having(
         if all(runs or not has for runs, has in zip(at, anywhere, strict=True)):
             found.append(at)
         elif lacking and any(at):
-            told.append(f"{name}: without {words}: no valid result in {some(lacking)}")
+            told.append(f"{name}: without {words}: no valid result in {truncate_list(lacking)}")
     return found or [[[] for _ in where.sides]]
 
 
@@ -493,7 +493,7 @@ def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str,
 
 
 def _kinds(measured: Iterable[RunRates]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    found = grouped((run.kind, run.run) for run in measured)
+    found = group_by_key((run.kind, run.run) for run in measured)
     return tuple((kind, tuple(sorted(runs))) for kind, runs in found.items())
 
 
@@ -518,7 +518,9 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
 
 def _left_out(measured: Iterable[RunRates]) -> list[str]:
     # Base and peak can fail alike.
-    found = grouped((text, run.run) for run in measured for text in dict.fromkeys(run.left_out))
+    found = group_by_key(
+        (text, run.run) for run in measured for text in dict.fromkeys(run.left_out)
+    )
     return [f"{_runs(numbers)}: {text}" for text, numbers in found.items()]
 
 
@@ -527,13 +529,18 @@ def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
     if by is None:
         return []
     held = [{_held(point, by): point.label for point in side.points} for side in sides]
-    found = grouped(
-        (some([side.label for side, own in zip(sides, held, strict=True) if key not in own]), label)
+    found = group_by_key(
+        (
+            truncate_list(
+                [side.label for side, own in zip(sides, held, strict=True) if key not in own]
+            ),
+            label,
+        )
         for key in dict.fromkeys(key for own in held for key in own)
         for label in (own[key] for own in held if key in own)
     )
     return [
-        f"compared without {some(alone)}: {without} has no such point"
+        f"compared without {truncate_list(alone)}: {without} has no such point"
         for without, alone in found.items()
         if without
     ]
@@ -547,9 +554,16 @@ def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> l
             if not any(key in run.rates for at in grid for run in at[place])
         ]
 
-    found = grouped((some(labels), key[0]) for key in keys if (labels := without(key)))
-    return [f"no valid result in {where}: {some(names, 30)}" for where, names in found.items()]
+    found = group_by_key(
+        (truncate_list(labels), key[0]) for key in keys if (labels := without(key))
+    )
+    return [
+        f"no valid result in {where}: {truncate_list(names, 30)}" for where, names in found.items()
+    ]
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    return f"run{'s' * (len(numbers) > 1)} {some([str(number) for number in sorted(numbers)], 8)}"
+    return (
+        f"run{'s' * (len(numbers) > 1)} "
+        f"{truncate_list([str(number) for number in sorted(numbers)], 8)}"
+    )

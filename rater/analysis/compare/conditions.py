@@ -16,10 +16,10 @@ from rater.plan.options import MINOR
 from rater.plan.request import OPTIONS
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
-from rater.settings.known import LAYOUT_TEXT, volatile
+from rater.settings.known import LAYOUT_TEXT, is_volatile
 from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
-from rater.text.values import grouped, percent
+from rater.text.values import group_by_key, percent
 
 # -- What two runs were made under, and what differs: machine, settings, programs, suite -----------
 
@@ -115,11 +115,11 @@ def condition_differences(before: Conditions, now: Conditions) -> tuple[Conditio
         *_settings(dict(before.settings), dict(now.settings)),
         *_suite(before, now),
         *_benchmarks(before.benchmarks, now.benchmarks),
-        *compared({"rater": before.rater_version}, {"rater": now.rater_version}),
+        *compare_facts({"rater": before.rater_version}, {"rater": now.rater_version}),
     )
 
 
-def compared(
+def compare_facts(
     before: Mapping[str, str | None],
     now: Mapping[str, str | None],
     names: Iterable[str] | None = None,
@@ -150,7 +150,7 @@ def _fields(it: object, names: Mapping[str, str]) -> Facts:
 
 
 def _host(before: Host, now: Host) -> Iterator[ConditionDifference]:
-    found = list(compared(*(_host_facts(host) for host in (before, now))))
+    found = list(compare_facts(*(_host_facts(host) for host in (before, now))))
     known = any(one.what in _IDENTITY.values() for one in found)
     was, is_now = before.memory_bytes or 0, now.memory_bytes or 0
     for one in found:
@@ -175,9 +175,11 @@ def _digest(sha256: str | None) -> str | None:
 
 def _places(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:
     sides = (before, now)
-    yield from compared(*({"usable CPUs": format_list(p.cpu for p in it.pus)} for it in sides))
+    yield from compare_facts(*({"usable CPUs": format_list(p.cpu for p in it.pus)} for it in sides))
     moved = list(
-        compared(*({f"place of copy {p.copy}": _place(p) for p in it.placements} for it in sides))
+        compare_facts(
+            *({f"place of copy {p.copy}": _place(p) for p in it.placements} for it in sides)
+        )
     )
     more, shown = len(moved) - _PLACES_SHOWN, moved[:_PLACES_SHOWN]
     if more > 0:
@@ -198,8 +200,8 @@ def memory_of(placed: PlacedCopy) -> str:
 
 
 def _settings(before: dict[str, str], now: dict[str, str]) -> Iterator[ConditionDifference]:
-    names = sorted(name for name in before.keys() | now.keys() if not volatile(name))
-    for one in compared(_setting_facts(before, names), _setting_facts(now, names)):
+    names = sorted(name for name in before.keys() | now.keys() if not is_volatile(name))
+    for one in compare_facts(_setting_facts(before, names), _setting_facts(now, names)):
         if one.what == _FOLDERS:
             was, is_now = (it.get(_PATH, "").split(":") for it in (before, now))
             lost = ":".join(word for word in was if word not in is_now)
@@ -238,7 +240,7 @@ def _suite(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]
         for it in (before, now)
     )
     if sorted(map(str, was.values())) != sorted(map(str, is_now.values())):
-        yield from compared(was, is_now)
+        yield from compare_facts(was, is_now)
 
 
 def _benchmarks(
@@ -247,11 +249,11 @@ def _benchmarks(
     if before is None or now is None:
         return
     sides = (before, now)
-    yield from compared(*({"benchmarks": ", ".join(one.name for one in it)} for it in sides))
+    yield from compare_facts(*({"benchmarks": ", ".join(one.name for one in it)} for it in sides))
     known = {used.name: used for used in before}
     for used in now:
         if used.name in known:
-            yield from compared(_benchmark_facts(known[used.name]), _benchmark_facts(used))
+            yield from compare_facts(_benchmark_facts(known[used.name]), _benchmark_facts(used))
 
 
 def _benchmark_facts(used: BenchmarkUsed) -> Facts:
@@ -287,7 +289,7 @@ OTHERS_COST = 0.10
 NOISE_COST = 0.20
 
 
-def reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
+def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
     """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
     found = []
     if others_cost is not None and others_cost >= OTHERS_COST:
@@ -309,11 +311,11 @@ class _Costs(Protocol):
 def disturbed_members(of: _Costs) -> dict[str, Any]:
     """Return why a run was too disturbed to judge (empty: it was not), and what that rests on."""
     costs = {"others_cost": of.others_cost, "noise_cost": of.noise_cost}
-    why = reasons(of.others_cost, of.noise_cost)
+    why = disturbance_reasons(of.others_cost, of.noise_cost)
     return {"disturbed": [*why]} | {k: None if v is None else round(v, 5) for k, v in costs.items()}
 
 
-def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
+def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
     """Return the share of the score that others took, 0 to 1; None where it was not recorded.
 
     `counters` are those of the run. Where copies do not wait for each other (rotated order,
@@ -346,7 +348,7 @@ def cost_of_others(run: StoredRun, counters: RunCounters) -> float | None:
     if run.head.order == "rotated" or run.head.mode == "steady":
         elapsed_s = sum(it.elapsed_s for it in counted)
         return sum(taken) / elapsed_s if elapsed_s else None
-    cells = grouped(
+    cells = group_by_key(
         ((it.tune, it.benchmark, it.phase), (it, lost_s))
         for it, lost_s in zip(counted, taken, strict=True)
     )

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from rater.analysis.compare.conditions import (
     ConditionDifference,
     Facts,
-    compared,
+    compare_facts,
     condition_differences,
-    cost_of_others,
+    disturbance_reasons,
+    foreign_load_cost,
     memory_of,
-    reasons,
     stored_conditions,
     text_of,
 )
 from rater.analysis.doctor import CHECKS, facts_of_run
 from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict
 from rater.analysis.results.copies import Point
-from rater.analysis.results.cpu_use import Notable, run_counters
+from rater.analysis.results.cpu_use import MachineDisturbance, run_counters
 from rater.analysis.results.placement import PlacementVerdict, prove_run
-from rater.analysis.results.steady import left_out, request_of
+from rater.analysis.results.steady import left_out, stored_request
 from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
 from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun
-from rater.settings.known import changes_with, volatile
+from rater.settings.known import changes_with, is_volatile
 from rater.text.cpuset import format_list
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- What disturbed runs that are compared, as far as it was recorded ------------------------------
 #
@@ -40,7 +40,7 @@ class DisturbedRun:
     """One run that was disturbed."""
 
     run: int
-    notable: tuple[Notable, ...]  # what the machine's readings say
+    notable: tuple[MachineDisturbance, ...]  # what the machine's readings say
     not_met: tuple[int, ...]  # copies that ran, or had memory, elsewhere than planned
     warnings: tuple[str, ...]  # given before the first phase
     shared: bool  # made with --share: another run may have been beside it
@@ -63,12 +63,12 @@ def _of(run: StoredRun) -> DisturbedRun:
     return DisturbedRun(
         run=run.head.run,
         # Not as it is stored: a run of a sweep may never have been searched.
-        too_disturbed=reasons(cost_of_others(run, counters), run.head.noise_cost),
+        too_disturbed=disturbance_reasons(foreign_load_cost(run, counters), run.head.noise_cost),
         notable=counters.notable,
         not_met=tuple(sorted(_not_met(run))),
         # What is left out of a suite, the comparison itself tells.
         warnings=tuple(it for it in warnings if not left_out((it,))),
-        shared=(request_of(run.head) or {}).get("share") is True,
+        shared=(stored_request(run.head) or {}).get("share") is True,
     )
 
 
@@ -148,7 +148,7 @@ def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
         )
         if not inside and ((what == _PLACES and placing) or _is_axis(what, every, points)):
             continue
-        groups = grouped((value, number) for number, value in every.items())
+        groups = group_by_key((value, number) for number, value in every.items())
         unknown = len(groups) == 2 and any(
             runs[number].head.source == "import" for number in groups.get(None, ())
         )
@@ -194,10 +194,10 @@ def _explains(axis: str, what: str) -> bool:
 def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:
     """Return what is in this run otherwise than in the reference run."""
     heads = reference.head, run.head
-    yield from compared(*map(_head_facts, heads))
+    yield from compare_facts(*map(_head_facts, heads))
     given = dict(reference.environment), dict(run.environment)
     yield from _of_variables("--env", *given)
-    asked = request_of(reference.head), request_of(run.head)
+    asked = stored_request(reference.head), stored_request(run.head)
     if asked[0] and asked[1]:  # else imported, or of an older rater: not known
         yield from _of_options(sorted(_ASKED, key=lambda one: one.field), asked[0], asked[1])
     for one in condition_differences(stored_conditions(reference), stored_conditions(run)):
@@ -222,7 +222,7 @@ def _of_variables(
     what: str, before: Mapping[str, str], now: Mapping[str, str]
 ) -> Iterator[ConditionDifference]:
     names = sorted(before.keys() | now.keys())
-    yield from compared(
+    yield from compare_facts(
         *({f"{what} {name}": it.get(name) for name in names} for it in (before, now))
     )
 
@@ -231,7 +231,7 @@ def _of_options(
     options: Iterable[Option], before: Mapping[str, object], now: Mapping[str, object]
 ) -> Iterator[ConditionDifference]:
     options = list(options)
-    yield from compared(
+    yield from compare_facts(
         *({one.label: text_of(option_value(it, one)) for one in options} for it in (before, now))
     )
 
@@ -306,10 +306,10 @@ def barrier_differences(head: RunHead, other: RunHead) -> tuple[str, ...]:
     def facts(it: RunHead) -> Facts:
         return {"host": it.hostname} | {field: text_of(getattr(it, field)) for field in _SAME}
 
-    found = _in_words(compared(facts(head), facts(other)))
+    found = _in_words(compare_facts(facts(head), facts(other)))
     if other.stagger_ms:
         found.append(f"{other.stagger_ms:g} ms between starts")
-    here, there = request_of(head), request_of(other)
+    here, there = stored_request(head), stored_request(other)
     if here is None or there is None:
         if here is not there:
             found.append(f"options that are {'' if here is None else 'not '}known")
@@ -322,14 +322,14 @@ def barrier_differences(head: RunHead, other: RunHead) -> tuple[str, ...]:
         }
         for it in (here, there)
     )
-    return (*found, *_in_words(compared(*options)))
+    return (*found, *_in_words(compare_facts(*options)))
 
 
 def minor_differences(
     head: RunHead, settings: Settings, other: RunHead, other_settings: Settings
 ) -> tuple[str, ...]:
     """Return what is worth a word beside a comparison: rests, and what the copies inherited."""
-    here, there = request_of(head) or {}, request_of(other) or {}
+    here, there = stored_request(head) or {}, stored_request(other) or {}
     found: list[str] = []
     if here and there:
         rests = [BY_NAME[name] for name in ("cooldown", "until-idle")]
@@ -389,13 +389,13 @@ def doctor_differences(
     found = []
     for check in CHECKS:
         own = {name for name in recorded if check.goes_by(name)}
-        if not any(name in names or volatile(name) for name in own):
+        if not any(name in names or is_volatile(name) for name in own):
             continue
         said = {number: check.finding(it) for number, it in facts.items()}
         told = {n: it for n, it in said.items() if it.verdict is not DoctorVerdict.UNKNOWN}
         if not _between(points, told):
             continue
-        groups = grouped(((it.verdict, it.seen), number) for number, it in told.items())
+        groups = group_by_key(((it.verdict, it.seen), number) for number, it in told.items())
         values = tuple((verdict, seen, tuple(of)) for (verdict, seen), of in groups.items())
         found.append(DoctorDifference(check.name, check.why, values))
     return tuple(found)

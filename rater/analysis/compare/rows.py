@@ -9,17 +9,24 @@ from dataclasses import dataclass, replace
 
 from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.rates import IterationRate, Key, RunRates
-from rater.analysis.stats.estimate import Basis, Estimate, geometric_mean, joined, paired, unpaired
+from rater.analysis.stats.estimate import (
+    Basis,
+    Estimate,
+    geometric_mean,
+    mean_estimate,
+    paired_estimate,
+    unpaired_estimate,
+)
 from rater.analysis.stats.independence import (
     DEPENDENT,
     LEAST_TESTED,
     MeasuredLog,
-    correlation,
-    of_rounds,
-    of_runs,
+    autocorrelation,
+    estimate_from_rounds,
+    estimate_from_runs,
 )
-from rater.analysis.stats.intervals import Decision, RatioInterval, interval_of
-from rater.text.values import grouped
+from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
+from rater.text.values import group_by_key
 
 # -- From the values of runs to one estimate of how far two sides lie apart ------------------------
 #
@@ -50,7 +57,7 @@ def contrast(
     """
     found = [_in_stratum(stratum, of_run, of_iterations, step_of, correlated) for stratum in strata]
     known = [estimate for estimate in found if estimate is not None]
-    return joined(known) if known else None
+    return mean_estimate(known) if known else None
 
 
 def in_pairs(stratum: Stratum) -> Stratum:
@@ -83,14 +90,14 @@ def correlated_rounds(strata: Iterable[Stratum], keys: Sequence[Key]) -> float:
             if here.keys() >= set(blocks) <= there.keys()
         ]
         if len(series) > 1:
-            r, p = correlation(series)
+            r, p = autocorrelation(series)
             found = max(found, r if p <= DEPENDENT / 2 else 0.0)
     return found
 
 
 def _logs(runs: Sequence[RunRates], key: Key) -> dict[int | None, float]:
     """Return the values of a benchmark by block."""
-    found = grouped(
+    found = group_by_key(
         (run.block, value)
         for run in runs
         if key in run.rates
@@ -151,19 +158,19 @@ def _in_stratum(
     if blocks:
         here, there = (_by_block(side) for side in sides)
         rounds = [(here[block], there[block]) for block in blocks]
-        return of_rounds(rounds, step=step, correlated=correlated)
+        return estimate_from_rounds(rounds, step=step, correlated=correlated)
     mine, theirs = ([_timed([run], [value]) for run, value in side] for side in sides)
     if max(len(mine), len(theirs)) > 1:
-        return of_runs(mine, theirs, step=step)
+        return estimate_from_runs(mine, theirs, step=step)
     ((my_run, my_value),), ((their_run, their_value),) = sides
     iterations = of_iterations(my_run), of_iterations(their_run)
     if all(iterations) and max(map(len, iterations)) > 1:
-        return unpaired(*iterations, Basis.ITERATIONS, step=step)
-    return paired([my_value - their_value])
+        return unpaired_estimate(*iterations, Basis.ITERATIONS, step=step)
+    return paired_estimate([my_value - their_value])
 
 
 def _by_block(side: Sequence[tuple[RunRates, float]]) -> dict[int, MeasuredLog]:
-    found = grouped((run.block, (run, value)) for run, value in side if run.block is not None)
+    found = group_by_key((run.block, (run, value)) for run, value in side if run.block is not None)
     return {block: _timed(*zip(*of_it, strict=True)) for block, of_it in found.items()}
 
 
@@ -290,7 +297,7 @@ class RowMaker:
         )
 
     def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> RatioInterval:
-        return interval_of(
+        return ratio_interval(
             *(estimate, self.margin, self.confidence),
             less_is_better=less_is_better,
             next_confidence=self.next_confidence,
@@ -344,7 +351,7 @@ def _estimate(
         return found
     # Single runs: the noise that iterations show in each benchmark.
     each = [_estimate([key], strata, value, steps=steps) for key in keys]
-    return joined([one for one in each if one is not None])
+    return mean_estimate([one for one in each if one is not None])
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from rater.analysis.compare.conditions import (
     ConditionDifference,
     Facts,
-    compared,
+    compare_facts,
     condition_differences,
     stored_conditions,
 )
 from rater.analysis.compare.scaling_samples import Sample, by_conditions, curve_names, samples_of
 from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
-from rater.analysis.stats.curves import CurveShape, LawScale, Refused, Usl, fit_usl, shape_of
-from rater.analysis.stats.intervals import Noise, noise_in_rounds, noise_of
+from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
+from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, grouped, some
+from rater.text.values import copies_text, group_by_key, truncate_list
 
 # -- What runs of a curve do not have in common, and what has no result ----------------------------
 
@@ -41,7 +41,7 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
         (one, sample.run.head.run)
         for first, *others in by_copies.values()
         for sample in others
-        for one in compared(_places(first), _places(sample))
+        for one in compare_facts(_places(first), _places(sample))
     ]
     found += [
         (one, sample.run.head.run)
@@ -51,7 +51,7 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
         )
         if not one.what.startswith(_PLACE)
     ]
-    runs = ((one, tuple(of_it)) for one, of_it in grouped(found).items())
+    runs = ((one, tuple(of_it)) for one, of_it in group_by_key(found).items())
     return tuple(sorted(runs, key=lambda it: not it[0].significant))
 
 
@@ -151,7 +151,7 @@ class Series:
     points: tuple[ScalePoint, ...]  # by copies
     noise: Noise
     shape: CurveShape
-    law: Usl | Refused
+    law: Usl | NoLaw
 
     def at(self, copies: int) -> ScalePoint | None:
         """Return the point of so many copies."""
@@ -192,7 +192,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class ExcludedRuns:
     """Runs on no curve."""
 
     runs: tuple[int, ...]
@@ -213,11 +213,11 @@ class Scaling:
     """All that runs with different numbers of copies say."""
 
     curves: tuple[Curve, ...]
-    alone: tuple[Alone, ...]
+    alone: tuple[ExcludedRuns, ...]
     samples: tuple[Sample, ...] = field(repr=False)
 
 
-def scale(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
+def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
     """Return the curves of the points' runs; one that stands in several points counts once.
 
     `law_on`: what the squares of the law's fit are of.
@@ -238,7 +238,9 @@ def scale(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
         elif made.series:
             whom = "it" if len(members) == 1 else "them"
             reason = f"nothing else like {whom} has another number of copies than {counts[0]}"
-        alone.append(Alone(tuple(one.run.head.run for one in members), names[key], counts, reason))
+        alone.append(
+            ExcludedRuns(tuple(one.run.head.run for one in members), names[key], counts, reason)
+        )
     return Scaling(tuple(curves), tuple(alone), samples)
 
 
@@ -323,7 +325,7 @@ def _series(
     rates_at = [tuple(rate for _, rate in known) for _, known in found]
     medians = [statistics.median(rates) for rates in rates_at]
     runs = [len(rates) for rates in rates_at]
-    noise = noise_in_rounds(in_rounds) or noise_of(rates_at)
+    noise = noise_within_rounds(in_rounds) or run_to_run_noise(rates_at)
     first, single = medians[0] / copies[0], _single_lgroup(found, medians)
     fair = fair_copies([places for places, _ in found])
     points = []
@@ -354,7 +356,7 @@ def _series(
         over=kind.over if kind.is_suite else (),
         points=tuple(points),
         noise=noise,
-        shape=shape_of(copies, medians, runs, noise, copies.index(fair) + 1),
+        shape=curve_shape(copies, medians, runs, noise, copies.index(fair) + 1),
         law=_law([places for places, _ in found], medians, runs, noise, law_on),
     )
 
@@ -383,7 +385,7 @@ def _law(
     runs: Sequence[int],
     noise: Noise,
     law_on: LawScale,
-) -> Usl | Refused:
+) -> Usl | NoLaw:
     """Fit the law to the points that are alike in what a copy has for itself.
 
     A second thread of a core is not a second core, and a CPU shared by two copies adds nothing:
@@ -405,8 +407,8 @@ def _law(
         law_on,
     )
     left = [one for i, one in enumerate(places) if i not in chosen]
-    if isinstance(fitted, Refused) and left:
-        text = some([str(one.copies) for one in left], 3)
+    if isinstance(fitted, NoLaw) and left:
+        text = truncate_list([str(one.copies) for one in left], 3)
         does = "does" if len(left) == 1 else "do"
-        return Refused(f"{fitted.reason} ({text} {does} not count: {_APART[left[0].share]} there)")
+        return NoLaw(f"{fitted.reason} ({text} {does} not count: {_APART[left[0].share]} there)")
     return fitted

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
 from rater.analysis.results.rates import BenchmarkRate, TuneRates, tune_rates
-from rater.analysis.results.steady import request_of
+from rater.analysis.results.steady import stored_request
 from rater.analysis.stats.estimate import geometric_mean
-from rater.analysis.stats.intervals import Noise, noise_of
+from rater.analysis.stats.intervals import Noise, run_to_run_noise
 from rater.record.stored import StoredRun
 
 # -- Runs by what they were made under: those alike in all but their copies make a curve -----------
@@ -58,7 +58,7 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
 
 def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
     head = run.head
-    asked = request_of(head) or {}  # of an older rater's and of imported ones: the defaults
+    asked = stored_request(head) or {}  # of an older rater's and of imported ones: the defaults
     values: dict[str, object] = {
         "host": head.hostname or run.host.product or run.host.cpu_model,
         "suite": head.suite or " ".join(head.benchmarks),
@@ -215,7 +215,7 @@ class SmtYield:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class OrderComparison:
     """Rotated order against homogeneous at the same copies."""
 
     conditions: tuple[tuple[str, str], ...]
@@ -261,7 +261,7 @@ def smt_yields(samples: Sequence[Sample]) -> tuple[SmtYield, ...]:
     return tuple(found.values())
 
 
-def orders(samples: Sequence[Sample]) -> tuple[Orders, ...]:
+def orders(samples: Sequence[Sample]) -> tuple[OrderComparison, ...]:
     """Return rotated against homogeneous wherever runs of both have the same copies, two or more.
 
     The same: placed alike as well. A single copy has nothing beside it.
@@ -289,7 +289,7 @@ def _orders(
     copies: int,
     homogeneous: Sequence[Sample],
     rotated: Sequence[Sample],
-) -> Orders:
+) -> OrderComparison:
     over = list(rotated[0].rates.rates)
     same = all(set(one.rates.rates) == set(over) for one in (*homogeneous, *rotated))
     work = scores = None
@@ -299,7 +299,7 @@ def _orders(
         )
         ratios = [one.rates.over(over, by_ratio=True) for one in homogeneous]
         scores = _change(None, ratios, [one.rates.score for one in rotated])
-    return Orders(
+    return OrderComparison(
         conditions=conditions,
         copies=copies,
         homogeneous=_runs(homogeneous),
@@ -361,7 +361,7 @@ def _change(
     sides = [[value for value in side if value] for side in (before, after)]
     if not all(sides):
         return None
-    noise = noise_of(sides)
+    noise = run_to_run_noise(sides)
     here, there = (statistics.median(side) for side in sides)
     error = math.hypot(*(noise.of_median(len(side)) for side in sides))
     return Change(

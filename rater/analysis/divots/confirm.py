@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median, stdev
 
-from rater.analysis.divots.model import words
+from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
 from rater.analysis.results.steady import is_good
-from rater.analysis.stats.estimate import quantile
+from rater.analysis.stats.estimate import t_quantile
 from rater.record.run import PlacedCopy
 from rater.record.stored import RunHead, StoredRun
 
@@ -25,7 +25,7 @@ _HALF = 0.5  # of the effect found: less than that is another, smaller one
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ConfirmPlan:
     """What would confirm a finding: its benchmarks by so many copies here and there."""
 
     place: str
@@ -37,7 +37,7 @@ class Trial:
     slowdown: float  # as it was found
 
 
-class Answer(StrEnum):
+class ConfirmVerdict(StrEnum):
     """What the pairs say of a finding."""
 
     CONFIRMED = "confirmed"
@@ -47,10 +47,10 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ConfirmResult:
     """The slowdown over all pairs with its interval (Student, 95 %), as time over time."""
 
-    answer: Answer
+    answer: ConfirmVerdict
     slowdown: float
     low: float
     high: float
@@ -69,7 +69,7 @@ def next_command(number: int, one: Finding, head: RunHead) -> str | None:
     return f"rater rerun {head.run} && rater divots {head.run} last"
 
 
-def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Trial | str:
+def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> ConfirmPlan | str:
     """Return the trial of a finding, or why there is none.
 
     The other side is a part of the same kind that no finding is about: another
@@ -99,9 +99,13 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Trial
         return f"the run had no other {len(here)} CPUs to compare with"
     nodes = {used[cpu].node for cpu in there}
     whole = one.kind is Kind.SLOW_LGROUP and len(nodes) == 1 and None not in nodes
-    name = f"lgroup {min(n for n in nodes if n is not None)}" if whole else words.cpus(there)
+    name = (
+        f"lgroup {min(n for n in nodes if n is not None)}"
+        if whole
+        else formatting.format_cpus(there)
+    )
     names = one.benchmarks or tuple(used.name for used in run.benchmarks)
-    return Trial(one.place, names, copies, here, there, name, one.slowdown)
+    return ConfirmPlan(one.place, names, copies, here, there, name, one.slowdown)
 
 
 def _like(
@@ -143,7 +147,7 @@ def slowdown_of(here: dict[str, float], there: dict[str, float]) -> float | None
     return math.exp(fmean(both)) if both else None
 
 
-def tell(slowdowns: Sequence[float], found: float) -> Told:
+def judge_pairs(slowdowns: Sequence[float], found: float) -> ConfirmResult:
     """Return what two pairs or more say of a finding whose slowdown was `found`.
 
     Confirmed: the interval is all on the finding's side of 1, and the effect is half of
@@ -151,14 +155,14 @@ def tell(slowdowns: Sequence[float], found: float) -> Told:
     """
     logs = [math.log(one) for one in slowdowns]
     mean = fmean(logs)
-    reach = quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    reach = t_quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     side = math.copysign(1.0, math.log(found))
     half = _HALF * abs(math.log(found))
     nearest, farthest = side * mean - reach, side * mean + reach
     if nearest > 0:
-        answer = Answer.CONFIRMED if side * mean >= half else Answer.SMALLER
+        answer = ConfirmVerdict.CONFIRMED if side * mean >= half else ConfirmVerdict.SMALLER
     else:
-        answer = Answer.OPEN if farthest >= half else Answer.NOT_CONFIRMED
-    return Told(
+        answer = ConfirmVerdict.OPEN if farthest >= half else ConfirmVerdict.NOT_CONFIRMED
+    return ConfirmResult(
         answer, math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), tuple(slowdowns)
     )

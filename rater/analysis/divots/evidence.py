@@ -342,7 +342,7 @@ type _Cell = tuple[str, str | None, int]  # benchmark, tune, iteration
 type _Sides = tuple[list[EvidenceRow], list[EvidenceRow]]  # the finding's copies, the others
 
 
-def with_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, ...]:
+def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, ...]:
     """Return the findings, each with what differs between its copies and the others.
 
     What the layout explains stays as it is. Torn attempts, failed copies and

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.model import limits, words
-from rater.analysis.divots.model.detect import Detected, detect
+from rater.analysis.divots.model import formatting, limits
+from rater.analysis.divots.model.detect import DetectionResult, detect
 from rater.analysis.divots.model.finding import (
     PLACED,
     Analysis,
     CellEffect,
+    CopyEffect,
     Evidence,
     Finding,
     Kind,
-    Single,
     Thresholds,
 )
-from rater.analysis.divots.model.layout import Predicted
+from rater.analysis.divots.model.layout import LayoutEffect
 from rater.analysis.divots.model.parts import LOCAL
 from rater.analysis.divots.model.table import (
     SEVERAL,
@@ -143,7 +143,7 @@ _MOST_CPUS = 8
 _ORDINALS = ("first", "second", "third", "fourth")
 
 
-def findings_of(found: Detected) -> list[Finding]:
+def build_findings(found: DetectionResult) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
     hits = _measured(found)
     costs = costs_of(found.table, hits)
@@ -152,7 +152,7 @@ def findings_of(found: Detected) -> list[Finding]:
     return made + [_explained(found.table, one) for one in _joined(found.predicted)]
 
 
-def _measured(found: Detected) -> list[Hit]:
+def _measured(found: DetectionResult) -> list[Hit]:
     """Return the hits, those of a part with its size in each cell; the model has one a benchmark.
 
     What the median of its copies lies above that of the others there, with all that is told of
@@ -173,7 +173,7 @@ def _rank(one: Finding) -> tuple[float, float, str, str]:
     return (-round(one.cost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
 
 
-def _finding(found: Detected, hit: Hit, cost: Cost) -> Finding:
+def _finding(found: DetectionResult, hit: Hit, cost: Cost) -> Finding:
     table = found.table
     b, i, _ = table.shape
     benchmarks, iterations = hit.benchmarks, hit.iterations
@@ -235,12 +235,12 @@ def _cell_effects(table: Table, hit: Hit, cost: Cost) -> tuple[CellEffect, ...]:
     return tuple(made)
 
 
-def _singles(table: Table, hit: Hit) -> tuple[Single, ...]:
+def _singles(table: Table, hit: Hit) -> tuple[CopyEffect, ...]:
     found = []
     for b, i, s in np.argwhere(hit.covered).tolist():
         cpu, node = int(table.cpu[s]), int(table.node[s])
         found.append(
-            Single(
+            CopyEffect(
                 *table.benchmarks[b],
                 table.iterations[i],
                 int(table.copy[b, i, s]),
@@ -268,7 +268,7 @@ def _place(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[in
     if hit.kind in OF_ALL:
         return _Place("whole run" if hit.everywhere else "all copies")
     if "moves" in hit.facts:
-        return _Place(f"{words.copies(copies)}, wherever it ran")
+        return _Place(f"{formatting.format_copies(copies)}, wherever it ran")
     if hit.kind is Kind.BIMODAL or "spread" in hit.facts:
         return _Place("some copies")
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
@@ -299,11 +299,11 @@ def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: li
     if level == "llc":
         return _numbered("LLC", hit.groups) + (f" (lgroup {node})" if inside else "")
     if level == "node+memory" or (level == "remote" and None not in (node, memory)):
-        return f"{words.copies(copies)} (memory on node {memory}, CPUs on node {node})"
+        return f"{formatting.format_copies(copies)} (memory on node {memory}, CPUs on node {node})"
     if level in ("remote", "memory"):
         own = "their own" if group == LOCAL else "another"
         where = f"{own} node" if level == "remote" else f"node {group}"
-        return f"{words.copies(copies)} (memory on {where})"
+        return f"{formatting.format_copies(copies)} (memory on {where})"
     return _part_name(table, hit, slots, cpus, copies) + (
         of_node if hit.level in ("set", "run") and len(slots) > 1 and cpus else ""
     )
@@ -312,7 +312,7 @@ def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: li
 def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> str:
     """Name copies by the CPUs that they have, or by their own numbers."""
     level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
-    on = words.cpus(cpus) if cpus else words.copies(copies)
+    on = formatting.format_cpus(cpus) if cpus else formatting.format_copies(copies)
     half = "upper" if group % 2 else "lower"
     every = "every lgroup" if len(np.unique(table.node)) > 1 else "the lgroup"
     thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
@@ -321,7 +321,9 @@ def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: lis
         "thread": f"{thread} threads of the cores ({on})",
         "half": f"{half} half of {every} ({on})",
         "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
-        "cpu": f"{words.cpus(cpus)} ({len(slots)} copies)" if len(slots) > len(cpus) else "",
+        "cpu": f"{formatting.format_cpus(cpus)} ({len(slots)} copies)"
+        if len(slots) > len(cpus)
+        else "",
         "core": f"{_numbered('core', hit.groups)} ({on})" if len(slots) > 1 else "",
     }
     if level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
@@ -329,9 +331,9 @@ def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: lis
     if names.get(level):
         return names[level]
     if not cpus or (hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS):
-        return words.copies(copies)
+        return formatting.format_copies(copies)
     if np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be
-        return f"{words.copies(copies)} ({words.cpus(cpus)})"
+        return f"{formatting.format_copies(copies)} ({formatting.format_cpus(cpus)})"
     return on
 
 
@@ -341,19 +343,25 @@ def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
     most = max(cost.cells.values(), default=0.0)
     if cost.whole < _NOTHING < most and len(hit.iterations) < table.shape[1]:
         text = "costs nothing of the score (the median iteration counts), "
-        text += f"{words.cost(most)} of that iteration's rate"
+        text += f"{formatting.format_cost(most)} of that iteration's rate"
         made.append(Evidence("cost", text, 100.0))
     elif cost.whole > 0:
-        text = f"costs {words.cost(cost.whole)} of the {'score' if table.barrier else _TIME}"
+        text = (
+            f"costs {formatting.format_cost(cost.whole)} of the "
+            f"{'score' if table.barrier else _TIME}"
+        )
         if cost.rate > 1.5 * cost.whole:
             of = "a rate" if table.barrier else "those of a benchmark"
-            text += f", up to {words.cost(cost.rate)} of {of}"
+            text += f", up to {formatting.format_cost(cost.rate)} of {of}"
         made.append(Evidence("cost", text, 100.0))
     elif hit.size > 0 and table.barrier and table.copies > 1:
         made.append(Evidence("cost", "costs nothing: slower copies are waited for", 100.0))
     hasty = _hasty(table, hit)
     if hasty:
-        text = f"{words.copies(hasty)} took less than half of any other's time: check its output"
+        text = (
+            f"{formatting.format_copies(hasty)} took less than half of any other's time: check "
+            "its output"
+        )
         made.append(Evidence("output", text, 90.0))
     where = _memory_of(table, hit)
     if where is not None:
@@ -387,22 +395,22 @@ def _memory_of(table: Table, hit: Hit) -> int | None:
 
 
 # -- explained ------------------------------------------------------------------------------------
-def _joined(predicted: Sequence[Predicted]) -> list[Predicted]:
+def _joined(predicted: Sequence[LayoutEffect]) -> list[LayoutEffect]:
     """Return predictions with those of one sort and load as one."""
-    kept: dict[tuple[str, float], Predicted] = {}
+    kept: dict[tuple[str, float], LayoutEffect] = {}
     for one in predicted:
         key = (one.what, one.load)
         known = kept.get(key)
         if known is None:
             kept[key] = one
         else:
-            kept[key] = Predicted(
-                one.what, known.slots | one.slots, known.effect, one.load, one.usual
+            kept[key] = LayoutEffect(
+                one.what, known.slots | one.slots, known.effect, one.load, one.baseline
             )
     return list(kept.values())
 
 
-def _explained(table: Table, one: Predicted) -> Finding:
+def _explained(table: Table, one: LayoutEffect) -> Finding:
     slots = np.flatnonzero(one.slots)
     cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
     copies = sorted({int(c) for c in np.unique(table.copy[:, :, slots]) if c >= 0})
@@ -413,13 +421,13 @@ def _explained(table: Table, one: Predicted) -> Finding:
     far = int(np.argmax(np.abs(one.effect)))
     most = ""
     if len(effects) > 1 and abs(one.effect[far]) >= max(_FAR * abs(size), abs(size) + _MUCH_MORE):
-        most = f"; {table.name(far)} {words.per_cent(math.exp(float(one.effect[far])))}"
-    of = words.named(some, len(one.effect)) if some else "the benchmarks"
+        most = f"; {table.name(far)} {formatting.format_slowdown(math.exp(float(one.effect[far])))}"
+    of = formatting.named(some, len(one.effect)) if some else "the benchmarks"
     where = f" in {of}" if len(some) == 1 else f" (median of {of}{most})"
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
-    load, usual, who = f"{one.load:g}", f"{one.usual:g}", "most"
-    if not float(one.usual).is_integer():  # the middle of two loads
-        usual, who = "fewer" if one.load > one.usual else "more", "others"
+    load, usual, who = f"{one.load:g}", f"{one.baseline:g}", "most"
+    if not float(one.baseline).is_integer():  # the middle of two loads
+        usual, who = "fewer" if one.load > one.baseline else "more", "others"
     noun = "copy" if one.load == 1 else "copies"
     expectation = {
         "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
@@ -430,7 +438,7 @@ def _explained(table: Table, one: Predicted) -> Finding:
     }[one.what]
     return Finding(
         kind=Kind.LAYOUT,
-        place=words.cpus(cpus) if cpus else words.copies(copies),
+        place=formatting.format_cpus(cpus) if cpus else formatting.format_copies(copies),
         benchmarks=tuple(table.benchmarks[b][0] for b in shown) if some else (),
         tune=None,
         iterations=(),
@@ -443,7 +451,7 @@ def _explained(table: Table, one: Predicted) -> Finding:
         score_lost=0.0 if table.barrier else None,
         explained=True,
         expectation=expectation,
-        summary=f"{words.per_cent(math.exp(size))}{where}",
+        summary=f"{formatting.format_slowdown(math.exp(size))}{where}",
         evidence=(),
     )
 
@@ -472,8 +480,8 @@ def analyse(
         return Analysis((), {}, sum(len(part) for part in parts))
     found = detect(table, thresholds)
     return Analysis(
-        tuple(findings_of(found)),
+        tuple(build_findings(found)),
         visible(found, thresholds),
         table.failed,
-        noise_cost=noise_cost(found.table, found.rest) if found.noise.known else None,
+        noise_cost=noise_cost(found.table, found.residuals) if found.noise.known else None,
     )

@@ -15,21 +15,27 @@ import numpy as np
 
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.detect import values_by_copy
-from rater.analysis.divots.model.effects import PartScope, scopes_of
+from rater.analysis.divots.model.effects import PartScope, part_scopes
 from rater.analysis.divots.model.finding import (
     PLACED,
-    Between,
+    FaultMeasurement,
     Finding,
     Kind,
-    Look,
-    There,
+    Presence,
+    RecurringDivot,
     Thresholds,
 )
-from rater.analysis.divots.model.layout import explain, sharing_classes
-from rater.analysis.divots.model.noise import TimeNoise, clock_steps, noise_of
-from rater.analysis.divots.model.parts import Part, arrays_of, like_groups, machine_parts, set_part
+from rater.analysis.divots.model.layout import remove_layout_effects, sharing_classes
+from rater.analysis.divots.model.noise import TimeNoise, clock_steps, estimate_noise
+from rater.analysis.divots.model.parts import (
+    Part,
+    like_groups,
+    machine_parts,
+    part_from_set,
+    to_part_arrays,
+)
 from rater.analysis.divots.model.table import UNKNOWN, Table
-from rater.analysis.stats.estimate import quantile
+from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats
 
 _OFTEN = 2 / 3  # of the runs that can tell
@@ -50,7 +56,7 @@ class SearchedRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
+class _PreparedRun:
     """A run's times without what the layout explains, and its findings as arrays."""
 
     times: SearchedRun
@@ -64,15 +70,15 @@ class _Judged:
 class _Fault:
     """Findings of several runs that are one part in the same benchmarks, at most one a run."""
 
-    members: list[tuple[_Judged, Finding]]
-    looks: list[Look] = field(default_factory=list)
+    members: list[tuple[_PreparedRun, Finding]]
+    looks: list[FaultMeasurement] = field(default_factory=list)
 
     @property
-    def largest(self) -> tuple[_Judged, Finding]:
+    def largest(self) -> tuple[_PreparedRun, Finding]:
         return max(self.members, key=lambda it: abs(math.log(it[1].slowdown)))
 
 
-def between_runs(runs: Sequence[SearchedRun]) -> tuple[Between, ...]:
+def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
     """Return what recurs, what wanders, and what only one of several runs has.
 
     A fault recurs when two thirds of the runs that can tell (two at least) have it by their own
@@ -84,10 +90,10 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[Between, ...]:
     recurring, loose = [], []
     for fault in _faults(judged):
         fault.looks = [_look(fault, one) for one in judged]
-        seen = sum(one.there is There.YES for one in fault.looks)
-        telling = sum(one.there not in (There.OPEN, There.NOT_RUN) for one in fault.looks)
+        seen = sum(one.there is Presence.YES for one in fault.looks)
+        telling = sum(one.there not in (Presence.OPEN, Presence.NOT_RUN) for one in fault.looks)
         if seen >= 2 and seen >= _OFTEN * telling:
-            recurring.append(_told(Kind.RECURRING, fault))
+            recurring.append(_recurring_divot(Kind.RECURRING, fault))
         else:
             loose.append(fault)
     wandering, once = _wandering(loose)
@@ -96,21 +102,21 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[Between, ...]:
     )
 
 
-def _rank(one: Between) -> tuple[float, str]:
+def _rank(one: RecurringDivot) -> tuple[float, str]:
     return (-abs(math.log(one.slowdown)), one.places[0].place)
 
 
 # -- one run --------------------------------------------------------------------------------------
 
 
-def _judged(one: SearchedRun) -> _Judged:
+def _judged(one: SearchedRun) -> _PreparedRun:
     table = one.table
-    values = explain(table).residuals
+    values = remove_layout_effects(table).residuals
     effects = tuple((it, _effect(table, it)) for it in one.findings if _has_size(it))
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
     classes = sharing_classes(table)[1]
-    noise = noise_of(rest, like_groups(table, classes), clock_steps(table))
-    return _Judged(one, values, effects, noise, machine_parts(table, classes))
+    noise = estimate_noise(rest, like_groups(table, classes), clock_steps(table))
+    return _PreparedRun(one, values, effects, noise, machine_parts(table, classes))
 
 
 def _has_size(one: Finding) -> bool:
@@ -137,7 +143,7 @@ def _effect(table: Table, one: Finding) -> Floats:
     return effect
 
 
-def _slots(one: Finding, of: _Judged, here: _Judged) -> Bools | None:
+def _slots(one: Finding, of: _PreparedRun, here: _PreparedRun) -> Bools | None:
     """Return the slots (S,) of another run that a finding of `of` is about, of one that moves the
     copies (C,); None where it has no copies there.
     """
@@ -177,7 +183,7 @@ def _typical(one: Finding, keys: set[tuple[str, str | None]]) -> float:
 # -- one fault in several runs --------------------------------------------------------------------
 
 
-def _faults(runs: Sequence[_Judged]) -> list[_Fault]:
+def _faults(runs: Sequence[_PreparedRun]) -> list[_Fault]:
     faults: list[_Fault] = []
     for here in runs:
         for one, effect in here.effects:
@@ -213,37 +219,39 @@ def _share(left: Bools, right: Bools) -> float:
     return int((left & right).sum()) / max(1, int((left | right).sum()))
 
 
-def _look(fault: _Fault, here: _Judged) -> Look:
+def _look(fault: _Fault, here: _PreparedRun) -> FaultMeasurement:
     """Return what one run has of a fault."""
     of, one = fault.largest
     keys = _common(fault)
     for it, found in fault.members:
         if it is here:
             size = _typical(found, keys)
-            return Look(here.times.run, There.YES, found.place, found.benchmarks, size)
+            return FaultMeasurement(
+                here.times.run, Presence.YES, found.place, found.benchmarks, size
+            )
     measured = _measured(one, of, here, set() if not one.benchmarks else keys)
     if measured is None:
-        return Look(here.times.run, There.NOT_RUN, one.place, one.benchmarks, None)
+        return FaultMeasurement(here.times.run, Presence.NOT_RUN, one.place, one.benchmarks, None)
     size, reach = measured
     there = _there(size, reach, math.log(_typical(one, keys)))
-    return Look(here.times.run, there, one.place, one.benchmarks, math.exp(size))
+    return FaultMeasurement(here.times.run, there, one.place, one.benchmarks, math.exp(size))
 
 
 def _common(fault: _Fault) -> set[tuple[str, str | None]]:
     return set.intersection(*(_keys(one) for _, one in fault.members))
 
 
-def _there(size: float, reach: float, found: float) -> There:
+def _there(size: float, reach: float, found: float) -> Presence:
     """Judge a size with its interval by the one that was found elsewhere, all ln."""
     side = math.copysign(1.0, found)
     least = limits.SHOWS * abs(found)
     if side * size - reach > 0:
-        return There.YES if side * size >= least else There.SMALLER
-    return There.OPEN if side * size + reach >= abs(found) else There.NO
+        return Presence.YES if side * size >= least else Presence.SMALLER
+    return Presence.OPEN if side * size + reach >= abs(found) else Presence.NO
 
 
 def _measured(
-    one: Finding, of: _Judged, here: _Judged, keys: set[tuple[str, str | None]]
+    one: Finding, of: _PreparedRun, here: _PreparedRun, keys: set[tuple[str, str | None]]
 ) -> tuple[float, float] | None:
     """Return the ln slowdown of a finding's part in another run, and how far off it may be.
 
@@ -264,15 +272,15 @@ def _measured(
     values, machine = here.values - others, here.machine
     if _moves(one):
         values, machine = values_by_copy(table, values)[1], []
-    part = next((it for it in machine if (it.slots == slots).all()), set_part(slots))
+    part = next((it for it in machine if (it.slots == slots).all()), part_from_set(slots))
     like = [it for it in machine if it.kind in (part.kind, "node") and it is not part]
-    scopes = list(scopes_of(values, arrays_of([part, *like]), here.noise, Thresholds()))
+    scopes = list(part_scopes(values, to_part_arrays([part, *like]), here.noise, Thresholds()))
     if len(one.iterations) in (0, len(of.times.table.iterations)):
         scopes = scopes[:1]
     side = 1 if one.slowdown > 1 else -1
     sizes = [float(np.median(scope.effect[rows, 0])) for scope in scopes]
     best = max(range(len(scopes)), key=lambda k: side * sizes[k])
-    sure = quantile(1 - (1 - _CONFIDENCE) / len(scopes), here.noise.freedom)
+    sure = t_quantile(1 - (1 - _CONFIDENCE) / len(scopes), here.noise.dof)
     return sizes[best], sure * _error(scopes[best], rows)
 
 
@@ -284,7 +292,7 @@ def _error(scope: PartScope, rows: Sequence[int]) -> float:
     return several * math.sqrt(float(np.mean(scope.error[rows, 0] ** 2)) / len(rows))
 
 
-def _wandering(loose: Sequence[_Fault]) -> tuple[list[Between], list[Between]]:
+def _wandering(loose: Sequence[_Fault]) -> tuple[list[RecurringDivot], list[RecurringDivot]]:
     """Return faults of the same sort and size in different runs as one, and what is alone."""
     groups: list[list[_Fault]] = []
     for fault in loose:
@@ -295,12 +303,12 @@ def _wandering(loose: Sequence[_Fault]) -> tuple[list[Between], list[Between]]:
         else:
             groups.append([fault])
     wandering = [_joined(group) for group in groups if len(group) > 1]
-    return wandering, [_told(Kind.ONCE, group[0]) for group in groups if len(group) == 1]
+    return wandering, [_recurring_divot(Kind.ONCE, group[0]) for group in groups if len(group) == 1]
 
 
 def _moved(left: _Fault, right: _Fault) -> bool:
     """Tell whether two faults may be one that moved: other runs, another place, the same size."""
-    runs = [{look.run for look in it.looks if look.there is There.YES} for it in (left, right)]
+    runs = [{look.run for look in it.looks if look.there is Presence.YES} for it in (left, right)]
     (_, one), (_, two) = left.largest, right.largest
     if runs[0] & runs[1] or _sort(one) != _sort(two) or one.fast != two.fast:
         return False
@@ -312,38 +320,38 @@ def _moved(left: _Fault, right: _Fault) -> bool:
     return bool(_keys(one) & _keys(two)) != (one.place == two.place)
 
 
-def _told(kind: Kind, fault: _Fault) -> Between:
+def _recurring_divot(kind: Kind, fault: _Fault) -> RecurringDivot:
     _, one = fault.largest
     whole = all(not it.benchmarks for _, it in fault.members)
     names = (
         () if whole else tuple(dict.fromkeys(name for name, _ in sorted(_common(fault), key=str)))
     )
-    return Between(
+    return RecurringDivot(
         kind=kind,
         of=one.kind,
         benchmarks=names,
         looks=tuple(fault.looks),
-        slowdown=median(it.slowdown or 1.0 for it in fault.looks if it.there is There.YES),
+        slowdown=median(it.slowdown or 1.0 for it in fault.looks if it.there is Presence.YES),
         copies=tuple(sorted({c for _, it in fault.members for c in it.copies})),
         nodes=tuple(sorted({n for _, it in fault.members for n in it.nodes})),
         cpus=tuple(sorted({u for _, it in fault.members for u in it.cpus})),
     )
 
 
-def _joined(group: Sequence[_Fault]) -> Between:
+def _joined(group: Sequence[_Fault]) -> RecurringDivot:
     """Return faults that are one which moves, by run."""
-    told = [_told(Kind.WANDERING, it) for it in group]
+    told = [_recurring_divot(Kind.WANDERING, it) for it in group]
     looks = {look.run: look for it in reversed(group) for look in it.looks}
-    looks |= {look.run: look for it in group for look in it.looks if look.there is There.YES}
+    looks |= {look.run: look for it in group for look in it.looks if look.there is Presence.YES}
     ordered = tuple(looks[look.run] for look in group[0].looks)
     some = [set(it.benchmarks) for it in told if it.benchmarks]
     common = set.intersection(*some) or set.union(*some) if some else set()
-    return Between(
+    return RecurringDivot(
         kind=Kind.WANDERING,
         of=group[0].largest[1].kind,
         benchmarks=tuple(sorted(common)),
         looks=ordered,
-        slowdown=median(it.slowdown or 1.0 for it in ordered if it.there is There.YES),
+        slowdown=median(it.slowdown or 1.0 for it in ordered if it.there is Presence.YES),
         copies=tuple(sorted({c for it in told for c in it.copies})),
         nodes=tuple(sorted({n for it in told for n in it.nodes})),
         cpus=tuple(sorted({u for it in told for u in it.cpus})),

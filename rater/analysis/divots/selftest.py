@@ -11,9 +11,9 @@ from statistics import fmean, median, median_high, median_low
 
 from rater.analysis.divots.model.finding import Finding, Kind
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import SLOW, Disturbance, Fault, Injection
+from rater.plan.selftest import SLOW, Disturbance, Injection, PlantKind
 from rater.record.stored import TimeRow
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- How steady the CPUs of a run were, from the CPU time that the same work took on them ----------
 #
@@ -33,7 +33,7 @@ type Costs = Mapping[tuple[str, int, int], float]
 
 def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
     """Return by how much more a benchmark cost than it usually does on its CPU, as shares."""
-    found = grouped(((name, cpu), cost_s) for (name, _, cpu), cost_s in costs.items())
+    found = group_by_key(((name, cpu), cost_s) for (name, _, cpu), cost_s in costs.items())
     usual = {where: median(values) for where, values in found.items()}
     return {
         (name, iteration, cpu): cost_s / usual[name, cpu] - 1
@@ -42,13 +42,13 @@ def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
     }
 
 
-def unsteady(costs: Costs) -> tuple[float, int | None]:
+def largest_speed_change(costs: Costs) -> tuple[float, int | None]:
     """Return the largest change of a CPU's speed, with its sign, and the CPU; None: not known."""
     found = ((change, cpu) for (_, _, cpu), change in speeds_of(costs).items())
     return max(found, key=lambda it: abs(it[0]), default=(0.0, None))
 
 
-def explained(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
+def explained_by_speed(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
     """Return what a finding would be of the CPUs' own speed alone, as a ratio of times.
 
     The median over its benchmarks (of copies: over benchmarks and iterations), each against
@@ -161,7 +161,7 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """Return what became of it. Named and nothing else is right, whatever others did."""
-        named = self.injection.kind is Fault.NOTHING or bool(self.named)
+        named = self.injection.kind is PlantKind.NOTHING or bool(self.named)
         if named and not self.false and not self.failed:
             return Verdict.RIGHT
         if self.others is not None or self.unsteady is not None:
@@ -199,7 +199,7 @@ def floor_of(spread: float) -> float:
     return max(_LEAST_FLOOR, _FLOOR_TIMES * spread)
 
 
-def made(injection: Injection, times: Times, clean: Times, iterations: int) -> float | None:
+def plant_size(injection: Injection, times: Times, clean: Times, iterations: int) -> float | None:
     """Return how much slower the planted copies ran than in the clean run, as a ratio.
 
     Over what the undisturbed ones of the same run did; None where there are none to
@@ -211,7 +211,7 @@ def made(injection: Injection, times: Times, clean: Times, iterations: int) -> f
     inside, outside = [], []
     for (name, iteration, copy), seconds in times.items():
         ratio = seconds / usual.get((name, copy), own[name])
-        if injection.kind is Fault.DRIFT:
+        if injection.kind is PlantKind.DRIFT:
             if iteration == iterations:
                 inside.append(ratio)
             elif iteration == 1:
@@ -234,7 +234,7 @@ def judge(
     unsteady: float | None = None,
     is_own: Callable[[Finding], bool] = lambda _: False,
 ) -> Judgement:
-    """Sort what was found in the run of an injection; `effect` is what `made` says of it.
+    """Sort what was found in the run of an injection; `effect` is what `plant_size` says of it.
 
     `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
     CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
@@ -270,7 +270,7 @@ def judge(
 
 
 def _came(injection: Injection, effect: float, floor: float) -> bool:
-    if injection.kind is Fault.NOTHING:
+    if injection.kind is PlantKind.NOTHING:
         return True
     least = floor if injection.aimed is None else _CAME_TO * (injection.aimed - 1)
     return effect - 1 >= least
@@ -278,7 +278,7 @@ def _came(injection: Injection, effect: float, floor: float) -> bool:
 
 def _usual[K](times: Times, key: Callable[[str, int], K]) -> dict[K, float]:
     """Return the median over what has the same key; `key` takes benchmark and copy."""
-    cells = grouped((key(name, copy), seconds) for (name, _, copy), seconds in times.items())
+    cells = group_by_key((key(name, copy), seconds) for (name, _, copy), seconds in times.items())
     return {where: median(values) for where, values in cells.items()}
 
 
@@ -303,14 +303,14 @@ def _fits(slowdown: float, effect: float | None) -> bool:
 def _names(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is what was injected, at its place."""
     kind = injection.kind
-    if kind is Fault.DRIFT:
+    if kind is PlantKind.DRIFT:
         return one.kind is Kind.DRIFT
-    if kind is Fault.SLOW_ITERATION:
+    if kind is PlantKind.SLOW_ITERATION:
         # Of a slow first one, also that its copies had to wait.
         waited = one.kind is Kind.STARTUP and one.iteration == 1
         slow = one.kind is Kind.SLOW_ITERATION or waited
         return slow and one.iteration == injection.iteration
-    if kind is Fault.OUTLIER_COPY:
+    if kind is PlantKind.OUTLIER_COPY:
         where = (injection.benchmark, injection.iteration, injection.copies)
         same = (
             all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
@@ -319,13 +319,13 @@ def _names(one: Finding, injection: Injection, iterations: int) -> bool:
         )
         return one.kind is Kind.OUTLIER_COPY and same
     always = not one.iterations or len(one.iterations) == iterations
-    return kind is not Fault.NOTHING and always and _names_part(one, injection)
+    return kind is not PlantKind.NOTHING and always and _names_part(one, injection)
 
 
 def _names_part(one: Finding, injection: Injection) -> bool:
     if one.kind is Kind.SLOW_GROUP:  # of exactly those copies: all of that part, no other
         return one.copies == tuple(sorted(injection.copies))
-    if injection.kind is Fault.SLOW_CPU:
+    if injection.kind is PlantKind.SLOW_CPU:
         return one.kind is Kind.SLOW_CPU and one.cpus == injection.cpus
     return one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
 
@@ -333,15 +333,15 @@ def _names_part(one: Finding, injection: Injection) -> bool:
 def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is another true description of what was injected."""
     kind = injection.kind
-    if one.slowdown <= 1 or kind is Fault.NOTHING:
+    if one.slowdown <= 1 or kind is PlantKind.NOTHING:
         return False
-    if kind is Fault.OUTLIER_COPY:
+    if kind is PlantKind.OUTLIER_COPY:
         cell = (injection.benchmark, injection.iteration)
         return one.kind is Kind.SLOW_ITERATION and (one.benchmark, one.iteration) == cell
-    if kind is Fault.SLOW_ITERATION:
+    if kind is PlantKind.SLOW_ITERATION:
         startup = one.kind is Kind.STARTUP and injection.iteration == 1
         return startup or (one.kind is Kind.DRIFT and injection.iteration in (1, iterations))
-    if kind is Fault.DRIFT:
+    if kind is PlantKind.DRIFT:
         return one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations)
     return _is_within(one, injection)
 
@@ -375,7 +375,7 @@ class Tally:
 def tally(judgements: Sequence[Judgement]) -> Tally:
     """Count what was planted and named."""
     judged = [it for it in judgements if it.verdict is not Verdict.NOT_JUDGED]
-    there = [it for it in judged if it.injection.kind is not Fault.NOTHING and not it.failed]
+    there = [it for it in judged if it.injection.kind is not PlantKind.NOTHING and not it.failed]
     return Tally(
         planted=len(there),
         named=sum(bool(it.named) for it in there),
@@ -411,7 +411,9 @@ def made_times(
 
 
 def _slowdown(injection: Injection, benchmark: str, iteration: int, placement: Placement) -> float:
-    if injection.kind is Fault.OUTLIER_COPY:  # what competes beside it gives the others their share
+    if (
+        injection.kind is PlantKind.OUTLIER_COPY
+    ):  # what competes beside it gives the others their share
         where = (injection.benchmark, injection.iteration, injection.copies)
         here = (benchmark, iteration, (placement.copy,))
         return (injection.aimed or 1.0) if here == where else 1.0

@@ -12,29 +12,29 @@ from dataclasses import replace
 import numpy as np
 
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.detect import Detected
-from rater.analysis.divots.model.effects import PartScope, scopes_of, tails_of, worth_of
+from rater.analysis.divots.model.detect import DetectionResult
+from rater.analysis.divots.model.effects import PartScope, part_scopes, tails_of, worth_of
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.fit import nearer, to_be_sure
 from rater.analysis.divots.model.noise import (
     Tail,
     TimeNoise,
+    estimate_noise,
+    fit_tail,
     group_centred,
-    levels_of,
-    noise_of,
     noise_of_cells,
-    tail_of,
+    slot_medians,
 )
 from rater.analysis.divots.model.parts import (
     SETS,
     Part,
     PartArrays,
-    arrays_of,
+    part_from_set,
     run_sets,
-    set_part,
     split_sets,
+    to_part_arrays,
 )
-from rater.analysis.stats.robust import Bools, Floats, centred, mean, median, quantiles
+from rater.analysis.stats.robust import Bools, Floats, mean, median, quantiles, subtract_median
 
 _FOUND = 0.8  # of the planted ones: what is promised
 _SEED = 1
@@ -45,7 +45,7 @@ _MOST_SEEN = 1.0  # more is no promise: nothing was told from the noise
 _GROUPS = ("node", "package", "llc", "memory", "half")
 
 
-def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
+def visible(found: DetectionResult, thresholds: Thresholds) -> dict[str, float]:
     """Return the slowdowns found four times in five, as shares (0.006 is 0.6 %), by what is slow.
 
     `group`: an lgroup (or what else divides the copies) in all benchmarks, with three
@@ -55,7 +55,7 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
     """
     b, _, s = found.table.shape
     seen: dict[str, float] = {}
-    if not found.machine or np.isnan(found.rest).all():
+    if not found.machine or np.isnan(found.residuals).all():
         return seen
     several = [part for part in found.machine if part.size > 1]
     kind = next((kind for kind in _GROUPS if any(part.kind == kind for part in several)), "")
@@ -73,25 +73,27 @@ def visible(found: Detected, thresholds: Thresholds) -> dict[str, float]:
     return {name: math.expm1(size) for name, size in seen.items() if size <= math.log1p(_MOST_SEEN)}
 
 
-def _runs_like(found: Detected, groups: list[Part], thresholds: Thresholds) -> list[Floats]:
+def _runs_like(found: DetectionResult, groups: list[Part], thresholds: Thresholds) -> list[Floats]:
     """Return residuals (B, I, S) of runs like this one: its own, drawn anew.
 
     A copy's iterations stay together; copies change places, over the benchmarks. The noise is
     told as this run's is, and is more or less by how well all benchmarks together tell it.
     """
-    b, i, s = found.rest.shape
+    b, i, s = found.residuals.shape
     random, noise = np.random.default_rng(_SEED), found.noise
-    own = np.swapaxes(found.rest / noise.between[:, None, None], 1, 2).reshape(b * s, i)
+    own = np.swapaxes(found.residuals / noise.between_copy_sd[:, None, None], 1, 2).reshape(
+        b * s, i
+    )
     own = own[~np.isnan(own).all(axis=1)]
     differ = _differences(found, groups, thresholds)
     runs, told = [], []
-    for _ in range(_runs(found.rest)):
+    for _ in range(_runs(found.residuals)):
         drawn = random.permutation(np.resize(own, (b * s, i))).reshape(b, s, i)
-        doubt = math.exp(random.standard_normal() / math.sqrt(2 * noise.freedom * b))
-        drawn *= (noise.between * doubt)[:, None, None]
+        doubt = math.exp(random.standard_normal() / math.sqrt(2 * noise.dof * b))
+        drawn *= (noise.between_copy_sd * doubt)[:, None, None]
         runs.append(np.swapaxes(drawn, 1, 2))
-        again = noise_of(centred(runs[-1]), found.groups, noise.steps).between
-        told.append(np.log(again / noise.between))
+        again = estimate_noise(subtract_median(runs[-1]), found.groups, noise.steps).between_copy_sd
+        told.append(np.log(again / noise.between_copy_sd))
     less = math.exp(-float(np.mean(told)))
     slots = np.array([part.slots for part in groups]).reshape(len(groups), s)
     apart = [(differ * random.standard_normal(differ.shape)) @ slots for _ in runs]
@@ -102,17 +104,17 @@ def _runs(rest: Floats) -> int:
     return min(_MOST, max(_FEWEST, _COPY_RUNS // rest.size))
 
 
-def _differences(found: Detected, groups: list[Part], thresholds: Thresholds) -> Floats:
+def _differences(found: DetectionResult, groups: list[Part], thresholds: Thresholds) -> Floats:
     """Return (B, P) what parts differ by beyond the least that is allowed for, as a sd."""
     if not groups:
-        return np.zeros((len(found.rest), 0))
-    scope = next(scopes_of(found.rest, arrays_of(groups), found.noise, thresholds))
+        return np.zeros((len(found.residuals), 0))
+    scope = next(part_scopes(found.residuals, to_part_arrays(groups), found.noise, thresholds))
     more: Floats = scope.error**2 * (1 - scope.chance) - limits.TAU_FEW**2
     return np.sqrt(np.maximum(0.0, more))
 
 
 def _of_parts(
-    found: Detected,
+    found: DetectionResult,
     places: list[Part],
     runs: list[Floats],
     thresholds: Thresholds,
@@ -123,8 +125,8 @@ def _of_parts(
 
     In all benchmarks (`every`) or any one.
     """
-    b, random = len(found.rest), np.random.default_rng(_SEED)
-    usual = next(scopes_of(found.rest, arrays_of(places), found.noise, thresholds))
+    b, random = len(found.residuals), np.random.default_rng(_SEED)
+    usual = next(part_scopes(found.residuals, to_part_arrays(places), found.noise, thresholds))
     tail = tails_of(usual, found.noise)[0]
     at = random.integers(len(places), size=len(runs))
     size = most = 1.01 * math.log1p(_MOST_SEEN)
@@ -150,22 +152,24 @@ def _most_of(least: Floats) -> float:
 
 
 def _seen(
-    found: Detected, run: Floats, parts: list[Part], there: Bools, thresholds: Thresholds
+    found: DetectionResult, run: Floats, parts: list[Part], there: Bools, thresholds: Thresholds
 ) -> tuple[PartScope, PartArrays, TimeNoise]:
     """Return what the search sees of parts, and of sets of copies that are nearly the first.
 
     As it names them, by some benchmarks (`there`); and the noise that it tells.
     """
-    values = centred(run)
-    noise = noise_of(values, found.groups, found.noise.steps)
-    levels = levels_of(values)[there]
-    z = np.clip(levels / noise.between[there, None], -8, 8)
+    values = subtract_median(run)
+    noise = estimate_noise(values, found.groups, found.noise.steps)
+    levels = slot_medians(values)[there]
+    z = np.clip(levels / noise.between_copy_sd[there, None], -8, 8)
     split = split_sets(np.concatenate((median(levels.T)[None], levels)))
     runs = run_sets(np.concatenate((mean(z.T)[None], z)))
-    told = {one.tobytes(): set_part(one) for one in split if _nearly(one, parts[0].slots)}
-    told |= {one.tobytes(): set_part(one, "run") for one in runs if _nearly(one, parts[0].slots)}
-    arrays = arrays_of([parts[0], *told.values(), *parts[1:]])
-    return next(scopes_of(values, arrays, noise, thresholds)), arrays, noise
+    told = {one.tobytes(): part_from_set(one) for one in split if _nearly(one, parts[0].slots)}
+    told |= {
+        one.tobytes(): part_from_set(one, "run") for one in runs if _nearly(one, parts[0].slots)
+    }
+    arrays = to_part_arrays([parts[0], *told.values(), *parts[1:]])
+    return next(part_scopes(values, arrays, noise, thresholds)), arrays, noise
 
 
 def _least(
@@ -187,7 +191,7 @@ def _least(
     for _ in range(_HALVINGS):
         more = math.exp((low + high) / 2) - size
         effect = scope.effect + more * share.max(axis=1, keepdims=True)
-        asked = replace(scope, effect=effect, levels=scope.levels + more * share)
+        asked = replace(scope, effect=effect, slot_medians=scope.slot_medians + more * share)
         won = (worth_of(asked, arrays, noise, 1, tail).won[:own] > 0).any()
         low, high = (low, (low + high) / 2) if won else ((low + high) / 2, high)
     return math.exp((low + high) / 2)
@@ -199,13 +203,13 @@ def _nearly(one: Bools, other: Bools) -> bool:
     return bool(both >= limits.SAME * max(one.sum(), other.sum()) and (one != other).any())
 
 
-def _of_copy(found: Detected, thresholds: Thresholds) -> float:
+def _of_copy(found: DetectionResult, thresholds: Thresholds) -> float:
     """Return the effect (ln) with which most of any copies in any cells are found.
 
     The tail and the spread of the noise are drawn anew: which this run is of, and which a
     fresh one shows.
     """
-    rest, noise, random = found.rest, found.noise, np.random.default_rng(_SEED)
+    rest, noise, random = found.residuals, found.noise, np.random.default_rng(_SEED)
     b, i, s = rest.shape
     spread, freedom = noise_of_cells(rest, found.groups, noise)
     z = nearer(rest, group_centred(rest, found.groups)) / spread[:, None, None]
@@ -215,7 +219,7 @@ def _of_copy(found: Detected, thresholds: Thresholds) -> float:
         told.append(_least_z(random.choice(random.choice(z, len(z)), len(z)), freedom, cost))
         far, at = rest.copy(), random.integers(s, size=(b, i, 1))
         np.put_along_axis(far, at, np.take_along_axis(far, at, axis=2) + _FAR, axis=2)
-        far = centred(far)
+        far = subtract_median(far)
         seen = nearer(far, group_centred(far, found.groups))
         lost.append(_FAR - np.take_along_axis(seen, at, axis=2)[..., 0])
     # Drawn anew a heavy tail is lighter: what is left out is not drawn.
@@ -233,6 +237,6 @@ def _least_z(z: Floats, freedom: float, cost: float) -> float:
     z, places, least = z.copy(), np.linspace(0, 400, 4001), 0.0
     for _ in range(2):  # a planted one is in the tail that it is judged by
         z[0] = max(z[0], least)
-        nats = tail_of(z, freedom).gain(places, freedom)
+        nats = fit_tail(z, freedom).log_evidence(places, freedom)
         least = places[min(int(np.searchsorted(nats, cost)), len(places) - 1)]
     return float(least)

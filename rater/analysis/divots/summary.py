@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rater.analysis.divots.model import words
+from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Kind
 from rater.analysis.divots.model.table import UNKNOWN, Hit, Table
 from rater.text.cpuset import format_list
@@ -29,8 +29,8 @@ _MODES = {
 def summary_of(table: Table, hit: Hit) -> str:
     """Return what happened to whom: benchmarks, size, how many of how many."""
     benchmarks, iterations = hit.benchmarks, hit.iterations
-    which = words.named([table.name(b) for b in benchmarks], table.shape[0])
-    size = words.per_cent(math.exp(float(hit.facts.get("rise", hit.size))))
+    which = formatting.named([table.name(b) for b in benchmarks], table.shape[0])
+    size = formatting.format_slowdown(math.exp(float(hit.facts.get("rise", hit.size))))
     if hit.kind in (*OF_ALL, Kind.BIMODAL):
         return _of_whole(table, hit, which, size, iterations)
     if "spread" in hit.facts:
@@ -45,9 +45,9 @@ def summary_of(table: Table, hit: Hit) -> str:
         whole = int(np.sum(~np.isnan(table.log_s[hit.cells[0]])))
         effects = hit.effect[hit.covered]
         if len(copies) == 1:
-            one_of = f"{words.copies(copies)}, 1 of {table.copies}"
-            return f"{which}{where} {words.than_others(math.exp(hit.size))} ({one_of})"
-        how = words.sizes([math.exp(float(e)) for e in effects])
+            one_of = f"{formatting.format_copies(copies)}, 1 of {table.copies}"
+            return f"{which}{where} {formatting.than_others(math.exp(hit.size))} ({one_of})"
+        how = formatting.sizes([math.exp(float(e)) for e in effects])
         return f"{which}{where}: {len(effects)} of {whole} copies {how}"
     told = f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
     if "changing" in hit.facts:
@@ -75,7 +75,7 @@ def _range(table: Table, hit: Hit) -> str:
     Over the benchmarks, or over the iterations of a single one, or where benchmarks agree.
     """
     sizes = [math.exp(float(size)) for size in hit.sizes()]
-    typical = words.per_cent(math.exp(hit.size))
+    typical = formatting.format_slowdown(math.exp(hit.size))
     least, most = max(_LEAST_RANGE, _VARIES * abs(hit.size)), ""
     if len(sizes) == 1 or math.log(max(sizes) / min(sizes)) < least:
         each = np.where(hit.covered, hit.effect, np.nan)
@@ -88,7 +88,7 @@ def _range(table: Table, hit: Hit) -> str:
             most = f", most in {table.name(hit.benchmarks[worst])}"
     if math.log(max(sizes) / min(sizes)) < least:
         return typical
-    return f"{typical} ({words.sizes(sizes)}{most})"
+    return f"{typical} ({formatting.sizes(sizes)}{most})"
 
 
 def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
@@ -160,7 +160,7 @@ def _all_but(table: Table, hit: Hit) -> str:
         return f", all but lgroup{'s' if len(spared) > 1 else ''} {format_list(spared)}"
     stayed = sorted(int(c) for c in table.copy[cell][away])
     if len(stayed) <= _MOST_NAMES:
-        return f", all but {words.copies(stayed)}"
+        return f", all but {formatting.format_copies(stayed)}"
     return f", but {len(stayed)} of {int(there.sum())} copies kept their speed"
 
 
@@ -169,7 +169,7 @@ def _turns(table: Table, told: str) -> str:
     by_iteration: dict[int, list[str]] = {}
     for item in told.split():
         k, name, effect = item.split(":")
-        size = words.per_cent(math.exp(float(effect)))
+        size = formatting.format_slowdown(math.exp(float(effect)))
         by_iteration.setdefault(int(k), []).append(f"lgroup {name} {size}")
     return "; ".join(
         f"iteration {table.iterations[k]}: {', '.join(parts)}" for k, parts in by_iteration.items()

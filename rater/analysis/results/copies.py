@@ -15,7 +15,7 @@ from rater.analysis.results.score import Summary
 from rater.analysis.results.steady import FailedCopy, failed_copy, is_good, is_steady, share_inside
 from rater.record.stored import PER_HOUR, RATIO, StoredBracket, StoredCopy, StoredRun
 from rater.text.cpuset import format_list
-from rater.text.values import count, grouped
+from rater.text.values import count, group_by_key
 
 # -- Runs that stand for one value of what is compared: a point of a sweep, or a word of the user --
 #
@@ -86,7 +86,7 @@ class MemoryRow:
 def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
     """Return benchmarks in the order they ran in, with all runs of a point together."""
     by_point = [
-        grouped(
+        group_by_key(
             ((copy.benchmark, copy.tune), copy)
             for one in point.runs
             for copy in one.run.without_torn().copies
@@ -340,7 +340,7 @@ class RatioPair:
         return self.value / self.baseline - 1
 
 
-def cells_of(run: StoredRun) -> tuple[Cell, ...]:
+def group_cells(run: StoredRun) -> tuple[Cell, ...]:
     """Return a run's cells: by tune, benchmark (in the order of the ring) and iteration.
 
     In steady mode the runs that lie in the window, at least in part, count.
@@ -348,7 +348,7 @@ def cells_of(run: StoredRun) -> tuple[Cell, ...]:
     run = run.without_torn()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
-    rows = grouped(((row.tune, row.benchmark, row.iteration), row) for row in run.copies)
+    rows = group_by_key(((row.tune, row.benchmark, row.iteration), row) for row in run.copies)
     joules = copy_estimates(run)
     cells = []
     for tune, name, iteration in sorted(
@@ -376,12 +376,12 @@ def _counts(run: StoredRun, row: StoredCopy, brackets: Mapping[int, StoredBracke
     return share_inside(row, bracket) > 0
 
 
-def yardsticks(cells: Iterable[Cell], iteration: int | None = None) -> dict[Key, float]:
+def median_copy_times(cells: Iterable[Cell], iteration: int | None = None) -> dict[Key, float]:
     """Return the median copy of each benchmark in seconds, over all its counted iterations.
 
     `iteration`: over this one alone. A benchmark without a good copy there has none.
     """
-    times = grouped(
+    times = group_by_key(
         (cell.key, point.elapsed_s)
         for cell in cells
         if (cell.counted if iteration is None else cell.iteration == iteration)
@@ -397,7 +397,7 @@ def normalise(
 
     A benchmark of another tune is measured by the only tune that the yardsticks have of it.
     """
-    by_name = grouped((name, median_s) for (name, _), median_s in medians_s.items())
+    by_name = group_by_key((name, median_s) for (name, _), median_s in medians_s.items())
     found = []
     for cell in cells:
         others = by_name.get(cell.benchmark, [])
@@ -466,7 +466,7 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
 def _points(
     rows: Sequence[StoredCopy], joules: Mapping[tuple[int, int, int], float]
 ) -> tuple[CopyPoint, ...]:
-    runs = grouped((row.copy, row) for row in rows if is_good(row))
+    runs = group_by_key((row.copy, row) for row in rows if is_good(row))
     found = []
     for copy, of_it in sorted(runs.items()):
         first = of_it[0]

@@ -15,7 +15,7 @@ from enum import StrEnum
 from rater.record.events import CpuReading, CpuReadings
 from rater.record.run import CopyStatus, PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 FOREIGN_SHARE = 0.02  # of a CPU's time
 STEAL_SHARE = 0.01
@@ -64,7 +64,7 @@ class MachineUse:
         return None if stalled_ns is None else stalled_ns / 1e9 / self.elapsed_s
 
 
-class Matter(StrEnum):
+class DisturbanceKind(StrEnum):
     """What of a machine's readings a person should know."""
 
     FOREIGN = "foreign load"
@@ -75,10 +75,10 @@ class Matter(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notable:
+class MachineDisturbance:
     """One matter where it was worst; `share` of the time, or how many `times`."""
 
-    matter: Matter
+    matter: DisturbanceKind
     phase: int
     benchmark: str | None
     iteration: int | None
@@ -95,7 +95,7 @@ class RunCounters:
 
     cpus: tuple[CpuUse, ...]  # by phase and CPU
     machine: tuple[MachineUse, ...]  # by phase
-    notable: tuple[Notable, ...]  # a matter each, in the order of `Matter`
+    notable: tuple[MachineDisturbance, ...]  # a matter each, in the order of `DisturbanceKind`
 
 
 def run_counters(run: StoredRun) -> RunCounters:
@@ -115,7 +115,7 @@ def run_counters(run: StoredRun) -> RunCounters:
         if dict(it.values).get("elapsed_ns")
     )
     phases = {it.phase: it for it in machine}
-    copies = grouped((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
+    copies = group_by_key((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
     placed = {placement.copy: placement for placement in run.placements}
     nodes = {pu.cpu: pu.node for pu in run.pus}
     cpus = tuple(
@@ -249,27 +249,27 @@ def _own_ns(copy: StoredCopy) -> int:
 # -- what a person should know -----------------------------------------------------------------
 
 
-def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[Notable]:
+def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[MachineDisturbance]:
     counted = [use for use in cpus if use.counted and use.copies]
     # Where rater's own threads ran is not known.
     own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
     foreign = ((use.foreign, use) for use in counted)
-    yield from _worst(Matter.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
+    yield from _worst(DisturbanceKind.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
     steal = ((use.steal, use) for use in counted)
-    yield from _worst(Matter.STEAL, _weighty(steal, STEAL_SHARE))
+    yield from _worst(DisturbanceKind.STEAL, _weighty(steal, STEAL_SHARE))
     hot = [(float(use.throttles), use) for use in counted if use.throttles]
-    yield from _worst(Matter.THROTTLED, hot, times=True)
+    yield from _worst(DisturbanceKind.THROTTLED, hot, times=True)
     phases = [it for it in machine if it.counted]
     swapped = [(float(_swapped(it)), it) for it in phases if _swapped(it)]
-    yield from _worst(Matter.SWAP, swapped, times=True)
+    yield from _worst(DisturbanceKind.SWAP, swapped, times=True)
     stalled = _weighty(((it.pressure("memory"), it) for it in phases), PRESSURE_SHARE)
     if stalled or any(it.pressure("memory") is not None for it in phases):
-        yield from _worst(Matter.MEMORY, stalled)
+        yield from _worst(DisturbanceKind.MEMORY, stalled)
         return
     # A kernel without pressure counts who had to free memory before getting any.
     stalls = [(float(dict(it.values).get("allocstall", 0)), it) for it in phases]
     waited = [(number, it) for number, it in stalls if number]
-    yield from _worst(Matter.MEMORY, waited, times=True)
+    yield from _worst(DisturbanceKind.MEMORY, waited, times=True)
 
 
 def _weighty[U: (CpuUse, MachineUse)](
@@ -293,13 +293,16 @@ def _swapped(it: MachineUse) -> int:
 
 
 def _worst(
-    matter: Matter, found: Sequence[tuple[float, CpuUse | MachineUse]], *, times: bool = False
-) -> Iterable[Notable]:
+    matter: DisturbanceKind,
+    found: Sequence[tuple[float, CpuUse | MachineUse]],
+    *,
+    times: bool = False,
+) -> Iterable[MachineDisturbance]:
     """Yield the worst of those found, the first of equals; nothing where there are none."""
     if not found:
         return
     value, worst = max(found, key=lambda pair: pair[0])
-    yield Notable(
+    yield MachineDisturbance(
         matter=matter,
         phase=worst.phase,
         benchmark=worst.benchmark,

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rater.analysis.results.steady import (
+    failure_text,
     is_good,
     is_steady,
-    request_of,
     share_inside,
-    what_happened,
+    stored_request,
 )
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
-from rater.text.values import count, grouped, some
+from rater.text.values import count, group_by_key, truncate_list
 
 # -- Energy of phases: joules of the packages that a run's copies were on, and estimates for copies
 #
@@ -71,7 +71,7 @@ def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
     if not any(_joules(it.values) for it in run.machine_readings):
         return ()
     run = run.without_torn()
-    copies = grouped((copy.phase, copy) for copy in run.copies)
+    copies = group_by_key((copy.phase, copy) for copy in run.copies)
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     read = {it.phase: _joules(it.values) for it in run.machine_readings}
     names = {name for joules in read.values() for name in joules}
@@ -103,7 +103,7 @@ def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
     Copies of a package have none where the CPU time of one is not known.
     """
     run = run.without_torn()
-    copies = grouped((copy.phase, copy) for copy in run.copies)
+    copies = group_by_key((copy.phase, copy) for copy in run.copies)
     found: dict[tuple[int, int, int], float] = {}
     for energy in phase_energies(run):
         if energy.joules is None:
@@ -146,7 +146,7 @@ def _phase(
     elif not whole:
         reason = "no counter is of a package as a whole"
     elif lost:
-        reason = f"the counter of {some(lost)} could not be read to the end"
+        reason = f"the counter of {truncate_list(lost)} could not be read to the end"
     else:
         reason = _not_alone(run, packages)
     return PhaseEnergy(
@@ -162,7 +162,7 @@ def _phase(
 
 def _not_alone(run: StoredRun, packages: Sequence[int | None]) -> str | None:
     """Return why others may have drawn part of it, None where the run had the packages alone."""
-    if (request_of(run.head) or {}).get("share") is True:
+    if (stored_request(run.head) or {}).get("share") is True:
         return "what ran beside it (--share) draws there too"
     machine = run.host.pus
     if machine is None or not run.host.packages:
@@ -301,7 +301,7 @@ def _result(
     value = _combined(metric, values)
     if reason is None and value is None:
         reason = "too large to add up"
-    by_node = grouped((copy.node, copy.value) for copy in copies)
+    by_node = group_by_key((copy.node, copy.value) for copy in copies)
     return MetricResult(
         benchmark=benchmark,
         name=metric.name,
@@ -352,7 +352,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricCopy]:
     """Return the value of each copy: the weighted mean over its good runs that have one."""
-    reports = grouped(
+    reports = group_by_key(
         (row.copy, (row, value, weight))
         for row, weight in rows
         if is_good(row)
@@ -372,7 +372,7 @@ def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> str 
         return "did not run"
     bad = next((row for row in rows if not is_good(row)), None)
     if bad is not None:
-        return f"copy {bad.copy}: {what_happened(bad)}"
+        return f"copy {bad.copy}: {failure_text(bad)}"
     without = {row.copy for row in rows if name not in dict(row.metrics)}
     ran = {row.copy for row in rows}
     everyone = run.head.order == "rotated" or run.head.source == "import"

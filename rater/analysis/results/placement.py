@@ -13,7 +13,7 @@ from rater.record.events import GateFacts, Observed, Sampled
 from rater.record.run import PlacedCopy
 from rater.record.stored import PlacementJudgement, StoredCopy, StoredRun
 from rater.text.cpuset import format_list
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- One copy: what was seen of it against its plan ------------------------------------------------
 #
@@ -118,7 +118,7 @@ def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
     )
 
 
-def judge(
+def judge_copy(
     plan: PlacedCopy,
     gate: GateFacts | None,
     seen: CopySamples,
@@ -344,14 +344,14 @@ class RunProof:
 
     def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the copies whose plan was not met by benchmark and iteration, where any are."""
-        found = grouped(
+        found = group_by_key(
             ((it.benchmark, it.iteration), it.copy) for it in self.of(PlacementVerdict.NOT_MET)
         )
         return {key: tuple(sorted(set(copies))) for key, copies in found.items()}
 
     def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
         """Return the copy runs of which it is not known by the reasons for that."""
-        found = grouped((it.reasons, it) for it in self.of(PlacementVerdict.NOT_KNOWN))
+        found = group_by_key((it.reasons, it) for it in self.of(PlacementVerdict.NOT_KNOWN))
         return {reasons: tuple(proofs) for reasons, proofs in found.items()}
 
 
@@ -364,7 +364,7 @@ def prove_run(run: StoredRun) -> RunProof:
     run = run.without_torn()
     if run.head.source == "import":
         return _stated(run)
-    by_key = grouped(((it.phase, it.copy, it.step), it) for it in run.samples)
+    by_key = group_by_key(((it.phase, it.copy, it.step), it) for it in run.samples)
     evident = bool(by_key) or any(copy.gate for copy in run.copies)
     placed = {placement.copy: placement for placement in run.placements if evident}
     homes = {pu.cpu: pu.node for pu in run.pus}
@@ -382,7 +382,7 @@ def prove_run(run: StoredRun) -> RunProof:
         verdict = None if samples else unseen.get(key)
         if verdict is None:
             held = copy.max_rss_bytes if samples else None
-            verdict = judge(
+            verdict = judge_copy(
                 *(plan, copy.gate, seen, homes, copy.elapsed_s),
                 held_bytes=held,
                 last_cpu=copy.last_cpu,
@@ -406,7 +406,7 @@ def prove_run(run: StoredRun) -> RunProof:
                 evenness=evenness(plan, seen),
             )
         )
-    by_name = grouped((proof.benchmark, proof) for proof in proofs)
+    by_name = group_by_key((proof.benchmark, proof) for proof in proofs)
     benchmarks = tuple(_benchmark(name, of) for name, of in by_name.items())
     return RunProof(tuple(proofs), benchmarks, run.observed)
 

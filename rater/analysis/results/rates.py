@@ -18,7 +18,7 @@ from rater.analysis.results.steady import SteadyMix, SteadyRate
 from rater.analysis.stats.estimate import geometric_mean, lower_median_index
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
-from rater.text.values import copies_text, some
+from rater.text.values import copies_text, truncate_list
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
@@ -300,7 +300,7 @@ def _of_tune(head: RunHead, tune: str | None, every: Sequence[BenchmarkRate]) ->
 
 def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
     of = f"{found} of {copies_text(head.copies)}"
-    return f"{some(names)}: no result, times of {of} only"
+    return f"{truncate_list(names)}: no result, times of {of} only"
 
 
 # -- for sweeps --------------------------------------------------------------------------------

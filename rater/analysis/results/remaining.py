@@ -10,7 +10,7 @@ from rater.analysis.results.steady import is_good
 from rater.plan.schedule import Phase, Plan
 from rater.record.run import CopyStatus, RunStatus, Validity, is_from_outside
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 _GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better
 
@@ -24,7 +24,7 @@ class PhaseState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseOf:
+class PlannedPhase:
     """A phase of the plan, and what a stored run has of it."""
 
     phase: Phase  # as it will run: with a number of its own where it does
@@ -33,10 +33,10 @@ class PhaseOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Remainder:
+class RemainingPlan:
     """What a stored run has, and what it lacks."""
 
-    phases: tuple[PhaseOf, ...]  # in the order of the plan
+    phases: tuple[PlannedPhase, ...]  # in the order of the plan
     runs_done: int  # copy runs of the phases that are done
     failed: int  # and those of them that failed
     elapsed_ns: int  # when what is stored ends, in the run's time; 0: nothing ever ran
@@ -62,14 +62,16 @@ class Remainder:
         return max(self.elapsed_ns + _GAP_NS, since_start_ns) if self.elapsed_ns else 0
 
 
-def remainder(plan: Plan, run: StoredRun) -> Remainder:
+def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
     """Compare a plan with what is stored of it, phase by phase (benchmark and iteration).
 
     Phases that never began keep their number; torn ones get a fresh one, behind all
     that are planned or stored.
     """
-    brackets = grouped(((it.benchmark, it.iteration), it) for it in run.brackets if not it.torn)
-    copies = grouped((copy.phase, copy) for copy in run.copies)
+    brackets = group_by_key(
+        ((it.benchmark, it.iteration), it) for it in run.brackets if not it.torn
+    )
+    copies = group_by_key((copy.phase, copy) for copy in run.copies)
     taken = {bracket.phase for bracket in run.brackets}
     fresh = max(len(plan.phases), max(taken, default=-1) + 1)
     cut = _cut_with_the_run(run)
@@ -84,19 +86,19 @@ def remainder(plan: Plan, run: StoredRun) -> Remainder:
             rows = copies.get(done[0].phase, [])
             runs_done += len(rows)
             failed += sum(not is_good(copy) for copy in rows)
-            phases.append(PhaseOf(phase, PhaseState.DONE, done[0].phase))
+            phases.append(PlannedPhase(phase, PhaseState.DONE, done[0].phase))
             continue
         number = phase.number
         if number in taken:
             number, fresh = fresh, fresh + 1
         phases.append(
-            PhaseOf(
+            PlannedPhase(
                 replace(phase, number=number),
                 PhaseState.TORN if stored else PhaseState.MISSING,
                 stored[0].phase if stored else None,
             )
         )
-    return Remainder(tuple(phases), runs_done, failed, _end_ns(run))
+    return RemainingPlan(tuple(phases), runs_done, failed, _end_ns(run))
 
 
 def _is_done(phase: Phase, bracket: StoredBracket, copies: Sequence[StoredCopy]) -> bool:

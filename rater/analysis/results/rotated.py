@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.results.steady import CopyTime, gaps_ns, is_good, what_happened
+from rater.analysis.results.steady import CopyTime, failure_text, gaps_ns, is_good
 from rater.analysis.stats.estimate import Spread, geometric_mean, spread
 from rater.plan.schedule import ring_steps
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 PROPOSED_IN = "proposed in arXiv 2609.29681"
 _HOUR_S = 3600.0
@@ -158,7 +158,7 @@ def _queued(head: RunHead) -> dict[str, dict[int, int]]:
 
 def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
     """Return by benchmark and copy the median over counted rounds of the good times above zero."""
-    rows = grouped(
+    rows = group_by_key(
         ((copy.benchmark, copy.copy), copy)
         for copy in run.copies
         if copy.counted and is_good(copy) and copy.elapsed_ns > 0
@@ -193,7 +193,7 @@ def _missing_runs(run: StoredRun, name: str, queued: Mapping[int, int]) -> str |
     if failures:
         first = failures[0]
         others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        return f"copy {first.copy}, round {first.iteration}: {what_happened(first)}{others}"
+        return f"copy {first.copy}, round {first.iteration}: {failure_text(first)}{others}"
     good, wanted = len(counted) - len(bad), sum(queued.values())
     if good < wanted:
         return f"{good} of {wanted} runs of it finished"
@@ -231,12 +231,12 @@ def _tail(rows: Sequence[StoredCopy], copies: int) -> RunTail | None:
         and row.finish_ns is not None
         and row.status is not CopyStatus.INTERRUPTED
     ]
-    of_copy = grouped((row.copy, finish) for row, _, finish in times)
+    of_copy = group_by_key((row.copy, finish) for row, _, finish in times)
     if len(times) < len(rows) or not times or len(of_copy) < copies:
         return None  # the end of a run that was stopped is no tail
     done = [max(finishes) for finishes in of_copy.values()]
     # Copies that share a PU leave it idle only once the last of them is done.
-    on_pu = grouped((row.cpu, finish) for row, _, finish in times)
+    on_pu = group_by_key((row.cpu, finish) for row, _, finish in times)
     begin, end, first_done = min(start for _, start, _ in times), max(done), min(done)
     whole = end - begin
     if whole <= 0:

@@ -26,8 +26,8 @@ from rater.analysis.results.steady import (
 )
 from rater.analysis.stats.estimate import geometric_mean, lower_median_index
 from rater.record.run import BenchmarkUsed, CopyStatus
-from rater.record.stored import Reported, RunHead, StoredBracket, StoredCopy, StoredRun
-from rater.text.values import grouped
+from rater.record.stored import PublishedResult, RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.text.values import group_by_key
 from rater.wings import RunPages, hook
 
 # -- What a run comes to, as values: brackets, ratios, scores of its benchmarks and suites ---------
@@ -65,7 +65,7 @@ class IterationScore:
     score_lost: float | None = None  # share of the score that the slow copies cost
     reason: str | None  # why there is no ratio, in words
     steady: SteadyPhase | None = None  # steady mode: the window
-    reported: Reported | None = None  # what an imported result file says itself
+    reported: PublishedResult | None = None  # what an imported result file says itself
     energy: PhaseEnergy | None = None  # None: there are no readings of it
 
     @property
@@ -193,7 +193,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
 
 
 def _benchmarks(run: StoredRun, energies: Mapping[int, PhaseEnergy]) -> tuple[BenchmarkScore, ...]:
-    brackets = grouped(
+    brackets = group_by_key(
         ((bracket.tune, bracket.benchmark), bracket)
         for bracket in run.brackets
         if bracket.benchmark is not None and bracket.iteration is not None
@@ -201,7 +201,7 @@ def _benchmarks(run: StoredRun, energies: Mapping[int, PhaseEnergy]) -> tuple[Be
     if run.head.source == "run":
         for name in run.head.benchmarks:
             brackets.setdefault((run.head.tune, name), [])
-    copies = grouped((copy.phase, copy) for copy in run.copies)
+    copies = group_by_key((copy.phase, copy) for copy in run.copies)
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
     keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
     return tuple(
@@ -362,7 +362,7 @@ def _suites(benchmarks: Sequence[BenchmarkScore]) -> tuple[SuiteScore, ...]:
     """Return the scores over all benchmarks, over int and over fp, for each tune."""
     return tuple(
         _suite(kind, tune, [one for one in of_tune if kind in ("all", one.category)])
-        for tune, of_tune in grouped((one.tune, one) for one in benchmarks).items()
+        for tune, of_tune in group_by_key((one.tune, one) for one in benchmarks).items()
         for kind in ("all", "int", "fp")
     )
 

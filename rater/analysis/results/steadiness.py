@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from rater.analysis.stats.estimate import quantile
-from rater.text.values import grouped
+from rater.analysis.stats.estimate import t_quantile
+from rater.text.values import group_by_key
 
 ALIKE = 0.01  # halves that differ by no more are steady,
 SURE = 0.02  # when the interval lies within this
@@ -55,7 +55,7 @@ class DriftVerdict(StrEnum):
     UNKNOWN = "cannot tell"
 
 
-class Timed(NamedTuple):
+class TimedRun(NamedTuple):
     """One good run; times in nanoseconds on the clock of the window."""
 
     copy: int
@@ -102,11 +102,11 @@ class _Noise:
         degrees = self.degrees
         if self.slices:
             degrees = 2 * min(_MOST_SLICES, int(self.slices * longer)) - 2
-        return quantile(confidence, degrees) * self.error / math.sqrt(longer)
+        return t_quantile(confidence, degrees) * self.error / math.sqrt(longer)
 
 
 def compare_halves(
-    runs: Sequence[Timed], copies: Sequence[int], window_ns: tuple[int, int]
+    runs: Sequence[TimedRun], copies: Sequence[int], window_ns: tuple[int, int]
 ) -> Steadiness:
     """Compare the halves of a window by all good runs that reach into it.
 
@@ -160,7 +160,7 @@ def compare_halves(
 
 
 def _fewer_whole(
-    runs: Sequence[Timed], copies: Sequence[int], window_ns: tuple[int, int]
+    runs: Sequence[TimedRun], copies: Sequence[int], window_ns: tuple[int, int]
 ) -> dict[int, int]:
     """Return by copy its number of whole runs in the half where it has fewer."""
     begin, end = window_ns
@@ -174,13 +174,13 @@ def _fewer_whole(
     return {copy: min(halves) for copy, halves in whole.items()}
 
 
-def _slowest_median_s(runs: Sequence[Timed]) -> float:
-    times = grouped((run.copy, run.finish_ns - run.start_ns) for run in runs)
+def _slowest_median_s(runs: Sequence[TimedRun]) -> float:
+    times = group_by_key((run.copy, run.finish_ns - run.start_ns) for run in runs)
     return max((statistics.median(of) for of in times.values()), default=0.0) / 1e9
 
 
 def _speeds(
-    runs: Sequence[Timed], copies: Sequence[int], window_ns: tuple[int, int], slices: int
+    runs: Sequence[TimedRun], copies: Sequence[int], window_ns: tuple[int, int], slices: int
 ) -> list[list[float]]:
     """Return by copy its speed in each slice: typical seconds of work per second."""
     begin, end = window_ns

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rater.analysis.results.steadiness import Steadiness, Timed, compare_halves, rounded_up
+from rater.analysis.results.steadiness import Steadiness, TimedRun, compare_halves, rounded_up
 from rater.analysis.stats.estimate import Spread, lower_median_index, spread
 from rater.plan.schedule import ring_steps
 from rater.record.run import BenchmarkUsed, CopyStatus, Validity
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- What a run was asked for, and what it left out ------------------------------------------------
 
 _LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
 
 
-def request_of(head: RunHead) -> dict[str, object] | None:
+def stored_request(head: RunHead) -> dict[str, object] | None:
     """Return what a run was asked for; None: imported, or an older rater did not keep it."""
     try:
         found = json.loads(head.request or "null")
@@ -39,7 +39,7 @@ def left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def is_selection(head: RunHead) -> bool:
     """Tell whether the user asked for single benchmarks, `SUITE/BENCHMARK`."""
-    asked = (request_of(head) or {}).get("suites")
+    asked = (stored_request(head) or {}).get("suites")
     return isinstance(asked, list) and any(
         isinstance(one, str) and one.endswith(f"/{name}")
         for one in asked
@@ -104,19 +104,19 @@ def failed_copy(copy: StoredCopy) -> FailedCopy:
         node=copy.node,
         elapsed_s=copy.elapsed_s,
         status=copy.status if copy.status is not CopyStatus.OK else CopyStatus.WRONG_OUTPUT,
-        what=what_happened(copy),
+        what=failure_text(copy),
         run_dir=copy.run_dir,
     )
 
 
-def what_happened(copy: StoredCopy) -> str:
+def failure_text(copy: StoredCopy) -> str:
     """Say how a copy that is not good ended."""
     late = copy.late_ns is not None
-    words = in_words(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
+    words = merge_line(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
     return f"{words} ({copy.note})" if copy.note else words
 
 
-def in_words(
+def merge_line(
     status: CopyStatus,
     exit_code: int | None,
     signal_number: int | None,
@@ -152,11 +152,11 @@ def why_no_ratio(copies: Sequence[StoredCopy], planned: int, checked: bool) -> s
     stopped = [copy for copy in bad if copy.status is CopyStatus.INTERRUPTED]
     failures = [copy for copy in bad if copy.status is not CopyStatus.INTERRUPTED]
     if len(failures) == 1:
-        return f"copy {failures[0].copy}: {what_happened(failures[0])}"
+        return f"copy {failures[0].copy}: {failure_text(failures[0])}"
     if failures:
         first = failures[0]
         return (
-            f"{len(failures)} of {planned} copies failed; copy {first.copy}: {what_happened(first)}"
+            f"{len(failures)} of {planned} copies failed; copy {first.copy}: {failure_text(first)}"
         )
     if stopped or len(copies) < planned:
         return f"not complete: {len(copies) - len(stopped)} of {planned} copies finished"
@@ -194,7 +194,7 @@ def occupied_share(
 
 def gaps_ns(rows: Sequence[StoredCopy]) -> list[tuple[int, int]]:
     """Return the end of each run of a copy with the start of its next, copy by copy."""
-    runs = grouped(
+    runs = group_by_key(
         (row.copy, (row.start_ns, row.finish_ns))
         for row in rows
         if row.start_ns is not None and row.finish_ns is not None
@@ -251,7 +251,7 @@ class CopyRate:
 
 
 @dataclass(frozen=True, slots=True)
-class LgroupRate:
+class NodeRate:
     """The copies of one lgroup together."""
 
     node: int | None
@@ -291,7 +291,7 @@ class SteadyPhase:
     copies: tuple[CopyRate, ...]  # by number
     rates: Spread | None  # of the copies
     slowest: CopyRate | None
-    lgroups: tuple[LgroupRate, ...]  # by node; the copies whose node is not known last
+    lgroups: tuple[NodeRate, ...]  # by node; the copies whose node is not known last
     halves: Steadiness | None  # None: no good run reached into the window
     longest_warmup_run_s: float | None  # of the good runs that began before the window
     needed_warmup_s: float | None  # None: the warm-up is as long as the longest run in it
@@ -339,7 +339,7 @@ def share_inside(row: StoredCopy, bracket: StoredBracket) -> float:
 
 def score_mix(run: StoredRun) -> SteadyMix:
     """Return the results of a steady run in rotated order."""
-    rows = grouped((copy.phase, copy) for copy in run.copies)
+    rows = group_by_key((copy.phase, copy) for copy in run.copies)
     brackets = sorted(run.brackets, key=lambda bracket: bracket.iteration or 0)
     phases = [score_window(run.head, b, rows.get(b.phase, ()), run.benchmarks) for b in brackets]
     counted = [phase for phase in phases if phase.counted]
@@ -383,7 +383,7 @@ def score_window(
     copies = _copy_rates(good, work, length_s)
     slowest = min(copies, key=lambda copy: (copy.rate, copy.copy), default=None)
     timed = [
-        Timed(row.copy, row.start_ns or 0, row.finish_ns or 0, typical_s[row.benchmark])
+        TimedRun(row.copy, row.start_ns or 0, row.finish_ns or 0, typical_s[row.benchmark])
         for row, _ in good
     ]
     numbers = [copy.copy for copy in copies]
@@ -436,7 +436,7 @@ def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
 
 def _typical(rows: Iterable[StoredCopy]) -> dict[str, float]:
     """Return the median time of each benchmark, in seconds."""
-    times = grouped((row.benchmark, row.elapsed_ns) for row in rows)
+    times = group_by_key((row.benchmark, row.elapsed_ns) for row in rows)
     return {name: statistics.median(of) / 1e9 for name, of in times.items()}
 
 
@@ -479,7 +479,7 @@ def _copy_rates(
     work: dict[str, float],
     length_s: float,
 ) -> tuple[CopyRate, ...]:
-    by_copy = grouped((row.copy, (row, share)) for row, share in good)
+    by_copy = group_by_key((row.copy, (row, share)) for row, share in good)
     return tuple(
         CopyRate(
             copy=number,
@@ -493,12 +493,12 @@ def _copy_rates(
     )
 
 
-def _lgroups(copies: Sequence[CopyRate]) -> tuple[LgroupRate, ...]:
-    members = grouped((copy.node, copy.rate) for copy in copies)
+def _lgroups(copies: Sequence[CopyRate]) -> tuple[NodeRate, ...]:
+    members = group_by_key((copy.node, copy.rate) for copy in copies)
     mean = statistics.fmean(copy.rate for copy in copies) if copies else 0.0
     ordered = sorted(members.items(), key=lambda item: (item[0] is None, item[0] or 0))
     return tuple(
-        LgroupRate(
+        NodeRate(
             node=node,
             copies=len(rates),
             rate=sum(rates),
@@ -526,7 +526,7 @@ def _why_no_window(
     """Say why a phase has no window; `given_up`: the last runs of copies that failed."""
     if not given_up:
         return NO_WINDOW
-    what = f"copy {given_up[0].copy}: {what_happened(given_up[0])}"
+    what = f"copy {given_up[0].copy}: {failure_text(given_up[0])}"
     release_ns = min(row.start_ns or 0 for row in rows)
     after_s = max((row.finish_ns or 0) - release_ns for row in given_up) / 1e9
     warmup_s = head.warmup_s or 0.0
@@ -550,7 +550,7 @@ def _why_no_result(
     bad = [row for row in reach if _failed(row)]
     if bad:
         first = bad[0]
-        what = f"copy {first.copy}: {what_happened(first)}"
+        what = f"copy {first.copy}: {failure_text(first)}"
         return what if len(bad) == 1 else f"{len(bad)} of {len(reach)} runs failed; {what}"
     if not bracket.complete or not all(is_good(row) for row in reach):
         return NO_WINDOW

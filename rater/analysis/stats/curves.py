@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.estimate import quantile
+from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.intervals import Noise
 
 # -- Where a curve of throughput against copies bends, flattens and falls --------------------------
@@ -50,7 +50,7 @@ class CurveShape:
     maybe: int | None = None
 
 
-def shape_of(
+def curve_shape(
     copies: Sequence[int],
     rates: Sequence[float],
     runs: Sequence[int],
@@ -228,7 +228,7 @@ class Usl:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NoLaw:
     """Why the law is not fitted, in words."""
 
     reason: str
@@ -240,7 +240,7 @@ def fit_usl(
     runs: Sequence[int],
     noise: Noise,
     scale: LawScale = LawScale.LOG,
-) -> Usl | Refused:
+) -> Usl | NoLaw:
     """Fit the law; `copies` ascend, each once, `rates` are medians over so many `runs`.
 
     Refused: fewer than four numbers of copies; a largest below four times the smallest; and
@@ -249,11 +249,11 @@ def fit_usl(
     is a little strict).
     """
     if len(copies) < USL_LEAST_POINTS:
-        return Refused(
+        return NoLaw(
             f"three coefficients need {USL_LEAST_POINTS} numbers of copies, not {len(copies)}"
         )
     if copies[-1] < LEAST_RANGE * copies[0]:
-        return Refused(
+        return NoLaw(
             f"{copies[0]} to {copies[-1]} copies cover too little; the largest must be "
             f"{LEAST_RANGE} times the smallest"
         )
@@ -264,7 +264,7 @@ def fit_usl(
     error = math.sqrt(sum(noise.of_median(r) ** 2 for r in runs) / len(runs))
     if not any(free) or _by_chance(straight - left, error, noise.degrees) > _USL_ALPHA:
         rms = math.sqrt(straight / len(copies))
-        return Refused(f"a straight line fits as well (within {rms * 100:.1f} %)")
+        return NoLaw(f"a straight line fits as well (within {rms * 100:.1f} %)")
     if scale is LawScale.RATE:
         curve = _Points(n, x, scale)
         at, free = _least(curve)
@@ -382,7 +382,7 @@ def _descend(curve: _Points, begin: _At, free: tuple[bool, bool]) -> _At | None:
 def _interval(curve: _Points, at: _At, which: int) -> tuple[float, float]:
     """Return the interval of sigma (0) or kappa (1) by its profile; infinite: without bound."""
     least, degrees = curve.squares(at), curve.n.size - USL_LEAST_POINTS + 1
-    most = least * (1 + quantile(0.95, degrees) ** 2 / degrees)
+    most = least * (1 + t_quantile(0.95, degrees) ** 2 / degrees)
 
     def within(value: float) -> bool:
         return _profile(curve, at, which, value) <= most
@@ -430,7 +430,7 @@ def _result(curve: _Points, at: _At, free: tuple[bool, bool]) -> Usl:
     scale = np.abs(slopes).max(axis=0)  # kappa's slopes are n times sigma's
     covariance = np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
     errors = np.sqrt(np.diag(covariance) * variance)
-    reach = quantile(0.95, degrees)
+    reach = t_quantile(0.95, degrees)
     of_log = float(errors[0])
     known = {int(column): float(errors[place + 1]) for place, column in enumerate(columns)}
     sigma, kappa = (

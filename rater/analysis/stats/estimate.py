@@ -86,7 +86,7 @@ _MOST_TERMS = 10_000
 _MANY_DEGREES = 1e7  # from here on the normal distribution, exact to eight digits
 
 
-def exceeded(t: float, degrees: float) -> float:
+def two_sided_p(t: float, degrees: float) -> float:
     """Return how often a variable of Student's distribution lies outside +-t: the p value.
 
     Exact for small ones too: it is no difference from 1. Raises `ValueError` for no
@@ -107,24 +107,24 @@ def f_exceeded(ratio: float, above: int, below: int) -> float:
 
 
 @cache
-def quantile(confidence: float, degrees: float) -> float:
+def t_quantile(confidence: float, degrees: float) -> float:
     """Return t such that a variable of Student's distribution lies within +-t so often.
 
-    `quantile(0.95, 10)` is 2.228. Raises `ValueError` for no degrees or a
+    `t_quantile(0.95, 10)` is 2.228. Raises `ValueError` for no degrees or a
     confidence outside 0 to 1.
     """
     if not (degrees > 0 and 0 < confidence < 1):
         raise ValueError(f"confidence {confidence}, {degrees} degrees of freedom")
     wanted = 1 - confidence
     low, high = 0.0, 1.0
-    while exceeded(high, degrees) > wanted:
+    while two_sided_p(high, degrees) > wanted:
         low, high = high, 2 * high
         if math.isinf(high):
             return high
     # Newton's steps, of which the curve of p needs few, as long as they stay between the bounds.
     t = (low + high) / 2
     for _ in range(_MOST_STEPS):
-        p = exceeded(t, degrees)
+        p = two_sided_p(t, degrees)
         low, high = (t, high) if p > wanted else (low, t)
         step = (p - wanted) / (2 * _density(t, degrees))
         following = t + step
@@ -279,7 +279,7 @@ class Estimate:
         return min(most, found)
 
 
-def paired(
+def paired_estimate(
     differences: Sequence[float], basis: Basis = Basis.BLOCKS, *, step: float = 0.0
 ) -> Estimate:
     """Return the mean of differences of logarithms, one for each pair; at least one.
@@ -294,12 +294,12 @@ def paired(
     return Estimate(statistics.fmean(differences), (part,), basis, step)
 
 
-def unpaired(
+def unpaired_estimate(
     here: Sequence[float], there: Sequence[float], basis: Basis, *, step: float = 0.0
 ) -> Estimate:
     """Return mean(here) - mean(there) of logarithms; both have at least one.
 
-    `step`: see `paired`.
+    `step`: see `paired_estimate`.
     """
     least = step**2 / _UNIFORM
     difference = statistics.fmean(here) - statistics.fmean(there)
@@ -322,7 +322,7 @@ def unpaired(
     return Estimate(difference, (part,), basis, step, refused=refused or ONE_RUN)
 
 
-def joined(estimates: Sequence[Estimate]) -> Estimate:
+def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     """Return the mean of independent estimates; of at least one.
 
     Where nothing is known of the noise of one of them, nothing is known of the mean's.
@@ -344,7 +344,9 @@ def joined(estimates: Sequence[Estimate]) -> Estimate:
     blur = statistics.fmean(one.blur for one in estimates)
     most = max(len(one.also) for one in estimates)
     also = [
-        joined([one.also[at] if at < len(one.also) else replace(one, also=()) for one in estimates])
+        mean_estimate(
+            [one.also[at] if at < len(one.also) else replace(one, also=()) for one in estimates]
+        )
         for at in range(most)
     ]
     slow = tuple(chain.from_iterable(one.slow for one in estimates))
@@ -354,7 +356,9 @@ def joined(estimates: Sequence[Estimate]) -> Estimate:
         doubts=tuple(dict.fromkeys(chain.from_iterable(one.doubts for one in estimates))),
         refused=next((one.refused for one in estimates if one.refused), None),
         slow=slow,
-        rest=joined([one.rest or replace(one, slow=()) for one in estimates]) if slow else None,
+        rest=mean_estimate([one.rest or replace(one, slow=()) for one in estimates])
+        if slow
+        else None,
     )
 
 

@@ -39,11 +39,11 @@ from rater.analysis.stats.estimate import (
     SlowRuns,
     VarianceTerm,
     f_exceeded,
-    paired,
-    quantile,
-    unpaired,
+    paired_estimate,
+    t_quantile,
+    unpaired_estimate,
 )
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 LEAST_TESTED = 6  # rounds: of five there are 60 orders that differ
 DEPENDENT = 0.1
@@ -70,16 +70,16 @@ class MeasuredLog:
     session: int = 0
 
 
-def of_rounds(
+def estimate_from_rounds(
     rounds: Sequence[tuple[MeasuredLog, MeasuredLog]], *, step: float = 0.0, correlated: float = 0.0
 ) -> Estimate:
     """Return how far the first of each pair lies above the second; rounds in order of time.
 
-    `correlated`: what `correlation` said of more than these values, 0 for nothing; `step`: see
+    `correlated`: what `autocorrelation` said of more than these values, 0 for nothing; `step`: see
     `stats.estimate.paired`.
     """
     differences = [here.log - there.log for here, there in rounds]
-    estimate = paired(differences, step=step)
+    estimate = paired_estimate(differences, step=step)
     many = len(differences)
     if many < 2:
         return estimate
@@ -88,20 +88,20 @@ def of_rounds(
     if many < LEAST_TESTED:
         doubts.append(f"{many} rounds")
     else:
-        r, p = correlation([differences])
+        r, p = autocorrelation([differences])
         if p <= DEPENDENT or correlated:
             also.append(_with_correlation(estimate, max(r, correlated)))
             doubts.append(_ROUNDS)
         elif p <= _PERHAPS:
             doubts.append("rounds perhaps not independent")
-    by_session = grouped(
+    by_session = group_by_key(
         (here.session, d) for (here, _), d in zip(rounds, differences, strict=True)
     )
     if 1 < len(by_session) < many:
         p = _sessions_alike(list(by_session.values()))
         if p <= _SESSIONS_DIFFER:
             means = [statistics.fmean(values) for values in by_session.values()]
-            also.append(replace(paired(means, step=step), reason=_SESSIONS))
+            also.append(replace(paired_estimate(means, step=step), reason=_SESSIONS))
             doubts.append(_SESSIONS)
         elif p <= 2 * _SESSIONS_DIFFER:
             doubts.append("sessions perhaps differ")
@@ -114,14 +114,14 @@ def of_rounds(
     mine, theirs = _slow(differences, step), _slow(turned, step)
     rest = [d for i, d in enumerate(differences) if i not in {*mine, *theirs}]
     slow = _slow_runs((differences, mine), (turned, theirs))
-    return replace(estimate, slow=slow, rest=paired(rest, step=step)) if slow else estimate
+    return replace(estimate, slow=slow, rest=paired_estimate(rest, step=step)) if slow else estimate
 
 
-def of_runs(
+def estimate_from_runs(
     here: Sequence[MeasuredLog], there: Sequence[MeasuredLog], *, step: float = 0.0
 ) -> Estimate:
     """Return how far runs that were not made in rounds lie above others; both have at least one."""
-    sessions = [grouped((one.session, one.log) for one in side) for side in (here, there)]
+    sessions = [group_by_key((one.session, one.log) for one in side) for side in (here, there)]
     if sessions[0].keys() & sessions[1].keys() or all(
         len(of_it) == len(side) for of_it, side in zip(sessions, (here, there), strict=True)
     ):
@@ -129,9 +129,11 @@ def of_runs(
     else:  # each side in sessions of its own: those are the values
         values = [[statistics.fmean(logs) for logs in of_it.values()] for of_it in sessions]
         if min(map(len, values)) < 2:
-            own = unpaired([one.log for one in here], [one.log for one in there], Basis.RUNS)
+            own = unpaired_estimate(
+                [one.log for one in here], [one.log for one in there], Basis.RUNS
+            )
             return replace(own, refused=own.refused or "each in a session of its own")
-    estimate = unpaired(values[0], values[1], Basis.RUNS, step=step)
+    estimate = unpaired_estimate(values[0], values[1], Basis.RUNS, step=step)
     if estimate.refused:
         return estimate
     also: list[Estimate] = []
@@ -151,7 +153,9 @@ def of_runs(
     rest = [[value for i, value in enumerate(side) if i not in slow] for side, slow in found]
     slow = _slow_runs(*found)
     return (
-        replace(estimate, slow=slow, rest=unpaired(rest[0], rest[1], Basis.RUNS, step=step))
+        replace(
+            estimate, slow=slow, rest=unpaired_estimate(rest[0], rest[1], Basis.RUNS, step=step)
+        )
         if slow
         else estimate
     )
@@ -160,7 +164,7 @@ def of_runs(
 # -- rounds that hang together ------------------------------------------------------------------
 
 
-def correlation(series: Sequence[Sequence[float]]) -> tuple[float, float]:
+def autocorrelation(series: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return the first autocorrelation of values in order, and how often chance has as much.
 
     Of several series of equal length (benchmarks, points) in the same rounds together: all are put
@@ -217,7 +221,7 @@ def _with_correlation(estimate: Estimate, r: float) -> Estimate:
 def _side_correlated(part: VarianceTerm, values: Sequence[float]) -> VarianceTerm:
     if len(values) < LEAST_TESTED:
         return part
-    r, p = correlation([values])
+    r, p = autocorrelation([values])
     return _correlated(part, r) if p <= DEPENDENT else part
 
 
@@ -296,7 +300,7 @@ def _slow(values: Sequence[float], step: float) -> tuple[int, ...]:
         if len(others) < _LEAST_OTHERS:
             continue
         mean, deviation = statistics.fmean(others), statistics.stdev(others)
-        t = quantile(1 - _SLOW_CHANCE / len(values), len(others) - 1)
+        t = t_quantile(1 - _SLOW_CHANCE / len(values), len(others) - 1)
         least = t * deviation * math.sqrt(1 + 1 / len(others)) + 2 * step
         if mean - values[order[many - 1]] > least:
             return tuple(order[:many])

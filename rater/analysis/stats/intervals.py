@@ -13,8 +13,8 @@ from rater.analysis.stats.estimate import (
     Basis,
     Estimate,
     SlowRuns,
-    exceeded,
-    quantile,
+    t_quantile,
+    two_sided_p,
 )
 from rater.analysis.stats.independence import DRIFT
 
@@ -44,10 +44,10 @@ class Noise:
         """Return how many standard errors noise exceeds with probability `alpha`, on one side."""
         if self.degrees is None:
             return statistics.NormalDist().inv_cdf(1 - alpha)
-        return quantile(1 - 2 * alpha, self.degrees)
+        return t_quantile(1 - 2 * alpha, self.degrees)
 
 
-def noise_of(rates: Sequence[Sequence[float]]) -> Noise:
+def run_to_run_noise(rates: Sequence[Sequence[float]]) -> Noise:
     """Return the noise of runs; `rates`: those of repeated runs of the same, group by group.
 
     Pooled over the groups. Below three degrees of freedom (runs less groups) it is no estimate:
@@ -65,7 +65,7 @@ def noise_of(rates: Sequence[Sequence[float]]) -> Noise:
     return Noise(sd, degrees)
 
 
-def noise_in_rounds(rates: Sequence[Mapping[int, float]]) -> Noise | None:
+def noise_within_rounds(rates: Sequence[Mapping[int, float]]) -> Noise | None:
     """Return the noise of runs beside what their rounds have in common; `rates` by round.
 
     Where each group has one run in each of the same rounds, what drifts between rounds is in all
@@ -205,7 +205,7 @@ def _slow_words(slow: SlowRuns) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
+class _LogInterval:
     """An interval of logarithms, and how often chance goes so far from 0."""
 
     low: float
@@ -223,17 +223,17 @@ class _Reach:
         return -edge < self.low and self.high < edge
 
 
-def _reach_of(estimate: Estimate, confidence: float) -> _Reach:
+def _reach_of(estimate: Estimate, confidence: float) -> _LogInterval:
     error, middle = estimate.error() or 0.0, estimate.log_ratio
     if not error:  # nor blur, then
-        return _Reach(middle, middle, 1.0)
+        return _LogInterval(middle, middle, 1.0)
     degrees = estimate.degrees()
-    reach = quantile(confidence, degrees) * error + estimate.blur
-    p = exceeded(max(0.0, abs(middle) - estimate.blur) / error, degrees)
-    return _Reach(middle - reach, middle + reach, p)
+    reach = t_quantile(confidence, degrees) * error + estimate.blur
+    p = two_sided_p(max(0.0, abs(middle) - estimate.blur) / error, degrees)
+    return _LogInterval(middle - reach, middle + reach, p)
 
 
-def interval_of(
+def ratio_interval(
     estimate: Estimate,
     margin: float,
     confidence: float = CONFIDENCE,
@@ -259,7 +259,7 @@ def interval_of(
     alone = _reach_of(estimate, confidence)
     reaches = [alone, *(_reach_of(one, confidence) for one in estimate.also)]
     low, high = min(one.low for one in reaches), max(one.high for one in reaches)
-    whole = _Reach(low, high, max(one.p for one in reaches))
+    whole = _LogInterval(low, high, max(one.p for one in reaches))
     interval = replace(interval, degrees=estimate.degrees(), low=_exp(low), high=_exp(high))
     if estimate.refused:
         return interval
@@ -282,7 +282,7 @@ def interval_of(
         slow = tuple(one for one in estimate.slow if one.slower > margin)
     if slow and estimate.rest and verdict in (Decision.UNKNOWN, Decision.SAME):
         # A step of a mode is no noise: it is told by how often, and the others by their own.
-        others = interval_of(estimate.rest, margin, confidence)
+        others = ratio_interval(estimate.rest, margin, confidence)
         if others.verdict is Decision.SAME:
             verdict = Decision.RARELY
     unknown = verdict is Decision.UNKNOWN
@@ -318,7 +318,7 @@ def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
 
 def _narrow(estimate: Estimate, edge: float, confidence: float, more: int) -> bool:
     effect, error = abs(estimate.log_ratio), estimate.error(more) or 0.0
-    reach = quantile(confidence, estimate.degrees(more)) * error + estimate.blur
+    reach = t_quantile(confidence, estimate.degrees(more)) * error + estimate.blur
     return reach < max(effect, edge - effect)
 
 
@@ -358,7 +358,7 @@ _LEVELS = (
 )
 
 
-def confidence_of_each(looks: int) -> float:
+def confidence_per_look(looks: int) -> float:
     """Return the confidence of the interval at each of so many looks: 0.95 for one.
 
     Between the tabulated numbers of looks that of the next one; beyond them 5 % is

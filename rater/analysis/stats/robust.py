@@ -49,19 +49,19 @@ def mean(values: Floats, axis: int = -1) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def middle(values: Floats) -> float:
+def overall_median(values: Floats) -> float:
     """Return the median of all values; NaN for none."""
     return float(median(values.ravel()))
 
 
-def centred(values: Floats) -> Floats:
+def subtract_median(values: Floats) -> Floats:
     """Return values with their median along the last axis taken out."""
     return values - median(values)[..., None]
 
 
 def mad(values: Floats) -> Floats:
     """Return 1.4826 x the median distance from the median along the last axis."""
-    return MAD_TO_SD * median(np.abs(centred(values)))
+    return MAD_TO_SD * median(np.abs(subtract_median(values)))
 
 
 def ranks(values: Floats) -> Floats:

@@ -10,15 +10,15 @@ from rater.errors import InputError
 from rater.plan.placement.layout import EXPLICIT, Counts, CpuOrder, Layout, options
 from rater.plan.placement.order import (
     PERMUTATIONS,
-    Filtered,
+    FilteredMachine,
     Slot,
     Tiers,
     apply_filters,
     balanced,
     compact,
     cpus_of,
-    evaluate,
-    keep,
+    evaluate_expression,
+    restrict_to,
     scatter,
     singles,
     slots_of,
@@ -27,7 +27,7 @@ from rater.plan.placement.order import (
 )
 from rater.plan.topology import PU, Domain, Topology
 from rater.text import cpuset
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- The machine cut into parts as hwloc's `hwloc_distrib` cuts it: wide, disjoint, all of it ------
 
@@ -179,7 +179,7 @@ MOST_COPIES = 99_999
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class OverfullNode:
     """Lgroup that a layout's count gives more copies than it has CPUs for."""
 
     node: int | None  # OS number; None: CPUs that no lgroup holds
@@ -224,7 +224,7 @@ def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
             return "not allowed as memory here, so home of no CPU"
         return "extra memory of CPUs that have another home" if node.cpus else "without CPUs"
 
-    reasons = grouped((reason(number), number) for number in absent)
+    reasons = group_by_key((reason(number), number) for number in absent)
     text = " and ".join(
         f"lgroup{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
         f"{'are' if len(nodes) > 1 else 'is'} {why}"
@@ -241,7 +241,7 @@ def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class CpuAssignment:
     """Which PUs each copy has of a machine that a layout has filtered."""
 
     topology: Topology  # what the layout leaves to copies
@@ -249,10 +249,10 @@ class Assigned:
     reserved: tuple[PU, ...]  # cores kept for the system and the supervisor, in logical order
     most: int  # copies that there is room for before a PU gets a second one
     warnings: tuple[str, ...] = ()  # CPUs that the user wrote down and no copy gets
-    full: tuple[Full, ...] = ()  # lgroups whose count is more than there is room for
+    full: tuple[OverfullNode, ...] = ()  # lgroups whose count is more than there is room for
 
 
-def assign(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Assigned:
+def assign_cpus(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> CpuAssignment:
     """Give each of `copies` (at least 1) its PUs, `threads` of them; more copies go round.
 
     The layout's order must not be `none`. Raises `InputError` for what the machine
@@ -264,25 +264,25 @@ def assign(topology: Topology, layout: Layout, copies: int, threads: int = 1) ->
         shares = _shares(usable, layout, layout.counts, copies)
         slots = _counted(usable, layout.order, shares, threads)
         rooms = [
-            _room(keep(usable, domain.pus), layout.order, threads) if share else 0
+            _room(restrict_to(usable, domain.pus), layout.order, threads) if share else 0
             for domain, share in shares
         ]
         room = sum(min(share, has) for (_, share), has in zip(shares, rooms, strict=True))
         full = tuple(
-            Full(domain.node, share, has)
+            OverfullNode(domain.node, share, has)
             for (domain, share), has in zip(shares, rooms, strict=True)
             if share > has
         )
-        return Assigned(usable, tuple(slots), filtered.reserved, room, full=full)
+        return CpuAssignment(usable, tuple(slots), filtered.reserved, room, full=full)
     slots = _slots(filtered, layout, copies, threads)
     room = _disjoint(slots)
     if layout.order not in EXPLICIT:  # slots of whole cores are fewer than there is room for
         room = max(1, _room(usable, layout.order, threads))
     given = tuple(slots[copy % len(slots)] for copy in range(copies))
-    return Assigned(usable, given, filtered.reserved, room, _dropped(filtered, layout, slots))
+    return CpuAssignment(usable, given, filtered.reserved, room, _dropped(filtered, layout, slots))
 
 
-def _dropped(filtered: Filtered, layout: Layout, slots: Sequence[Slot]) -> tuple[str, ...]:
+def _dropped(filtered: FilteredMachine, layout: Layout, slots: Sequence[Slot]) -> tuple[str, ...]:
     """Tell which CPUs of an explicit order no copy gets however many there are, and why."""
     if layout.order not in EXPLICIT:
         return ()
@@ -305,14 +305,14 @@ def _dropped(filtered: Filtered, layout: Layout, slots: Sequence[Slot]) -> tuple
     return tuple(found)
 
 
-def named_by(filtered: Filtered, layout: Layout) -> tuple[PU, ...]:
+def named_by(filtered: FilteredMachine, layout: Layout) -> tuple[PU, ...]:
     """Return the PUs that `list:` or `expr:` names, in its order.
 
     Filters take CPUs out of a list afterwards; an expression is of what they leave.
     """
     if layout.order is CpuOrder.LIST:
         return cpus_of(filtered.open, layout.text)
-    return evaluate(filtered.topology, layout.text)
+    return evaluate_expression(filtered.topology, layout.text)
 
 
 def _cpus(numbers: Sequence[int]) -> str:
@@ -340,7 +340,7 @@ def _disjoint(slots: Sequence[Slot]) -> int:
     return found
 
 
-def _slots(filtered: Filtered, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
+def _slots(filtered: FilteredMachine, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
     """Return slots in the order in which copies get them, until all are used."""
     usable = filtered.topology
     if layout.order is CpuOrder.DISTRIB:
@@ -378,7 +378,7 @@ def _assign_runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
     return slots
 
 
-def _listed(filtered: Filtered, layout: Layout) -> list[PU]:
+def _listed(filtered: FilteredMachine, layout: Layout) -> list[PU]:
     """Return the PUs of a list; those that filters take away are left out."""
     left = filtered.topology.by_cpu
     named = named_by(filtered, layout)
@@ -421,7 +421,7 @@ def _counted(
         slots: list[Slot] = []
         for domain, share in shares:
             if share:
-                part = keep(topology, domain.pus)
+                part = restrict_to(topology, domain.pus)
                 sets = distrib(part, max(1, min(share, len(part.pus) // threads)))
                 slots += [sets[copy % len(sets)] for copy in range(share)]
         return slots
@@ -443,7 +443,9 @@ def _tiers_by_domain(
 ) -> Tiers:
     """Cut the PUs of each domain by its own share: a full one must not crowd the others."""
     cut = [
-        slots_of(keep(topology, domain.pus), share, threads) for domain, share in shares if share
+        slots_of(restrict_to(topology, domain.pus), share, threads)
+        for domain, share in shares
+        if share
     ]
     return [[slot for tier in tiers for slot in tier] for tiers in zip_longest(*cut, fillvalue=())]
 

@@ -285,7 +285,7 @@ class BindLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MachineParts:
     """Some of a machine; empty: none named."""
 
     cpus: tuple[int, ...] = ()  # OS numbers, ascending
@@ -321,8 +321,10 @@ class Layout:
     smt: int | None = None  # threads of a core that are used, None: all
     kind: str = ""  # "fast", "slow" or the number of a kind, 0 the slowest; "": all
     reserve: int = 0  # cores kept for the system and the supervisor
-    only: Parts = field(default=Parts())  # CPUs and lgroups that copies use; empty: all
-    exclude: Parts = field(default=Parts())
+    only: MachineParts = field(
+        default=MachineParts()
+    )  # CPUs and lgroups that copies use; empty: all
+    exclude: MachineParts = field(default=MachineParts())
     counts: Counts | None = None
 
 
@@ -438,8 +440,8 @@ def _layout(table: TableReader, name: str) -> Layout:
         smt=table.get("smt", whole(1, MOST_CORES), None),
         kind=table.get("kind", _CPU_KIND, ""),
         reserve=table.get("reserve", whole(0, MOST_CORES), 0),
-        only=Parts(_set(table, "cpus"), _set(table, "nodes")),
-        exclude=Parts(*(_set(excluded, name) for name in ("cpus", "nodes", "cores"))),
+        only=MachineParts(_set(table, "cpus"), _set(table, "nodes")),
+        exclude=MachineParts(*(_set(excluded, name) for name in ("cpus", "nodes", "cores"))),
         counts=_counts(table.table("counts")) if "counts" in table else None,
     )
     excluded.finish()
@@ -509,7 +511,7 @@ def _counts(table: TableReader) -> Counts:
 # -- What changes a layout from the command line, and what a layout's options are called -----------
 
 
-def override(
+def override_layout(
     layout: Layout,
     *,
     bind: str | None = None,
@@ -579,6 +581,6 @@ def called(
     return ", ".join([name, *(f"{what} {value}" for what, value in changes if value is not None)])
 
 
-def _numbers(parts: Parts) -> list[tuple[str, tuple[int, ...]]]:
+def _numbers(parts: MachineParts) -> list[tuple[str, tuple[int, ...]]]:
     named = [("CPUs", parts.cpus), ("lgroups", parts.nodes), ("cores", parts.cores)]
     return [(name, numbers) for name, numbers in named if numbers]

@@ -15,8 +15,8 @@ from rater.plan.placement.layout import (
     CpuOrder,
     Distribution,
     Layout,
+    MachineParts,
     Part,
-    Parts,
     Positions,
     options,
     parse_cpus,
@@ -25,7 +25,7 @@ from rater.plan.placement.layout import (
 )
 from rater.plan.topology import PU, Topology, ranked
 from rater.text import cpuset
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- Orders in which the usable PUs of a machine are given to copies: pure, every tie decided ------
 #
@@ -40,14 +40,14 @@ type Slot = tuple[PU, ...]  # the PUs of one copy, in logical order
 type Tiers = Sequence[Sequence[Slot]]  # slots in logical order in each
 
 
-def in_turn[T](queues: Iterable[Sequence[T]]) -> list[T]:
+def interleave[T](queues: Iterable[Sequence[T]]) -> list[T]:
     """Return one of each queue, then the second one of each, and so on."""
     return [one for row in zip_longest(*queues) for one in row if one is not None]
 
 
 def singles(topology: Topology) -> Tiers:
     """Return each usable PU as a slot of its own."""
-    tiers = grouped(((pu.rank, -pu.kind), (pu,)) for pu in topology.pus)
+    tiers = group_by_key(((pu.rank, -pu.kind), (pu,)) for pu in topology.pus)
     return [tiers[tier] for tier in sorted(tiers)]
 
 
@@ -93,10 +93,10 @@ def scatter(tiers: Tiers) -> list[Slot]:
 
     found: list[Slot] = []
     for tier in tiers:
-        domains = grouped((slot[0].domain, slot) for slot in tier)
+        domains = group_by_key((slot[0].domain, slot) for slot in tier)
         turns = _round_robin([slots[0] for slots in domains.values()], (top,))
         queues = [domains[first[0].domain] for first in turns]
-        found += in_turn([_round_robin(queue, _INSIDE) for queue in queues])
+        found += interleave([_round_robin(queue, _INSIDE) for queue in queues])
     return found
 
 
@@ -125,15 +125,15 @@ def _round_robin(slots: Sequence[Slot], keys: Sequence[Key]) -> Sequence[Slot]:
     """Take slots in turn from the groups of the first key, each ordered by the keys after it."""
     if not keys or len(slots) < 2:
         return slots
-    groups = grouped((keys[0](slot[0]), slot) for slot in slots)
-    return in_turn([_round_robin(group, keys[1:]) for group in groups.values()])
+    groups = group_by_key((keys[0](slot[0]), slot) for slot in slots)
+    return interleave([_round_robin(group, keys[1:]) for group in groups.values()])
 
 
 # -- What of a machine a layout leaves to its copies: exclusions, reserved cores, filters ----------
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilteredMachine:
     """A machine as a layout sees it."""
 
     topology: Topology  # with the PUs that copies are given, ranks counted among these
@@ -141,7 +141,7 @@ class Filtered:
     reserved: tuple[PU, ...]  # for the system and the supervisor, in logical order
 
 
-def apply_filters(topology: Topology, layout: Layout) -> Filtered:
+def apply_filters(topology: Topology, layout: Layout) -> FilteredMachine:
     """Return what a layout leaves of a machine.
 
     In this order: excluded CPUs go; the reserved cores are taken from the rest of
@@ -165,19 +165,23 @@ def apply_filters(topology: Topology, layout: Layout) -> Filtered:
     if layout.kind:
         wanted = kind_number(topology, layout.kind)
         pus = [pu for pu in pus if pu.kind == wanted]
-    left = keep(topology, pus)
+    left = restrict_to(topology, pus)
     if layout.smt is not None:
-        left = keep(topology, [pu for pu in left.pus if pu.rank < layout.smt])
+        left = restrict_to(topology, [pu for pu in left.pus if pu.rank < layout.smt])
     if not left.pus:
         raise InputError(
             f"layout {layout.name} ({', '.join(options(layout))}) leaves none of the "
             f"{len(topology.pus)} usable CPUs of {topology.source} to copies: ask for less"
         )
-    rest = keep(topology, [pu for pu in topology.pus if pu.os not in taken]) if taken else topology
-    return Filtered(left, rest, reserved)
+    rest = (
+        restrict_to(topology, [pu for pu in topology.pus if pu.os not in taken])
+        if taken
+        else topology
+    )
+    return FilteredMachine(left, rest, reserved)
 
 
-def keep(topology: Topology, pus: Collection[PU]) -> Topology:
+def restrict_to(topology: Topology, pus: Collection[PU]) -> Topology:
     """Return the machine with these of its usable PUs (in logical order) as the only ones.
 
     A PU's rank is counted anew among those of its core that are left.
@@ -200,8 +204,8 @@ def reserve(topology: Topology, cores: int) -> tuple[PU, ...]:
             "that are not excluded: reserve fewer, so that one is left for copies"
         )
     by_number = sorted(topology.cores, key=lambda core: min(pu.os for pu in core))
-    lgroups = grouped((core[0].domain, core) for core in by_number)
-    taken = (pu for core in in_turn(lgroups.values())[:cores] for pu in core)
+    lgroups = group_by_key((core[0].domain, core) for core in by_number)
+    taken = (pu for core in interleave(lgroups.values())[:cores] for pu in core)
     return tuple(sorted(taken, key=lambda pu: pu.logical))
 
 
@@ -219,7 +223,7 @@ def kind_number(topology: Topology, kind: str) -> int:
             "not tell which is faster: name the CPUs, as in --layout "
             f"list:{cpuset.format_list(unranked[0])}"
         )
-    by_kind = grouped((pu.kind, pu.os) for pu in topology.pus)
+    by_kind = group_by_key((pu.kind, pu.os) for pu in topology.pus)
     number = {"fast": max(by_kind), "slow": min(by_kind)}.get(kind)
     if number is None:
         number = int(kind)
@@ -246,9 +250,9 @@ def check_asked(topology: Topology, *, smt: int | None, kind: str | None) -> Non
         )
 
 
-def _without(topology: Topology, parts: Parts) -> Topology:
+def _without(topology: Topology, parts: MachineParts) -> Topology:
     cpus, nodes, cores = set(parts.cpus), set(parts.nodes), set(parts.cores)
-    return keep(
+    return restrict_to(
         topology,
         [
             pu
@@ -258,7 +262,7 @@ def _without(topology: Topology, parts: Parts) -> Topology:
     )
 
 
-def _check_parts(topology: Topology, parts: Parts, where: str) -> None:
+def _check_parts(topology: Topology, parts: MachineParts, where: str) -> None:
     """Refuse a layout made for another machine; CPUs that are only offline may be named."""
     cpus = {pu.os for pu in topology.machine_pus} | set(topology.details.offline)
     for name, wanted, there in (
@@ -296,7 +300,7 @@ def cpus_of(topology: Topology, text: str) -> tuple[PU, ...]:
     return tuple(topology.by_cpu[cpu] for cpu in cpus)
 
 
-def evaluate(topology: Topology, text: str) -> tuple[PU, ...]:
+def evaluate_expression(topology: Topology, text: str) -> tuple[PU, ...]:
     """Return the PUs that `expr:` means on a machine; one can be there more than once.
 
     Raises `InputError` for domains and positions that the machine does not have.
@@ -345,7 +349,7 @@ class _Machine:
     def _in_turns(self, letter: str, how: str, count: int | None) -> list[PU]:
         domains = list(self._domains(letter).values())
         queues = [_cores_first(pus) for pus in domains]
-        turns = in_turn(queues)
+        turns = interleave(queues)
         if count is not None and count > len(turns):
             self.fail(
                 f"{letter}:{how}:{count} wants {count} CPUs, and {_MEANING[letter]} of "
@@ -375,7 +379,7 @@ class _Machine:
         """Return usable PUs in logical order by number of domain."""
         number = _numbering(self.topology, letter)
         numbers = ((number(pu), pu) for pu in self.topology.pus)
-        domains = grouped((index, pu) for index, pu in numbers if index is not None)
+        domains = group_by_key((index, pu) for index, pu in numbers if index is not None)
         if not domains:
             self.fail(
                 f"{letter} stands for {_MEANING[letter]}, and {self.topology.source} names none "
@@ -495,8 +499,8 @@ def _loosened(topology: Topology, slots: Sequence[Slot], threads: int) -> list[S
     an lgroup those beside it. No copy gets more PUs of a core than it had to. Lgroups
     that a straying group reaches into stay as they are.
     """
-    owned = grouped((pu.domain, pu) for pu in topology.pus)
-    places = grouped(
+    owned = group_by_key((pu.domain, pu) for pu in topology.pus)
+    places = group_by_key(
         (domain, place) for place, slot in enumerate(slots) for domain in {pu.domain for pu in slot}
     )
     found = list(slots)
@@ -538,12 +542,12 @@ def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
     for key in levels:
         whole: list[Slot] = []
         left: list[PU] = []
-        for group in grouped((key(pu), pu) for pu in rest).values():
+        for group in group_by_key((key(pu), pu) for pu in rest).values():
             end = len(group) // threads * threads
             whole += [tuple(group[begin : begin + threads]) for begin in range(0, end, threads)]
             left += group[end:]
         rest = sorted(left, key=lambda pu: pu.logical)
-        cut = grouped((min(pu.kind for pu in slot), slot) for slot in whole)  # by the slowest
+        cut = group_by_key((min(pu.kind for pu in slot), slot) for slot in whole)  # by the slowest
         tiers += [cut[kind] for kind in sorted(cut, reverse=True)]
     return tiers
 

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rater.errors import InputError
-from rater.plan.placement.assign import MOST_COPIES, Assigned, Full, assign, counted, named_by
+from rater.plan.placement.assign import (
+    MOST_COPIES,
+    CpuAssignment,
+    OverfullNode,
+    assign_cpus,
+    counted,
+    named_by,
+)
 from rater.plan.placement.layout import EXPLICIT, BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import (
     AT_HOME,
@@ -18,11 +25,11 @@ from rater.plan.placement.memory_policy import (
     named_nodes,
     settled,
 )
-from rater.plan.placement.order import Key, apply_filters, keep
+from rater.plan.placement.order import Key, apply_filters, restrict_to
 from rater.plan.placement.warnings import placement_warnings, unbound_warnings
 from rater.plan.topology import Topology
 from rater.text import cpuset
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 # -- Topology, layout and number of copies in; one `Placement` per copy out ------------------------
 
@@ -43,23 +50,25 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacementPlan:
     """A placement per copy, in the order of copies, and what a person should know of it."""
 
     placements: tuple[Placement, ...]
     warnings: tuple[str, ...]
     reserved: tuple[int, ...] = ()  # OS numbers of the PUs kept for the system, ascending
     most: int = 0  # copies that there is room for before a PU gets a second one
-    full: tuple[Full, ...] = ()  # lgroups whose count in the layout is more than they have room for
+    full: tuple[
+        OverfullNode, ...
+    ] = ()  # lgroups whose count in the layout is more than they have room for
 
 
-def place(
+def plan_placements(
     topology: Topology,
     layout: Layout,
     copies: int,
     memory: Memory | MemoryPolicy,
     threads: int = 1,
-) -> Placed:
+) -> PlacementPlan:
     """Return where each of `copies` (at least 1) copies goes; same input, same answer.
 
     A copy of several `threads` gets as many neighbouring PUs; of them the first is its `cpu`.
@@ -80,7 +89,7 @@ def place(
                 f"for --mem {policy}: use --mem local, name nodes as in {policy}:nodes=0, or use "
                 "another layout"
             )
-        return Placed(
+        return PlacementPlan(
             tuple(
                 Placement(copy, None, None, None, None, None, None, policy, named)
                 for copy in range(copies)
@@ -88,11 +97,11 @@ def place(
             unbound_warnings(len(topology.pus), copies, threads),
             most=max(1, len(topology.pus) // threads),
         )
-    assigned = assign(topology, layout, copies, threads)
+    assigned = assign_cpus(topology, layout, copies, threads)
     pus = (pu for slot in assigned.slots for pu in slot)
     homes = home_nodes(topology, pus, policy) if at_home else None
     placements = _bound(assigned, layout, policy, named, homes)
-    return Placed(
+    return PlacementPlan(
         placements,
         (
             *assigned.warnings,
@@ -116,12 +125,14 @@ def trial_placements(
 ) -> tuple[Placement, ...]:
     """Return where copies would be, without a word of what is wrong with it or of memory.
 
-    The layout must bind. Raises `InputError` as `place` does.
+    The layout must bind. Raises `InputError` as `plan_placements` does.
     """
-    return _bound(assign(topology, layout, copies, threads), layout, MemoryPolicy.NONE, (), None)
+    return _bound(
+        assign_cpus(topology, layout, copies, threads), layout, MemoryPolicy.NONE, (), None
+    )
 
 
-def settle(
+def apply_memory_support(
     placements: Sequence[Placement], support: MemorySupport
 ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
     """Return the placements with memory policies that this kernel has, and warnings of the change.
@@ -179,7 +190,7 @@ def check_copies(text: str) -> None:
 
 
 def _bound(
-    assigned: Assigned,
+    assigned: CpuAssignment,
     layout: Layout,
     policy: MemoryPolicy,
     nodes: tuple[int, ...],
@@ -213,7 +224,7 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
         BindLevel.PACKAGE: lambda pu: pu.package,
     }
     of = key[layout.bind]
-    groups = grouped((of(pu), pu.os) for pu in topology.pus)
+    groups = group_by_key((of(pu), pu.os) for pu in topology.pus)
     if None in groups:
         raise InputError(
             f"layout {layout.name}: bind = {layout.bind.value!r}, but {topology.source} names no "
@@ -246,7 +257,7 @@ def pus_offered(topology: Topology, layout: Layout) -> Topology:
         return left
     named = {pu.os for pu in named_by(filtered, layout)}
     pus = [pu for pu in left.pus if pu.os in named]
-    return keep(left, pus) if pus else left  # without any, placing says what is wrong
+    return restrict_to(left, pus) if pus else left  # without any, placing says what is wrong
 
 
 def copies_counted(layout: Layout, topology: Topology) -> int | None:

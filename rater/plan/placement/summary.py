@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.placement.warnings import pools
-from rater.plan.topology import LgroupMemory, Topology
+from rater.plan.topology import NodeMemory, Topology
 from rater.text.cpuset import format_list
-from rater.text.values import count, grouped, some
+from rater.text.values import count, group_by_key, truncate_list
 
 if TYPE_CHECKING:
     from rater.record.events import GateFacts
@@ -53,7 +53,7 @@ def gate_mismatches(
 
 
 @dataclass(frozen=True, slots=True)
-class LgroupShare:
+class NodeShare:
     """One lgroup's part of a plan."""
 
     node: int | None  # OS number; None: the CPUs that no lgroup holds
@@ -73,7 +73,7 @@ def shares(
     placements: Sequence[Placement],
     installed_bytes: Mapping[int, int],
     need_bytes: Mapping[int, int] | None,
-) -> tuple[LgroupShare, ...]:
+) -> tuple[NodeShare, ...]:
     """Return each lgroup's part of a plan by OS number, then that of CPUs without a lgroup.
 
     Bytes are by lgroup: of memory, and of what copies want of it, None when no
@@ -84,8 +84,8 @@ def shares(
     def home(cpu: int, node: int | None) -> int | None:
         return forbidden.get(cpu) if node is None else node
 
-    pus = grouped((home(pu.os, pu.node), pu) for pu in topology.pus)
-    copies = grouped((home(p.cpu, p.node), p.copy) for p in placements if p.cpu is not None)
+    pus = group_by_key((home(pu.os, pu.node), pu) for pu in topology.pus)
+    copies = group_by_key((home(p.cpu, p.node), p.copy) for p in placements if p.cpu is not None)
     open_cpus = set().union(*{p.cpus for p in placements if p.cpus is not None})
     nodes: list[int | None] = [*sorted(topology.by_node), *([None] if None in pus else [])]
     found = []
@@ -93,7 +93,7 @@ def shares(
         own = pus.get(node, [])
         used = [pu for pu in own if pu.os in open_cpus]
         found.append(
-            LgroupShare(
+            NodeShare(
                 node=node,
                 packages=tuple(sorted({pu.package for pu in own if pu.package is not None})),
                 copies=tuple(sorted(copies.get(node, ()))),
@@ -127,7 +127,7 @@ def remarks(
 ) -> tuple[str, ...]:
     """Return what is worth a thought before a run though every run of its kind is like that.
 
-    What makes copies unequal is among the warnings of `rater.plan.placement.place.place`.
+    What makes copies unequal is among the warnings of `rater.plan.placement.place.plan_placements`.
     """
     return (
         *_all_sharing(topology, placements, threads),
@@ -172,7 +172,7 @@ _LEAST_LEFT_BYTES = 64_000_000  # page cache that a set-up may leave without a w
 
 
 @dataclass(frozen=True, slots=True)
-class LgroupCheck:
+class NodeMemoryCheck:
     """One lgroup before a run; bytes, None for what is not known."""
 
     node: int  # OS number
@@ -191,7 +191,7 @@ class Preflight:
     """What was found: warnings with the numbers and the cure, and a row for each lgroup."""
 
     warnings: tuple[str, ...]
-    rows: tuple[LgroupCheck, ...]
+    rows: tuple[NodeMemoryCheck, ...]
     unchecked: tuple[str, ...] = ()  # what could not be compared, for who relies on it
 
     def refusal(self) -> str | None:
@@ -225,7 +225,7 @@ def bound_to_memory(placements: Sequence[Placement]) -> bool:
 
 
 def memory_warnings(
-    needs_bytes: Mapping[int, int], memory: Mapping[int, LgroupMemory], *, strict: bool = False
+    needs_bytes: Mapping[int, int], memory: Mapping[int, NodeMemory], *, strict: bool = False
 ) -> tuple[str, ...]:
     """Say which lgroups have less free than their copies need, and the way out.
 
@@ -253,11 +253,13 @@ def memory_warnings(
             else ""
         )
         warnings.append(
-            f"page cache fills {some(cached)}: the kernel drops it while copies are timed"
+            f"page cache fills {truncate_list(cached)}: the kernel drops it while copies are timed"
             f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it{spread}"
         )
     if short:
-        warnings.append(f"too little memory in {some(short)}: {_otherwise(several, strict)}")
+        warnings.append(
+            f"too little memory in {truncate_list(short)}: {_otherwise(several, strict)}"
+        )
     return tuple(warnings)
 
 
@@ -288,15 +290,17 @@ def capacity_warnings(
     if not short:
         return ()
     several = len(installed_bytes) > 1
-    return (f"memory cannot hold the copies of {some(short)}: {_otherwise(several, strict)}",)
+    return (
+        f"memory cannot hold the copies of {truncate_list(short)}: {_otherwise(several, strict)}",
+    )
 
 
 def preflight(
     placements: Sequence[Placement],
     bytes_by_copy: Mapping[int, int],
-    now: Mapping[int, LgroupMemory],
+    now: Mapping[int, NodeMemory],
     *,
-    before: Mapping[int, LgroupMemory] | None = None,
+    before: Mapping[int, NodeMemory] | None = None,
     huge_pages_always: bool = False,
     unstated: Sequence[str] = (),
 ) -> Preflight:
@@ -325,16 +329,16 @@ def preflight(
 
 
 def _row(
-    node: int, copies: int, need: int, now: LgroupMemory | None, before: LgroupMemory | None
-) -> LgroupCheck:
+    node: int, copies: int, need: int, now: NodeMemory | None, before: NodeMemory | None
+) -> NodeMemoryCheck:
     if now is None:
-        return LgroupCheck(node, copies, need, None, None, None, None, None, "unknown")
+        return NodeMemoryCheck(node, copies, need, None, None, None, None, None, "unknown")
     if need <= now.free_bytes:
         verdict = "enough"
     else:
         reachable = now.free_bytes + now.page_cache_bytes
         verdict = "page-cache" if need <= reachable else "short"
-    return LgroupCheck(
+    return NodeMemoryCheck(
         node=node,
         copies=copies,
         need_bytes=need,
@@ -352,7 +356,7 @@ def _row(
 def _unchecked(
     placements: Sequence[Placement],
     bytes_by_copy: Mapping[int, int],
-    rows: Sequence[LgroupCheck],
+    rows: Sequence[NodeMemoryCheck],
     unstated: Sequence[str],
 ) -> tuple[str, ...]:
     """Say what was not compared, and how it could be: silence would pass for "enough"."""
@@ -362,7 +366,7 @@ def _unchecked(
     lines = []
     if unstated:
         lines.append(
-            f"memory need of {some(unstated)} not stated: lgroups checked for the other "
+            f"memory need of {truncate_list(unstated)} not stated: lgroups checked for the other "
             f"benchmarks only; {way}"
         )
     if any(placed.node is None and not placed.memory_nodes for placed in placements):
@@ -372,11 +376,13 @@ def _unchecked(
         )
     unread = [f"{row.node}" for row in rows if row.verdict == "unknown" and row.need_bytes]
     if unread:
-        lines.append(f"the kernel does not tell what is free on lgroup {some(unread)}: not checked")
+        lines.append(
+            f"the kernel does not tell what is free on lgroup {truncate_list(unread)}: not checked"
+        )
     return tuple(lines)
 
 
-def _set_up_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
+def _set_up_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
     lines = [
         f"{gb(row.set_up_cache_bytes)} on lgroup {row.node}"
         for row in rows
@@ -387,12 +393,13 @@ def _set_up_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
     if not lines:
         return []
     return [
-        f"page cache that came during the set-up (builds, inputs): {some(lines)}; once inputs are "
+        f"page cache that came during the set-up (builds, inputs): {truncate_list(lines)}; once "
+        "inputs are "
         "made, a second run has less of it"
     ]
 
 
-def _pool_warnings(rows: Sequence[LgroupCheck], now: Mapping[int, LgroupMemory]) -> list[str]:
+def _pool_warnings(rows: Sequence[NodeMemoryCheck], now: Mapping[int, NodeMemory]) -> list[str]:
     warnings = []
     for row in rows:
         if row.verdict in ("page-cache", "short") and row.huge_pages_bytes:
@@ -410,7 +417,7 @@ def _pool_warnings(rows: Sequence[LgroupCheck], now: Mapping[int, LgroupMemory])
     return warnings
 
 
-def _block_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
+def _block_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
     """Lgroups that have the memory, but not in one piece, next to others that have."""
     broken = [
         f"lgroup {row.node} (its copies need {gb(row.need_bytes)}; {gb(row.free_huge_order_bytes)} "
@@ -423,7 +430,8 @@ def _block_warnings(rows: Sequence[LgroupCheck]) -> list[str]:
     if not broken:
         return []
     return [
-        f"too few free blocks of the size of a huge page in {some(broken)}: part of the copies' "
+        f"too few free blocks of the size of a huge page in {truncate_list(broken)}: part of the "
+        "copies' "
         "memory comes in small pages, or is compacted while copies are timed; "
         "`echo 1 > /proc/sys/vm/compact_memory` as root makes larger blocks"
     ]

@@ -15,14 +15,14 @@ from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.order import Slot
 from rater.plan.topology import Topology
 from rater.text import cpuset
-from rater.text.values import copies_text, count, grouped
+from rater.text.values import copies_text, count, group_by_key
 
 type Mask = tuple[int, ...]  # OS numbers, ascending
 _UNEQUAL = ": they will not take equally long"
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CorePool:
     """Cores that some copies have among them, and no other copy."""
 
     copies: int
@@ -30,7 +30,7 @@ class Pool:
     pus: int  # in the masks of these copies
 
 
-def pools(topology: Topology, masks: Sequence[Mask]) -> list[Pool]:
+def pools(topology: Topology, masks: Sequence[Mask]) -> list[CorePool]:
     """Return the cores that copies (`masks` has one for each) share, each core in one pool."""
     distinct = {id(mask): mask for mask in masks}  # thousands of copies have the same wide mask
     count = Counter(map(id, masks))
@@ -54,7 +54,7 @@ def pools(topology: Topology, masks: Sequence[Mask]) -> list[Pool]:
         copies[pool] += count[key]
         pus[pool].update(mask)
     cores_of = Counter(map(root, list(joined)))
-    return [Pool(copies[pool], cores_of[pool], len(pus[pool])) for pool in copies]
+    return [CorePool(copies[pool], cores_of[pool], len(pus[pool])) for pool in copies]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Copies:
     threads: int
 
     @cached_property
-    def pools(self) -> list[Pool]:
+    def pools(self) -> list[CorePool]:
         return pools(self.topology, self.masks)
 
     @cached_property
@@ -259,7 +259,7 @@ def _unequal_lgroups(it: _Copies) -> str:
         for slot, mask, in_one in zip(it.given, it.masks, inside, strict=True)
         if slot[0].node is not None and (in_one or len(mask) == len(slot))
     )
-    by_count = grouped((copies, node) for node, copies in copies.items())
+    by_count = group_by_key((copies, node) for node, copies in copies.items())
     if len(by_count) < 2:
         return ""
     shares = ", ".join(

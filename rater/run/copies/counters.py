@@ -28,8 +28,8 @@ from rater.plan.counter_tables import (
 )
 from rater.record.events import USER_ONLY, CopyCounted, EventCount, Noted, PhaseCounted
 from rater.run.copies.launch import Child
-from rater.run.host.procfs import listed, read_number, read_text
-from rater.text.values import some
+from rater.run.host.procfs import list_folder, read_number, read_text
+from rater.text.values import truncate_list
 
 # -- perf_event_open(2): events of one process, and of all that it starts, in groups ---------------
 #
@@ -172,7 +172,7 @@ def perf_events(
     """Return the events of a group as this kernel takes them."""
     kind = _TYPES[table.source]
     if table.source is EventSource.RAW and table.device:
-        for device in listed(root / "sys/bus/event_source/devices", table.device):
+        for device in list_folder(root / "sys/bus/event_source/devices", table.device):
             own = read_number(device / "type")
             if own is not None:
                 kind = own
@@ -210,7 +210,9 @@ class GroupProbe:
     remedy: str = ""  # what would change that: a command, or words
 
 
-def probe(of: TableGroup, kernel: PerfKernel | None = None, root: Path = Path("/")) -> GroupProbe:
+def probe_group(
+    of: TableGroup, kernel: PerfKernel | None = None, root: Path = Path("/")
+) -> GroupProbe:
     """Try a group on this process for 10 ms: as asked, of user mode only, then without parts."""
     kernel = kernel or PerfKernel()
     ready = ReadyGroup(of.name, of.group.events, perf_events(of.table, of.group, root), False)
@@ -237,7 +239,7 @@ def probe(of: TableGroup, kernel: PerfKernel | None = None, root: Path = Path("/
                 remedy=found.remedy or _allow(paranoid),
             )
     if first.errno not in _ABSENT:
-        return GroupProbe(of, None, None, why=_told(first), remedy=_remedy(first))
+        return GroupProbe(of, None, None, why=_errno_text(first), remedy=_remedy(first))
     return _in_part(of, ready, kernel, root)
 
 
@@ -287,18 +289,18 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
             remedy="a table of your own with smaller groups (--counters ./MINE.toml)",
         )
     left = _without(ready, lambda event: event.name in absent, user_only=ready.user_only)
-    first = _told(next(iter(absent.values())))
+    first = _errno_text(next(iter(absent.values())))
     if len(absent) == len(ready.events):
         why = f"the kernel has no counters of the processor for it ({first})"
         return GroupProbe(of, None, None, why=why, remedy=_no_pmu(of))
-    why = f"not on this machine: {some(list(absent))} ({first})"
+    why = f"not on this machine: {truncate_list(list(absent))} ({first})"
     remedy = _no_pmu(of)
     try:
         found = _counted(of, left, kernel, root)
         if found.ready:
             return replace(found, missing=tuple(absent), why=why, remedy=remedy)
     except OSError as error:
-        why = f"{why}; the others: {_told(error)}"
+        why = f"{why}; the others: {_errno_text(error)}"
     return GroupProbe(of, None, None, missing=tuple(absent), why=why, remedy=remedy)
 
 
@@ -353,7 +355,7 @@ def _allow(paranoid: int | None) -> str:
     return "sudo sysctl kernel.perf_event_paranoid=1"
 
 
-def _told(error: OSError) -> str:
+def _errno_text(error: OSError) -> str:
     words = {
         errno.ENOENT: "the processor or its driver has no such event",
         errno.EINVAL: "the kernel does not take it",
@@ -384,17 +386,17 @@ def _remedy(error: OSError) -> str:
     }.get(error.errno or 0, "")
 
 
-def told(error: OSError) -> str:
+def counter_error_text(error: OSError) -> str:
     """Return an error of opening a counter in words, with its way out."""
     remedy = _remedy(error)
-    return _told(error) + (f": {remedy}" if remedy else "")
+    return _errno_text(error) + (f": {remedy}" if remedy else "")
 
 
 # -- Counters of the copies of one phase: opened at the gate, read and closed after the end --------
 
 
 @dataclass(frozen=True, slots=True)
-class CounterSet:
+class CounterPlan:
     """What a run counts, and how."""
 
     turn: Callable[[int], tuple[ReadyGroup, ...]]  # groups of an iteration (from 1)
@@ -406,7 +408,7 @@ type _Key = tuple[int, int]  # copy, position in its queue
 type _Opened = list[tuple[ReadyGroup, tuple[int, ...]]]
 
 
-class Counting:
+class PhaseCounting:
     """The counters of one phase.
 
     `open` and `settle` in a worker thread or on the trio thread, one at a time; `ended` and
@@ -414,7 +416,7 @@ class Counting:
     read or closed there.
     """
 
-    def __init__(self, counters: CounterSet, phase: int) -> None:
+    def __init__(self, counters: CounterPlan, phase: int) -> None:
         self._counters = counters
         self._phase = phase
         self._open: dict[_Key, _Opened] = {}
@@ -445,7 +447,7 @@ class Counting:
                         for _, group_fds in opened:
                             kernel.close(group_fds)
                         opened = []
-                        self._trouble = self._trouble or told(error)
+                        self._trouble = self._trouble or counter_error_text(error)
                 if opened:
                     self._copies += 1
                     self._open[child.copy, child.position] = opened
@@ -494,7 +496,7 @@ class Counting:
         try:
             reading = self._counters.kernel.read(opened)
         except OSError as error:
-            self._trouble = self._trouble or told(error)
+            self._trouble = self._trouble or counter_error_text(error)
             return
         for event, value in zip(group.events, reading.values, strict=True):
             yield EventCount(

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rater.process import stat_fields
-from rater.record.run import storable
-from rater.run.copies.spawn import MARKER, Watch, marked_limit, spawn
+from rater.record.run import escape_undecodable
+from rater.run.copies.spawn import MARKER, Watchdog, marked_limit, spawn
 from rater.run.copies.watchdog import kill_marked
-from rater.run.host.procfs import listed
+from rater.run.host.procfs import list_folder
 from rater.run.programs.inputs import remove_run_dir
 
 # -- Processes that we adopted, as a child subreaper: who they are ---------------------------------
@@ -51,7 +51,7 @@ def children() -> list[int]:
     return found
 
 
-def describe(pid: int) -> Leftover | None:
+def describe_process(pid: int) -> Leftover | None:
     """Return what a child is, or None when it is dead already."""
     deadline = time.monotonic() + _EXEC_PATIENCE_S
     try:
@@ -233,7 +233,7 @@ class Guard:
 
     def __init__(self, mark: str, slots: int, cgroup: Cgroup | None) -> None:
         self.helpers = Helpers()
-        self.watch = Watch(mark, slots, None if cgroup is None else cgroup.path)
+        self.watch = Watchdog(mark, slots, None if cgroup is None else cgroup.path)
         # Only now: the watchdog must stay outside.
         self.cgroup = cgroup if cgroup is not None and cgroup.enter() else None
         self._groups = self.watch.groups
@@ -261,7 +261,7 @@ class Guard:
         for pid in self._not_ours((*self._groups, *copies)):
             copy = copies.get(_group_of(pid))
             if copy is None:  # of a session of its own
-                orphan = describe(pid)
+                orphan = describe_process(pid)
                 if orphan is None or orphan.copy is None or not orphan.copy.isdecimal():
                     continue
                 copy = int(orphan.copy)
@@ -306,7 +306,7 @@ class Guard:
         """Kill a leftover, and name it unless it was named before."""
         # What is of a copy's group was killed with it, and noted: it is only dying yet.
         if pid not in self._found and _group_of(pid) not in self._past:
-            leftover = describe(pid)
+            leftover = describe_process(pid)
             if leftover is not None:
                 self._found[pid] = leftover
         try:
@@ -385,11 +385,11 @@ def remove_unnamed(folder: Path, named: Collection[str], own: Path) -> None:
     the attempt that is being made. No symbolic link is followed: links themselves go.
     """
     patterns = [name.removesuffix("*") for name in named if name.endswith("*")]
-    for attempt in (folder, *listed(folder, "resume-*")):
+    for attempt in (folder, *list_folder(folder, "resume-*")):
         if attempt == own or attempt.is_symlink():
             continue
-        for entry in listed(attempt):
-            text = storable(str(entry))
+        for entry in list_folder(attempt):
+            text = escape_undecodable(str(entry))
             kept = text in named or any(text.startswith(begin) for begin in patterns)
             is_attempt = attempt == folder and entry.name.startswith("resume-")
             if kept or (is_attempt and not entry.is_symlink()):

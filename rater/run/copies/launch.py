@@ -20,9 +20,9 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts
 from rater.run.copies.guard import Guard
-from rater.run.copies.limits import high_pipe, raise_limit
+from rater.run.copies.limits import pipe_above_gate_descriptors, raise_limit
 from rater.run.copies.spawn import Action, spawn, spawn_alone
-from rater.run.host.thread_binding import ThreadBinding, urgent
+from rater.run.host.thread_binding import ThreadBinding, realtime_priority
 from rater.run.programs.script import REPORT_FD
 from rater.run.programs.tuning import transparent_pages
 
@@ -87,7 +87,7 @@ class CopySpec:
         return self.output[:-1] if self.output.endswith("/") else f"{self.output}*"
 
 
-class Wanted(NamedTuple):
+class StartRequest(NamedTuple):
     """A step that is to be started."""
 
     copy: int
@@ -155,7 +155,7 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Reaped:
+class ExitInfo:
     """What the kernel says of a copy that ended."""
 
     exit_code: int | None
@@ -165,7 +165,7 @@ class Reaped:
     left_group: bool  # processes of its group were still there (and were killed)
 
 
-def reap(child: Child) -> Reaped:
+def reap(child: Child) -> ExitInfo:
     """Kill what the copy left in its group, reap it, return exit status and rusage.
 
     The group is killed while the leader is a zombie, so its number can not have
@@ -184,7 +184,7 @@ def reap(child: Child) -> Reaped:
         os.close(child.pidfd)
     code = os.waitstatus_to_exitcode(status)
     rss_bytes = usage.ru_maxrss * 1024
-    return Reaped(
+    return ExitInfo(
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
         usage=usage,
@@ -233,7 +233,7 @@ class Launcher:
 
     def spawn(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[StartRequest],
         shared_gate: int | None,
         ready: int,
         go_file: Path,
@@ -251,7 +251,7 @@ class Launcher:
         prepared = [self._gate(one, shared_gate, ready, go_file) for one in self._in_turns(wanted)]
         try:
             pages = transparent_pages(wanted[0].spec.transparent if wanted else None)
-            with pages, urgent(), ThreadBinding() as binding:
+            with pages, realtime_priority(), ThreadBinding() as binding:
                 for one, argv, actions in prepared:
                     if stop():
                         break
@@ -269,7 +269,7 @@ class Launcher:
         born.sort(key=lambda child: child.copy)
         return born
 
-    def _in_turns(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _in_turns(self, wanted: Sequence[StartRequest]) -> list[StartRequest]:
         """Return them a few of each CPU in turn, as this thread moves to the CPU of each.
 
         With one of each in turn moving is half of what a spawn costs; with all of one CPU
@@ -294,7 +294,7 @@ class Launcher:
             return True
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0] != self.original_nofile
 
-    def start(self, wanted: Wanted, binding: ThreadBinding) -> Child | None:
+    def start(self, wanted: StartRequest, binding: ThreadBinding) -> Child | None:
         """Start a step at once, without a gate, on the thread that `binding` binds.
 
         Its time begins before the spawn, as `exec` belongs to it. None when the kernel
@@ -319,8 +319,8 @@ class Launcher:
         return child
 
     def _gate(
-        self, wanted: Wanted, shared_gate: int | None, ready: int, go_file: Path
-    ) -> tuple[Wanted, tuple[str, ...], list[Action]]:
+        self, wanted: StartRequest, shared_gate: int | None, ready: int, go_file: Path
+    ) -> tuple[StartRequest, tuple[str, ...], list[Action]]:
         """Return a step with what its gate is spawned from; a gate of its own comes last."""
         spec = wanted.spec
         actions: list[Action] = [*_own_files(spec), (os.POSIX_SPAWN_DUP2, ready, 4)]
@@ -334,10 +334,10 @@ class Launcher:
         return wanted, argv, actions
 
     def _spawn_one(
-        self, wanted: Wanted, argv: tuple[str, ...], actions: list[Action], *, own_gate: bool
+        self, wanted: StartRequest, argv: tuple[str, ...], actions: list[Action], *, own_gate: bool
     ) -> Child:
         copy, position, step, spec = wanted
-        read_end, write_end = high_pipe() if own_gate else (-1, None)
+        read_end, write_end = pipe_above_gate_descriptors() if own_gate else (-1, None)
         if own_gate:
             actions.append((os.POSIX_SPAWN_DUP2, read_end, 3))
         try:

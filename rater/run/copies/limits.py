@@ -72,7 +72,7 @@ def raise_limit(copies: int, own_gates: bool, events: int = 0) -> int:
     return original
 
 
-def high_pipe() -> tuple[int, int]:
+def pipe_above_gate_descriptors() -> tuple[int, int]:
     """Return a pipe whose ends lie above the descriptors that a gate's own are put on."""
     ends = os.pipe()
     if min(ends) >= FIRST_FREE_FD:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rater.errors import InputError
 from rater.run.copies import watchdog
-from rater.run.copies.limits import FIRST_FREE_FD, high_pipe
+from rater.run.copies.limits import FIRST_FREE_FD, pipe_above_gate_descriptors
 from rater.text.cpuset import format_list
 
 # -- posix_spawn(3) that lets the other threads go on ----------------------------------------------
@@ -165,7 +165,7 @@ def marked_limit(mark: str) -> Iterator[None]:
         resource.setrlimit(watchdog.RLIMIT_LOCKS, (soft, hard))
 
 
-class Watch:
+class Watchdog:
     """The watchdog, and the memory shared with it: `groups`, a process group by slot."""
 
     def __init__(self, mark: str, slots: int, cgroup: Path | None) -> None:
@@ -182,7 +182,7 @@ class Watch:
         self.pid, self._pipe = self._start()
 
     def _start(self) -> tuple[int, int]:
-        read_end, write_end = high_pipe()
+        read_end, write_end = pipe_above_gate_descriptors()
         try:
             pid = spawn(
                 sys.executable,

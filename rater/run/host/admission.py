@@ -102,7 +102,7 @@ def machine_lock(
         _held.append((file, path.absolute()))
         stack.callback(_held.pop)
         yield
-        lost = lost_lock()
+        lost = lost_lock_warning()
         if lost is not None:
             raise RunError(lost)
 
@@ -136,7 +136,7 @@ def _take(stack: ExitStack, path: Path, *, share: bool) -> int | None:
     return file
 
 
-def lost_lock() -> str | None:
+def lost_lock_warning() -> str | None:
     """Say that the file of the lock that this process holds is not there any more, if so."""
     for file, path in _held:
         try:
@@ -194,7 +194,7 @@ def _holder(file: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class MemoryDemand:
     """One benchmark as one phase runs it."""
 
     benchmark: str
@@ -207,7 +207,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Available:
+class AvailableResources:
     """What the machine (or our cgroup) has left."""
 
     memory_bytes: int
@@ -217,18 +217,20 @@ class Available:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ResourceNeeds:
     """What a run needs at its worst moment; empty `problems` means that it fits."""
 
     memory_bytes: int
     memory_benchmark: str | None  # the phase that needs most; None: no memory is stated
     disk_bytes: int
-    available: Available
+    available: AvailableResources
     unstated: tuple[str, ...]  # benchmarks whose memory the suite does not state
     problems: tuple[str, ...]
 
 
-def estimate(phases: Iterable[Sequence[Load]], available: Available, *, keep: bool) -> Needs:
+def estimate_needs(
+    phases: Iterable[Sequence[MemoryDemand]], available: AvailableResources, *, keep: bool
+) -> ResourceNeeds:
     """Add up the phases of a run (pure).
 
     Loads of one phase run side by side, phases one after another; run directories
@@ -262,10 +264,10 @@ def estimate(phases: Iterable[Sequence[Load]], available: Available, *, keep: bo
             f"disk: {_gb(disk)} needed by run directories, {_gb(available.disk_bytes)} free in "
             f"{available.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
         )
-    return Needs(most, most_name, disk, available, tuple(unstated), tuple(problems))
+    return ResourceNeeds(most, most_name, disk, available, tuple(unstated), tuple(problems))
 
 
-def misfit(load: Load, available: Available) -> str | None:
+def misfit(load: MemoryDemand, available: AvailableResources) -> str | None:
     """Say why a benchmark does not fit even alone, None when it does."""
     memory = load.copies * (load.memory_bytes or 0)
     if memory > available.memory_bytes:
@@ -277,7 +279,7 @@ def misfit(load: Load, available: Available) -> str | None:
     return None
 
 
-def available(work: Path) -> Available:
+def available(work: Path) -> AvailableResources:
     """Measure what is left: memory of the machine or our cgroup's if less, disk at `work`.
 
     `work` need not exist yet. Raises `InputError` when no folder above it can be read.
@@ -292,7 +294,7 @@ def available(work: Path) -> Available:
         disk = shutil.disk_usage(there).free
     except OSError as error:
         raise InputError(f"{there}: {error.strerror}") from None
-    return Available(memory, limit, disk, str(work))
+    return AvailableResources(memory, limit, disk, str(work))
 
 
 def cgroup_headroom(root: Path) -> tuple[int, str] | None:
@@ -380,7 +382,7 @@ def _stat(folder: Path, name: str) -> int:
     return 0
 
 
-def _limit(available: Available) -> str:
+def _limit(available: AvailableResources) -> str:
     return f" (the limit of cgroup {available.memory_limit})" if available.memory_limit else ""
 
 

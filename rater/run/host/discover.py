@@ -26,7 +26,7 @@ from rater.plan.topology import (
     RawNode,
     RawPU,
     Topology,
-    build,
+    build_topology,
     shown,
     without_types,
 )
@@ -38,7 +38,7 @@ _PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it befo
 _NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
 
 
-def discover() -> Topology:
+def discover_topology() -> Topology:
     """Return this machine, without CPUs that this process may not use (cpusets, `taskset`).
 
     Raises `InputError` when hwloc cannot be loaded or cannot read the machine.
@@ -48,7 +48,7 @@ def discover() -> Topology:
     return parse_xml(xml, THIS_MACHINE, usable=usable, is_this_system=True)
 
 
-def load(spec: str) -> Topology:
+def load_topology(spec: str) -> Topology:
     """Return the machine `--topology` names: an existing path is a file, all else a description."""
     if not spec.strip():
         raise InputError(
@@ -60,7 +60,7 @@ def load(spec: str) -> Topology:
         raise InputError(
             f"there is no topology file {spec}: expected the path of an hwloc XML file"
         )
-    return from_synthetic(spec)
+    return parse_synthetic(spec)
 
 
 def from_file(path: Path) -> Topology:
@@ -115,7 +115,7 @@ def _read(path: Path, most: int) -> bytes:
         os.close(handle)
 
 
-def from_synthetic(text: str) -> Topology:
+def parse_synthetic(text: str) -> Topology:
     """Return a machine described as hwloc's synthetic string or as NODESxCPUS.
 
     `nodes=4x24` has 4 nodes of 24 one-thread cores, CPUs numbered node by node,
@@ -137,7 +137,7 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
         raise InputError(f"{text[:40]} is {nodes * cpus} CPUs, expected 1 to {MOST_PUS}")
     block = (1 << cpus) - 1
     everything = (1 << nodes * cpus) - 1
-    return build(
+    return build_topology(
         [RawPU(cpu, None, None, None, None) for cpu in range(nodes * cpus)],
         [RawNode(node, block << node * cpus, 0, None) for node in range(nodes)],
         usable=everything,

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rater.plan.topology import Topology
-from rater.record.run import Host, storable
+from rater.record.run import Host, escape_undecodable
 from rater.run.host.admission import limiting_groups
 from rater.run.host.memory import memory_readings
-from rater.run.host.procfs import listed, meminfo, read_number, read_text
-from rater.settings.known import KNOWN, fill
+from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
+from rater.settings.known import KNOWN, expand_pattern
 from rater.settings.tuner import expand
 from rater.text import cpuset
 
@@ -76,11 +76,11 @@ def present_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     online = read_text(root / "sys/devices/system/cpu/online")
     if online is not None:
         yield "cpu.online", online
-    nodes = listed(root / "sys/devices/system/node", "node[0-9]*")
+    nodes = list_folder(root / "sys/devices/system/node", "node[0-9]*")
     if nodes:
         yield "nodes", str(len(nodes))
     yield from _of_this_process(root)
-    policies = listed(root / "sys/devices/system/cpu/cpufreq", "policy*/cpuinfo_max_freq")
+    policies = list_folder(root / "sys/devices/system/cpu/cpufreq", "policy*/cpuinfo_max_freq")
     highest = {khz for khz in map(read_number, policies) if khz}
     if len(highest) == 1:  # CPUs of several kinds have several
         yield "cpu.hardware_max_khz", str(highest.pop())
@@ -111,7 +111,7 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
 
 def _reports_free_memory(root: Path) -> bool:
     """Tell whether a balloon device has agreed to it: VIRTIO_BALLOON_F_REPORTING, bit 5."""
-    devices = listed(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
+    devices = list_folder(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
     return any((read_text(it) or "")[5:6] == "1" for it in devices)
 
 
@@ -170,10 +170,12 @@ def _cpus(text: str | None) -> frozenset[int]:
 
 
 def _heat(root: Path) -> Iterator[tuple[str, str]]:
-    chips = (it for it in listed(root / "sys/class/hwmon") if read_text(it / "name") in _CPU_CHIPS)
+    chips = (
+        it for it in list_folder(root / "sys/class/hwmon") if read_text(it / "name") in _CPU_CHIPS
+    )
     zones = (
         it
-        for it in listed(root / "sys/class/thermal", "thermal_zone*")
+        for it in list_folder(root / "sys/class/thermal", "thermal_zone*")
         if (read_text(it / "type") or "").lower().startswith(_CPU_ZONES)
     )
     sensors = (
@@ -183,7 +185,9 @@ def _heat(root: Path) -> Iterator[tuple[str, str]]:
     degrees = [it for it in map(read_number, sensors) if it is not None and 0 < it < _HOTTEST_MC]
     if degrees:
         yield "temperature.highest_c", f"{max(degrees) / 1000:g}"
-    counts = listed(root / "sys/devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_count")
+    counts = list_folder(
+        root / "sys/devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_count"
+    )
     if counts:
         # Each CPU of a package tells the package's count: the highest stands for it.
         cores = sum(read_number(it) or 0 for it in counts if it.name.startswith("core"))
@@ -235,7 +239,8 @@ _INHERITED = re.compile(
 
 
 def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Path = _ETC) -> Host:
-    """Return what identifies this host; `topology` is that of `rater.run.host.discover.discover`.
+    """Return what identifies this host; `topology` is that of
+    `rater.run.host.discover.discover_topology`.
 
     The fingerprint is SHA-256 over CPU model, microcode and the structure of packages,
     nodes, caches, cores and threads: equal on machines that should perform alike, and
@@ -297,7 +302,7 @@ def settings_snapshot(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
 
     Values are the kernel's own words; of a choice such as `always [madvise] never`
     the chosen one. `memory.*` are bytes, `load.*` numbers of tasks, `hugepages.*`
-    numbers of pages. Some are readings that no two runs share: `rater.settings.known.volatile`.
+    numbers of pages. Some are readings that no two runs share: `rater.settings.known.is_volatile`.
     """
     found = dict(_settings(root))
     # "(null)": a list of CPUs that the kernel does not have
@@ -313,7 +318,7 @@ def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], .
     """
     return tuple(
         sorted(
-            (storable(f"env.{name}"), storable(value))
+            (escape_undecodable(f"env.{name}"), escape_undecodable(value))
             for name, value in environ.items()
             if value and _INHERITED.fullmatch(name)
         )
@@ -328,7 +333,10 @@ def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
             continue
         for file, parts in found:
             path = root / file
-            yield fill(one.also, parts), _selected(path) if one.choices else read_text(path)
+            yield (
+                expand_pattern(one.also, parts),
+                _selected(path) if one.choices else read_text(path),
+            )
     load = (read_text(root / "proc/loadavg") or "").split()
     for name, text in zip(("1min", "5min", "15min"), load, strict=False):
         yield f"load.{name}", text

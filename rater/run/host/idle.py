@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import trio
 
-from rater.run.host.busy import machine_times
+from rater.run.host.foreign_load import machine_times
 from rater.run.host.procfs import read_number
 
 DEFAULT_MAX_S = 300.0
@@ -38,7 +38,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Waited:
+class IdleWaitResult:
     """How a wait between phases ended."""
 
     waited_s: float
@@ -99,14 +99,14 @@ class IdleWatch:
         self._khz = await trio.to_thread.run_sync(self._awake_khz)
         return tuple(self._remarks(after))
 
-    async def wait(self, report: Callable[[str], None] | None = None) -> Waited:
+    async def wait(self, report: Callable[[str], None] | None = None) -> IdleWaitResult:
         """Wait until load, temperatures and frequency are back, or the bound is hit.
 
         `report` is called at every poll with what is not back yet. Can be cancelled.
         """
         begin_s = self._clock()
         if self._busy_cpus is None and not self._temperature_c and not self._khz:
-            return Waited(0.0, True, None)
+            return IdleWaitResult(0.0, True, None)
         before = self._times()
         while True:
             await self._sleep(_POLL_S)
@@ -115,9 +115,9 @@ class IdleWatch:
             before = after
             waited_s = self._clock() - begin_s
             if not missing:
-                return Waited(waited_s, True, None)
+                return IdleWaitResult(waited_s, True, None)
             if waited_s >= self._max_s:
-                return Waited(waited_s, False, ", ".join(missing))
+                return IdleWaitResult(waited_s, False, ", ".join(missing))
             if report is not None:
                 report(", ".join(missing))
 
@@ -198,23 +198,23 @@ class IdleWatch:
         ]
 
 
-async def rest(
+async def cool_down(
     cooldown_s: float,
     watch: IdleWatch | None,
     *,
     report: Callable[[str], None] | None = None,
     sleep: Callable[[float], Awaitable[object]] = trio.sleep,
-) -> Waited:
+) -> IdleWaitResult:
     """Sleep `cooldown_s` seconds, then wait for `watch` if there is one. Can be cancelled."""
     if cooldown_s > 0:
         await sleep(cooldown_s)
     if watch is None:
-        return Waited(cooldown_s, True, None)
+        return IdleWaitResult(cooldown_s, True, None)
     waited = await watch.wait(report)
-    return Waited(cooldown_s + waited.waited_s, waited.reached, waited.detail)
+    return IdleWaitResult(cooldown_s + waited.waited_s, waited.reached, waited.detail)
 
 
-def waited_note(waited: Waited) -> str | None:
+def idle_wait_note(waited: IdleWaitResult) -> str | None:
     """Return the note of a wait that hit its bound, None for one that ended well (pure)."""
     if waited.reached:
         return None

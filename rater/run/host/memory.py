@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import Preflight, preflight
-from rater.plan.topology import HugePages, LgroupMemory, PoolRoom
-from rater.run.host.procfs import listed, meminfo, read_number, read_text
+from rater.plan.topology import HugePages, NodeMemory, PoolCapacity
+from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 
 # -- Memory as a run finds it: per lgroup what is free, page cache, or free in huge blocks ---------
 #
@@ -62,7 +62,7 @@ def memory_readings(proc: Path = _PROC, sys: Path = _SYS) -> Iterator[tuple[str,
     machine = meminfo(proc / "meminfo")
     yield from _named("memory", "_bytes", _MACHINE, machine)
     yield from _named("hugepages", "", _HUGE, machine)
-    for path in listed(sys / "devices/system/node", "node[0-9]*"):
+    for path in list_folder(sys / "devices/system/node", "node[0-9]*"):
         yield from _named(f"memory.{path.name}", "_bytes", _NODE, meminfo(path / "meminfo"))
     for node, free_bytes in free_in_huge_blocks(proc, sys).items():
         yield f"memory.node{node}.free_huge_order_bytes", str(free_bytes)
@@ -75,7 +75,7 @@ def free_in_huge_blocks(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, int]:
     return _free_in_blocks(proc, huge_bytes) if huge_bytes else {}
 
 
-def lgroups_now(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, LgroupMemory]:
+def read_node_memory(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, NodeMemory]:
     """Return the memory of each lgroup by OS number, ascending; empty where there are none.
 
     About a millisecond a node: the kernel adds up its counters for each file.
@@ -85,7 +85,7 @@ def lgroups_now(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, LgroupMemory]
     for node, entries in _node_entries(proc, sys).items():
         if not {"MemTotal", "MemFree", "FilePages"} <= entries.keys():
             continue
-        found[node] = LgroupMemory(
+        found[node] = NodeMemory(
             node=node,
             total_bytes=entries["MemTotal"],
             free_bytes=entries["MemFree"],
@@ -97,18 +97,18 @@ def lgroups_now(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, LgroupMemory]
     return dict(sorted(found.items()))
 
 
-def pool_rooms(proc: Path = _PROC, sys: Path = _SYS) -> tuple[PoolRoom, ...]:
+def pool_rooms(proc: Path = _PROC, sys: Path = _SYS) -> tuple[PoolCapacity, ...]:
     """Return what the pools of huge pages have and could have, by lgroup, then by size."""
     blocks = _free_blocks(proc)
     found = []
-    for memory in lgroups_now(proc, sys).values():
+    for memory in read_node_memory(proc, sys).values():
         own = blocks.get(memory.node, {})
         largest = max(own, default=0)
         for pool in memory.huge_pages:
             size = pool.size_bytes
             pieces = sum(block // size * count for block, count in own.items() if block >= size)
             found.append(
-                PoolRoom(
+                PoolCapacity(
                     *(memory.node, size, pool.total, pool.free),
                     ready=pieces if largest >= size else None,
                     most=(memory.free_bytes + memory.droppable_bytes) // size,
@@ -120,18 +120,18 @@ def pool_rooms(proc: Path = _PROC, sys: Path = _SYS) -> tuple[PoolRoom, ...]:
 def preflight_now(
     placements: Sequence[Placement],
     bytes_by_copy: Mapping[int, int],
-    before: Mapping[int, LgroupMemory] | None = None,
+    before: Mapping[int, NodeMemory] | None = None,
     proc: Path = _PROC,
     sys: Path = _SYS,
     *,
     unstated: Sequence[str] = (),
 ) -> Preflight:
-    """Return the preflight of this machine now; `before` as `lgroups_now` gave it."""
+    """Return the preflight of this machine now; `before` as `read_node_memory` gave it."""
     enabled = read_text(sys / "kernel/mm/transparent_hugepage/enabled") or ""
     return preflight(
         placements,
         bytes_by_copy,
-        lgroups_now(proc, sys),
+        read_node_memory(proc, sys),
         before=before,
         huge_pages_always="[always]" in enabled,
         unstated=unstated,
@@ -144,7 +144,7 @@ def _node_entries(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, dict[str, i
     A single lgroup has what the machine has: under some hypervisors its own file
     leaves out the memory that is plugged in when it is wanted.
     """
-    paths = listed(sys / "devices/system/node", "node[0-9]*")
+    paths = list_folder(sys / "devices/system/node", "node[0-9]*")
     found = {}
     for path in paths:
         entries = meminfo(path / "meminfo")
@@ -161,7 +161,7 @@ def _node_entries(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, dict[str, i
 
 def _pools(folder: Path) -> tuple[HugePages, ...]:
     pools = []
-    for path in listed(folder, "hugepages-*kB"):
+    for path in list_folder(folder, "hugepages-*kB"):
         size = _POOL.fullmatch(path.name)
         total, free = read_number(path / "nr_hugepages"), read_number(path / "free_hugepages")
         if size is not None and total is not None and free is not None:
@@ -211,7 +211,7 @@ _LOWEST_BIT = bytes(state & 1 for state in range(256))  # the others have no mea
 
 
 @dataclass(frozen=True, slots=True)
-class Cached:
+class PageCacheUse:
     """What of some files the page cache holds. Files with several names count once."""
 
     files: int = 0
@@ -221,7 +221,7 @@ class Cached:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class PageCacheDrop:
     """What dropping the page cache of some files did."""
 
     files: int
@@ -230,21 +230,21 @@ class Dropped:
     problems: tuple[str, ...]  # files that could not be opened or flushed, the first few
 
 
-def cached(path: Path) -> Cached:
+def measure_page_cache(path: Path) -> PageCacheUse:
     """Measure how much of a file, or of all files of a tree, is in the page cache.
 
     Files that cannot be opened are left out; symbolic links are not followed. Where
     `cachestat` is missing, `mincore` answers, which shows a file that we may not
     write as cached whole. Some 20 us a file.
     """
-    total = Cached(dirty_bytes=0)
+    total = PageCacheUse(dirty_bytes=0)
     for file in _files(path, []):
         with suppress(OSError), _opened(file) as handle:
             total = _sum(total, _measured(handle))
     return total
 
 
-def drop_cached(path: Path) -> Dropped:
+def drop_page_cache(path: Path) -> PageCacheDrop:
     """Write a file, or all files of a tree, to disk and drop them from the page cache.
 
     `fsync` where pages are dirty, which cannot be dropped, then POSIX_FADV_DONTNEED, which needs no
@@ -254,7 +254,7 @@ def drop_cached(path: Path) -> Dropped:
     reads them from disk. What cannot be opened or flushed is told, not raised.
     """
     problems: list[str] = []
-    before = after = Cached()
+    before = after = PageCacheUse()
     for file in _files(path, problems):
         try:
             with _opened(file) as handle:
@@ -266,7 +266,7 @@ def drop_cached(path: Path) -> Dropped:
         except OSError as error:  # the disk is full or broken
             problems.append(f"{file}: {error.strerror}")
     dropped = max(0, before.cached_bytes - after.cached_bytes)
-    return Dropped(before.files, dropped, after.cached_bytes, tuple(problems[:_MOST_REASONS]))
+    return PageCacheDrop(before.files, dropped, after.cached_bytes, tuple(problems[:_MOST_REASONS]))
 
 
 def _files(path: Path, problems: list[str]) -> Iterator[str]:
@@ -299,9 +299,9 @@ def _opened(name: str) -> Iterator[int]:
         os.close(handle)
 
 
-def _sum(one: Cached, other: Cached) -> Cached:
+def _sum(one: PageCacheUse, other: PageCacheUse) -> PageCacheUse:
     known = one.dirty_bytes is not None and other.dirty_bytes is not None
-    return Cached(
+    return PageCacheUse(
         one.files + other.files,
         one.size_bytes + other.size_bytes,
         one.cached_bytes + other.cached_bytes,
@@ -309,17 +309,17 @@ def _sum(one: Cached, other: Cached) -> Cached:
     )
 
 
-def _measured(handle: int) -> Cached:
+def _measured(handle: int) -> PageCacheUse:
     size = os.fstat(handle).st_size
     counts = _cachestat(handle)
     if counts is not None:
         pages, dirty, writeback = counts
         page = mmap.PAGESIZE
-        return Cached(1, size, pages * page, (dirty + writeback) * page)
+        return PageCacheUse(1, size, pages * page, (dirty + writeback) * page)
     if not size:
-        return Cached(1, 0, 0)
+        return PageCacheUse(1, 0, 0)
     with _Mapping(handle, size) as mapped:
-        return Cached(1, size, sum(mapped.resident()) * mmap.PAGESIZE)
+        return PageCacheUse(1, size, sum(mapped.resident()) * mmap.PAGESIZE)
 
 
 def _cachestat(handle: int) -> tuple[int, int, int] | None:

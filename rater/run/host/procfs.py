@@ -34,7 +34,7 @@ def read_number(path: Path) -> int | None:
         return None
 
 
-def listed(folder: Path, pattern: str = "*") -> list[Path]:
+def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     """Return what lies in a folder, sorted by name; nothing when there is no folder."""
     return sorted(folder.glob(pattern))
 
@@ -337,7 +337,7 @@ def transparent_huge_page_bytes() -> int | None:
     return None if off else size
 
 
-class OnCPU:
+class PinnedToCpu:
     """Runs the calling thread on one CPU if that is allowed, and lets it go again."""
 
     def __init__(self, cpu: int | None) -> None:

@@ -25,7 +25,7 @@ from rater.text.cpuset import format_list, mask_of, numbers_of
 
 
 @contextmanager
-def urgent() -> Iterator[bool]:
+def realtime_priority() -> Iterator[bool]:
     """Run the calling thread at real-time priority if that is allowed; yield whether it is.
 
     Left alone when the user chose a policy or niceness: copies are to inherit that.
@@ -78,7 +78,7 @@ _CALLS = {
 }
 
 
-class _Kernel(NamedTuple):
+class _KernelPolicy(NamedTuple):
     """A memory policy as the kernel has it."""
 
     mode: int  # with its flags
@@ -96,7 +96,9 @@ class ThreadBinding:
         self._affinity: frozenset[int] = frozenset()
         self._bound: tuple[int, ...] | None = None
         self._memory: tuple[MemoryPolicy, tuple[int, ...]] = (MemoryPolicy.NONE, ())
-        self._inherited: _Kernel | None = None  # the thread's own policy, once there is another
+        self._inherited: _KernelPolicy | None = (
+            None  # the thread's own policy, once there is another
+        )
 
     def __enter__(self) -> ThreadBinding:
         self._affinity = frozenset(os.sched_getaffinity(0))
@@ -212,7 +214,7 @@ def _try_policies() -> MemorySupport:
     return MemorySupport(frozenset(policies), many, reason)
 
 
-def _difference(policy: MemoryPolicy, nodes: tuple[int, ...], got: _Kernel) -> str | None:
+def _difference(policy: MemoryPolicy, nodes: tuple[int, ...], got: _KernelPolicy) -> str | None:
     """Say what the kernel has instead of a policy that was set; None where it is the same."""
     mode = got.mode & ~_FLAGS
     if mode not in _MODES[policy]:
@@ -244,7 +246,7 @@ def _set_policy(policy: MemoryPolicy, nodes: tuple[int, ...]) -> None:
     hwloc.set_membind(Bitmap.from_sched_set(set(nodes)), ways[policy], flags)
 
 
-def _read_policy(flags: int = 0) -> _Kernel:
+def _read_policy(flags: int = 0) -> _KernelPolicy:
     """Return the calling thread's policy, or with `_MEMS_ALLOWED` its nodes; raises `OSError`."""
     import ctypes  # noqa: PLC0415 - heavy, only where a policy is set
 
@@ -253,10 +255,10 @@ def _read_policy(flags: int = 0) -> _Kernel:
     where = None if flags & _MEMS_ALLOWED else ctypes.byref(mode)
     # The kernel takes one bit fewer than it is told.
     _system_call(0, where, mask, ctypes.c_ulong(_NODES + 1), None, ctypes.c_ulong(flags))
-    return _Kernel(mode.value, int.from_bytes(bytes(mask), "little"))
+    return _KernelPolicy(mode.value, int.from_bytes(bytes(mask), "little"))
 
 
-def _write_policy(policy: _Kernel) -> None:
+def _write_policy(policy: _KernelPolicy) -> None:
     """Set the calling thread's policy to what `_read_policy` returned; raises `OSError`."""
     import ctypes  # noqa: PLC0415 - heavy, only where a policy is set
 

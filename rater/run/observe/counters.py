@@ -20,7 +20,7 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
-from rater.run.host.busy import TICKS_PER_S, cpu_ticks, process_ticks
+from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_ticks
 from rater.run.host.procfs import read_number
 from rater.run.observe.energy import EnergyReader
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import trio
 
 from rater.run.copies.counters import PerfEvent, perf_event_open
-from rater.run.host.procfs import listed, read_number, read_text
+from rater.run.host.procfs import list_folder, read_number, read_text
 from rater.text.cpuset import parse_list
 
 _ZONE = re.compile(r"intel-rapl(:\d+)+")  # not intel-rapl-mmio, which counts the same once more
@@ -190,7 +190,7 @@ def _source(name: str, domains: Iterable[EnergyDomain], files: Path) -> EnergySo
 
 def _powercap(root: Path, packages: dict[int, int]) -> EnergySource:
     folder = root / "sys/class/powercap"
-    zones = {it.name: it for it in listed(folder) if _ZONE.fullmatch(it.name)}
+    zones = {it.name: it for it in list_folder(folder) if _ZONE.fullmatch(it.name)}
 
     def name_of(zone: str) -> str:
         own = read_text(zones[zone] / "name") or zone
@@ -264,7 +264,7 @@ def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
     folder = root / "sys/class/hwmon"
 
     def domains() -> Iterator[EnergyDomain]:
-        for file in listed(folder, "hwmon*/energy*_input"):
+        for file in list_folder(folder, "hwmon*/energy*_input"):
             chip = read_text(file.parent / "name") or file.parent.name
             label = read_text(file.with_name(file.name.replace("_input", "_label"))) or ""
             socket = _SOCKET.fullmatch(label)

@@ -19,7 +19,7 @@ from rater.plan.options import Cadence
 from rater.record.events import Observed, ResidentMemory, Sampled
 from rater.run.copies.launch import Child
 from rater.run.host.procfs import open_process, parse_resident, read_piece
-from rater.run.host.thread_binding import urgent
+from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.probe import NoSample, Probe, RunningCopy
 
 # -- How much memory copies have, looked at once a second: enough for its mean over time -----------
@@ -207,7 +207,7 @@ class _SamplingThread:
     def _serve(self) -> None:
         # Where rater lives on one CPU it would be the supervisor that waits.
         prompt = self._spread and len(os.sched_getaffinity(0)) > 1
-        with urgent() if prompt else nullcontext():
+        with realtime_priority() if prompt else nullcontext():
             while (batch := self._batches.get()) is not None:
                 for state in batch:
                     begin = time.thread_time_ns()

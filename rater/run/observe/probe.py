@@ -17,7 +17,7 @@ from rater.run.copies.launch import GATE_NAME, Child
 from rater.run.host.procfs import (
     PAGE_BYTES,
     NumaMaps,
-    OnCPU,
+    PinnedToCpu,
     Stat,
     gate_facts,
     is_gate,
@@ -62,7 +62,7 @@ class GateCheck:
             more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
             self._report(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
 
-    def take_over(self, child: Child) -> None:
+    def inherit(self, child: Child) -> None:
         """Take what the copy might use at its gate for its next run, which has none.
 
         It was bound the same way, and by now the program may have bound itself.
@@ -355,9 +355,9 @@ class Probe:
             finally:
                 os.close(directory)
 
-    def _near(self, stat: Stat) -> OnCPU:
+    def _near(self, stat: Stat) -> PinnedToCpu:
         big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
-        return OnCPU(stat.cpu if self._spread and big else None)
+        return PinnedToCpu(stat.cpu if self._spread and big else None)
 
     def _present(self, name: str, otherwise: str) -> bool:
         if os.path.exists(f"/proc/self/{name}"):  # noqa: PTH110 (as the names below it)
@@ -391,14 +391,14 @@ class Samples:
     def __init__(self, emit: Callable[[Sampled], None], placements: tuple[Placement, ...]) -> None:
         self._emit = emit
         self._placements = placements
-        self._open: dict[Key, _Kept] = {}  # of copies that run
+        self._open: dict[Key, _CopySamples] = {}  # of copies that run
         self._over: list[Sampled] = []  # of those that do not any more
 
     def take(self, sample: Sampled) -> None:
         """Take one sample, and hand on some of what copies left that have ended."""
         key = (sample.copy, sample.step)
         if key not in self._open:
-            self._open[key] = _Kept(nodes_of(self._placements[sample.copy]))
+            self._open[key] = _CopySamples(nodes_of(self._placements[sample.copy]))
         self._open[key].take(sample)
         for one in self._over[:_PER_TURN]:
             self._emit(one)
@@ -420,7 +420,7 @@ class Samples:
         self._over.clear()
 
 
-class _Kept:
+class _CopySamples:
     """The samples of one copy, in order, all but the last merged of equally many."""
 
     def __init__(self, nodes: tuple[int, ...]) -> None:
@@ -431,17 +431,17 @@ class _Kept:
     def take(self, sample: Sampled) -> None:
         samples = self.samples
         if samples and samples[-1].looks < self._weight:
-            samples[-1] = merged(samples[-1], sample, self.nodes)
+            samples[-1] = merge_samples(samples[-1], sample, self.nodes)
             return
         samples.append(sample)
         if len(samples) > MOST_SAMPLES:
             pairs = zip(samples[::2], samples[1::2], strict=False)
             rest = samples[len(samples) & ~1 :]
-            self.samples = [merged(*pair, self.nodes) for pair in pairs] + rest
+            self.samples = [merge_samples(*pair, self.nodes) for pair in pairs] + rest
             self._weight *= 2
 
 
-def merged(first: Sampled, then: Sampled, nodes: Sequence[int]) -> Sampled:
+def merge_samples(first: Sampled, then: Sampled, nodes: Sequence[int]) -> Sampled:
     """Return two samples of one copy as one: averages by the samples behind each, extremes kept.
 
     `nodes` are those that its memory is to come from: what lay elsewhere in one sample

@@ -35,7 +35,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-class Excess(StrEnum):
+class LimitExceeded(StrEnum):
     """Why a child was not waited for any longer."""
 
     TIME = "time"
@@ -52,13 +52,13 @@ class ToolEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class AloneEnded:
+class SoloRunResult:
     """One benchmark run alone, by the parent's clock."""
 
     elapsed_s: float
     exit_code: int | None  # None when a signal ended it
     signal: int | None
-    excess: Excess | None  # why it was killed
+    excess: LimitExceeded | None  # why it was killed
     max_rss_bytes: int | None  # None when it is below our own peak, which a fork inherits
 
 
@@ -78,7 +78,7 @@ def run_tool(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=last_will(),
+            preexec_fn=die_with_parent(),
             check=False,
         )
         return ToolEnded(done.returncode, both_ends(output.fileno()))
@@ -90,7 +90,7 @@ def run_alone(
     environment: Mapping[str, str] | Mapping[bytes, bytes],
     limits: Limits = NO_LIMITS,
     outputs: tuple[Path, Path] | None = None,
-) -> AloneEnded:
+) -> SoloRunResult:
     """Run a benchmark in its run directory, output to the files `stdout` and `stderr` there.
 
     `outputs` are other files for that.
@@ -111,7 +111,7 @@ def run_alone(
             stdout=stdout,
             stderr=stderr,
             process_group=0,
-            preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
         )
         written = (stdout.fileno(), stderr.fileno())
         try:
@@ -123,10 +123,10 @@ def run_alone(
         finally:
             kill_group(process.pid)
             process.wait()
-        if excess is Excess.OUTPUT:
+        if excess is LimitExceeded.OUTPUT:
             cut(written)
     code = process.returncode
-    return AloneEnded(
+    return SoloRunResult(
         elapsed_s=elapsed_s,
         exit_code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
@@ -140,7 +140,7 @@ def wait_within(
     limits: Limits,
     outputs: Sequence[int],
     stop: Callable[[], bool] = lambda: False,
-) -> Excess | None:
+) -> LimitExceeded | None:
     """Wait until a child of ours has ended, which is not reaped, or has taken too much.
 
     `outputs` are the files that it writes to; `stop` is asked a few times a second.
@@ -156,11 +156,11 @@ def wait_within(
             if poll.poll(min(_POLL_MS, left_ms)):
                 return None
             if stop():
-                return Excess.STOPPED
+                return LimitExceeded.STOPPED
             if limits.output_bytes is not None and written_bytes(outputs) > limits.output_bytes:
-                return Excess.OUTPUT
+                return LimitExceeded.OUTPUT
             if time.monotonic() >= deadline_s:
-                return Excess.TIME
+                return LimitExceeded.TIME
     finally:
         os.close(handle)
 
@@ -182,7 +182,7 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def last_will() -> Callable[[], object] | None:
+def die_with_parent() -> Callable[[], object] | None:
     """Return what makes a child die with us; None where Python between fork and exec is unsafe."""
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 (only the number matters)
         return None

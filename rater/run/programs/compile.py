@@ -55,7 +55,7 @@ class Compiler:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltProgram:
     """What to execute for a benchmark, and what it was made of."""
 
     executable: Path  # absolute
@@ -83,7 +83,7 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
         raise InputError("no home directory is known: set RATER_CACHE to a folder") from None
 
 
-def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None) -> Built:
+def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None) -> BuiltProgram:
     """Compile a benchmark with the flags of `tune` into `cache`, or find its command.
 
     Compiled again only when sources, headers beside them, compiler or flags
@@ -96,7 +96,7 @@ def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None
         if size is not None and all(one.program for one in size.commands):
             command = size.commands[0].program
         executable = find_command(command[0], f"benchmark {benchmark.name}")
-        return Built(executable, _sha256_or_none(executable), None, None, command[1:])
+        return BuiltProgram(executable, _sha256_or_none(executable), None, None, command[1:])
     if tune not in benchmark.flags:
         raise InputError(
             f"benchmark {benchmark.name} has no flags for tune {tune!r}; "
@@ -165,7 +165,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
 
 def compile_program(
     name: str, sources: Sequence[Path], flags: Sequence[str], libraries: Sequence[str], cache: Path
-) -> Built:
+) -> BuiltProgram:
     """Compile `sources` to a program called `name`, once per content, compiler and flags.
 
     Safe against other raters doing the same: each compiles beside and renames,
@@ -191,7 +191,7 @@ def compile_program(
             f"{executable} may not be executed{_noexec(executable)}; "
             "set RATER_CACHE to a folder where programs may run"
         )
-    return Built(executable, digest, compiler.version, options)
+    return BuiltProgram(executable, digest, compiler.version, options)
 
 
 def sha256_of(path: Path) -> str:
@@ -200,7 +200,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def key_of(*parts: str | bytes) -> str:
+def cache_key(*parts: str | bytes) -> str:
     """Return a hash that differs whenever any part, or the split into parts, differs."""
     digest = hashlib.sha256()
     for part in parts:
@@ -278,7 +278,7 @@ def _build_key(
         raise InputError(f"{error.filename}: {error.strerror}") from None
     if any("native" in flag for flag in (*flags, *compiler.argv)):
         parts.append(cpu_identity(Path("/proc/cpuinfo").read_text(errors="replace")))
-    return key_of(*parts)
+    return cache_key(*parts)
 
 
 def _included(files: Iterable[Path]) -> set[Path]:
@@ -368,14 +368,14 @@ _TICK_NS = 20_000_000
 _COARSE_NS = 3_000_000_000
 
 
-def digest_once(path: Path, records: Path) -> str:
+def cached_digest(path: Path, records: Path) -> str:
     """Return the SHA-256 of a file's content, as noted in the folder `records` if it is unchanged.
 
     Unchanged is what has the inode, size, mtime and ctime that it had when it was read: any
     write moves the ctime, which no program can set back. `path` must be the same string each
     time. Raises `OSError`.
     """
-    record = records / key_of(str(path))[:32]
+    record = records / cache_key(str(path))[:32]
     state = state_of(path)
     try:
         noted = record.read_text().split()
@@ -400,7 +400,7 @@ def state_of(path: Path) -> list[str]:
     return [str(n) for n in (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)]
 
 
-def state_if_there(path: Path) -> list[str]:
+def file_state_or_empty(path: Path) -> list[str]:
     """Return the same, empty where there is no file."""
     try:
         return state_of(path)

@@ -20,16 +20,16 @@ from rater.plan.placement.memory_policy import MemoryPolicy, ordinary_nodes
 from rater.plan.placement.place import Placement
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
 from rater.plan.topology import Topology
-from rater.run.host.memory import drop_cached
+from rater.run.host.memory import drop_page_cache
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import run_tool
 from rater.run.programs.compile import (
     cache_errors,
+    cache_key,
+    cached_digest,
     compile_program,
-    digest_once,
-    key_of,
+    file_state_or_empty,
     sha256_of,
-    state_if_there,
 )
 
 # -- Page cache that belongs to no lgroup more than to the others ----------------------------------
@@ -124,7 +124,7 @@ class SetupFiles:
     found: Mapping[str, ReadyInput | str]  # in the cache; a string says what is wrong
 
 
-def take_files(folder: Path, names: Iterable[str], cache: Path) -> SetupFiles:
+def cache_setup_files(folder: Path, names: Iterable[str], cache: Path) -> SetupFiles:
     """Copy files that a suite's set-up left in `folder` into the cache, once per content.
 
     The folder must be held (`locked`): later another rater may write there. What is as it
@@ -140,16 +140,16 @@ def take_files(folder: Path, names: Iterable[str], cache: Path) -> SetupFiles:
             continue
         found[name] = _kept(source, cache) if is_file else f"{source} is no regular file"
         if is_file:
-            drop_cached(source.resolve())  # it may be a link to somewhere else
+            drop_page_cache(source.resolve())  # it may be a link to somewhere else
     # Copies read what was made of it: a set-up of 100 GB would be 100 GB less for them, and
     # all of it on our lgroup where the kernel does not let us spread it.
-    drop_cached(folder)
+    drop_page_cache(folder)
     return SetupFiles(found)
 
 
 def _kept(source: Path, cache: Path) -> ReadyInput:
-    digest = digest_once(source, cache / "digests")
-    key = key_of("made", digest, str(source.stat().st_mode & _EXECUTE))
+    digest = cached_digest(source, cache / "digests")
+    key = cache_key("made", digest, str(source.stat().st_mode & _EXECUTE))
     return _made_once(cache / "inputs" / key[:32], source.name, lambda to: _copy(source, to))
 
 
@@ -188,12 +188,12 @@ def uncached_bytes(sizes: Iterable[Size], cache: Path) -> int:
     return sum(found.values())
 
 
-def digest_of(inputs: Sequence[ReadyInput]) -> str | None:
+def inputs_digest(inputs: Sequence[ReadyInput]) -> str | None:
     """Return a SHA-256 over names and contents of input files, None when there are none."""
     if not inputs:
         return None
     pairs = sorted((made.name, made.sha256) for made in inputs)
-    return key_of(*(part for pair in pairs for part in pair))
+    return cache_key(*(part for pair in pairs for part in pair))
 
 
 def run_dir_name(benchmark: str, iteration: int, copy: int, step: int = 0) -> str:
@@ -334,7 +334,7 @@ def _ready_input(
 def _folder_of(source: Path, found: os.stat_result, cache: Path) -> Path:
     """Return where the cache keeps a file of the user as it is now."""
     state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode & _EXECUTE)
-    return cache / "inputs" / key_of(str(source), str(state))[:32]
+    return cache / "inputs" / cache_key(str(source), str(state))[:32]
 
 
 def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
@@ -348,7 +348,7 @@ def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
             raise InputError(f"{what}: {source} is a pipe, expected a file")
         _copy(source, target)
         # Copies read what was made of it: the original would only fill this lgroup's memory.
-        drop_cached(source.resolve())
+        drop_page_cache(source.resolve())
 
     return _made_once(_folder_of(source, found, cache), name, copy_source)
 
@@ -363,7 +363,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _generated(what: str, name: str, generator: Generator, cache: Path) -> ReadyInput:
     built = compile_program("generator", generator.sources, ("-O2",), ("-lm",), cache)
-    key = key_of("generated", built.sha256 or "", *generator.args)
+    key = cache_key("generated", built.sha256 or "", *generator.args)
 
     def generate(target: Path) -> None:
         args = [arg.replace("{output}", str(target)) for arg in generator.args]
@@ -395,7 +395,7 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
         try:
             size, mtime_ns, sha256, *state = stamp.read_text().split()
             ready = ReadyInput(name, data, int(size), int(mtime_ns), sha256)
-            if state_if_there(data) == state:
+            if file_state_or_empty(data) == state:
                 return ready
             if not ready.changed():
                 _stamp(ready, stamp)
@@ -419,7 +419,7 @@ def _stamp(ready: ReadyInput, stamp: Path) -> None:
     """Note what a file in the cache is, and the state in which it was that."""
     known = [str(ready.size_bytes), str(ready.mtime_ns), ready.sha256]
     fresh = stamp.with_name("tmp-stamp")
-    fresh.write_text(" ".join([*known, *state_if_there(ready.path)]))
+    fresh.write_text(" ".join([*known, *file_state_or_empty(ready.path)]))
     fresh.replace(stamp)
 
 
@@ -465,11 +465,12 @@ class InputWatch:
         own = [
             one.path
             for one in inputs
-            if not one.private and self._known.get(one.path) in (None, state_if_there(one.path))
+            if not one.private
+            and self._known.get(one.path) in (None, file_state_or_empty(one.path))
         ]
         yield
         for path in own:
-            self._known[path] = state_if_there(path)
+            self._known[path] = file_state_or_empty(path)
 
     def damaged(self, one: ReadyInput, *, seldom: bool = False) -> bool:
         """Tell whether a shared input is not what it was.
@@ -478,7 +479,7 @@ class InputWatch:
         """
         if one.damaged():
             return True
-        state = state_if_there(one.path)
+        state = file_state_or_empty(one.path)
         if one.private or self._known.get(one.path) == state:
             return False
         began_s = time.monotonic()

@@ -19,23 +19,29 @@ from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.run.programs.child_process import (
     NO_LIMITS,
-    Excess,
+    LimitExceeded,
     Limits,
     both_ends,
     cut,
+    die_with_parent,
     kill_group,
-    last_will,
     wait_within,
     written_bytes,
 )
-from rater.run.programs.compile import Built, cache_errors, find_command, key_of, sha256_of
+from rater.run.programs.compile import (
+    BuiltProgram,
+    cache_errors,
+    cache_key,
+    find_command,
+    sha256_of,
+)
 from rater.run.programs.inputs import (
     ReadyInput,
     SetupFiles,
-    digest_of,
+    cache_setup_files,
     flush_file_system,
+    inputs_digest,
     locked,
-    take_files,
 )
 from rater.text.values import printable
 
@@ -85,7 +91,7 @@ shift 2
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommandLine:
     """One command of a copy, its program found."""
 
     words: tuple[str, ...]
@@ -118,7 +124,7 @@ class Line:
         return not self.streams
 
 
-def lines_of(benchmark: Benchmark, size: Size, built: Built) -> tuple[Line, ...]:
+def command_lines(benchmark: Benchmark, size: Size, built: BuiltProgram) -> tuple[CommandLine, ...]:
     """Return what a copy runs in one size, in order. Raises `InputError` for missing programs."""
     lines = []
     for command in size.commands:
@@ -127,11 +133,11 @@ def lines_of(benchmark: Benchmark, size: Size, built: Built) -> tuple[Line, ...]
             words = (str(found), *command.program[1:], *command.args)
         else:
             words = (str(built.executable), *built.arguments, *command.args)
-        lines.append(Line(words, command.stdin, command.stdout, command.stderr))
+        lines.append(CommandLine(words, command.stdin, command.stdout, command.stderr))
     return tuple(lines)
 
 
-def digest_of_programs(built: Built, lines: Sequence[Line]) -> str | None:
+def digest_of_programs(built: BuiltProgram, lines: Sequence[CommandLine]) -> str | None:
     """Return the SHA-256 of a benchmark's program; of the hashes of all, when it runs several.
 
     None when one of them may be executed but not read.
@@ -140,18 +146,18 @@ def digest_of_programs(built: Built, lines: Sequence[Line]) -> str | None:
     if len(programs) == 1:
         return built.sha256
     try:
-        return key_of(*(sha256_of(Path(program)) for program in programs))
+        return cache_key(*(sha256_of(Path(program)) for program in programs))
     except OSError:
         return None
 
 
-def shown(lines: Sequence[Line]) -> str:
+def shown(lines: Sequence[CommandLine]) -> str:
     """Return the commands as one line for a shell, for people."""
     return " && ".join(line.shell() for line in lines)
 
 
-def argv_of(
-    lines: Sequence[Line], wrap: Sequence[str] = (), *, reports: bool = False
+def to_argv(
+    lines: Sequence[CommandLine], wrap: Sequence[str] = (), *, reports: bool = False
 ) -> tuple[str, ...]:
     """Return what to execute, `wrap` in front of every command; one plain command as it is.
 
@@ -174,7 +180,7 @@ def argv_of(
 
 def argv_of_texts(
     texts: Sequence[str],
-    lines: Sequence[Line],
+    lines: Sequence[CommandLine],
     outputs: Sequence[Sequence[str]],
     wrap: Sequence[str] = (),
 ) -> tuple[str, ...]:
@@ -211,12 +217,12 @@ def argv_of_texts(
     )
 
 
-def workloads_in(argv: Sequence[str]) -> int:
+def count_reported_commands(argv: Sequence[str]) -> int:
     """Return how many commands a script tells of, 0 for one that tells nothing."""
     return len(argv) - 4 if _is_script(argv) and argv[2].startswith(_REPORT) else 0
 
 
-def _script(parts: Sequence[str], lines: Sequence[Line]) -> tuple[str, ...]:
+def _script(parts: Sequence[str], lines: Sequence[CommandLine]) -> tuple[str, ...]:
     script = "".join(parts)
     length = len(os.fsencode(script))
     if length > _LONGEST_SCRIPT:
@@ -237,7 +243,7 @@ def _is_script(argv: Sequence[str]) -> bool:
     return len(argv) > 4 and argv[0] == _SHELL and argv[3] == _NAME
 
 
-def folders_of(lines: Sequence[Line]) -> tuple[str, ...]:
+def folders_of(lines: Sequence[CommandLine]) -> tuple[str, ...]:
     """Return the folders of a run directory that commands are sent to write into."""
     names = [name for line in lines for name in (line.stdout, line.stderr) if name is not None]
     folders = dict.fromkeys(str(PurePosixPath(name).parent) for name in names)
@@ -251,7 +257,7 @@ def failed_command(
 
     None for a single command, and when the script was ended from outside.
     """
-    if not _is_script(argv) or (len(argv) == 5 and not workloads_in(argv)):
+    if not _is_script(argv) or (len(argv) == 5 and not count_reported_commands(argv)):
         return None
     labels = argv[4:]
     position, text = _marked(stderr)
@@ -309,10 +315,10 @@ _LINES = 20  # shown of what a failed set-up printed
 
 def setup_folder(suite: Suite, cache: Path) -> Path:
     """Return the folder that a suite's set-up works in, kept from run to run."""
-    return cache / "setup" / key_of(str(suite.path), *suite.setup)[:32]
+    return cache / "setup" / cache_key(str(suite.path), *suite.setup)[:32]
 
 
-def environment_of(
+def benchmark_environment(
     suite: Suite | None, benchmark: Benchmark, size: Size, cache: Path
 ) -> tuple[tuple[str, str], ...]:
     """Return what copies of a benchmark find in their environment beside the user's own."""
@@ -376,7 +382,7 @@ def set_up_suite(
             # Writing back what it wrote must not fall into a measurement, nor can it be
             # dropped before; where this is refused there is nothing else to be done.
             flush_file_system(folder)
-            return take_files(folder, made, cache)
+            return cache_setup_files(folder, made, cache)
 
 
 class SetupStopped(Exception):  # noqa: N818 - no error: somebody does not want it any more
@@ -440,7 +446,7 @@ def _run(
         stdout=output,
         stderr=subprocess.STDOUT,
         process_group=0,
-        preexec_fn=last_will(),  # noqa: PLW1509 (only where there are no other threads)
+        preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
     )
     ended_well = False
     try:
@@ -450,11 +456,11 @@ def _run(
         if not ended_well:
             kill_group(process.pid)
             process.wait()
-    if excess is Excess.STOPPED:
+    if excess is LimitExceeded.STOPPED:
         raise SetupStopped
-    if excess is Excess.TIME:
+    if excess is LimitExceeded.TIME:
         return f"was not done after {limits.time_s:g} s (--timeout)"
-    if excess is Excess.OUTPUT:
+    if excess is LimitExceeded.OUTPUT:
         written, limit = written_bytes((output.fileno(),)), limits.output_bytes or 0
         cut((output.fileno(),))
         return (
@@ -494,7 +500,7 @@ _LIMITS = (
 
 def digest_of_workload(
     size: Size,
-    lines: Sequence[Line],
+    lines: Sequence[CommandLine],
     inputs: Sequence[ReadyInput],
     others: Iterable[Sequence[str]] = (),
 ) -> str | None:
@@ -505,7 +511,7 @@ def digest_of_workload(
     left out: they may as well be what it writes.
     """
     parts: list[str] = []
-    made = digest_of(inputs)
+    made = inputs_digest(inputs)
     if made is not None:
         parts += ["inputs", made]
     for want in size.expected:
@@ -516,7 +522,7 @@ def digest_of_workload(
     for words in others:
         if words and os.access(words[0], os.R_OK) and Path(words[0]).is_file():
             parts += ["program", sha256_of(Path(words[0]))]
-    return key_of(*parts) if parts else None
+    return cache_key(*parts) if parts else None
 
 
 def _scripts(words: Sequence[str]) -> Iterator[Path]:

@@ -275,7 +275,7 @@ def tuning_for(
     return CopyTuning(None, f"{_TUNABLE}={number}", True if pages == MADVISE else None)
 
 
-def untouched_by(tuning: CopyTuning, program: Path) -> str | None:
+def unreached_reason(tuning: CopyTuning, program: Path) -> str | None:
     """Return why a program does not see the tuning, None when it should; of a script its shell.
 
     None too for what may be executed but not read: nobody can tell.

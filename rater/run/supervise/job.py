@@ -20,10 +20,10 @@ from rater.plan.schedule import Phase, Plan, Window
 from rater.process import STOP_SIGNALS
 from rater.record.events import Event, Noted, PhaseEnded, PhaseStarted, WorkloadTime
 from rater.record.run import CopyStatus, is_from_outside
-from rater.run.copies.counters import CounterSet
-from rater.run.copies.ends import ended_event
+from rater.run.copies.counters import CounterPlan
+from rater.run.copies.exit_watcher import ended_event
 from rater.run.copies.guard import Guard
-from rater.run.copies.launch import Child, CopySpec, Reaped
+from rater.run.copies.launch import Child, CopySpec, ExitInfo
 from rater.run.host.idle import IdleWatch
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.observer import FIRST_S, Observer, ResidentLooks
@@ -100,7 +100,7 @@ _WAIT_NS = 500_000_000  # so long a run that is over waits for a signal that its
 _SHELL = 128  # a shell exits with this and the signal that ended its program
 
 
-class OutsideSignals:
+class ExternalSignals:
     """Deaths of copies by signals from outside, of the last moments; on the trio thread."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Job:
     )
     energy: Path | None = None  # below which the machine's counters of energy are; None: not read
     own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
-    counters: CounterSet | None = None  # None: nothing is counted
+    counters: CounterPlan | None = None  # None: nothing is counted
     pages: PageSetup | None = None  # None: page sizes of copies are not chosen
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
@@ -194,7 +194,7 @@ class RunState:
     gates: GateCheck | None = None  # None: where copies run is not checked
     observer: Observer | None = None
     reader: MachineReader | None = None
-    outside: OutsideSignals = field(default_factory=OutsideSignals)
+    outside: ExternalSignals = field(default_factory=ExternalSignals)
 
 
 # -- No copy fills the disk: outputs are watched while copies run ----------------------------------
@@ -313,7 +313,7 @@ class PhaseRecord:
     def ended(
         self,
         child: Child,
-        reaped: Reaped,
+        reaped: ExitInfo,
         origin_ns: int,
         now_ns: int,
         workloads: tuple[WorkloadTime, ...],
@@ -343,7 +343,7 @@ class PhaseRecord:
         self._state.emit(event)
         return event.status
 
-    def uncounted(self, child: Child, reaped: Reaped | None = None) -> None:
+    def uncounted(self, child: Child, reaped: ExitInfo | None = None) -> None:
         """Keep a run that does not count, for its files; `reaped`: it was a filler."""
         self._resident.ended(child.pid)
         if reaped is not None and self._counters is not None:

@@ -10,8 +10,8 @@ import trio
 from rater.plan.schedule import Phase
 from rater.record.events import Noted, PhaseStarted
 from rater.record.run import CopyStatus
-from rater.run.copies.counters import Counting
-from rater.run.copies.ends import Ends, how_it_ended
+from rater.run.copies.counters import PhaseCounting
+from rater.run.copies.exit_watcher import ExitWatcher, how_it_ended
 from rater.run.copies.launch import Child, CopySpec, Launcher, reap
 from rater.run.host.procfs import last_cpu
 from rater.run.supervise.job import PhaseRecord, RunState, WindowWatch, watch_disk
@@ -34,12 +34,12 @@ class PhaseRun:
         queued = self._window is not None or any(len(queue.steps) > 1 for queue in phase.queues)
         # Later runs in a window may be of benchmarks that the first ones are not of.
         commands = self._window is not None or any(spec.workloads for spec in specs.values())
-        self._ends = Ends(commands=commands, at_once=queued)
+        self._ends = ExitWatcher(commands=commands, at_once=queued)
         self._alive = self._ends.alive
         self._stopper = Stopper(job, self._alive, self._give_up)
         self._release = Release(state, phase, self._window, self._stopper)
         counters = job.counters
-        self._counting = Counting(counters, phase.number) if counters else None
+        self._counting = PhaseCounting(counters, phase.number) if counters else None
         self._launcher = Launcher(
             job.placements,
             state.guard,

@@ -16,11 +16,11 @@ import trio
 from rater.errors import RaterError
 from rater.plan.schedule import Phase
 from rater.record.events import CopyStarted
-from rater.run.copies.counters import Counting
-from rater.run.copies.ends import Ends
-from rater.run.copies.launch import Child, CopySpec, Launcher, Wanted, open_gate
-from rater.run.copies.limits import high_pipe
-from rater.run.host.thread_binding import ThreadBinding, urgent
+from rater.run.copies.counters import PhaseCounting
+from rater.run.copies.exit_watcher import ExitWatcher
+from rater.run.copies.launch import Child, CopySpec, Launcher, StartRequest, open_gate
+from rater.run.copies.limits import pipe_above_gate_descriptors
+from rater.run.host.thread_binding import ThreadBinding, realtime_priority
 from rater.run.observe.probe import RunningCopy
 from rater.run.supervise.job import Job, PhaseRecord, RunState, WindowWatch
 
@@ -42,7 +42,7 @@ class Starter:
     def __init__(
         self,
         launcher: Launcher,
-        wanted: Callable[[int, int], Wanted | None],
+        wanted: Callable[[int, int], StartRequest | None],
         started: Callable[[int, int, StartResult], None],
     ) -> None:
         self._launcher = launcher
@@ -64,7 +64,7 @@ class Starter:
             await trio.to_thread.run_sync(self._serve, trio.lowlevel.current_trio_token())
 
     def _serve(self, token: trio.lowlevel.TrioToken) -> None:
-        with urgent(), ThreadBinding() as binding:
+        with realtime_priority(), ThreadBinding() as binding:
             while (asked := self._asked.get()) is not None:
                 result: StartResult
                 try:
@@ -82,7 +82,7 @@ class Spawner:
     """Spawns copies of one phase; what it spawns waits to be released."""
 
     def __init__(
-        self, state: RunState, launcher: Launcher, counting: Counting | None, go_file: Path
+        self, state: RunState, launcher: Launcher, counting: PhaseCounting | None, go_file: Path
     ) -> None:
         self._state = state
         self._launcher = launcher
@@ -90,9 +90,9 @@ class Spawner:
         self._go_file = go_file
         self._readying = trio.CancelScope()
 
-    async def behind_shared_gate(self, wanted: list[Wanted]) -> tuple[list[Child], int]:
+    async def behind_shared_gate(self, wanted: list[StartRequest]) -> tuple[list[Child], int]:
         """Spawn copies that all wait for the end of one pipe; return its writing end too."""
-        gate_read, gate_write = high_pipe()
+        gate_read, gate_write = pipe_above_gate_descriptors()
         try:
             children = await self.spawn(lambda: wanted, gate_read)
         except BaseException:
@@ -103,7 +103,7 @@ class Spawner:
         return children, gate_write
 
     async def spawn(
-        self, wanted: Callable[[], list[Wanted]], shared_gate: int | None = None
+        self, wanted: Callable[[], list[StartRequest]], shared_gate: int | None = None
     ) -> list[Child]:
         """Spawn what `wanted` returns, asked in a worker thread; wait until all are ready.
 
@@ -115,7 +115,7 @@ class Spawner:
                 wanted(), shared_gate, ready_write, self._go_file, self._state.stop_flag.is_set
             )
 
-        ready_read, ready_write = high_pipe()
+        ready_read, ready_write = pipe_above_gate_descriptors()
         try:
             try:
                 children = await trio.to_thread.run_sync(spawn)
@@ -134,7 +134,7 @@ class Spawner:
             await self._count(self._counting, children)
         return children
 
-    async def _count(self, counting: Counting, children: list[Child]) -> None:
+    async def _count(self, counting: PhaseCounting, children: list[Child]) -> None:
         """Open the counters of copies at their gates, beside what is stamped meanwhile."""
         with trio.CancelScope(shield=True):  # else nobody would have the copies
             settled = await trio.to_thread.run_sync(counting.open, children)
@@ -257,7 +257,7 @@ class Release:
     def in_turn(self, children: list[Child], token: trio.lowlevel.TrioToken) -> None:
         """Let copies go one after another at their offsets; a thread of its own for precision."""
         flag = self._state.stop_flag
-        with urgent():
+        with realtime_priority():
             begin = time.monotonic_ns()
             for child in children:
                 planned = begin + self._queues[child.copy].offset_ns
@@ -338,7 +338,7 @@ class PhaseQueues:
         launcher: Launcher,
         spawner: Spawner,
         release: Release,
-        ends: Ends,
+        ends: ExitWatcher,
         record: PhaseRecord,
     ) -> None:
         self.over = trio.CancelScope()
@@ -355,10 +355,11 @@ class PhaseQueues:
         self._starter = Starter(launcher, self._next_in_window, self._started)
         self._nursery: trio.Nursery | None = None
 
-    def first(self) -> list[Wanted]:
+    def first(self) -> list[StartRequest]:
         """Return the first step of every queue."""
         return [
-            Wanted(copy, 0, steps[0], self._specs[copy, 0]) for copy, steps in self._steps.items()
+            StartRequest(copy, 0, steps[0], self._specs[copy, 0])
+            for copy, steps in self._steps.items()
         ]
 
     def open(self, nursery: trio.Nursery) -> None:
@@ -410,7 +411,7 @@ class PhaseQueues:
             self._nursery.start_soon(self._start_behind_gate, copy, position)
             return
         if isinstance(result, Child) and self._state.gates is not None:
-            self._state.gates.take_over(result)
+            self._state.gates.inherit(result)
         self._take_up(result)
 
     def _take_up(self, child: StartResult) -> None:
@@ -432,14 +433,14 @@ class PhaseQueues:
             child.filler = self._window.is_past(child.start_ns)
         self._release.announce(child)
 
-    def _wanted(self, copy: int, position: int) -> Wanted:
+    def _wanted(self, copy: int, position: int) -> StartRequest:
         steps = self._steps[copy]
         if self._window is None:
-            return Wanted(copy, position, steps[position], self._specs[copy, position])
+            return StartRequest(copy, position, steps[position], self._specs[copy, position])
         step = steps[position % len(steps)]
         workplace = self._state.job.workplace
         spec = workplace.spec(copy, position, step, self._state.stop_flag.is_set)
-        return Wanted(copy, position, step, spec)
+        return StartRequest(copy, position, step, spec)
 
-    def _next_in_window(self, copy: int, position: int) -> Wanted | None:
+    def _next_in_window(self, copy: int, position: int) -> StartRequest | None:
         return None if self._state.stop_flag.is_set() else self._wanted(copy, position)

@@ -20,12 +20,12 @@ import trio
 
 from rater.errors import RaterError, RunError
 from rater.plan.schedule import Phase
-from rater.process import HeldSignals
+from rater.process import DeferredSignals
 from rater.record.events import Event, Noted, PhaseStarted, PhaseTorn, Resting, RunEnded
 from rater.record.run import RunStatus
 from rater.run.copies.guard import Guard, Leftover
-from rater.run.host.idle import rest, waited_note
-from rater.run.host.thread_binding import urgent
+from rater.run.host.idle import cool_down, idle_wait_note
+from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.observer import Observer
@@ -57,7 +57,7 @@ class Supervisor:
     """
 
     def __init__(
-        self, job: Job, guard: Guard, emit: Callable[[Event], None], signals: HeldSignals
+        self, job: Job, guard: Guard, emit: Callable[[Event], None], signals: DeferredSignals
     ) -> None:
         self._state = RunState(job, guard, emit, self.stop)
         if job.proof is not None:
@@ -89,7 +89,7 @@ class Supervisor:
         try:
             with (
                 self._signals.heard(partial(self.stop, reason=None), token.run_sync_soon),
-                urgent(),
+                realtime_priority(),
                 self._checker,
             ):
                 await self._run_phases()
@@ -136,12 +136,12 @@ class Supervisor:
         if self._job.cooldown_s:
             self._emit(Resting(f"cooling down for {self._job.cooldown_s:g} s"))
         with self._stoppable():
-            waited = await rest(
+            waited = await cool_down(
                 self._job.cooldown_s,
                 self._job.until_idle,
                 report=lambda text: self._emit(Resting(text)),
             )
-            note = waited_note(waited)
+            note = idle_wait_note(waited)
             if note:
                 self._emit(Noted(note))
 

@@ -20,14 +20,14 @@ import trio
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.schedule import Phase, Step
 from rater.record.events import CopyEnded, Event, OutputChecked
-from rater.record.run import CopyStatus, Validity, storable
+from rater.record.run import CopyStatus, Validity, escape_undecodable
 from rater.run.copies.guard import Helpers
 from rater.run.copies.launch import CopySpec
-from rater.run.copies.limits import high_pipe
+from rater.run.copies.limits import pipe_above_gate_descriptors
 from rater.run.copies.spawn import MARKER
-from rater.run.host.busy import process_cpu_s
+from rater.run.host.foreign_load import process_cpu_s
 from rater.run.workplace import checker_main
-from rater.run.workplace.compare_output import CheckRequest, CheckRules, Judged, written_bytes
+from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules, written_bytes
 
 # -- The process that checks what copies wrote, seen from rater's side -----------------------------
 #
@@ -94,32 +94,32 @@ class Checker:
             self._process.end()
             self._process = None
 
-    def check(self, requests: Sequence[CheckRequest]) -> list[Judged]:
+    def check(self, requests: Sequence[CheckRequest]) -> list[CheckResult]:
         """Check what copies wrote; `Validity.UNCHECKED`: not before the run was stopped.
 
         What takes too long is wrong for that, and the next is checked.
         """
         work = [request for request in requests if request.rules]
-        judged: list[Judged] = []
+        judged: list[CheckResult] = []
         while len(judged) < len(work) and not self.gives_up():
             judged += self._check_some(work[len(judged) :])
         results = iter(judged)
         return [
-            next(results, Judged(Validity.UNCHECKED))
+            next(results, CheckResult(Validity.UNCHECKED))
             if request.rules
-            else Judged(Validity.NOT_CHECKED)
+            else CheckResult(Validity.NOT_CHECKED)
             for request in requests
         ]
 
-    def _check_some(self, requests: Sequence[CheckRequest]) -> list[Judged]:
+    def _check_some(self, requests: Sequence[CheckRequest]) -> list[CheckResult]:
         """Check as many as the process lives for, or until the run is stopped."""
         try:
             process = self._process = self._process or _Process(self._helpers)
         except OSError as error:
             detail = f"no process could be started to check it: {error.strerror}"
-            return [Judged(Validity.INVALID, detail) for _ in requests]
+            return [CheckResult(Validity.INVALID, detail) for _ in requests]
         process.send(requests)
-        judged: list[Judged] = []
+        judged: list[CheckResult] = []
         begin_s, begin_cpu_s = time.monotonic(), process.cpu_s()
         while len(judged) < len(requests):
             answers = process.exchange()
@@ -145,7 +145,7 @@ class Checker:
                 )
             else:
                 continue
-            judged.append(Judged(Validity.INVALID, detail))
+            judged.append(CheckResult(Validity.INVALID, detail))
             self.close()
             break
         return judged
@@ -159,11 +159,11 @@ class Checker:
         return time.monotonic() - self._stopped_s > AFTER_STOP_S
 
 
-def _judged(rules: CheckRules, detail: str | None, metrics: Sequence[Sequence[Any]]) -> Judged:
+def _judged(rules: CheckRules, detail: str | None, metrics: Sequence[Sequence[Any]]) -> CheckResult:
     if detail is not None:
-        return Judged(Validity.INVALID, detail)
+        return CheckResult(Validity.INVALID, detail)
     good = Validity.VALID if rules.expected else Validity.NOT_CHECKED
-    return Judged(good, None, tuple((name, value) for name, value in metrics))
+    return CheckResult(good, None, tuple((name, value) for name, value in metrics))
 
 
 def _limit_s(request: CheckRequest) -> float:
@@ -185,9 +185,9 @@ class _Process:
         self._rules: dict[CheckRules, int] = {}  # that it has, with their number there
         self._out = b""
         self._in = b""
-        read_end, self._to = high_pipe()
-        self._from, write_end = high_pipe()
-        life, self._life = high_pipe()
+        read_end, self._to = pipe_above_gate_descriptors()
+        self._from, write_end = pipe_above_gate_descriptors()
+        life, self._life = pipe_above_gate_descriptors()
         argv = [
             *(sys.executable, "-I", "-S", "-B", "-X", f"utf8={sys.flags.utf8_mode}"),
             *(checker_main.__file__, str(Path(checker_main.__file__).parents[3]), str(_LIFE_FD)),
@@ -287,7 +287,7 @@ class Workplace(Protocol):
         """Tell whether `judge` will want the process that checks: it takes a while to start."""
         ...
 
-    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
+    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[CheckResult]:
         """Compare outputs with what is expected, and read what they report.
 
         `Validity.UNCHECKED` is who was not checked before the run was stopped.
@@ -359,7 +359,7 @@ class Judge:
             await self.judge(take())
         done.set()
 
-    def _report(self, event: CopyEnded, spec: CopySpec, judged: Judged) -> None:
+    def _report(self, event: CopyEnded, spec: CopySpec, judged: CheckResult) -> None:
         invalid = judged.validity is Validity.INVALID
         if judged.validity is not event.validity or judged.metrics:
             self._emit(
@@ -371,22 +371,22 @@ class Judge:
                     event.step,
                     judged.validity,
                     judged.detail,
-                    storable(spec.files) if invalid else event.run_dir,
+                    escape_undecodable(spec.files) if invalid else event.run_dir,
                     judged.metrics,
                 )
             )
         if invalid or event.status is not CopyStatus.OK:
             self.failed_copies += 1
 
-    def _judge_all(self, ended: list[EndedCopy]) -> list[Judged]:
+    def _judge_all(self, ended: list[EndedCopy]) -> list[CheckResult]:
         return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
 
-    def _judge(self, some: Sequence[EndedCopy]) -> list[Judged]:
+    def _judge(self, some: Sequence[EndedCopy]) -> list[CheckResult]:
         to_check = [(one.step, one.spec) for one in some if _is_open(one)]
         checked = iter(self._workplace.judge(to_check, self._checker))
         verdicts = []
         for one in some:
-            judged = next(checked) if _is_open(one) else Judged(_known(one))
+            judged = next(checked) if _is_open(one) else CheckResult(_known(one))
             # What explains a failure stays.
             status = one.event.status if one.event else CopyStatus.INTERRUPTED
             well = status is CopyStatus.OK and judged.validity is not Validity.INVALID

@@ -48,7 +48,7 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CheckResult:
     """What is known of a copy's output once it was checked."""
 
     validity: Validity

@@ -29,10 +29,10 @@ from rater.run.programs.inputs import (
     remove_run_dir,
     run_dir_name,
 )
-from rater.run.programs.script import SetupStopped, set_up_copy, workloads_in
+from rater.run.programs.script import SetupStopped, count_reported_commands, set_up_copy
 from rater.run.programs.tuning import UNTUNED, CopyTuning
 from rater.run.workplace.checker import Checker
-from rater.run.workplace.compare_output import CheckRequest, CheckRules, Judged
+from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules
 from rater.text.cpuset import format_list
 from rater.text.values import printable
 from rater.wings import KitComparison, hook
@@ -61,7 +61,7 @@ def stderr_tail(files: str, lines: int = 5) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class KitCopy:
     """What one copy has for itself of a kit's benchmark: a run directory that is there already."""
 
     argv: tuple[str, ...]
@@ -84,7 +84,7 @@ class Program:
     setup: tuple[str, ...] = ()  # command line, before each run of a copy
     setup_limits: Limits = NO_LIMITS  # of each run of it
     folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
-    own: tuple[Own, ...] = ()  # by copy, of a kit's benchmark
+    own: tuple[KitCopy, ...] = ()  # by copy, of a kit's benchmark
 
     @property
     def rules(self) -> CheckRules:
@@ -314,7 +314,7 @@ class RunFolders:
         """Tell whether `judge` will want the process that checks."""
         return bool(self._programs[benchmark].rules)
 
-    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[Judged]:
+    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[CheckResult]:
         """Compare outputs with what is expected, and see that shared inputs are whole."""
         with_program = [(self._programs[step.benchmark], spec) for step, spec in copies]
         by_kit = [pair for pair in with_program if pair[0].compares]
@@ -325,14 +325,14 @@ class RunFolders:
 
     def _judge(
         self, copies: Sequence[tuple[Program, CopySpec]], checker: Checker
-    ) -> dict[str, Judged]:
+    ) -> dict[str, CheckResult]:
         """Return verdicts by the place of each copy's output."""
         judged = {}
         requests = {}
         for program, spec in copies:
             damage = self._damage(program)
             if damage is not None:
-                judged[spec.output] = Judged(Validity.INVALID, damage)
+                judged[spec.output] = CheckResult(Validity.INVALID, damage)
             else:
                 requests[spec.output] = CheckRequest(
                     program.rules, spec.directory, spec.stdout, spec.stderr
@@ -341,7 +341,7 @@ class RunFolders:
 
     def _judge_of_kits(
         self, copies: Sequence[tuple[Program, CopySpec]], stop: Callable[[], bool]
-    ) -> dict[str, Judged]:
+    ) -> dict[str, CheckResult]:
         specs = [spec for _, spec in copies]
         assert self._kit_outputs is not None
         judged = self._kit_outputs.judge(specs, self._workers(), stop)
@@ -399,7 +399,7 @@ class RunFolders:
             # No directory for output alone: making one can cost more than all the rest.
             output = f"{self._work}/{name}."
             return self._tuned(CopySpec(program.argv, environment, program.directory, output))
-        workloads = workloads_in(program.argv)
+        workloads = count_reported_commands(program.argv)
         if program.inputs:
             with self._watch.linking(program.inputs):
                 made = self._run_dir(program, copy, name)
@@ -419,10 +419,10 @@ class RunFolders:
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
         return self._tuned(CopySpec(program.argv, environment, path, f"{path}/", workloads))
 
-    def _own_spec(self, own: Own, name: str, environment: dict[bytes, bytes]) -> CopySpec:
+    def _own_spec(self, own: KitCopy, name: str, environment: dict[bytes, bytes]) -> CopySpec:
         """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(own.directory)}
-        output, workloads = f"{self._work}/{name}.", workloads_in(own.argv)
+        output, workloads = f"{self._work}/{name}.", count_reported_commands(own.argv)
         return self._tuned(CopySpec(own.argv, environment, own.directory, output, workloads))
 
     def _tuned(self, spec: CopySpec) -> CopySpec:

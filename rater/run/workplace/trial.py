@@ -20,18 +20,18 @@ from rater.run.copies.guard import guard
 from rater.run.copies.launch import CopySpec
 from rater.run.copies.spawn import MARKER
 from rater.run.copies.watchdog import kill_marked
-from rater.run.programs.child_process import AloneEnded, Excess, Limits, run_alone
+from rater.run.programs.child_process import LimitExceeded, Limits, SoloRunResult, run_alone
 from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs
 from rater.run.programs.script import (
-    argv_of,
-    environment_of,
+    benchmark_environment,
+    command_lines,
     failed_command,
     folders_of,
-    lines_of,
     made_files,
     set_up_suite,
     setup_argv,
+    to_argv,
 )
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
@@ -144,15 +144,15 @@ def try_run(
     try:
         built = build(benchmark, tune, cache, size)
         trial = replace(trial, executable=str(built.executable), size=size.name)
-        lines = lines_of(benchmark, size, built)
+        lines = command_lines(benchmark, size, built)
         program = Program(
             name=benchmark.name,
-            argv=argv_of(lines),
+            argv=to_argv(lines),
             inputs=ready_inputs(benchmark, size, cache, left),
             expected=size.expected,
             directory=None,
             metrics=benchmark.metrics,
-            environment=environment_of(suite, benchmark, size, cache),
+            environment=benchmark_environment(suite, benchmark, size, cache),
             threads=benchmark.threads,
             setup=setup_argv(benchmark),
             setup_limits=limits,
@@ -215,10 +215,10 @@ def _run(
     )
 
 
-def _failure(ended: AloneEnded, spec: CopySpec, limits: Limits) -> str | None:
-    if ended.excess is Excess.TIME:
+def _failure(ended: SoloRunResult, spec: CopySpec, limits: Limits) -> str | None:
+    if ended.excess is LimitExceeded.TIME:
         return f"was not done after {limits.time_s:g} s (--timeout)"
-    if ended.excess is Excess.OUTPUT:
+    if ended.excess is LimitExceeded.OUTPUT:
         limit = limits.output_bytes or 0
         return f"wrote more than {limit / 1e6:.0f} MB of output (--output-limit of rater run)"
     if ended.exit_code != 0:

@@ -9,7 +9,7 @@ from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.results.counters import OTHER, BenchmarkCounts
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, sheet_svg
-from rater.show.format import number, plain
+from rater.show.format import format_number, sanitize
 
 # -- Speedups with their intervals as a chart, for a page and a file; pure but for drawing it ------
 
@@ -45,7 +45,7 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     suites = comparison.suites[:1]
     rows = [row for row in comparison.benchmarks if _ratio(row) is not None]
     rows.sort(key=lambda row: _ratio(row) or 1.0)
-    sides = [plain(side.label) for side in comparison.sides[1:]]
+    sides = [sanitize(side.label) for side in comparison.sides[1:]]
     if len(rows) * len(sides) > _MOST_LINES and suites:
         rows = []
     shown = [row for row in (*suites, *rows) if _ratio(row) is not None]
@@ -65,12 +65,12 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     ]
     pad = _PAD * max(0.02, max(ends) - min(ends))
     titles: list[dict[str, Any]] = [
-        {"row": row, "side": at, "lead": at == 0, "text": _title(plain(_name(one)), at, sides)}
+        {"row": row, "side": at, "lead": at == 0, "text": _title(sanitize(_name(one)), at, sides)}
         for row, one in enumerate(shown)
         for at in range(len(sides))
     ]
     return {
-        "baseline": plain(comparison.sides[0].label),
+        "baseline": sanitize(comparison.sides[0].label),
         "signals": {
             "longest": max(len(title["text"]) for title in titles),
             "low": min(ends) - pad,
@@ -103,13 +103,13 @@ def _line(
 ) -> dict[str, Any]:
     speedup = cell.speedup
     assert speedup is not None
-    side = plain(comparison.sides[place + 1].label)
+    side = sanitize(comparison.sides[place + 1].label)
     interval = (
         "no interval"
         if speedup.low is None or speedup.high is None
         else f"{comparison.confidence * 100:.3g} % interval {speedup.low:.3f} to {speedup.high:.3f}"
     )
-    values = f"{number(cell.baseline)} to {number(cell.value)} {row.unit}"
+    values = f"{format_number(cell.baseline)} to {format_number(cell.value)} {row.unit}"
     return {
         "row": at,
         "side": place,
@@ -119,7 +119,7 @@ def _line(
         "kind": _KINDS.get(speedup.verdict, "unknown"),
         "colour": _COMPARISON_COLOURS.get(speedup.verdict, "var(--faint)"),
         "text": f"{speedup.ratio:.3f} {_SIGNS[speedup.verdict] * (2 if cell.holds else 1)}",
-        "card": [f"{plain(_name(row))}, {side}", speedup.words, interval, values],
+        "card": [f"{sanitize(_name(row))}, {side}", speedup.words, interval, values],
     }
 
 
@@ -147,7 +147,7 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
     for place, (_, counted) in enumerate(points):
         for it in counted:
             if it.stack is not None and it.rates is not None and it.rates.cpi:
-                name = plain(f"{it.benchmark} {it.tune}" if it.tune else it.benchmark)
+                name = sanitize(f"{it.benchmark} {it.tune}" if it.tune else it.benchmark)
                 if it.user_only:  # not to be compared with counts of both
                     name = f"{name} (user mode)"
                 stacks.setdefault(name, {}).setdefault(place, it)
@@ -174,7 +174,7 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
         base = next(iter(of.values()))
         first = base.rates.cpi if base.rates and len(points) > 1 else None
         for lead, (place, it) in enumerate(of.items()):
-            label = plain(points[place][0])
+            label = sanitize(points[place][0])
             title = name if len(points) == 1 else f"{name}: {label}" if not lead else label
             data["titles"].append({"row": row, "text": title, "lead": not lead})
             _add(data, row, it, first, colours)

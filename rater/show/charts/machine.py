@@ -18,7 +18,7 @@ from typing import Any
 from rater.record.stored import StoredRun
 from rater.show.charts.picture import unknown_last
 from rater.show.charts.vega import FONT, WIDTH, Html, coloured, element, joined, page_colours
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 
 type MachineRow = Sequence[int | None]  # CPU, package, lgroup, LLC, core
 
@@ -33,7 +33,7 @@ _RAMP = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _SvgBox:
     """A drawing with its size; its own corner is at 0, 0."""
 
     width: float
@@ -165,7 +165,7 @@ def machine_svg(run: Mapping[str, Any]) -> str:
     def cpu(row: MachineRow) -> Html:
         return _coloured_cpu(int(row[0] or 0), seen, span)
 
-    def framed(at: int, value: int | None, blocks: Sequence[_Block]) -> _Block:
+    def framed(at: int, value: int | None, blocks: Sequence[_SvgBox]) -> _SvgBox:
         if at == 1:
             inner = _flow(blocks, 8.0, WIDTH - 40)
             if value is None or len(_split(rows, 1)) < 2:
@@ -217,12 +217,12 @@ def _nested(
 
 def _split(rows: Sequence[MachineRow], at: int) -> dict[Any, list[MachineRow]]:
     """Return the rows by one of their values; of unknown cores each CPU is one."""
-    return grouped(
+    return group_by_key(
         (f"CPU {row[0]}" if at == 4 and row[4] is None else row[at], row) for row in rows
     )
 
 
-def _part(rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]) -> _Block:
+def _part(rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]) -> _SvgBox:
     """Return the CPUs of an lgroup in a package, LLC by LLC, as `cpu` draws each."""
     caches = [_cache(cache, of, cpu) for cache, of in _split(rows, 3).items()]
     return _flow(caches, _PAD, _broad(caches))
@@ -230,7 +230,7 @@ def _part(rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]) -> _Blo
 
 def _cache(
     cache: int | None, rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]
-) -> _Block:
+) -> _SvgBox:
     """Return the CPUs below one LLC, in a frame where it is known; those of a core touch."""
     cores = [_core([cpu(row) for row in of]) for of in _split(rows, 4).values()]
     columns = max(4, math.ceil(math.sqrt(3 * len(rows))))
@@ -240,16 +240,16 @@ def _cache(
     width, height = inner.width + 2 * _GAP, inner.height + 2 * _GAP
     frame = _rect(width, height, fill="var(--page)", line="grid")
     group = element("g", element("title", "LLC"), frame, _moved(inner, _GAP, _GAP))
-    return _Block(width, height, group)
+    return _SvgBox(width, height, group)
 
 
-def _core(cpus: Sequence[Html]) -> _Block:
+def _core(cpus: Sequence[Html]) -> _SvgBox:
     """Return the CPUs of a core; of several the frame is darker."""
-    inner = _flow([_Block(_CELL, _CELL, cpu) for cpu in cpus], 0.0, _MOST_THREADS * _CELL)
+    inner = _flow([_SvgBox(_CELL, _CELL, cpu) for cpu in cpus], 0.0, _MOST_THREADS * _CELL)
     if len(cpus) < 2:
         return inner
     frame = _rect(inner.width, inner.height, line="dot2")
-    return _Block(inner.width, inner.height, joined(inner.svg, frame))
+    return _SvgBox(inner.width, inner.height, joined(inner.svg, frame))
 
 
 def _strike() -> Html:
@@ -282,7 +282,7 @@ def _coloured_cpu(cpu: int, seen: Mapping[str, Any], span: float) -> Html:
     )
 
 
-def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float) -> _Block:
+def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float) -> _SvgBox:
     """Return what the drawing is of, and what its colours, marks and frames mean."""
     title = f"run {run}: each CPU by the median of its copies' times over the median copy"
     end = f"{_rounded(span * 100, 0)} %"
@@ -295,14 +295,14 @@ def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span:
         element("linearGradient", *stops, id="ramp"), _rect(_RAMP, _CELL, fill="url(#ramp)")
     )
     even = _rect(_CELL, _CELL, fill="var(--even)", line="line")
-    key = [_word(f"faster, \u2212{end}"), _Block(_RAMP, _CELL, ramp), _word(f"+{end}, slower")]
+    key = [_word(f"faster, \u2212{end}"), _SvgBox(_RAMP, _CELL, ramp), _word(f"+{end}, slower")]
     marks: list[tuple[Html, str]] = []
     if seen["failed"]:
         marks.append((joined(even, _strike()), "a copy failed"))
     if any(row[0] not in seen["cpus"] and row[0] not in seen["failed"] for row in rows):
         marks.append((_rect(_CELL, _CELL, line="line"), "not used"))
     for svg, words in marks:
-        key += [_Block(_CELL, _CELL, svg), _word(words)]
+        key += [_SvgBox(_CELL, _CELL, svg), _word(words)]
     cores = Counter(tuple(row[1:]) for row in rows if row[4] is not None)
     shared = any(cpus > 1 for cpus in cores.values())
     parts = ["CPUs that touch are a core"] if shared else []
@@ -312,28 +312,28 @@ def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span:
     return _flow(lines, 4.0, 0.0)
 
 
-def _word(words: str, colour: str = "faint") -> _Block:
-    return _Block(_LETTER * len(words), _CELL, _text(0, words, colour))
+def _word(words: str, colour: str = "faint") -> _SvgBox:
+    return _SvgBox(_LETTER * len(words), _CELL, _text(0, words, colour))
 
 
 def _framed(
-    name: str, inner: _Block, ink: str, *, fill: str = "none", line: str | None = None
-) -> _Block:
+    name: str, inner: _SvgBox, ink: str, *, fill: str = "none", line: str | None = None
+) -> _SvgBox:
     """Return a box wide enough for its name above what it holds."""
     width = max(inner.width, _LETTER * len(name)) + 2 * _PAD
     height = inner.height + _NAME + _PAD
     box = _rect(width, height, fill=fill, line=line)
     group = element("g", box, _text(_PAD, name, ink), _moved(inner, _PAD, _NAME))
-    return _Block(width, height, group)
+    return _SvgBox(width, height, group)
 
 
-def _broad(blocks: Sequence[_Block]) -> float:
+def _broad(blocks: Sequence[_SvgBox]) -> float:
     """Return how wide blocks of one box stand so that it is about three times as wide as high."""
     area = sum((block.width + _PAD) * (block.height + _PAD) for block in blocks)
     return min(WIDTH - 60.0, math.sqrt(3 * area))
 
 
-def _flow(blocks: Sequence[_Block], gap: float, most: float) -> _Block:
+def _flow(blocks: Sequence[_SvgBox], gap: float, most: float) -> _SvgBox:
     """Return blocks side by side in lines that are at most so wide, as words are set."""
     parts: list[Html] = []
     left = top = high = width = 0.0
@@ -343,10 +343,10 @@ def _flow(blocks: Sequence[_Block], gap: float, most: float) -> _Block:
         parts.append(_moved(block, left, top))
         width, high = max(width, left + block.width), max(high, block.height)
         left += block.width + gap
-    return _Block(width, top + high, joined(*parts))
+    return _SvgBox(width, top + high, joined(*parts))
 
 
-def _moved(block: _Block, x: float, y: float) -> Html:
+def _moved(block: _SvgBox, x: float, y: float) -> Html:
     if not x and not y:
         return block.svg
     return element("g", block.svg, transform=f"translate({x:g} {y:g})")

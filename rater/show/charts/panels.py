@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rater.analysis.divots.model import words
+from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Finding, Kind
 from rater.record.run import CopyStatus
 from rater.show.charts.picture import Dot, Label, Panel, Picture
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
-from rater.show.format import plain
+from rater.show.format import sanitize
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, grouped, objects
+from rater.text.values import copies_text, group_by_key, objects
 
 # -- What is written into a picture of the copies' times: names of slow parts, times, sizes --------
 
@@ -44,13 +44,13 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
             labels += _single_labels(one)
             continue
         what = _NAMES.get(one.kind, one.place)
-        effects = grouped((cell.benchmark, cell.slowdown) for cell in one.cells)
+        effects = group_by_key((cell.benchmark, cell.slowdown) for cell in one.cells)
         for benchmark in tuple(effects) or one.benchmarks or (None,):
             # A drift is told from end to end, whatever a single iteration has of it.
             own = [] if one.kind is Kind.DRIFT else effects.get(benchmark or "", [])
             slowdown = statistics.median(own or [one.slowdown])
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
-            size = words.per_cent(slowdown)
+            size = formatting.format_slowdown(slowdown)
             labels.append(
                 Label(
                     copies=one.copies,
@@ -67,8 +67,8 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
 
 
 def _single_labels(one: Finding) -> Iterator[Label]:
-    cells = grouped(((one.benchmark, one.tune, one.iteration), one) for one in one.singles)
-    groups = grouped(
+    cells = group_by_key(((one.benchmark, one.tune, one.iteration), one) for one in one.singles)
+    groups = group_by_key(
         ((benchmark, tune, tuple(sorted({single.copy for single in members}))), iteration)
         for (benchmark, tune, iteration), members in cells.items()
     )
@@ -81,7 +81,7 @@ def _single_labels(one: Finding) -> Iterator[Label]:
         cpus = {single.cpu for single in members if single.cpu is not None}
         yield Label(
             copies,
-            f"{what}: {words.sizes(sizes)}",
+            f"{what}: {formatting.sizes(sizes)}",
             tuple(sorted(iterations)),
             benchmark,
             tune,
@@ -148,11 +148,13 @@ def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
 def failed_text(panel: Panel) -> str | None:
     """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
     parts = []
-    by_cause = grouped((one.status is CopyStatus.INTERRUPTED, one.copy) for _, one in panel.failed)
+    by_cause = group_by_key(
+        (one.status is CopyStatus.INTERRUPTED, one.copy) for _, one in panel.failed
+    )
     for interrupted, how in ((False, "failed"), (True, "interrupted")):
         copies = sorted(set(by_cause.get(interrupted, ())))
         long = len(format_list(copies)) > _MOST_LETTERS
-        which = copies_text(len(copies)) if long else words.copies(copies)
+        which = copies_text(len(copies)) if long else formatting.format_copies(copies)
         parts += [f"{which} {how}"] if copies else []
     return "; ".join(parts) or None
 
@@ -225,7 +227,7 @@ def panel_values(
         "failed": [
             [
                 *(place, one.copy, one.iteration, one.cpu, one.node),
-                *(seconds(one.elapsed_s), plain(one.what)),
+                *(seconds(one.elapsed_s), sanitize(one.what)),
             ]
             for place, one in panel.failed
         ],
@@ -251,7 +253,7 @@ def dot_kinds(panel: Panel) -> dict[Dot, int]:
 
 def _label(label: Label, dots: Sequence[Dot], panel: Panel) -> dict[str, Any]:
     return {
-        "text": plain(label_text(label, panel)),
+        "text": sanitize(label_text(label, panel)),
         "explained": label.explained,
         "copies": sorted({dot.copy for dot in dots}),
         "its": [] if dots else sorted(label.iterations),  # of all copies: iterations alone
@@ -276,7 +278,7 @@ type _Box = tuple[float, float, float, float]  # left, top, width, height
 
 
 @dataclass(frozen=True, slots=True)
-class _Sheet:
+class _SheetSize:
     """Measures of a page in pixels."""
 
     columns: int
@@ -297,17 +299,17 @@ def picture_svg(picture: Picture) -> str:
     return sheet_svg(picture.title, figures, columns=sheet.columns, notes=[*_key(picture, sheet)])
 
 
-def _sheet(picture: Picture) -> _Sheet:
+def _sheet(picture: Picture) -> _SheetSize:
     panels, places = len(picture.panels), max(1, len(picture.names))
     if panels == 1:
-        return _Sheet(1, 826, 420, 12, min(6.6, max(3.2, 640 / places)))
+        return _SheetSize(1, 826, 420, 12, min(6.6, max(3.2, 640 / places)))
     columns = 2 if panels <= 4 else 3 if panels <= 36 else 4
     width = {2: 404, 3: 250, 4: 215}[columns]
     dot = min(4.3, max(2.2, 1.4 * width / places))
-    return _Sheet(columns, width, 192 if columns == 2 else 104, 10, dot)
+    return _SheetSize(columns, width, 192 if columns == 2 else 104, 10, dot)
 
 
-def _key(picture: Picture, sheet: _Sheet) -> Iterator[PlacedText]:
+def _key(picture: Picture, sheet: _SheetSize) -> Iterator[PlacedText]:
     """Write at the right of the title how iterations are told apart, each in its own grey."""
     words = [(str(it), f"dot{picture.shade(it)}") for it in reversed(picture.iterations)]
     words = [*words, ("iteration", "faint")] if len(words) > 1 else []
@@ -323,7 +325,7 @@ def _key(picture: Picture, sheet: _Sheet) -> Iterator[PlacedText]:
 class _Drawing:
     """One panel with what is written into it; places are pixels from its upper left corner."""
 
-    def __init__(self, panel: Panel, picture: Picture, sheet: _Sheet) -> None:
+    def __init__(self, panel: Panel, picture: Picture, sheet: _SheetSize) -> None:
         self.panel, self.picture, self.sheet = panel, picture, sheet
         self.line = sheet.letters * _LINE
         self.texts: list[PlacedText] = []

@@ -16,8 +16,8 @@ from typing import Any
 from rater.analysis.results.copies import Cell, CopyPoint
 from rater.analysis.results.steady import FailedCopy
 from rater.record.stored import RunHead
-from rater.show.format import plain
-from rater.text.values import Members, all_fields, copies_text, grouped, objects, to_json
+from rater.show.format import sanitize
+from rater.text.values import JsonFields, all_fields, copies_text, group_by_key, objects, to_json
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them
@@ -43,7 +43,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class LgroupSpan:
+class NodeSpan:
     """Places side by side that belong to one lgroup."""
 
     node: int | None  # None: these copies are not bound
@@ -148,7 +148,7 @@ class Picture:
     title: str
     axis: str  # "copy" or "CPU"
     names: tuple[int, ...]  # what stands at each place
-    groups: tuple[LgroupSpan, ...]  # empty: nothing is known of lgroups
+    groups: tuple[NodeSpan, ...]  # empty: nothing is known of lgroups
     iterations: tuple[int, ...]  # that are shown, ascending
     repeated: bool  # dots are the median runs of copies that ran several times
     panels: tuple[Panel, ...]
@@ -200,7 +200,7 @@ def picture_of(
     several = len({cell.tune for cell in chosen}) > 1
     all_labels = tuple(labels)
     return Picture(
-        title=plain(_title(head)),
+        title=sanitize(_title(head)),
         axis=axis,
         names=tuple(names),
         groups=_groups([homes[name] for name in names]) if known else (),
@@ -210,7 +210,7 @@ def picture_of(
             _panel(
                 f"{name} {tune}" if several and tune else name, members, all_labels, axis, places
             )
-            for (name, tune), members in grouped((cell.key, cell) for cell in chosen).items()
+            for (name, tune), members in group_by_key((cell.key, cell) for cell in chosen).items()
         ),
     )
 
@@ -229,7 +229,7 @@ def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[
 
 
 _TABLE = {
-    Panel: Members(
+    Panel: JsonFields(
         "benchmark tune median_s",
         {"axis_s": lambda panel: (panel.low_s, panel.high_s) if panel.median_s else None},
         "dots",
@@ -240,7 +240,7 @@ _TABLE = {
         },
         "labels",
     ),
-    Dot: Members("copy cpu iteration elapsed_s fastest_s slowest_s"),
+    Dot: JsonFields("copy cpu iteration elapsed_s fastest_s slowest_s"),
 }
 
 
@@ -280,7 +280,7 @@ def _panel(
     return Panel(
         benchmark=name,
         tune=tune,
-        title=plain(title),
+        title=sanitize(title),
         median_s=median_s,
         dots=dots,
         failed=tuple((at, one) for (at, _, _), one in failed.items() if at is not None),
@@ -349,12 +349,12 @@ def unknown_last(number: int | None) -> tuple[bool, int]:
     return number is None, number or 0
 
 
-def _groups(nodes: Sequence[int | None]) -> tuple[LgroupSpan, ...]:
-    groups: list[LgroupSpan] = []
+def _groups(nodes: Sequence[int | None]) -> tuple[NodeSpan, ...]:
+    groups: list[NodeSpan] = []
     first = 0
     for node, members in groupby(nodes):
         size = len(list(members))
-        groups.append(LgroupSpan(node, first, size))
+        groups.append(NodeSpan(node, first, size))
         first += size
     return tuple(groups)
 

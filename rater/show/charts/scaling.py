@@ -16,7 +16,7 @@ from rater.analysis.compare.scaling import Curve, ScalePoint, Series
 from rater.analysis.results.copies import Share
 from rater.analysis.stats.curves import Usl
 from rater.show.charts.vega import SUITES, PlacedChart, PlacedText, sheet_svg
-from rater.show.format import number, plain
+from rater.show.format import format_number, sanitize
 from rater.text.values import copies_text
 
 _LOG_RANGE = 16  # from this range of copies on both axes are logarithmic
@@ -84,7 +84,7 @@ def _speedups(curve: Curve) -> dict[str, Any]:
     most = by_end[-1].points[-1].speedup
     shade = {id(one): _shade(0 if one.is_suite else 2) for one in curve.series}
     return _chart(
-        plain(f"speedup over {copies_text(first)} {curve.name}".strip()),
+        sanitize(f"speedup over {copies_text(first)} {curve.name}".strip()),
         at=at,
         curve=curve,
         copies=curve.copies,
@@ -99,7 +99,9 @@ def _speedups(curve: Curve) -> dict[str, Any]:
         ],
         linear=((first, 1.0), (last, last / first)),
         ends=((most, f"{most:.3g} x"),),
-        names=[(one.points[-1].speedup, plain(_series_name(one)), "", _shade(0)) for one in named],
+        names=[
+            (one.points[-1].speedup, sanitize(_series_name(one)), "", _shade(0)) for one in named
+        ],
         least=1.0,
     )
 
@@ -117,7 +119,7 @@ def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
     first, last = main.points[0], main.points[-1]
     best = max(main.points, key=lambda point: point.rate)
     return _chart(
-        plain(f"{_series_name(main)}, {main.unit}"),
+        sanitize(f"{_series_name(main)}, {main.unit}"),
         at=at,
         curve=curve,
         copies=copies,
@@ -131,9 +133,9 @@ def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
             (first.copies, first.rate),
             (last.copies, first.rate / first.copies * last.copies),
         ),
-        ends=[(rate, number(rate)) for rate in dict.fromkeys((first.rate, best.rate))],
+        ends=[(rate, format_number(rate)) for rate in dict.fromkeys((first.rate, best.rate))],
         names=[
-            (end.rate, plain(curve.name) or speedup, speedup if curve.name else "", shade)
+            (end.rate, sanitize(curve.name) or speedup, speedup if curve.name else "", shade)
             for shade, curve, one in found
             for end in one.points[-1:]
             for speedup in [f"{end.speedup:.2f} x"]
@@ -260,8 +262,8 @@ def _dot(
         "high": at(max(ends)),
         "colour": colour,
         "card": [
-            plain(f"{_series_name(one)}, {copies_text(point.copies)}"),
-            f"{number(point.rate)} {one.unit}",
+            sanitize(f"{_series_name(one)}, {copies_text(point.copies)}"),
+            f"{format_number(point.rate)} {one.unit}",
             f"speedup {point.speedup:.3g}, efficiency {point.efficiency * 100:.3g} %",
             runs,
         ],

@@ -16,7 +16,7 @@ from rich.text import Text
 from rater.show.charts.panels import failed_text, label_text, outside_text, ticks, time_text
 from rater.show.charts.picture import Dot, Label, Panel, Picture
 from rater.show.console import Printer
-from rater.show.format import crop, plain
+from rater.show.format import crop, sanitize
 
 _LEAST_WIDTH = 30
 _MOST_STACKED = 12  # iterations of one benchmark that have a panel each
@@ -42,7 +42,7 @@ _SHADES = ("default", "grey58", "grey50", "grey42")
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _PlotArea:
     """Where things lie in a line, in cells of the terminal."""
 
     left: int
@@ -77,7 +77,7 @@ class _Room:
 class _Canvas:
     """Dots in cells, each cell with the style of what matters most in it."""
 
-    def __init__(self, room: _Room, height: int) -> None:
+    def __init__(self, room: _PlotArea, height: int) -> None:
         self.room = room
         self.height = height
         self._bits = [[0] * room.plot for _ in range(height)]
@@ -126,7 +126,7 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     seconds = [text for panel in panels for _, text, _ in ticks(panel)]
     left = max(map(cell_len, ("lgroup", *seconds))) + 1
     right = _PERCENT if width >= _WITH_PERCENT else 0
-    room = _Room(left, width - left - right, right, len(picture.names), printer.ascii_only)
+    room = _PlotArea(left, width - left - right, right, len(picture.names), printer.ascii_only)
     height = _height(len(panels), printer.console.height if printer.console.is_terminal else None)
 
     printer.prose(picture.title, "bold")
@@ -168,7 +168,7 @@ def _stacked(picture: Picture) -> tuple[Panel, ...]:
     )
 
 
-def _panel_lines(panel: Panel, picture: Picture, room: _Room, height: int) -> Iterator[Text]:
+def _panel_lines(panel: Panel, picture: Picture, room: _PlotArea, height: int) -> Iterator[Text]:
     yield _title_line(panel, room)
     if not panel.dots:
         yield room.text("", "no copy ran well" if panel.failed else "no copy ran")
@@ -192,8 +192,8 @@ def _panel_lines(panel: Panel, picture: Picture, room: _Room, height: int) -> It
         yield room.text("failed", marks.line(0, boundaries))
 
 
-def _title_line(panel: Panel, room: _Room) -> Text:
-    line = Text(plain(panel.title, ascii_only=room.ascii_only), _TITLE)
+def _title_line(panel: Panel, room: _PlotArea) -> Text:
+    line = Text(sanitize(panel.title, ascii_only=room.ascii_only), _TITLE)
     if panel.median_s is not None:
         line.append(f"  median {_plain(time_text(panel.median_s), room)}", Style(bold=False))
     for label in panel.overall():
@@ -205,7 +205,7 @@ def _title_line(panel: Panel, room: _Room) -> Text:
     return line
 
 
-def _label_lines(panel: Panel, room: _Room) -> list[Text]:
+def _label_lines(panel: Panel, room: _PlotArea) -> list[Text]:
     """Return lines with the names of the slow parts, each above its part as far as it fits."""
     wanted: list[tuple[int, str, Style]] = []
     for label, dots in panel.parts():
@@ -269,7 +269,7 @@ def _style(label: Label) -> Style:
     return _EXPLAINED if label.explained else _SLOW
 
 
-def _axis_lines(picture: Picture, room: _Room) -> Iterator[Text]:
+def _axis_lines(picture: Picture, room: _PlotArea) -> Iterator[Text]:
     """Yield the numbers of the lgroups below their places, and of the copies."""
     if picture.groups:
         names = [(room.cell(g.first + (g.size - 1) / 2), g.name) for g in picture.groups]
@@ -298,7 +298,7 @@ def _spaced(marks: Sequence[tuple[int, str]], width: int) -> str:
         step += 1
 
 
-def _boundaries(picture: Picture, room: _Room) -> frozenset[int]:
+def _boundaries(picture: Picture, room: _PlotArea) -> frozenset[int]:
     """Return the cells in which one lgroup ends and another begins; none where they are many."""
     if len(picture.groups) > room.plot // 3:
         return frozenset()
@@ -307,5 +307,5 @@ def _boundaries(picture: Picture, room: _Room) -> frozenset[int]:
     )
 
 
-def _plain(text: str, room: _Room) -> str:
-    return plain(text.replace("µ", "u"), ascii_only=True) if room.ascii_only else plain(text)
+def _plain(text: str, room: _PlotArea) -> str:
+    return sanitize(text.replace("µ", "u"), ascii_only=True) if room.ascii_only else sanitize(text)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from rater.analysis.results.score import IterationScore, Summary
-from rater.analysis.results.steady import is_good, what_happened
+from rater.analysis.results.steady import failure_text, is_good
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
-from rater.show.format import plain
-from rater.text.values import grouped
+from rater.show.format import sanitize
+from rater.text.values import group_by_key
 
 type RunKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
 
@@ -28,7 +28,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
     Times count from the first start of the bracket. Where starts are not known the bars
     begin together. `kinds`: of copy runs that belong to a divot, which colour they have.
     """
-    phases = grouped((row.phase, row) for row in run.copies)
+    phases = group_by_key((row.phase, row) for row in run.copies)
     scores = {
         (it.benchmark, it.tune, it.iteration): it
         for benchmark in summary.benchmarks
@@ -38,7 +38,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
     for row in run.copies:
         names.setdefault(row.benchmark, len(names))
     return {
-        "names": [plain(name) for name in names],
+        "names": [sanitize(name) for name in names],
         "order": run.head.order,
         "brackets": [
             _bracket(
@@ -72,7 +72,7 @@ def _bracket(
     ]
     window = (bracket.window_start_ns, bracket.window_finish_ns)
     return {
-        "benchmark": None if bracket.benchmark is None else plain(bracket.benchmark),
+        "benchmark": None if bracket.benchmark is None else sanitize(bracket.benchmark),
         "tune": bracket.tune,
         "iteration": bracket.iteration,
         "counted": bracket.counted,
@@ -91,7 +91,7 @@ def _bracket(
                 seconds(((row.start_ns or 0) - begin) / 1e9) if known else 0.0 for row in bars
             ],
             "s": [seconds(row.elapsed_s) for row in bars],
-            "bad": [[at, what_happened(row)] for at, row in enumerate(bars) if not is_good(row)],
+            "bad": [[at, failure_text(row)] for at, row in enumerate(bars) if not is_good(row)],
             "kind": [[at, kind] for at, kind in enumerate(of_bars) if kind],
         },
     }
@@ -138,7 +138,7 @@ def _folded(rows: Sequence[StoredCopy], *, known: bool) -> list[StoredCopy]:
     Where starts are not `known`, as long as its runs together.
     """
     found = []
-    for of in grouped((row.copy, row) for row in rows).values():
+    for of in group_by_key((row.copy, row) for row in rows).values():
         busy_ns = sum(row.elapsed_ns for row in of)
         end_ns = (of[-1].start_ns or 0) + of[-1].elapsed_ns
         elapsed_ns = end_ns - (of[0].start_ns or 0) if known else busy_ns

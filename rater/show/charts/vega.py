@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
-from rater.show.format import plain
+from rater.show.format import sanitize
 
 # -- Elements of HTML and SVG from text that may hold anything -------------------------------------
 
@@ -36,7 +36,9 @@ def element(name: str, *children: str, **attributes: str | float | bool | None) 
             continue
         called = key.rstrip("_").replace("_", "-")
         text = (
-            "" if value is True else plain(f"{value:g}" if isinstance(value, float) else str(value))
+            ""
+            if value is True
+            else sanitize(f"{value:g}" if isinstance(value, float) else str(value))
         )
         written.append(f' {called}="{html.escape(text)}"')
     start = f"<{name}{''.join(written)}>"
@@ -46,7 +48,7 @@ def element(name: str, *children: str, **attributes: str | float | bool | None) 
 def joined(*parts: str) -> Html:
     """Return the parts one after the other, those that are not HTML escaped."""
     return Html(
-        "".join(part if isinstance(part, Html) else html.escape(plain(part)) for part in parts)
+        "".join(part if isinstance(part, Html) else html.escape(sanitize(part)) for part in parts)
     )
 
 
@@ -103,7 +105,7 @@ class PlacedText:
     def values(self) -> dict[str, object]:
         """Return what Vega draws."""
         found = {name: getattr(self, name) for name in ("x", "y", "align", "size", "weight")}
-        return found | {"text": plain(self.text), "colour": f"var(--{self.colour})"}
+        return found | {"text": sanitize(self.text), "colour": f"var(--{self.colour})"}
 
 
 @dataclass(frozen=True, slots=True)

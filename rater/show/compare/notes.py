@@ -11,27 +11,27 @@ from typing import TextIO
 from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, Side
-from rater.analysis.results.cpu_use import Matter, Notable
-from rater.analysis.results.remaining import PhaseOf, PhaseState, Remainder
+from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
+from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.independence import LEAST_TESTED
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.record.stored import RunHead
 from rater.show.console import Columns, Printer, is_ascii
-from rater.show.format import aligned, crop, plain
+from rater.show.format import align_columns, crop, sanitize
 from rater.show.live.grid import phase_name
 from rater.text.cpuset import format_list
-from rater.text.values import Members, count, percent, runs_text, some, to_json
+from rater.text.values import JsonFields, count, percent, runs_text, to_json, truncate_list
 
 # -- What changed since a run was made, and what it lacks: as text and as values for JSON ----------
 
 
 def changes_text(found: Sequence[ConditionDifference]) -> str:
     """Return a line for each difference, indented, each behind a line end."""
-    return "".join(f"\n  {plain(str(difference))}" for difference in found)
+    return "".join(f"\n  {sanitize(str(difference))}" for difference in found)
 
 
-DIFFERENCE = Members("what before now weighs=significant")
+DIFFERENCE = JsonFields("what before now weighs=significant")
 
 
 def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, object]]:
@@ -39,7 +39,7 @@ def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, obj
     return [DIFFERENCE.of(it) for it in found]
 
 
-def print_remainder(head: RunHead, left: Remainder, out: TextIO) -> None:
+def print_remainder(head: RunHead, left: RemainingPlan, out: TextIO) -> None:
     """Print which phases of a run are done, torn and missing."""
     ascii_only = is_ascii(out.encoding)
     phases = left.phases
@@ -57,11 +57,11 @@ def print_remainder(head: RunHead, left: Remainder, out: TextIO) -> None:
         )
         for it in phases
     ]
-    for line in aligned([("phase", "what", ""), *rows], (True, False, False)):
+    for line in align_columns([("phase", "what", ""), *rows], (True, False, False)):
         print(f"  {line}", file=out)
 
 
-def remainder_document(head: RunHead, left: Remainder) -> dict[str, object]:
+def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, object]:
     """Return the same for JSON."""
     return {
         "dry_run": True,
@@ -81,11 +81,11 @@ def remainder_document(head: RunHead, left: Remainder) -> dict[str, object]:
     }
 
 
-def _number(it: PhaseOf) -> int:
+def _number(it: PlannedPhase) -> int:
     return it.phase.number if it.stored is None else it.stored
 
 
-def _state(it: PhaseOf) -> str:
+def _state(it: PlannedPhase) -> str:
     if it.state is PhaseState.TORN:
         return f"torn: runs again as phase {it.phase.number}"
     return it.state.value
@@ -96,7 +96,7 @@ def _state(it: PhaseOf) -> str:
 _CHANGES = frozenset({Decision.BETTER, Decision.WORSE, Decision.RARELY})
 
 
-def most_telling(rows: Sequence[EffectRow], most: int) -> list[EffectRow]:
+def top_changes(rows: Sequence[EffectRow], most: int) -> list[EffectRow]:
     """Return the suite's rows and, of many benchmarks, those that changed most, in their order."""
     told = sorted((row for row in rows if not row.over), key=_telling_change, reverse=True)
     kept = told[: max(1, most - sum(bool(row.over) for row in rows))]
@@ -130,7 +130,7 @@ def print_differences(comparison: Comparison, printer: Printer, *, brief: bool =
         printer.prose("These runs were made on DIFFERENT MACHINES.", "bold red")
     if weighs:
         axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
-        beside = f" beside {some(list(axes))}" if axes else ""
+        beside = f" beside {truncate_list(list(axes))}" if axes else ""
         printer.prose(f"The runs differ{beside} in:", "bold yellow")
         printer.some(
             weighs,
@@ -143,7 +143,7 @@ def print_differences(comparison: Comparison, printer: Printer, *, brief: bool =
     if lesser:
         printer.prose(f"Worth a note: {'; '.join(lesser)}")
     if unknown:
-        printer.prose(f"Not known of every run (imported): {some(unknown, 8)}")
+        printer.prose(f"Not known of every run (imported): {truncate_list(unknown, 8)}")
     if comparison.doctor:
         printer.prose("The doctor would have said:", "bold yellow")
         told = [_doctor_text(one, comparison) for one in comparison.doctor]
@@ -164,14 +164,14 @@ def _texts(several: Sequence[PointDifference], comparison: Comparison) -> list[s
 def _differences_text(members: Sequence[PointDifference], comparison: Comparison) -> str:
     one = members[0]
     kind, of, _ = one.what.partition(" of ")
-    what = f"{kind} of {some([it.what.removeprefix(kind + of) for it in members])}"
+    what = f"{kind} of {truncate_list([it.what.removeprefix(kind + of) for it in members])}"
     parts = [
         f"{crop(value, _LONGEST_VALUE, ascii_only=True) if value else 'none'} "
         f"({_who(numbers, comparison)})"
         for value, numbers in one.values
     ]
-    inside = f"; differs within {some(one.inside)}" if one.inside else ""
-    return f"{what if of else one.what}: {some(parts, 6)}{inside}"
+    inside = f"; differs within {truncate_list(one.inside)}" if one.inside else ""
+    return f"{what if of else one.what}: {truncate_list(parts, 6)}{inside}"
 
 
 def _doctor_text(one: DoctorDifference, comparison: Comparison) -> str:
@@ -194,7 +194,7 @@ def _who(numbers: Sequence[int], comparison: Comparison) -> str:
             left -= own
     if left:
         names.append(runs_text(sorted(left)))
-    return some(names, 3)
+    return truncate_list(names, 3)
 
 
 # -- What disturbed compared runs: a line for each kind of disturbance, the worst runs first -------
@@ -204,11 +204,11 @@ _MOST_SHARES = 3
 _DISTURBANCES_MOST_BRIEF = 2  # kinds
 _LONGEST_WARNING = 60
 _WORDS = {
-    Matter.FOREIGN: "other work took",
-    Matter.STEAL: "the hypervisor took",
-    Matter.THROTTLED: "throttled, too hot",
-    Matter.SWAP: "pages swapped",
-    Matter.MEMORY: "tasks waited for memory",
+    DisturbanceKind.FOREIGN: "other work took",
+    DisturbanceKind.STEAL: "the hypervisor took",
+    DisturbanceKind.THROTTLED: "throttled, too hot",
+    DisturbanceKind.SWAP: "pages swapped",
+    DisturbanceKind.MEMORY: "tasks waited for memory",
 }
 
 
@@ -236,11 +236,14 @@ def _lines(troubles: Sequence[DisturbedRun]) -> Iterator[str]:
         own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
         own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
         if own:
-            yield f"{words}: {some([_disturbances_text(run, it) for run, it in own], _MOST_SHARES)}"
+            yield (
+                f"{words}: "
+                f"{truncate_list([_disturbances_text(run, it) for run, it in own], _MOST_SHARES)}"
+            )
     moved = [one for one in troubles if one.not_met]
     if moved:
         copies = [f"run {one.run} (copies {format_list(one.not_met)})" for one in moved]
-        yield f"copies not where they were planned: {some(copies, _MOST_RUNS)}"
+        yield f"copies not where they were planned: {truncate_list(copies, _MOST_RUNS)}"
     shared = [one.run for one in troubles if one.shared]
     if shared:
         yield f"made with --share, beside other runs: {runs_text(shared, _MOST_RUNS)}"
@@ -253,7 +256,7 @@ def _lines(troubles: Sequence[DisturbedRun]) -> Iterator[str]:
         yield f"{crop(text, _LONGEST_WARNING, ascii_only=True)}: {who}"
 
 
-def _disturbances_text(run: int, one: Notable) -> str:
+def _disturbances_text(run: int, one: MachineDisturbance) -> str:
     if one.share is None:
         return f"run {run} ({one.times} times)"
     cpu = "" if one.cpu is None else f" of CPU {one.cpu}"
@@ -294,7 +297,7 @@ def _counters_change(place: int, it: CpiChange) -> float | None:
 def cpi_document(changes: Sequence[CpiChange]) -> list[object]:
     """Return the same as JSON values."""
     rows: list[object] = to_json(
-        list(changes), {CpiChange: Members("benchmark tune part cycles changes")}
+        list(changes), {CpiChange: JsonFields("benchmark tune part cycles changes")}
     )
     return rows
 

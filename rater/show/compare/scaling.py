@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.compare.scaling import Curve, Scaling, Series
-from rater.analysis.compare.scaling_samples import Change, Orders, SmtYield
+from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import Share
-from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, Refused, Usl
+from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.scaling_words import law_text, limits, machine_text, share_text
 from rater.show.console import Column, Columns, Printer
-from rater.show.format import decimals, figures, number
+from rater.show.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
-from rater.text.values import count, percent, signed_percent, some
+from rater.text.values import count, percent, signed_percent, truncate_list
 
 _MOST_RUNS = 8
 
@@ -23,7 +23,7 @@ _MOST_RUNS = 8
 def print_scaling(
     scaling: Scaling,
     smt: Sequence[SmtYield],
-    rotated: Sequence[Orders],
+    rotated: Sequence[OrderComparison],
     printer: Printer,
     *,
     missing: Sequence[str] = (),
@@ -66,7 +66,7 @@ def _print_overview(curves: Sequence[Curve], printer: Printer) -> None:
             of.left("curve", lambda row: row[0].name, flexible=True),
             of.left("of", lambda row: _title(row[1])),
             of.right("with|copies", lambda row: row[0].fair),
-            Column(_unit(rows[0][1]), figures([at.rate if at else None for at in points])),
+            Column(_unit(rows[0][1]), format_together([at.rate if at else None for at in points])),
             of_point.right("speedup", lambda at: _factor(at.speedup)),
             of_point.right("of|linear", lambda at: _factor(at.efficiency)),
             of.right("knee", lambda row: _knee(row[1])),
@@ -107,12 +107,14 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
     _print_noise(curve, printer)
     notes = [_difference_text(*it) for it in curve.differences if not it[0].significant]
     if notes:
-        printer.prose(f"Not the same in all of these runs, but of no weight: {some(notes)}.", "dim")
+        printer.prose(
+            f"Not the same in all of these runs, but of no weight: {truncate_list(notes)}.", "dim"
+        )
 
 
 def _runs(numbers: Sequence[int]) -> str:
     ranges = format_list(numbers).split(",")
-    return f"run{'s' if len(numbers) > 1 else ''} {some(ranges, _MOST_RUNS)}"
+    return f"run{'s' if len(numbers) > 1 else ''} {truncate_list(ranges, _MOST_RUNS)}"
 
 
 def _difference_text(difference: ConditionDifference, runs: Sequence[int]) -> str:
@@ -122,7 +124,7 @@ def _difference_text(difference: ConditionDifference, runs: Sequence[int]) -> st
 def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
     """Print the points of all together, or of a single benchmark."""
     points = series.points
-    places = decimals([one.rate for one in points])
+    places = needed_decimals([one.rate for one in points])
     of = Columns(points)
     several = any(len(one.runs) > 1 for one in points)
     columns = [
@@ -159,7 +161,7 @@ def _factor(value: float | None) -> str:
 def _range(rates: Sequence[float], places: int) -> str:
     if len(rates) < 2:
         return "-"
-    return f"{number(min(rates), places)}-{number(max(rates), places)}"
+    return f"{format_number(min(rates), places)}-{format_number(max(rates), places)}"
 
 
 def _print_series(curve: Curve, printer: Printer) -> None:
@@ -172,7 +174,7 @@ def _print_series(curve: Curve, printer: Printer) -> None:
         of.left("of linear|copies", _title, flexible=True),
         of.right(
             (_unit(rows[0]), str(base)),
-            lambda one: number(at.rate if (at := one.at(base)) else None),
+            lambda one: format_number(at.rate if (at := one.at(base)) else None),
             optional=len(curve.copies) + 1,
         ),
     ]
@@ -198,7 +200,7 @@ def _print_series(curve: Curve, printer: Printer) -> None:
     lone = [one for one in rows if one.points[0].copies != base]
     lines = [f"{one.name} ({one.points[0].copies})" for one in lone]
     what = "one copy" if base == 1 else f"{base} copies, the fewest"
-    also = f"; of some against other numbers: {some(lines)}" if lines else ""
+    also = f"; of some against other numbers: {truncate_list(lines)}" if lines else ""
     hidden = any(one.shape.maybe is not None for one in rows)
     mark = " ?: within noise." if hidden else ""
     printer.prose(f"1.00: each copy as fast as those of {what}{also}.{mark}", "dim")
@@ -224,7 +226,7 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
     fitted = [(one, one.law) for one in curve.series if isinstance(one.law, Usl)]
     refused: dict[str, list[str]] = {}
     for one in curve.series:
-        if isinstance(one.law, Refused):
+        if isinstance(one.law, NoLaw):
             refused.setdefault(one.law.reason, []).append(one.name)
     printer.line()
     if len(fitted) == 1 and len(curve.series) == 1:
@@ -245,7 +247,7 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
         printer.table(
             [
                 Column("", [one.name for one, _ in fitted], right=False, flexible=True),
-                of.right("lambda", lambda law: number(law.rate.value), optional=2),
+                of.right("lambda", lambda law: format_number(law.rate.value), optional=2),
                 of.right("sigma", lambda law: _value(law.sigma, 4)),
                 of.right("+-", lambda law: _error(law.sigma)),
                 of.right("kappa", lambda law: _value(law.kappa, 6)),
@@ -256,7 +258,7 @@ def _print_laws(curve: Curve, printer: Printer) -> None:
             ]
         )
     for reason, names in refused.items():
-        whose = f" for {some(names, 6)}" if fitted or len(refused) > 1 else ""
+        whose = f" for {truncate_list(names, 6)}" if fitted or len(refused) > 1 else ""
         printer.prose(f"Universal Scalability Law not fitted{whose}: {reason}.", "dim")
 
 
@@ -315,7 +317,7 @@ def _print_smt(one: SmtYield, printer: Printer) -> None:
     _print_changes(one.changes, "one a core|copies/h", full, "yield", printer)
 
 
-def _print_orders(pair: Orders, printer: Printer) -> None:
+def _print_orders(pair: OrderComparison, printer: Printer) -> None:
     printer.prose(
         f"Rotated against homogeneous with {pair.copies} copies ({_runs(pair.rotated)} against "
         f"{_runs(pair.homogeneous)})",
@@ -323,13 +325,14 @@ def _print_orders(pair: Orders, printer: Printer) -> None:
     )
     if pair.work is not None:
         printer.prose(
-            f"A whole pass: {number(pair.work.after)} against {number(pair.work.before)} reference "
+            f"A whole pass: {format_number(pair.work.after)} against "
+            f"{format_number(pair.work.before)} reference "
             f"seconds per second, {signed_percent(pair.work.share)} %{_beyond(pair.work)}, with "
             "all waiting in it on both sides."
         )
     if pair.scores is not None:
         printer.prose(
-            f"Scores {number(pair.scores.after)} against {number(pair.scores.before)}"
+            f"Scores {format_number(pair.scores.after)} against {format_number(pair.scores.before)}"
             f"{_beyond(pair.scores)}: not of one kind, the rotated one is of the copies' own "
             "times, without waiting."
         )
@@ -344,8 +347,8 @@ def _print_changes(
     printer.table(
         [
             of.left("", lambda one: one.benchmark or f"all ({len(changes) - 1})", flexible=True),
-            of.right(before, lambda one: number(one.before)),
-            of.right(after, lambda one: number(one.after)),
+            of.right(before, lambda one: format_number(one.before)),
+            of.right(after, lambda one: format_number(one.after)),
             of.change(f"{what}|%", lambda one: one.share),
             of.left("", lambda one: "" if one.beyond_noise else "within noise"),
         ],

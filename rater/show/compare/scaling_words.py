@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rater.analysis.compare.scaling import Alone, Curve, ScalePoint, Scaling, Series
-from rater.analysis.compare.scaling_samples import Change, Orders, SmtYield
+from rater.analysis.compare.scaling import Curve, ExcludedRuns, ScalePoint, Scaling, Series
+from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed, Share
-from rater.analysis.stats.curves import SHARE, Coefficient, Refused, Usl
+from rater.analysis.stats.curves import SHARE, Coefficient, NoLaw, Usl
 from rater.show.compare.notes import DIFFERENCE
 from rater.text.values import (
-    Members,
+    JsonFields,
     copies_text,
     count,
+    join_and,
     objects,
     percent,
-    series,
     signed_percent,
-    some,
     to_json,
+    truncate_list,
 )
 
 # -- What a scaling curve says, in sentences -------------------------------------------------------
@@ -145,7 +145,7 @@ def _early(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
     ]
     if stops:
         names = [f"{one.name} at {copies_text(one.shape.plateau or 0)}" for one in stops]
-        yield f"Stop gaining early: {some(names, _MOST)}."
+        yield f"Stop gaining early: {truncate_list(names, _MOST)}."
     bends = [
         one
         for one in benchmarks
@@ -153,7 +153,7 @@ def _early(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
     ]
     if bends:
         names = [f"{one.name} at {copies_text(one.shape.knee or 0)}" for one in bends]
-        yield f"Bend early (knee): {some(names, _MOST)}."
+        yield f"Bend early (knee): {truncate_list(names, _MOST)}."
 
 
 def _least_linear(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
@@ -185,12 +185,12 @@ def _fallers(benchmarks: Sequence[Series]) -> Iterator[str]:
             f"{low.copies})"
             for name, (peak, low) in falls
         ]
-        yield f"Fall again: {some(named, _MOST)}."
+        yield f"Fall again: {truncate_list(named, _MOST)}."
 
 
-def law_text(law: Usl | Refused, unit: str) -> str:
+def law_text(law: Usl | NoLaw, unit: str) -> str:
     """Return the law in words: what it means, or why it is not fitted."""
-    if isinstance(law, Refused):
+    if isinstance(law, NoLaw):
         return f"not fitted: {law.reason}"
     text = (
         f"sigma {_coefficient(law.sigma)} (contention), "
@@ -240,7 +240,7 @@ def _by_lgroup(at: ScalePoint) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    return series([str(one) for one in numbers])
+    return join_and([str(one) for one in numbers])
 
 
 def _share(share: float) -> str:
@@ -254,7 +254,7 @@ def _percent(change: float) -> str:
 # -- Scaling as values for JSON --------------------------------------------------------------------
 
 TABLE = {
-    Curve: Members(
+    Curve: JsonFields(
         "name conditions{} copies runs compared_at_copies=fair",
         {"limits": limits},
         "placements=places suites benchmarks",
@@ -265,13 +265,13 @@ TABLE = {
         },
         "lacking",
     ),
-    CpusUsed: Members(
+    CpusUsed: JsonFields(
         "copies each_has=share",
         {"cores": lambda one: None if one.cores is None else len(one.cores)},
         "copies_per_core=per_core threads_per_core=threads copies_per_lgroup=lgroups"
         " cpus=used_cpus machine_cpus=cpus machine_cores",
     ),
-    Series: Members(
+    Series: JsonFields(
         {
             "*": lambda one: (
                 {"suite": one.name, "over": one.over} if one.is_suite else {"benchmark": one.name}
@@ -290,13 +290,13 @@ TABLE = {
         " plateau_from_copies=shape.plateau highest_at_copies=shape.peak"
         " falls_at_copies=shape.falls_at no_knee_because=shape.reason usl=law",
     ),
-    ScalePoint: Members(
+    ScalePoint: JsonFields(
         "copies rate",
         {"runs": lambda one: objects("run rate", zip(one.runs, one.rates, strict=True))},
         "speedup efficiency gain_per_copy=gain of_linear_per_lgroup=per_lgroup joules_per_copy",
     ),
-    Refused: Members("refused=reason"),
-    Usl: Members(
+    NoLaw: JsonFields("refused=reason"),
+    Usl: JsonFields(
         "fitted_to=scale lambda=rate sigma kappa degrees_of_freedom=degrees",
         {
             "residuals": lambda law: objects(
@@ -311,7 +311,7 @@ TABLE = {
         "peak_copies=peak peak_is_extrapolated=extrapolated no_peak_before_copies=none_before"
         " limit_rate=limit",
     ),
-    Coefficient: Members(
+    Coefficient: JsonFields(
         "value standard_error=symmetric",  # null: at or near its bound 0, the interval tells
         {
             "held_at_0": lambda one: one.error is None,
@@ -319,16 +319,16 @@ TABLE = {
             "interval_95": lambda one: [one.low, None if math.isinf(one.high) else one.high],
         },
     ),
-    Alone: Members("runs name copies reason"),
-    SmtYield: Members(
+    ExcludedRuns: JsonFields("runs name copies reason"),
+    SmtYield: JsonFields(
         "conditions{} cores copies_per_core=threads whole_machine=of_machine"
         " runs_one_a_core=one_a_core runs_all_threads=all_threads copies_per_hour=changes"
     ),
-    Orders: Members(
+    OrderComparison: JsonFields(
         "conditions{} copies runs_homogeneous=homogeneous runs_rotated=rotated copy_s=times"
         " work_per_s=work scores"
     ),
-    Change: Members(
+    Change: JsonFields(
         "benchmark before after change=share beyond_noise",  # benchmark null: the geometric mean
         {"noise_assumed": lambda change: change.noise.degrees is None},
     ),
@@ -338,7 +338,7 @@ TABLE = {
 def scaling_document(
     scaling: Scaling,
     smt: Sequence[SmtYield],
-    rotated: Sequence[Orders],
+    rotated: Sequence[OrderComparison],
     missing: Sequence[str] = (),
 ) -> dict[str, object]:
     """Return everything; rates are in each series' `unit`, shares are of one."""

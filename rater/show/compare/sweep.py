@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import Overall
 from rater.analysis.stats.estimate import geometric_mean
-from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, Measure, Slot, Values, label_of
+from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, SweepSlot, Values, point_label
 from rater.record.stored import RATIO
 from rater.show.compare.table import print_comparison
 from rater.show.console import Column, Columns, Printer
-from rater.show.format import decimals, duration, letters, number
-from rater.text.values import Members, count, signed_percent, to_json
+from rater.show.format import column_letters, format_duration, format_number, needed_decimals
+from rater.text.values import JsonFields, count, signed_percent, to_json
 
 # -- Sweeps: what is to be run, what is there, what the points came to -----------------------------
 
@@ -52,7 +52,7 @@ class PointView:
 class SlotView:
     """One run of the plan."""
 
-    slot: Slot
+    slot: SweepSlot
     run: int | None
     status: str | None
     done: bool
@@ -75,7 +75,7 @@ class SweepView:
     order: str
     seed: int
     until: float | None
-    until_of: Measure
+    until_of: SweepMeasure
     slots: tuple[SlotView, ...]
     file: str | None = None
     file_sha256: str | None = None
@@ -125,7 +125,7 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
     printer.line()
     results = [[result.value for result in point.results] for point in view.points]
     known = [value for values in results for value in values]
-    places = decimals(known)
+    places = needed_decimals(known)
     units = {result.unit for point in view.points for result in point.results}
     unit = next(iter(units)) if len(units) == 1 else RATIO
     means = [geometric_mean(values) for values in results]  # what points are compared by
@@ -140,7 +140,7 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
     columns += [
         Column(
             "ratio|mean" if unit == RATIO else "copies|/hour",
-            [number(mean, places) for mean in means],
+            [format_number(mean, places) for mean in means],
         ),
         of_results.numbers("lowest", lambda v: min(v, default=None), places, optional=1),
         of_results.numbers("highest", lambda v: max(v, default=None), places, optional=1),
@@ -184,7 +184,9 @@ def print_dry(view: SweepView, printer: Printer) -> None:
         of.right("no.", lambda point: point.point + 1),
         *_point_columns([p.values for p in view.points], printer),
         of.right("in all|copies", lambda point: point.copies),
-        of.right("one run", lambda it: None if it.expected_s is None else duration(it.expected_s)),
+        of.right(
+            "one run", lambda it: None if it.expected_s is None else format_duration(it.expected_s)
+        ),
         Column("", _marks(view), right=False),
     ]
     printer.table(columns)
@@ -196,7 +198,7 @@ def print_dry(view: SweepView, printer: Printer) -> None:
         printer.prose(f"block {block}: {' '.join(str(point + 1) for point in points)}")
     if len(by_block) > _ORDERS_SHOWN:
         printer.prose(f"and {count(len(by_block) - _ORDERS_SHOWN, 'more block')}")
-    total = "" if view.total_s is None else f", about {duration(view.total_s)} (a guess)"
+    total = "" if view.total_s is None else f", about {format_duration(view.total_s)} (a guess)"
     printer.prose(f"{count(len(view.slots), 'run')}{total}")
     for axis in view.axes:
         if axis.present is not None:
@@ -226,7 +228,7 @@ def print_missing(view: SweepView, printer: Printer) -> None:
     )
 
 
-_HEAD = Members(
+_HEAD = JsonFields(
     "sweep=number uuid status reason started_at what axes rounds order seed",
     {
         "until_percent": lambda view: None if view.until is None else view.until * 100,
@@ -236,11 +238,13 @@ _HEAD = Members(
     "runs_done=done file file_sha256",
 )
 _TABLE = {
-    SweepView: Members({"*": _HEAD.of}, "points runs=slots"),
-    AxisView: Members("name kind values"),
-    PointView: Members("point label values{} left_out runs runs_with_failed_copies=failed results"),
-    Overall: Members("value unit"),
-    SlotView: Members("slot.block slot.position slot.point run status done elapsed_s"),
+    SweepView: JsonFields({"*": _HEAD.of}, "points runs=slots"),
+    AxisView: JsonFields("name kind values"),
+    PointView: JsonFields(
+        "point label values{} left_out runs runs_with_failed_copies=failed results"
+    ),
+    Overall: JsonFields("value unit"),
+    SlotView: JsonFields("slot.block slot.position slot.point run status done elapsed_s"),
 }
 
 
@@ -272,7 +276,7 @@ def print_head(view: SweepView, printer: Printer) -> None:
     for axis in view.axes:
         values = ", ".join(value or NONE_SHOWN for value in axis.values)
         printer.prose(f"  {axis.name} ({axis.kind}): {values}")
-    by = " by energy" if view.until_of is Measure.ENERGY else ""
+    by = " by energy" if view.until_of is SweepMeasure.ENERGY else ""
     until = "" if view.until is None else f", until decided{by} within {view.until * 100:g} %"
     seed = f", seed {view.seed}" if view.order == "shuffled" else ""
     status = ""
@@ -290,9 +294,9 @@ def _point_columns(points: Sequence[Values], printer: Printer) -> list[Column]:
     ]
     if sum(column.width + 2 for column in columns) <= printer.width - _ROOM_BESIDE:
         return columns
-    kinds = {values: letters(place) for place, values in enumerate(dict.fromkeys(points))}
+    kinds = {values: column_letters(place) for place, values in enumerate(dict.fromkeys(points))}
     for values, letter in kinds.items():
-        printer.prose(f"{letter}  {label_of(values)}")
+        printer.prose(f"{letter}  {point_label(values)}")
     printer.line()
     return [Column("point", [kinds[values] for values in points], right=False)]
 

@@ -10,20 +10,28 @@ from typing import TextIO
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.results.copies import MemoryCell, MemoryRow, PointRun
-from rater.analysis.results.cpu_use import Notable
+from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.show.compare.notes import (
     level,
-    most_telling,
     print_differences,
     print_foot,
     print_troubles,
     size,
+    top_changes,
 )
-from rater.show.console import Column, Columns, Printer, with_tunes
-from rater.show.format import decimals, letters, number
-from rater.text.values import Members, count, objects, runs_text, signed_percent, some, to_json
+from rater.show.console import Column, Columns, Printer, names_with_tunes
+from rater.show.format import column_letters, format_number, needed_decimals
+from rater.text.values import (
+    JsonFields,
+    count,
+    objects,
+    runs_text,
+    signed_percent,
+    to_json,
+    truncate_list,
+)
 
 # -- A comparison as the JSON document of `rater compare --json` -----------------------------------
 
@@ -41,7 +49,7 @@ def _points(comparison: Comparison) -> list[dict[str, object]]:
 
 
 TABLE = {
-    Comparison: Members(
+    Comparison: JsonFields(
         "by margin confidence looks comparisons=compared by_chance",
         {"points": _points},
         "differences copies mixed_copies mixed_kinds",
@@ -54,29 +62,29 @@ TABLE = {
             "suite": lambda it: {row.name: _row(row, it) for row in it.suites},
         },
     ),
-    PointRun: Members("run.head.run run.head.uuid block"),
-    PointDifference: Members(
+    PointRun: JsonFields("run.head.run run.head.uuid block"),
+    PointDifference: JsonFields(
         "what weighs=significant differs_within=inside",
         {"values": lambda one: objects("value runs", one.values)},
     ),
-    DoctorDifference: Members(
+    DoctorDifference: JsonFields(
         "check why", {"values": lambda one: objects("verdict seen runs", one.values)}
     ),
-    DisturbedRun: Members(
+    DisturbedRun: JsonFields(
         "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"
     ),
-    Notable: Members("matter share times cpu cpus benchmark"),
-    Effect: Members(
+    MachineDisturbance: JsonFields("matter share times cpu cpus benchmark"),
+    Effect: JsonFields(
         "baseline value speedup p_holm holds improvement reduction"
         " median_copy_speedup=median_copy slowest_over_median joules_per_copy reason"
     ),
-    RatioInterval: Members(
+    RatioInterval: JsonFields(
         "ratio",
         {"interval": lambda told: None if told.low is None else [told.low, told.high]},
         "verdict words within_margin=within more_rounds=more p recorded_step=blur"
         " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow",
     ),
-    SlowRuns: Members("count of slower of_baseline"),
+    SlowRuns: JsonFields("count of slower of_baseline"),
 }
 
 
@@ -109,10 +117,10 @@ def print_memory_rows(rows: Sequence[MemoryRow], labels: Sequence[str], printer:
     """Print a line for each benchmark, as many points beside each other as there is room for."""
     headings = [*labels]
     if max(map(len, labels)) > _MEMORY_LONGEST_HEADING:
-        headings = [letters(place) for place in range(len(labels))]
+        headings = [column_letters(place) for place in range(len(labels))]
         for heading, label in zip(headings, labels, strict=True):
             printer.prose(f"{heading}  {label}")
-    names = Column("MB a copy", with_tunes(rows), right=False, flexible=True)
+    names = Column("MB a copy", names_with_tunes(rows), right=False, flexible=True)
     pairs = [_pair(heading, [row.cells[i] for row in rows]) for i, heading in enumerate(headings)]
     while pairs:
         room, taken = printer.width - names.width, 0
@@ -215,7 +223,7 @@ def print_comparison(comparison: Comparison, printer: Printer, *, brief: bool = 
     if not brief:
         printer.line()
     rows = _compared_rows(comparison)
-    shown = most_telling(rows, _MOST_BRIEF) if brief else rows
+    shown = top_changes(rows, _MOST_BRIEF) if brief else rows
     by_points = len(comparison.sides) == 2 or len(rows) == 1
     if len(comparison.sides) == 2:
         _print_pair(shown, comparison, printer, brief=brief)
@@ -256,7 +264,7 @@ def _print_sides(comparison: Comparison, printer: Printer) -> None:
         baseline = " (baseline)" if place == 0 else ""
         printer.prose(f"  {name}{baseline}{members}{in_blocks}")
     if comparison.mixed_copies:
-        copies = some([str(many) for many in comparison.copies], 8)
+        copies = truncate_list([str(many) for many in comparison.copies], 8)
         printer.prose(
             f"Numbers of copies differ ({copies}): what is compared is throughput, copies an hour."
         )
@@ -277,7 +285,7 @@ def _print_pair(
 ) -> None:
     """Print two points: a line for each benchmark."""
     cells = [row.cells[0] for row in rows]
-    places = decimals([value for cell in cells for value in (cell.baseline, cell.value)])
+    places = needed_decimals([value for cell in cells for value in (cell.baseline, cell.value)])
     units = {row.unit for row in rows if row.cells[0].baseline is not None}
     unit = units.pop() if len(units) == 1 else ""
     labels = _headings(comparison, printer)
@@ -294,14 +302,16 @@ def _print_pair(
 def _print_points(row: EffectRow, comparison: Comparison, printer: Printer, *, brief: bool) -> None:
     """Print many points of one benchmark: a line for each point."""
     baseline = row.cells[0].baseline
-    places = decimals([baseline, *(cell.value for cell in row.cells)])
+    places = needed_decimals([baseline, *(cell.value for cell in row.cells)])
     first = comparison.sides[0]
     speedups = _speedup_columns(row.cells, comparison)
     beside = sum(column.width + 1 for column in speedups)
     labels = [side.label for side in comparison.sides]
     if max(map(len, labels)) > printer.width - beside:  # cut, they would look alike
         labels = _headings(comparison, printer)
-    printer.line(f"{_names([row])[0]}: {first.label} is {number(baseline, places)} {row.unit}")
+    printer.line(
+        f"{_names([row])[0]}: {first.label} is {format_number(baseline, places)} {row.unit}"
+    )
     columns = [
         Column("", labels[1:], right=False, flexible=True),
         Columns(row.cells).numbers(row.unit, lambda cell: cell.value, places, optional=3),
@@ -438,7 +448,7 @@ def _headings(comparison: Comparison, printer: Printer) -> list[str]:
     for found in (labels, values) if of_one_axis else (labels,):
         if max(map(len, found)) <= min(room, _TABLE_LONGEST_HEADING):
             return found
-    return [letters(place) for place in range(len(sides))]
+    return [column_letters(place) for place in range(len(sides))]
 
 
 def _names(rows: Sequence[EffectRow]) -> list[str]:

@@ -11,8 +11,8 @@ from rater.analysis.compare.compare import can_compare, compare_with_barrier
 from rater.analysis.compare.model import Comparison
 from rater.analysis.compare.scaling import Scaling
 from rater.analysis.compare.scaling_samples import orders, smt_yields
-from rater.analysis.divots.model.finding import Between
-from rater.analysis.results.copies import normalise, yardsticks
+from rater.analysis.divots.model.finding import RecurringDivot
+from rater.analysis.results.copies import median_copy_times, normalise
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.score import Summary
 from rater.show.charts.comparison import comparison_chart, cpi_chart
@@ -22,9 +22,9 @@ from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.scaling import print_scaling
 from rater.show.compare.table import print_comparison
 from rater.show.console import Column, Columns
-from rater.show.format import duration, gigabytes, what_ran
-from rater.show.html.shell import PagePrinter, asset, own_script, page_html, template
-from rater.show.html.story import PageRun, machine_words, run_data, story, words_of
+from rater.show.format import format_duration, format_gigabytes, run_title
+from rater.show.html.shell import HtmlPrinter, asset, own_script, page_html, template
+from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
 from rater.show.results.copies import (
     CopiesView,
     print_copies,
@@ -36,28 +36,28 @@ from rater.show.results.cpu_use import notable_text, print_counters, print_cpus,
 from rater.show.results.run import print_failed, print_results
 from rater.show.results.steady import print_beside
 from rater.text.cpuset import format_list
-from rater.text.values import grouped
+from rater.text.values import group_by_key
 from rater.wings import PageLab, hook
 
 # -- What a page of several runs says of them beside each other: results, divots, differences ------
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class RunSet:
     """Several runs beside each other."""
 
     comparison: Comparison
     scaling: Scaling | None  # None: all have the same number of copies
     notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
-    between: tuple[Between, ...] = ()  # divots that come back, or do not
+    between: tuple[RecurringDivot, ...] = ()  # divots that come back, or do not
     lab: PageLab | None = None  # the points are page layouts
 
 
-def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
+def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
     """Return one axis in seconds for each benchmark of several runs, so that they compare."""
     if len(runs) < 2:
         return {}
-    found = grouped(
+    found = group_by_key(
         ((panel.benchmark, panel.tune), end)
         for page_run in runs
         for panel in page_run.picture.panels
@@ -67,16 +67,16 @@ def common_ranges(runs: Sequence[PageRun]) -> dict[tuple[str, str | None], tuple
     return {key: (min(ends), max(ends)) for key, ends in found.items()}
 
 
-def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
+def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     """Yield what several runs come to beside the first of them; nothing of one run.
 
     What else they differ in than what is compared stands first: it may be why.
     """
     comparison = together.comparison
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     ran = [
         element("p", line)
-        for line in (_shared_words(runs, words_of), _shared_words(runs, _where))
+        for line in (_shared_words(runs, run_texts), _shared_words(runs, _where))
         if line
     ]
     printer.some(together.notes, "yellow")
@@ -107,23 +107,25 @@ def compared(runs: Sequence[PageRun], together: Together) -> Iterator[Html]:
     yield element("section", element("h2", "What comes back"), printer.take())
 
 
-def _several_title(together: Together) -> str:
+def _several_title(together: RunSet) -> str:
     if together.lab is not None:
         return f"Page sizes, sweep {together.lab.sweep}"
     return "; ".join(side.label for side in together.comparison.sides)
 
 
-def _where(page_run: PageRun) -> list[str]:
+def _where(page_run: ReportRun) -> list[str]:
     host = page_run.run.head.hostname
     return [*([f"on {host}"] if host else []), *machine_words(page_run)]
 
 
-def _shared_words(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Sequence[str]]) -> str:
+def _shared_words(
+    runs: Sequence[ReportRun], words_of_run: Callable[[ReportRun], Sequence[str]]
+) -> str:
     """Return the words that all runs share, then those of single runs behind their numbers."""
     words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
     first, *others = words.values()
     shared = [word for word in first if all(word in other for other in others)]
-    own = grouped(
+    own = group_by_key(
         (", ".join(word for word in of_run if word not in shared), run)
         for run, of_run in words.items()
     )
@@ -136,7 +138,7 @@ def _shared_words(runs: Sequence[PageRun], words_of_run: Callable[[PageRun], Seq
 
 
 def _scaling(scaling: Scaling) -> Html:
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
     return element(
         "section",
@@ -156,7 +158,7 @@ def _scaling(scaling: Scaling) -> Html:
 
 # -- The page that tells a run, or several, to someone who was not there: one HTML file ------------
 #
-# Words and tables are those of the terminal (`PagePrinter` takes what is printed there);
+# Words and tables are those of the terminal (`HtmlPrinter` takes what is printed there);
 # pictures are drawn by Vega in the reader's browser, from the data of `page_data`. The
 # page asks the network for nothing, and its Content-Security-Policy would not let it.
 
@@ -166,7 +168,7 @@ _MOST_ROWS = 40  # of a table that is there at once
 _SPECS = ("panel", "brackets", "timeline", "comparison", "scaling", "cpi", "model")
 
 
-def page_of(runs: Sequence[PageRun], library: str, together: Together | None = None) -> str:
+def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None = None) -> str:
     """Return the page of one run or several; `library` is Vega as a script (`charts.vega`).
 
     `together`: what several come to beside each other.
@@ -240,16 +242,16 @@ def _spans(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {title: colour_span(of) for title, of in shares.items()}
 
 
-def _page_title(runs: Sequence[PageRun]) -> str:
+def _page_title(runs: Sequence[ReportRun]) -> str:
     names = []
     for page_run in runs:
         head = page_run.run.head
-        what = ", ".join(part for part in what_ran(head.suite, head.benchmarks) if part)
+        what = ", ".join(part for part in run_title(head.suite, head.benchmarks) if part)
         names.append(f"run {head.run}: {what}" + (f" on {head.hostname}" if head.hostname else ""))
     return " | ".join(names)
 
 
-def _details(page_run: PageRun, *, several: bool) -> Html:
+def _details(page_run: ReportRun, *, several: bool) -> Html:
     """Return the tables of a run, its warnings, how it was measured, and its settings.
 
     Of several, how each was measured waits to be opened: it is much the same of all.
@@ -264,8 +266,8 @@ def _details(page_run: PageRun, *, several: bool) -> Html:
     )
 
 
-def _results(page_run: PageRun) -> Iterator[Html]:
-    summary, printer = page_run.summary, PagePrinter()
+def _results(page_run: ReportRun) -> Iterator[Html]:
+    summary, printer = page_run.summary, HtmlPrinter()
     print_results(summary, printer)
     if page_run.barrier is not None and can_compare(summary.head, page_run.barrier.head):
         print_beside(compare_with_barrier(summary, page_run.barrier), printer)
@@ -280,7 +282,7 @@ def _results(page_run: PageRun) -> Iterator[Html]:
         baseline=summary.head,
         baseline_iteration=None,
         drop=0,
-        times=normalise(page_run.cells, yardsticks(page_run.cells)),
+        times=normalise(page_run.cells, median_copy_times(page_run.cells)),
         pairs=(),
     )
     print_copies(view, printer)
@@ -293,8 +295,8 @@ def _results(page_run: PageRun) -> Iterator[Html]:
         yield element("details", element("summary", words), copies)
 
 
-def _how_measured(page_run: PageRun) -> Iterator[Html]:
-    summary, head, printer = page_run.summary, page_run.run.head, PagePrinter()
+def _how_measured(page_run: ReportRun) -> Iterator[Html]:
+    summary, head, printer = page_run.summary, page_run.run.head, HtmlPrinter()
     print_placement(summary.proof, printer)
     notable = notable_text(page_run.readings.notable, head.run)
     if notable is not None:
@@ -331,7 +333,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
     )
 
 
-def _run_facts(page_run: PageRun) -> list[tuple[str, str]]:
+def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
     """Return what is known of a run and its machine by name, in the words of the record."""
     run, head = page_run.run, page_run.run.head
     host, file, observed = run.host, run.imported, run.observed
@@ -347,7 +349,7 @@ def _run_facts(page_run: PageRun) -> list[tuple[str, str]]:
         "lgroups": host.nodes,
         "cores": host.cores,
         "CPUs": host.pus,
-        "memory": None if host.memory_bytes is None else gigabytes(host.memory_bytes),
+        "memory": None if host.memory_bytes is None else format_gigabytes(host.memory_bytes),
         "microcode": host.microcode,
         "suite": head.suite,
         "size": head.size,
@@ -359,7 +361,7 @@ def _run_facts(page_run: PageRun) -> list[tuple[str, str]]:
         "stagger": f"{head.stagger_ms:g} ms" if head.stagger_ms else None,
         "layout": head.layout,
         "memory policy": head.memory,
-        "timeout": None if head.timeout_s is None else duration(head.timeout_s),
+        "timeout": None if head.timeout_s is None else format_duration(head.timeout_s),
         "wrapped in": head.wrap,
         "command line": head.command_line,
         "directory": head.directory,

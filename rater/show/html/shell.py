@@ -16,7 +16,7 @@ from rich.console import Console
 from rater import __version__
 from rater.show.charts.vega import ASSETS, Html, element, joined
 from rater.show.console import Column, Printer
-from rater.show.format import plain
+from rater.show.format import sanitize
 
 # -- HTML from text that may hold anything: scripts, and tables as a printer has them --------------
 
@@ -45,7 +45,7 @@ def script_hash(script: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-class PagePrinter(Printer):
+class HtmlPrinter(Printer):
     """Takes what is printed on a terminal as paragraphs and tables of a page."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def page_html(
         mark=_MARK,
         version=__version__,
         hashes=" ".join(map(script_hash, inlined)),
-        title=html.escape(plain(title)),
+        title=html.escape(sanitize(title)),
         style="".join(map(asset, styles)),
         skip="".join(f'<a class="skip" href="#{to}">{text}</a>\n' for to, text in skip.items()),
         main=main,

@@ -21,19 +21,26 @@ from rater.show.charts.panels import dot_kinds, group_values, panel_values, seco
 from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.charts.vega import Html, element
-from rater.show.format import clock, duration, gigabytes, number, plain, what_ran
-from rater.show.html.shell import PagePrinter
+from rater.show.format import (
+    format_clock,
+    format_duration,
+    format_gigabytes,
+    format_number,
+    run_title,
+    sanitize,
+)
+from rater.show.html.shell import HtmlPrinter
 from rater.show.results.divots import disturbed_line, print_findings, visible_line
 from rater.show.results.run import print_head
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, count, grouped, percent, some
+from rater.text.values import copies_text, count, group_by_key, percent, truncate_list
 
 # -- What the pictures of a page are drawn from: dots, bars and the machine, as JSON values --------
 
 
 @dataclass(frozen=True, slots=True)
-class PageRun:
+class ReportRun:
     """A run with all that a page says of it."""
 
     run: StoredRun
@@ -46,7 +53,7 @@ class PageRun:
 
 
 def run_data(
-    shown: PageRun, range_s: Mapping[tuple[str, str | None], tuple[float, float]]
+    shown: ReportRun, range_s: Mapping[tuple[str, str | None], tuple[float, float]]
 ) -> dict[str, Any]:
     """Return what the pictures of one run are drawn from.
 
@@ -67,7 +74,7 @@ def run_data(
                 local_shares.get((panel.benchmark, dot.iteration, dot.copy)) for dot in panel.dots
             ],
         }
-        names = {"benchmark": plain(panel.benchmark), "tune": panel.tune, "lost": lost.get(key)}
+        names = {"benchmark": sanitize(panel.benchmark), "tune": panel.tune, "lost": lost.get(key)}
         panels.append(values | names)
     return {
         "run": run.head.run,
@@ -98,7 +105,7 @@ def _starts(run: StoredRun) -> dict[RunKey, float]:
 
 def _local_shares(summary: Summary) -> dict[tuple[str, int, int], float]:
     """Return how local each copy's memory was, by benchmark, iteration and copy."""
-    shares = grouped(
+    shares = group_by_key(
         ((proof.benchmark, proof.iteration, proof.copy), proof.local_share)
         for proof in summary.proof.copies
         if proof.local_share is not None
@@ -121,7 +128,7 @@ def _lost(summary: Summary) -> dict[tuple[str, str | None], float]:
 _MOST_LINKED = 6
 
 
-def links_of(one: Finding, page_run: PageRun) -> Html:
+def links_of(one: Finding, page_run: ReportRun) -> Html:
     """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
     sizes: dict[tuple[str, str | None], float] = {}
     for cell in one.cells:
@@ -175,14 +182,14 @@ def _iterations(numbers: Sequence[int]) -> str:
     return f"iteration{'' if len(numbers) == 1 else 's'} {format_list(numbers)}"
 
 
-def _part(one: Finding, page_run: PageRun) -> dict[str, object]:
+def _part(one: Finding, page_run: ReportRun) -> dict[str, object]:
     """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
 
     `turns`: by iteration the lgroups that were slow in it, where they take turns.
     """
     part: dict[str, object] = {}
     if one.benchmarks:
-        part["benchmarks"] = [plain(name) for name in one.benchmarks]
+        part["benchmarks"] = [sanitize(name) for name in one.benchmarks]
     if one.tune is not None:
         part["tune"] = one.tune
     turns: dict[int, list[int]] = {}
@@ -211,15 +218,15 @@ _LONG = 60  # letters
 _LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
-def story(page_run: PageRun, machine: Html, *, several: bool, first: bool = True) -> Html:
+def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = True) -> Html:
     """Return what stands above the pictures of a run; `several`: there are other runs as well.
 
     `first`: its words are explained here. `machine`: drawn (`machine_html`).
     """
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     print_head(page_run.run.head, printer)
     _, *facts = printer.parts
-    title = f"run {page_run.run.head.run}: {', '.join(words_of(page_run))}"
+    title = f"run {page_run.run.head.run}: {', '.join(run_texts(page_run))}"
     machine_line = ", ".join(machine_words(page_run))
     return element(
         "section",
@@ -247,10 +254,10 @@ def story(page_run: PageRun, machine: Html, *, several: bool, first: bool = True
     )
 
 
-def words_of(page_run: PageRun) -> list[str]:
+def run_texts(page_run: ReportRun) -> list[str]:
     """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
     head = page_run.run.head
-    what, more = what_ran(head.suite, head.benchmarks)
+    what, more = run_title(head.suite, head.benchmarks)
     if head.suite is None and len(what) > _LONG:
         what = count(len(head.benchmarks), "benchmark")
     details = ", ".join(detail for detail in (head.size, head.tune) if detail)
@@ -278,17 +285,17 @@ def score_lost(summary: Summary) -> float | None:
     return 1 - math.exp(math.fsum(map(math.log, left)) / len(left))
 
 
-def _figures(page_run: PageRun) -> Html:
+def _figures(page_run: ReportRun) -> Html:
     summary, head = page_run.summary, page_run.run.head
     figures: list[tuple[str, str]] = []
     for score in summary.suites:
         if score.kind == "all" and score.ratio is not None:
             tune = f"suite ratio, {score.tune}" if score.tune else "suite ratio"
-            figures.append((number(score.ratio), tune))
+            figures.append((format_number(score.ratio), tune))
     if summary.rotated is not None and summary.rotated.score is not None:
-        figures.append((number(summary.rotated.score), f"score, {summary.rotated.unit}"))
+        figures.append((format_number(summary.rotated.score), f"score, {summary.rotated.unit}"))
     if summary.mix is not None and summary.mix.selected and summary.mix.selected.ratio is not None:
-        figures.append((number(summary.mix.selected.ratio), "ratio of the window"))
+        figures.append((format_number(summary.mix.selected.ratio), "ratio of the window"))
     lost = score_lost(summary)
     if lost is not None:
         figures.append(
@@ -323,11 +330,11 @@ def _interrupted(summary: Summary) -> int:
 def _lasted(elapsed_s: float) -> str:
     """Return how long a run took: on a clock, below a second in words (`0.12 s`, `3.1 ms`)."""
     if elapsed_s >= 1:
-        return clock(elapsed_s)
-    return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else duration(elapsed_s)
+        return format_clock(elapsed_s)
+    return f"{elapsed_s:.2f} s" if elapsed_s >= 0.1 else format_duration(elapsed_s)
 
 
-def machine_words(page_run: PageRun) -> list[str]:
+def machine_words(page_run: ReportRun) -> list[str]:
     """Return what is known of the machine in words: its name, its processor, its parts."""
     host = page_run.run.host
     settings = dict(page_run.run.settings)
@@ -335,12 +342,14 @@ def machine_words(page_run: PageRun) -> list[str]:
     parts = [name for name in names if name and name.lower() not in _NAMELESS]
     sizes = {"package": host.packages, "lgroup": host.nodes, "core": host.cores, "CPU": host.pus}
     parts += [count(number, word) for word, number in sizes.items() if number]
-    parts += [] if host.memory_bytes is None else [f"{gigabytes(host.memory_bytes)} of memory"]
+    parts += (
+        [] if host.memory_bytes is None else [f"{format_gigabytes(host.memory_bytes)} of memory"]
+    )
     parts += [f"Linux {settings[_KERNEL]}"] if _KERNEL in settings else []
     return parts
 
 
-def _glossary(page_run: PageRun) -> Html:
+def _glossary(page_run: ReportRun) -> Html:
     """Explain the words of the top to someone who reads a page of rater for the first time."""
     words = [
         "An lgroup is a NUMA node: CPUs with memory of their own.",
@@ -367,7 +376,7 @@ def _glossary(page_run: PageRun) -> Html:
     return element("p", " ".join(words), class_="how words")
 
 
-def _divots(page_run: PageRun) -> list[Finding]:
+def _divots(page_run: ReportRun) -> list[Finding]:
     findings = page_run.divots.findings if page_run.divots else ()
     return [one for one in findings if not one.explained]
 
@@ -386,10 +395,10 @@ def _without(summary: Summary) -> str:
         for benchmark in summary.benchmarks
         if not any(it.selected and it.score_lost is not None for it in benchmark.iterations)
     ]
-    return f" ({some(names, 3)} left out: no valid result)" if names else ""
+    return f" ({truncate_list(names, 3)} left out: no valid result)" if names else ""
 
 
-def _slow(page_run: PageRun, *, several: bool) -> Iterator[Html]:
+def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
     heading = "h3" if several else "h2"
     head, analysis = page_run.run.head, page_run.divots
     # One list however: the numbers are those of `rater divots`, which commands name.
@@ -401,7 +410,7 @@ def _slow(page_run: PageRun, *, several: bool) -> Iterator[Html]:
         )
         return
     found = _divots(page_run)
-    printer = PagePrinter()
+    printer = HtmlPrinter()
     if not found:
         if analysis.disturbed or could_see(analysis) or analysis.findings:
             print_findings(head, replace(analysis, failed=0), printer)
@@ -433,7 +442,7 @@ def _slow(page_run: PageRun, *, several: bool) -> Iterator[Html]:
     yield printer.take()
 
 
-def _left_out(page_run: PageRun, analysis: Analysis) -> list[str]:
+def _left_out(page_run: ReportRun, analysis: Analysis) -> list[str]:
     """Say how many copy runs the search could not use; of those that rater stopped, that it did."""
     if not analysis.failed:
         return []
@@ -444,7 +453,7 @@ def _left_out(page_run: PageRun, analysis: Analysis) -> list[str]:
     return [f"{count(analysis.failed, 'copy run')} that {' or '.join(ways)} {is_} left out."]
 
 
-def _unseen(page_run: PageRun, analysis: Analysis) -> str:
+def _unseen(page_run: ReportRun, analysis: Analysis) -> str:
     """Say why nothing was found though something may be slow."""
     if analysis.visible:
         why = visible_line(analysis.visible)
@@ -457,7 +466,7 @@ def _unseen(page_run: PageRun, analysis: Analysis) -> str:
     return f"Nothing is known of divots. {why}"
 
 
-def _divot(place: int, one: Finding, page_run: PageRun) -> Html:
+def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:
     head = page_run.run.head
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
     line = evidence_line(one)

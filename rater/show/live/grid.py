@@ -14,7 +14,7 @@ from rater.analysis.results.steady import NO_WINDOW
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
 from rater.record.run import PlacedCopy, Run
 from rater.show.console import is_ascii
-from rater.show.format import duration, number, plain, what_ran
+from rater.show.format import format_duration, format_number, run_title, sanitize
 from rater.show.live.progress import DONE, FAILED, RUNNING, STOPPED, WAITING, PhaseResult, Progress
 from rater.text.values import copies_text, count
 
@@ -40,7 +40,7 @@ _RUNS = re.compile(rb"(.)\1*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class LgroupCopies:
+class NodeCopies:
     """The copies of one lgroup."""
 
     label: str
@@ -58,7 +58,7 @@ class GridLayout:
     shown: int  # groups for which there is room; a line says how many more there are
 
 
-def groups_of(copies: int, placements: Sequence[PlacedCopy]) -> tuple[LgroupCopies, ...]:
+def copies_by_node(copies: int, placements: Sequence[PlacedCopy]) -> tuple[NodeCopies, ...]:
     """Return the copies by home node, ascending; those without one last."""
     nodes = {placement.copy: placement.node for placement in placements}
     found: dict[int | None, list[int]] = {}
@@ -66,12 +66,12 @@ def groups_of(copies: int, placements: Sequence[PlacedCopy]) -> tuple[LgroupCopi
         found.setdefault(nodes.get(copy), []).append(copy)
     ordered = sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0))
     return tuple(
-        LgroupCopies("not bound" if node is None else f"lgroup {node}", tuple(members))
+        NodeCopies("not bound" if node is None else f"lgroup {node}", tuple(members))
         for node, members in ordered
     )
 
 
-def fit(groups: Sequence[LgroupCopies], width: int, height: int) -> GridLayout:
+def choose_layout(groups: Sequence[NodeCopies], width: int, height: int) -> GridLayout:
     """Choose the layout that says most in `width` x `height` characters."""
     label = max((len(group.label) for group in groups), default=0)
     most = max((len(group.copies) for group in groups), default=0)
@@ -95,7 +95,7 @@ def fit(groups: Sequence[LgroupCopies], width: int, height: int) -> GridLayout:
     return GridLayout("counts", columns, cell, _BAR, shown)
 
 
-def _sign_rows(groups: Sequence[LgroupCopies], columns: int, per_row: int) -> int:
+def _sign_rows(groups: Sequence[NodeCopies], columns: int, per_row: int) -> int:
     rows = [-(-len(group.copies) // per_row) for group in groups]
     return sum(max(rows[i : i + columns]) for i in range(0, len(rows), columns))
 
@@ -103,7 +103,7 @@ def _sign_rows(groups: Sequence[LgroupCopies], columns: int, per_row: int) -> in
 class Grid:
     """The lines of the grid, made again only for groups that changed."""
 
-    def __init__(self, groups: Sequence[LgroupCopies], *, ascii_only: bool) -> None:
+    def __init__(self, groups: Sequence[NodeCopies], *, ascii_only: bool) -> None:
         self.groups = tuple(groups)
         self.signs = ASCII_SIGNS if ascii_only else UNICODE_SIGNS
         self._group_of = {copy: g for g, group in enumerate(groups) for copy in group.copies}
@@ -123,7 +123,7 @@ class Grid:
         """
         if self._space != (width, height):
             self._space = (width, height)
-            self._layout = fit(self.groups, width, height)
+            self._layout = choose_layout(self.groups, width, height)
             self._cells = [[] for _ in self.groups]
             dirty = set(range(len(self.groups)))
         elif touched:
@@ -163,7 +163,7 @@ class Grid:
             for run in _RUNS.finditer(states)
         ]
 
-    def _sign_cell(self, group: LgroupCopies, states: bytes) -> list[list[Segment]]:
+    def _sign_cell(self, group: NodeCopies, states: bytes) -> list[list[Segment]]:
         rows = []
         for start in range(0, len(states), self._layout.per_row):
             label = group.label if start == 0 else ""
@@ -172,7 +172,7 @@ class Grid:
             rows.append(self._padded(line, self._label + 1 + len(row)))
         return rows
 
-    def _count_cell(self, group: LgroupCopies, states: bytes) -> list[list[Segment]]:
+    def _count_cell(self, group: NodeCopies, states: bytes) -> list[list[Segment]]:
         total = len(states)
         # A share too small for a sign still gets one: a failed copy must not vanish in a bar.
         shares = [(state, states.count(state)) for state in (DONE, FAILED, STOPPED)]
@@ -224,13 +224,13 @@ NEVER_S = 3600.0  # nothing to draw unless an event comes
 
 def title(run: Run, ascii_only: bool) -> str:
     """Return what runs, and how, in a line."""
-    what, how_many = what_ran(run.suite, [used.name for used in run.benchmarks])
+    what, how_many = run_title(run.suite, [used.name for used in run.benchmarks])
     details = ", ".join(detail for detail in (run.size, run.tune) if detail)
     stagger = f", {run.stagger_ms:g} ms between starts" if run.stagger_ms else ""
     order = " in rotated order" if run.window_s is not None and run.order == "rotated" else ""
     what += f" ({details})" if details else ""
     text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}{order}, "
-    return plain(text + copies_text(run.copies) + stagger, ascii_only=ascii_only)
+    return sanitize(text + copies_text(run.copies) + stagger, ascii_only=ascii_only)
 
 
 def phase_name(
@@ -238,7 +238,7 @@ def phase_name(
 ) -> str:
     """Return `gups, iteration 2`, or what stands for a phase of several benchmarks."""
     name = "all benchmarks in rotation" if benchmark is None else benchmark
-    text = plain(name, ascii_only=ascii_only)
+    text = sanitize(name, ascii_only=ascii_only)
     if iteration is not None:
         text += f", iteration {iteration}"
     return text if counted else f"{text} (not counted)"
@@ -249,17 +249,17 @@ def result_text(result: PhaseResult, ascii_only: bool) -> str:
     text = phase_name(result.benchmark, result.iteration, result.counted, ascii_only)
     if result.window_s is not None:
         text += (
-            f": {number(result.completions, 1)} runs in {duration(result.window_s)}, "
-            f"{number(result.completions / result.window_s)}/s"
+            f": {format_number(result.completions, 1)} runs in {format_duration(result.window_s)}, "
+            f"{format_number(result.completions / result.window_s)}/s"
         )
-        return text + (f", median {number(result.median_s)} s" if result.median_s else "")
+        return text + (f", median {format_number(result.median_s)} s" if result.median_s else "")
     if result.steady:
-        return f"{text}: {duration(result.bracket_s)}"
-    text += f": bracket {number(result.bracket_s)} s"
+        return f"{text}: {format_duration(result.bracket_s)}"
+    text += f": bracket {format_number(result.bracket_s)} s"
     if result.median_s is not None:
-        text += f", median {number(result.median_s)} s"
+        text += f", median {format_number(result.median_s)} s"
     if result.slowest is not None:
-        text += f", slowest {number(result.slowest[1])} s"
+        text += f", slowest {format_number(result.slowest[1])} s"
     return text
 
 
@@ -322,7 +322,7 @@ class LineView:
     def _write(self, text: str) -> None:
         if self._stream is not None:
             try:
-                self._stream.write(plain(text, ascii_only=self._ascii) + "\n")
+                self._stream.write(sanitize(text, ascii_only=self._ascii) + "\n")
                 self._stream.flush()
             except OSError:  # nobody reads it any more; the run goes on
                 self._stream = None

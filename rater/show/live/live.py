@@ -19,19 +19,19 @@ from rich.style import Style
 from rater.record.events import Event
 from rater.record.run import Run
 from rater.show.console import is_ascii
-from rater.show.format import aligned, clock, number, plain
+from rater.show.format import align_columns, format_clock, format_number, sanitize
 from rater.show.live.grid import (
     NEVER_S,
     Grid,
     LineView,
-    fit,
-    groups_of,
+    choose_layout,
+    copies_by_node,
     phase_name,
     result_text,
     title,
 )
-from rater.show.live.progress import PhaseAhead, Progress, Standout, WindowState
-from rater.text.secrets import cleaned
+from rater.show.live.progress import Outlier, PhaseAhead, Progress, WindowState
+from rater.text.secrets import sanitizing_stream
 from rater.text.values import count
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
@@ -79,7 +79,7 @@ def make_view(console: Console, run: Run, phases: Sequence[PhaseAhead] = ()) -> 
     """Return the live view where `console` is a terminal that can move its cursor, else lines."""
     if console.is_terminal and console.is_interactive and not console.is_dumb_terminal:
         return LiveView(console, run, phases)
-    return LineView(cleaned(console.file), run)
+    return LineView(sanitizing_stream(console.file), run)
 
 
 class _Frame:
@@ -109,7 +109,7 @@ class LiveView:
         self._console = console
         self._ascii = is_ascii(console.encoding)
         self._places = {placed.copy: (placed.cpu, placed.node) for placed in run.placements}
-        self._groups = groups_of(run.copies, run.placements)
+        self._groups = copies_by_node(run.copies, run.placements)
         self._grid = Grid(self._groups, ascii_only=self._ascii)
         self._title = title(run, self._ascii)
         self._begin_ns = clock_ns()
@@ -207,7 +207,7 @@ class LiveView:
         """Share the rows among the grid and what is under it (four lines above, two between)."""
         for below in _BELOW:
             rows = size.height - 1 - 6 - below
-            if rows > 0 and fit(self._groups, size.width - 1, rows).kind == "signs":
+            if rows > 0 and choose_layout(self._groups, size.width - 1, rows).kind == "signs":
                 return rows, below
         below = min(3, size.height // 6)
         return max(1, size.height - 1 - 6 - below), below
@@ -243,7 +243,7 @@ class LiveView:
         if phase is None:
             return "setting up"
         if progress.stage == "resting":
-            waits_for = plain(progress.waits_for, ascii_only=self._ascii)
+            waits_for = sanitize(progress.waits_for, ascii_only=self._ascii)
             return f"{waits_for}, then phase {progress.phase_number + 1} of {phase.total_phases}"
         text = f"phase {progress.phase_number} of {phase.total_phases}: "
         text += phase_name(phase.benchmark, phase.iteration, phase.counted, self._ascii)
@@ -255,45 +255,45 @@ class LiveView:
         elif progress.stage == "checking outputs":
             text += ", is over: checking its outputs"
         if progress.next_benchmark is not None:
-            text += f"; next: {plain(progress.next_benchmark, ascii_only=self._ascii)}"
+            text += f"; next: {sanitize(progress.next_benchmark, ascii_only=self._ascii)}"
         return text
 
     def _time_text(self, now_ns: int) -> str:
-        parts = [f"elapsed {clock((now_ns - self._begin_ns) / 1e9)}"]
+        parts = [f"elapsed {format_clock((now_ns - self._begin_ns) / 1e9)}"]
         phase_s = self.progress.phase_elapsed_s(now_ns)
         window = self.progress.window_state(now_ns)
         if window is not None and self.progress.stage == "running":
             parts.append(_window_text(window))
         elif phase_s is not None and self.progress.stage == "running":
-            parts.append(f"this phase {clock(phase_s)}")
+            parts.append(f"this phase {format_clock(phase_s)}")
         left = self.progress.time_left_s(now_ns)
         if left is not None:
             seconds, late = left
             if not late:
-                parts.append(f"about {clock(math.ceil(seconds))} left")
+                parts.append(f"about {format_clock(math.ceil(seconds))} left")
             elif seconds > 0:
-                parts.append(f"more than {clock(seconds)} left")
+                parts.append(f"more than {format_clock(seconds)} left")
             else:
                 parts.append("running longer than estimated")
         return "   ".join(parts)
 
-    def _under(self, standouts: Sequence[Standout], room: int) -> list[Line]:
+    def _under(self, standouts: Sequence[Outlier], room: int) -> list[Line]:
         """Return what is to say under the grid, the most urgent where there is little room."""
         progress = self.progress
         rows = [self._standout_row(one) for one in standouts[:_STANDOUTS]]
-        table = aligned(rows, (False, False, False, False, True, False)) if rows else []
+        table = align_columns(rows, (False, False, False, False, True, False)) if rows else []
         wanted: list[tuple[int, int, Line]] = [  # place, urgency, line
             (place, place * 2, [Segment(text, _YELLOW if standouts[place].running else None)])
             for place, text in enumerate(table)
         ]
         if progress.last_failure is not None:
-            text = plain(progress.last_failure, ascii_only=self._ascii)
+            text = sanitize(progress.last_failure, ascii_only=self._ascii)
             if progress.failures > 1:
                 text = f"{progress.failures} failed, the last: {text}"
             wanted.append((10, 1, [Segment(text, _RED)]))
         if progress.rotated and len(progress.done_of) > 1:
             done = ", ".join(
-                f"{plain(name, ascii_only=self._ascii)} {progress.done_of[name]}"
+                f"{sanitize(name, ascii_only=self._ascii)} {progress.done_of[name]}"
                 for name in sorted(progress.done_of)
             )
             wanted.append((9, 9, [Segment(f"done: {done}", _DIM)]))
@@ -301,20 +301,20 @@ class LiveView:
             text = f"last phase: {result_text(progress.last_phase, self._ascii)}"
             wanted.append((11, 11, [Segment(text, _DIM)]))
         if progress.last_note is not None:
-            text = f"note: {plain(progress.last_note, ascii_only=self._ascii)}"
+            text = f"note: {sanitize(progress.last_note, ascii_only=self._ascii)}"
             wanted.append((12, 12, [Segment(text, _DIM)]))
         kept = sorted(wanted, key=lambda item: item[1])[:room]
         return [line for _, _, line in sorted(kept, key=lambda item: item[0])]
 
-    def _standout_row(self, one: Standout) -> tuple[str, ...]:
+    def _standout_row(self, one: Outlier) -> tuple[str, ...]:
         cpu, node = self._places.get(one.copy, (None, None))
-        what = plain(one.benchmark, ascii_only=self._ascii) if self.progress.rotated else ""
+        what = sanitize(one.benchmark, ascii_only=self._ascii) if self.progress.rotated else ""
         return (
             f"slow: copy {one.copy}",
             "not bound" if cpu is None else f"CPU {cpu}",
             "" if node is None else f"lgroup {node}",
             what,
-            f"{number(one.elapsed_s)} s",
+            f"{format_number(one.elapsed_s)} s",
             f"{one.over * 100:.0f} % over the median{', still running' if one.running else ''}",
         )
 
@@ -329,7 +329,7 @@ def _window_text(window: WindowState) -> str:
     text = f"{window.stage} {elapsed} of {window.length_s:g} s"
     if window.stage == "window":
         text += f", {count(window.runs, 'run')}"
-    return text if window.per_s is None else f"{text}, {number(window.per_s)}/s"
+    return text if window.per_s is None else f"{text}, {format_number(window.per_s)}/s"
 
 
 def _writable_poll(stream: IO[str]) -> select.poll | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rater.analysis.results.steady import in_words
+from rater.analysis.results.steady import merge_line
 from rater.record.events import (
     CopyEnded,
     CopyStarted,
@@ -169,7 +169,7 @@ _TIMES_KEPT = 4096  # of steady mode's runs, which have no end: the latest ones 
 
 
 @dataclass(frozen=True, slots=True)
-class Standout:
+class Outlier:
     """A copy that takes longer than its peers."""
 
     copy: int
@@ -276,7 +276,7 @@ class Progress:
             self._copy_started(event)
         elif isinstance(event, OutputChecked):
             if event.validity is Validity.INVALID:
-                words = in_words(CopyStatus.WRONG_OUTPUT, None, None, event.detail)
+                words = merge_line(CopyStatus.WRONG_OUTPUT, None, None, event.detail)
                 self._failed(event, words)
         elif isinstance(event, PhaseStarted):
             self._phase_started(event)
@@ -348,7 +348,7 @@ class Progress:
             self._set(copy, STOPPED)
         else:
             late = event.late_ns is not None
-            self._failed(event, in_words(event.status, event.exit_code, event.signal, late=late))
+            self._failed(event, merge_line(event.status, event.exit_code, event.signal, late=late))
 
     def _failed(self, event: CopyEnded | OutputChecked, words: str) -> None:
         self.failures += 1
@@ -402,13 +402,13 @@ class Progress:
         elapsed_s = self.phase_elapsed_s(now_ns)
         return self._window.state(elapsed_s) if self._window and elapsed_s is not None else None
 
-    def standouts(self, now_ns: int) -> list[Standout]:
+    def standouts(self, now_ns: int) -> list[Outlier]:
         """Return the copies that stand out, each once, furthest over its median first.
 
         A benchmark has a median worth the name once half of the copies that run
         it side by side have finished.
         """
-        found: dict[int, Standout] = {}
+        found: dict[int, Outlier] = {}
         ring = len(self.run.benchmarks) if self.rotated else 1
         needed = max(1, self.run.copies // max(1, ring) // 2)
         limits: dict[str, float] = {}
@@ -419,14 +419,14 @@ class Progress:
             for elapsed, copy in times.slowest:
                 over = elapsed / median - 1
                 if over > _FINISHED_OVER and (copy not in found or over > found[copy].over):
-                    found[copy] = Standout(copy, name, elapsed / 1e9, over, running=False)
+                    found[copy] = Outlier(copy, name, elapsed / 1e9, over, running=False)
         if limits and self.counts[RUNNING] and self._origin_ns is not None:
             run_ns = now_ns - self._origin_ns
             for copy, state in enumerate(self.states):
                 median = limits.get(self._benchmark[copy], 0.0) if state == RUNNING else 0.0
                 elapsed = run_ns - self._start_ns[copy]
                 if median and elapsed > median * (1 + _RUNNING_OVER):
-                    found[copy] = Standout(
+                    found[copy] = Outlier(
                         copy, self._benchmark[copy], elapsed / 1e9, elapsed / median - 1, True
                     )
         return sorted(found.values(), key=lambda one: (-one.over, one.copy))

@@ -11,12 +11,12 @@ from pathlib import Path
 from rater.analysis.doctor import by_verdict
 from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict
 from rater.plan.counter_tables import Processor
-from rater.plan.placement.layout import EXPLICIT, Layout, Parts
-from rater.plan.topology import PoolRoom
-from rater.show.console import Page, with_margin
-from rater.show.format import plain, wrapped
+from rater.plan.placement.layout import EXPLICIT, Layout, MachineParts
+from rater.plan.topology import PoolCapacity
+from rater.show.console import TextLayout, with_margin
+from rater.show.format import sanitize, wrap_text
 from rater.text import cpuset
-from rater.text.values import Members, objects, to_json
+from rater.text.values import JsonFields, objects, to_json
 
 # -- The machine's settings as text and as values for JSON -----------------------------------------
 
@@ -54,7 +54,7 @@ class SettingRow:
 def settings_text(
     rows: Sequence[SettingRow],
     absent: Sequence[tuple[tuple[str, ...], str]],
-    page: Page,
+    page: TextLayout,
     *,
     detailed: bool,
 ) -> str:
@@ -74,7 +74,7 @@ def settings_text(
 
 
 def _group(
-    rows: Sequence[SettingRow], common: str | None, page: Page, detailed: bool
+    rows: Sequence[SettingRow], common: str | None, page: TextLayout, detailed: bool
 ) -> Iterator[str]:
     name_width = max(len(row.name) for row in rows)
     now_width = max((len(row.now) for row in rows if len(row.now) <= _WIDEST), default=len(_MIXED))
@@ -84,9 +84,9 @@ def _group(
         text = f"{row.what}: {row.takes}"
         if row.obstacle and row.obstacle != common:
             text += f" (not now: {row.obstacle})"
-        texts, now = wrapped(text, room, indent=""), row.now
+        texts, now = wrap_text(text, room, indent=""), row.now
         if len(now) > _WIDEST:  # differs from CPU to CPU
-            texts, now = [*texts, *wrapped(f"now {now}", room, indent="")], _MIXED
+            texts, now = [*texts, *wrap_text(f"now {now}", room, indent="")], _MIXED
         if detailed:
             texts += _settings_details(row)
         yield from with_margin(f"{_INDENT}{row.name:<{name_width}}  {now}", margin, texts)
@@ -102,17 +102,17 @@ def _settings_details(row: SettingRow) -> list[str]:
 def _remarks(
     absent: Sequence[tuple[tuple[str, ...], str]],
     common: str | None,
-    page: Page,
+    page: TextLayout,
     *,
     any_rows: bool,
 ) -> Iterator[str]:
     yield ""
     if absent:
         text = "; ".join(f"{', '.join(names)} ({why})" for names, why in absent)
-        yield from wrapped(f"unavailable here: {text}", page.width)
+        yield from wrap_text(f"unavailable here: {text}", page.width)
     if common and any_rows:
-        yield from wrapped(f"none of them can be set now: {common}", page.width)
-    yield from wrapped(
+        yield from wrap_text(f"none of them can be set now: {common}", page.width)
+    yield from wrap_text(
         "set by `rater sweep --axis NAME=VALUE,...`, which puts back what was there", page.width
     )
 
@@ -143,7 +143,7 @@ def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
         )
 
 
-_SETTING = Members(
+_SETTING = JsonFields(
     "name recorded_as=also? group what value=now choices",
     {
         "least": lambda row: row.least if row.choices is None else None,
@@ -198,7 +198,7 @@ def counters_text(
     rows: Sequence[CounterRow],
     energy: Sequence[EnergyRow] | None,
     notes: Sequence[str],
-    page: Page,
+    page: TextLayout,
 ) -> str:
     """Return the groups by table, and once for all that share it why they do not count.
 
@@ -214,7 +214,7 @@ def counters_text(
         for row in members:
             stack = "; part of `cpi`" if row.in_stack else ""
             sentences = [f"{row.state}{stack}", _events(row)]
-            lines += page.beside(f"  {row.group}", margin, sentences)
+            lines += page.hang_indent(f"  {row.group}", margin, sentences)
     lines += ["", *_reasons(rows, page)]
     lines += [*_energy(energy, page), ""] if energy is not None else []
     lines += page.prose(
@@ -230,7 +230,7 @@ def _events(row: CounterRow) -> str:
     )
 
 
-def _reasons(rows: Sequence[CounterRow], page: Page) -> Iterator[str]:
+def _reasons(rows: Sequence[CounterRow], page: TextLayout) -> Iterator[str]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.why:
@@ -241,7 +241,7 @@ def _reasons(rows: Sequence[CounterRow], page: Page) -> Iterator[str]:
             yield from page.prose(f"    way out: {remedy}")
 
 
-def _energy(sources: Sequence[EnergyRow], page: Page) -> Iterator[str]:
+def _energy(sources: Sequence[EnergyRow], page: TextLayout) -> Iterator[str]:
     if not sources:
         yield from page.prose(
             "energy: not counted here (no powercap, power PMU or hwmon: usual in virtual machines)"
@@ -298,15 +298,15 @@ class ListedLayout:
     trouble: str | None
 
 
-def layouts_text(layouts: Sequence[ListedLayout], page: Page) -> str:
+def layouts_text(layouts: Sequence[ListedLayout], page: TextLayout) -> str:
     """Return what there is and what may be written instead, sentences wrapped below each other."""
     reported = [(one.name, _sentences(one)) for one in layouts]
-    written = [(plain(text), [message]) for text, message in _WRITTEN]
+    written = [(sanitize(text), [message]) for text, message in _WRITTEN]
     margin = max(len(name) for name, _ in (*reported, *written)) + 2
     lines = [
-        *(line for name, texts in reported for line in page.beside(name, margin, texts)),
+        *(line for name, texts in reported for line in page.hang_indent(name, margin, texts)),
         "",
-        *(line for text, message in written for line in page.beside(text, margin, message)),
+        *(line for text, message in written for line in page.hang_indent(text, margin, message)),
         "",
         "more: rater layouts show LAYOUT",
         "on a machine: rater plan --layout LAYOUT --copies N",
@@ -314,7 +314,7 @@ def layouts_text(layouts: Sequence[ListedLayout], page: Page) -> str:
     return page.joined(lines)
 
 
-_LAYOUT = Members(
+_LAYOUT = JsonFields(
     "description equals?",
     {"order": lambda it: f"{it.order}:{it.text}" if it.order in EXPLICIT else it.order},
     "bind smt kind? reserve",
@@ -345,13 +345,13 @@ def layout_json(layout: Layout, path: Path | None) -> dict[str, object]:
     return document
 
 
-def file_text(text: str, path: Path, page: Page) -> str:
+def file_text(text: str, path: Path, page: TextLayout) -> str:
     """Return the file of a layout as it is, control characters aside, below its own path.
 
     It is TOML again: a person can go on from it.
     """
     lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
-    return "\n".join(plain(line, ascii_only=page.ascii_only) for line in lines)
+    return "\n".join(sanitize(line, ascii_only=page.ascii_only) for line in lines)
 
 
 def written_text(layout: Layout) -> str:
@@ -366,7 +366,7 @@ def _sentences(one: ListedLayout) -> list[str]:
     return [one.layout.description, *([f"= {one.layout.equals}"] if one.layout.equals else [])]
 
 
-def _parts_json(parts: Parts) -> dict[str, object] | None:
+def _parts_json(parts: MachineParts) -> dict[str, object] | None:
     if not parts:
         return None
     numbers = {"cpus": parts.cpus, "nodes": parts.nodes, "cores": parts.cores}
@@ -384,12 +384,12 @@ class DoctorView:
     """All that is shown."""
 
     findings: tuple[DoctorFinding, ...]
-    rooms: tuple[PoolRoom, ...]  # empty of a stored run
+    rooms: tuple[PoolCapacity, ...]  # empty of a stored run
     tuned: Mapping[str, str]  # what `rater run --tuned` would set
     of: str  # "this machine", or "the machine of run 7"
 
 
-def doctor_text(view: DoctorView, page: Page, *, detailed: bool) -> str:
+def doctor_text(view: DoctorView, page: TextLayout, *, detailed: bool) -> str:
     """Return a summary that fits a page, or with `detailed` all that there is to say."""
     lines = page.prose(_headline(view))
     found = by_verdict(view.findings)
@@ -428,7 +428,7 @@ def _headline(view: DoctorView) -> str:
     return f"{view.of}: {', '.join(told)}".replace("consider", "to consider (?)", 1)
 
 
-def _that_fit(members: Sequence[DoctorFinding], page: Page) -> Iterator[DoctorFinding]:
+def _that_fit(members: Sequence[DoctorFinding], page: TextLayout) -> Iterator[DoctorFinding]:
     """Yield as many as have room, the first at any rate."""
     taken = 0
     for one in members:
@@ -438,26 +438,26 @@ def _that_fit(members: Sequence[DoctorFinding], page: Page) -> Iterator[DoctorFi
         yield one
 
 
-def _row(one: DoctorFinding, page: Page) -> list[str]:
+def _row(one: DoctorFinding, page: TextLayout) -> list[str]:
     """Return verdict, check and what was seen, broken between words."""
     mark = "BAD" if one.verdict is DoctorVerdict.BAD else "?"
     begin = f"{mark:<4}{one.check:<15} "
-    return page.beside(begin, len(begin), [one.seen])
+    return page.hang_indent(begin, len(begin), [one.seen])
 
 
-def _doctor_details(one: DoctorFinding, page: Page) -> list[str]:
-    lines = page.beside(f"{one.check}", 16, [f"{one.verdict.value.upper()}: {one.seen}"])
-    lines += page.beside(f"{_INDENT}why", 16, [one.why])
+def _doctor_details(one: DoctorFinding, page: TextLayout) -> list[str]:
+    lines = page.hang_indent(f"{one.check}", 16, [f"{one.verdict.value.upper()}: {one.seen}"])
+    lines += page.hang_indent(f"{_INDENT}why", 16, [one.why])
     if one.command and one.verdict is not DoctorVerdict.GOOD:
         # Whole, however long: it is to be copied.
         lines.append(f"{_INDENT}{'mend':<14}{one.command}")
     return lines
 
 
-def _rooms(rooms: Sequence[PoolRoom], page: Page, *, detailed: bool) -> Iterator[str]:
+def _rooms(rooms: Sequence[PoolCapacity], page: TextLayout, *, detailed: bool) -> Iterator[str]:
     """Yield what pools could have now, and with `detailed` the command."""
     if not detailed:
-        by_size: dict[int, list[PoolRoom]] = {}
+        by_size: dict[int, list[PoolCapacity]] = {}
         for room in rooms:
             by_size.setdefault(room.size_bytes, []).append(room)
         words = [_range_words(size, own) for size, own in sorted(by_size.items())]
@@ -465,7 +465,7 @@ def _rooms(rooms: Sequence[PoolRoom], page: Page, *, detailed: bool) -> Iterator
         return
     yield "huge pages to be had now, beside those in the pools"
     for room in rooms:
-        yield from page.beside(
+        yield from page.hang_indent(
             f"{_INDENT}lgroup {room.node}",
             16,
             [
@@ -476,7 +476,7 @@ def _rooms(rooms: Sequence[PoolRoom], page: Page, *, detailed: bool) -> Iterator
         more = room.most if room.ready is None else room.ready
         yield f"{_INDENT}{'':14}echo {room.total + more} > {room.path}"
         if room.ready is None:
-            yield from page.beside(
+            yield from page.hang_indent(
                 "",
                 16,
                 [
@@ -486,10 +486,10 @@ def _rooms(rooms: Sequence[PoolRoom], page: Page, *, detailed: bool) -> Iterator
             )
 
 
-def _range_words(size_bytes: int, rooms: Sequence[PoolRoom]) -> str:
+def _range_words(size_bytes: int, rooms: Sequence[PoolCapacity]) -> str:
     """Return `2 MB: 5860 (lgroup 0) to 14000 (lgroup 1)`."""
 
-    def pages(room: PoolRoom) -> int:
+    def pages(room: PoolCapacity) -> int:
         return room.most if room.ready is None else room.ready
 
     fewest, most = min(rooms, key=pages), max(rooms, key=pages)
@@ -500,7 +500,7 @@ def _range_words(size_bytes: int, rooms: Sequence[PoolRoom]) -> str:
     return f"{begin} (lgroup {fewest.node}) to {pages(most)} (lgroup {most.node})"
 
 
-def _room_words(room: PoolRoom) -> str:
+def _room_words(room: PoolCapacity) -> str:
     size = _size(room.size_bytes)
     if room.ready is None:
         return f"at most {room.most} of {size}"
@@ -515,8 +515,8 @@ def _size(size_bytes: int) -> str:
 
 
 TABLE = {
-    DoctorFinding: Members("check verdict seen why command settings{}"),
-    PoolRoom: Members(
+    DoctorFinding: JsonFields("check verdict seen why command settings{}"),
+    PoolCapacity: JsonFields(
         "lgroup=node size_bytes total_pages=total free_pages=free more_now=ready more_at_most=most"
         " file=path setting"
     ),

@@ -9,19 +9,19 @@ from itertools import pairwise
 from typing import Any, TextIO
 
 from rater.plan.placement.place import Placement
-from rater.plan.placement.summary import LgroupShare, nodes_of_memory
+from rater.plan.placement.summary import NodeShare, nodes_of_memory
 from rater.plan.schedule import Order, Plan
 from rater.plan.topology import Topology
 from rater.show.console import Column, Columns, table_lines
-from rater.show.format import duration, gigabytes, gigabytes_column, plain
+from rater.show.format import format_duration, format_gigabytes, gigabytes_column, sanitize
 from rater.text.cpuset import format_list
-from rater.text.values import Members, copies_text, count, objects, to_json
+from rater.text.values import JsonFields, copies_text, count, objects, to_json
 
 # -- What a run would execute, for whom it is not their own: commands, set-ups, variables ----------
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class ExecutedCommands:
     """All that a run executes, each as a shell would take it."""
 
     directory: str  # where it is called
@@ -33,7 +33,7 @@ class Executed:
     settings: tuple[tuple[str, str], ...] = ()  # of the machine, set while it runs
 
 
-def executed_lines(it: Executed) -> Iterator[str]:
+def executed_lines(it: ExecutedCommands) -> Iterator[str]:
     """Yield it for people, a line each."""
     for text in it.setups:
         yield f"set-up   {text}"
@@ -49,13 +49,13 @@ def executed_lines(it: Executed) -> Iterator[str]:
         yield f"sets     {name}={value}"
 
 
-def print_executed(it: Executed, out: TextIO) -> None:
+def print_executed(it: ExecutedCommands, out: TextIO) -> None:
     """Print the same, whole, and where: what is not seen is not known."""
     for line in (*executed_lines(it), f"in       {it.directory}"):
-        print(plain(line), file=out)
+        print(sanitize(line), file=out)
 
 
-EXECUTED = Members("directory setups commands{} wrap prepare environment{} settings{}")
+EXECUTED = JsonFields("directory setups commands{} wrap prepare environment{} settings{}")
 
 
 # -- Where copies are, as tables and for JSON: copy by copy, and lgroup by lgroup ------------------
@@ -89,13 +89,13 @@ def copies_document(
     ]
 
 
-def lgroups_document(shares: Iterable[LgroupShare]) -> list[dict[str, Any]]:
+def lgroups_document(shares: Iterable[NodeShare]) -> list[dict[str, Any]]:
     """Return every lgroup's part of a plan for JSON."""
     return [to_json(share, _TABLE) for share in shares]
 
 
 _TABLE = {
-    LgroupShare: Members(
+    NodeShare: JsonFields(
         "node packages copies cpus pus cores_used cores memory_bytes memory_allowed=allowed"
         " need_bytes"
     )
@@ -103,7 +103,7 @@ _TABLE = {
 
 
 def place_lines(
-    shares: Sequence[LgroupShare],
+    shares: Sequence[NodeShare],
     topology: Topology,
     placements: Sequence[Placement],
     width: int,
@@ -131,7 +131,7 @@ def place_lines(
     ]
 
 
-def _runs(share: LgroupShare, placements: Sequence[Placement]) -> list[Sequence[Placement]]:
+def _runs(share: NodeShare, placements: Sequence[Placement]) -> list[Sequence[Placement]]:
     """Cut the copies of an lgroup into runs in which numbers and CPUs rise in equal steps.
 
     Siblings may stand side by side: every second, fourth, ... copy can make a run.
@@ -210,7 +210,7 @@ def _copy_lines(topology: Topology, placements: Sequence[Placement], width: int)
 
 
 def lgroup_lines(
-    shares: Sequence[LgroupShare],
+    shares: Sequence[NodeShare],
     width: int,
     whole: tuple[Topology, Sequence[Placement]] | None = None,
 ) -> list[str]:
@@ -258,7 +258,7 @@ def brief(numbers: Sequence[int]) -> str:
     return format_list(numbers) or "-"
 
 
-def _policies(share: LgroupShare, topology: Topology, placements: Sequence[Placement]) -> str:
+def _policies(share: NodeShare, topology: Topology, placements: Sequence[Placement]) -> str:
     """Return where the copies of an lgroup have their memory from."""
     if not share.copies:
         return "-"
@@ -310,7 +310,7 @@ class PlanView:
     placements: tuple[Placement, ...]
     layout: str
     topology: Topology
-    shares: tuple[LgroupShare, ...]
+    shares: tuple[NodeShare, ...]
     orders: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...]  # (copies, benchmarks in order)
     expected_s: float | None
     estimates: Estimates | None
@@ -320,7 +320,7 @@ class PlanView:
     threads: tuple[tuple[str, int], ...] = ()  # CPUs a copy uses, by benchmark
     cooldown_s: float = 0.0  # rest between phases
     until_idle_s: float | None = None  # longest wait for an idle machine between them; None: none
-    executed: Executed | None = None  # of a dry run
+    executed: ExecutedCommands | None = None  # of a dry run
     counters: tuple[str, ...] = ()  # groups of events, one an iteration
 
 
@@ -329,7 +329,7 @@ def print_plan(view: PlanView, out: TextIO, width: int) -> None:
     for line in _lines(view, width):
         label = len(line) - len(line[_LABEL:].lstrip()) if line[_LABEL:].strip() else 0
         text = textwrap.fill(
-            plain(line),
+            sanitize(line),
             width,
             subsequent_indent=" " * label,
             break_on_hyphens=False,
@@ -348,7 +348,7 @@ def plan_document(view: PlanView) -> dict[str, Any]:
     return document
 
 
-_DOCUMENT = Members(
+_DOCUMENT = JsonFields(
     "machine=topology.source layout plan.mode plan.benchmarks plan.iterations plan.order",
     {
         "phases": lambda view: len(view.plan.phases),
@@ -425,13 +425,14 @@ def _timing(view: PlanView) -> Iterator[str]:
         last_s = plan.stagger_ns * (plan.copies - 1) / 1e9
         yield (
             f"stagger  {plan.stagger_ns / 1e6:g} ms between starts, "
-            f"the last copy starts after {duration(last_s)}"
+            f"the last copy starts after {format_duration(last_s)}"
         )
     if plan.window is not None:
         windows = count(len(plan.phases), "window")
         yield (
-            f"window   {windows} of {duration(plan.window.length_ns / 1e9)}, each after "
-            f"{duration(plan.window.warmup_ns / 1e9)} of warm-up; copies repeat until every run "
+            f"window   {windows} of {format_duration(plan.window.length_ns / 1e9)}, each after "
+            f"{format_duration(plan.window.warmup_ns / 1e9)} of warm-up; copies repeat until "
+            "every run "
             "that began before its end has ended"
         )
     if view.counters:
@@ -445,9 +446,11 @@ def _timing(view: PlanView) -> Iterator[str]:
             each = ", ".join(f"{name} {threads}" for name, threads in view.threads)
             yield f"threads  CPUs that a copy uses: {each}"
     if len(plan.phases) > 1 and (view.cooldown_s or view.until_idle_s is not None):
-        rests = [f"{duration(view.cooldown_s)} of rest"] if view.cooldown_s else []
+        rests = [f"{format_duration(view.cooldown_s)} of rest"] if view.cooldown_s else []
         if view.until_idle_s is not None:
-            rests.append(f"at most {duration(view.until_idle_s)} until the machine is idle again")
+            rests.append(
+                f"at most {format_duration(view.until_idle_s)} until the machine is idle again"
+            )
         yield f"between  phases: {', then '.join(rests)}"
 
 
@@ -462,23 +465,27 @@ def _estimates(view: PlanView, estimates: Estimates) -> Iterator[str]:
     plan = view.plan
     if view.expected_s is None:
         least_s = plan.stagger_ns * (plan.copies - 1) / 1e9 * len(plan.phases)
-        more = f"at least {duration(least_s)} of staggered starts" if least_s else "not known"
+        more = (
+            f"at least {format_duration(least_s)} of staggered starts" if least_s else "not known"
+        )
         yield f"time     {more} (no reference time to estimate from)"
     else:
         if plan.window is not None:
             basis = "the windows and the runs that cross their ends"
         else:
             basis = "if this machine is as fast as the reference"
-        yield f"time     about {duration(view.expected_s)}, {basis}"
-    available = f"{gigabytes(estimates.memory_available_bytes)} available"
+        yield f"time     about {format_duration(view.expected_s)}, {basis}"
+    available = f"{format_gigabytes(estimates.memory_available_bytes)} available"
     if estimates.memory_benchmark is None:
         yield f"memory   not known ({available})"
     else:
-        needed = f"{gigabytes(estimates.memory_bytes)} at most, in {estimates.memory_benchmark}"
+        needed = (
+            f"{format_gigabytes(estimates.memory_bytes)} at most, in {estimates.memory_benchmark}"
+        )
         yield f"memory   {needed} ({available})"
     yield (
-        f"disk     {gigabytes(estimates.disk_bytes)} for run directories, outputs apart "
-        f"({gigabytes(estimates.disk_available_bytes)} free)"
+        f"disk     {format_gigabytes(estimates.disk_bytes)} for run directories, outputs apart "
+        f"({format_gigabytes(estimates.disk_available_bytes)} free)"
     )
 
 

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.plan.suite import Benchmark, Command, Expected, InputFile, Metric, Size, Suite
-from rater.show.console import Page
-from rater.show.format import aligned, crop, decimals, number, plain, wrapped
-from rater.text.values import Members, count, to_json
+from rater.show.console import TextLayout
+from rater.show.format import (
+    align_columns,
+    crop,
+    format_number,
+    needed_decimals,
+    sanitize,
+    wrap_text,
+)
+from rater.text.values import JsonFields, count, to_json
 
 # -- One suite as text and as values for JSON ------------------------------------------------------
 
@@ -19,15 +26,15 @@ _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on deman
 _STATED = {"missing": "not installed", "unfit": "too big for the machine"}
 
 
-def suite_text(suite: Suite, page: Page) -> str:
+def suite_text(suite: Suite, page: TextLayout) -> str:
     """Return one suite: what its benchmarks are, then reference time and memory by size.
 
     Of few benchmarks the commands, inputs and answers of every size follow.
     """
-    head = f"{suite.name}: {plain(suite.description)}" if suite.description else suite.name
-    lines = [*page.prose(head), f"file: {plain(str(suite.path))}"]
+    head = f"{suite.name}: {sanitize(suite.description)}" if suite.description else suite.name
+    lines = [*page.prose(head), f"file: {sanitize(str(suite.path))}"]
     if suite.reference_machine:
-        lines += page.prose(f"reference times: {plain(suite.reference_machine)}")
+        lines += page.prose(f"reference times: {sanitize(suite.reference_machine)}")
     if suite.setup:
         lines += page.prose(f"set-up, once a run: {_words(suite.setup, suite)}")
     if suite.environment:
@@ -47,17 +54,17 @@ def suite_text(suite: Suite, page: Page) -> str:
 
 
 _TABLE = {
-    Suite: Members(
+    Suite: JsonFields(
         "name description path reference_machine setup environment{} leave_out",
         {"benchmarks": lambda suite: [_benchmark(one) for one in suite.benchmarks]},
     ),
-    InputFile: Members("name path generator made copy=private"),
-    Expected: Members("file absolute_tolerance relative_tolerance sha256 ignore"),
+    InputFile: JsonFields("name path generator made copy=private"),
+    Expected: JsonFields("file absolute_tolerance relative_tolerance sha256 ignore"),
 }
-_BENCHMARK = Members(
+_BENCHMARK = JsonFields(
     "name category description sources libraries flags command threads setup environment{} metrics"
 )
-_SIZE = Members(
+_SIZE = JsonFields(
     "environment{} reference_s memory_bytes total_memory_bytes disk_bytes",
     {"inputs": lambda size: [wanted.name for wanted in size.inputs]},
     "input_files=inputs",
@@ -99,7 +106,7 @@ def size_names(suite: Suite) -> list[str]:
     return list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
 
 
-def _about(suite: Suite, page: Page) -> list[str]:
+def _about(suite: Suite, page: TextLayout) -> list[str]:
     """Return the table of benchmarks; descriptions go on below themselves, never cut."""
     rows = [("benchmark", "category")]
     names = _names(suite, page)
@@ -107,8 +114,8 @@ def _about(suite: Suite, page: Page) -> list[str]:
     texts = [["description"], *(_facts(suite, benchmark) for benchmark in suite.benchmarks)]
     margin = sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True))
     lines: list[str] = []
-    for begin, facts in zip(aligned(rows, (False, False)), texts, strict=True):
-        lines += page.beside(begin, margin, facts)
+    for begin, facts in zip(align_columns(rows, (False, False)), texts, strict=True):
+        lines += page.hang_indent(begin, margin, facts)
     return lines
 
 
@@ -133,11 +140,11 @@ def _metric(metric: Metric) -> str:
     return ", ".join(parts)
 
 
-def _details(suite: Suite, benchmark: Benchmark, size: Size, page: Page) -> list[str]:
+def _details(suite: Suite, benchmark: Benchmark, size: Size, page: TextLayout) -> list[str]:
     """Return what a copy of one size does: commands, inputs, what is checked."""
 
     def line(label: str, text: str) -> list[str]:
-        return wrapped(f"  {label.ljust(8)} {plain(text)}", page.room(0), " " * 11)
+        return wrap_text(f"  {label.ljust(8)} {sanitize(text)}", page.room(0), " " * 11)
 
     title = f"{benchmark.name}, size {size.name}"
     lines = [crop(title, page.room(0), ascii_only=page.ascii_only)]
@@ -148,7 +155,7 @@ def _details(suite: Suite, benchmark: Benchmark, size: Size, page: Page) -> list
     if size.inputs:
         lines += line("finds", ", ".join(_input(suite, wanted) for wanted in size.inputs))
     if size.disk_bytes:
-        lines += line("writes", f"{number(size.disk_bytes / 1e6)} MB")
+        lines += line("writes", f"{format_number(size.disk_bytes / 1e6)} MB")
     answer = "; ".join(_answer(want) for want in size.expected)
     return lines + line("answers", answer or "anything: no output is expected")
 
@@ -186,7 +193,7 @@ def _answer(want: Expected) -> str:
     return text + (f', but not lines with "{want.ignore}"' if want.ignore else "")
 
 
-def _sizes_table(suite: Suite, page: Page) -> list[str]:
+def _sizes_table(suite: Suite, page: TextLayout) -> list[str]:
     """Return reference seconds and megabytes per copy of every size, side by side.
 
     Sizes for which a line has no room follow in a table below.
@@ -209,7 +216,7 @@ def _sizes_table(suite: Suite, page: Page) -> list[str]:
     return lines
 
 
-def _names(suite: Suite, page: Page) -> list[str]:
+def _names(suite: Suite, page: TextLayout) -> list[str]:
     """Return the names of the benchmarks, cut where a table would be wider than the page."""
     # beside it there are the category and a description of 20 characters at least
     room = max(_LEAST_NAME, min(page.width // 2, page.width - len("category") - 24))
@@ -218,15 +225,15 @@ def _names(suite: Suite, page: Page) -> list[str]:
 
 def _table(columns: Sequence[Sequence[str]]) -> list[str]:
     right = [False] + [True] * (len(columns) - 1)
-    return aligned(list(zip(*columns, strict=True)), right)
+    return align_columns(list(zip(*columns, strict=True)), right)
 
 
 def _size_columns(suite: Suite, name: str, heading: str) -> tuple[list[str], list[str]]:
     sizes = [benchmark.sizes.get(name) for benchmark in suite.benchmarks]
     seconds = [size.reference_s if size else None for size in sizes]
-    places = min(2, decimals(seconds))
+    places = min(2, needed_decimals(seconds))
     return (
-        [f"{heading} s", *(number(value, places) for value in seconds)],
+        [f"{heading} s", *(format_number(value, places) for value in seconds)],
         [f"{heading} MB", *(_megabytes(size) for size in sizes)],
     )
 
@@ -238,7 +245,7 @@ def _megabytes(size: Size | None) -> str:
     stated = size.memory_bytes if of_all is None else of_all
     if stated is None:
         return "-"
-    return number(stated / 1e6, 0 if stated >= 1e7 else 1) + ("" if of_all is None else "*")
+    return format_number(stated / 1e6, 0 if stated >= 1e7 else 1) + ("" if of_all is None else "*")
 
 
 def _made_of(suite: Suite, benchmark: Benchmark) -> str:
@@ -264,7 +271,7 @@ def _variables(environment: Sequence[tuple[str, str]]) -> str:
 
 
 def _on_one_line(words: str) -> str:
-    # as ` | `, which `plain` makes of the end of a line, it would be another command
+    # as ` | `, which `sanitize` makes of the end of a line, it would be another command
     return words.replace("\n", "\\n")
 
 
@@ -285,13 +292,13 @@ class ListedSuite:
     instead: Path | None = None  # the file that the name stands for, when it is another one
 
 
-def suites_text(suites: Sequence[ListedSuite], page: Page) -> str:
+def suites_text(suites: Sequence[ListedSuite], page: TextLayout) -> str:
     """Return the table of all suites by folder, descriptions broken between words.
 
     On a page too narrow for that they are cut.
     """
     meant = [listed for listed in suites if listed.instead is None]
-    table = aligned(
+    table = align_columns(
         [("suite", "benchmarks", "sizes", "description"), *map(_row, meant)],
         (False, True, False, False),
     )
@@ -303,20 +310,20 @@ def suites_text(suites: Sequence[ListedSuite], page: Page) -> str:
             place = listed.folder
             lines += ["", f"in {place}"]
         fits = page.width - margin >= _LEAST_DESCRIPTION
-        lines += page.beside(line[:margin], margin, [line[margin:]]) if fits else [line]
+        lines += page.hang_indent(line[:margin], margin, [line[margin:]]) if fits else [line]
     lines = [crop(line, page.width, ascii_only=page.ascii_only) for line in lines]
     for hidden in suites:
         if hidden.instead is not None:
             built_in = _is_built_in(hidden, suites)
             first = "the suite that comes with rater" if built_in else str(hidden.instead)
             text = f"the name {hidden.name} means {first}, not {hidden.path}"
-            lines += ["", *wrapped(text, max(1, page.width))]
+            lines += ["", *wrap_text(text, max(1, page.width))]
     more = ["more: rater suites show SUITE", "run one: rater run SUITE"]
     lines += ["", *page.prose("    ".join(more)), "begin your own: rater suites new NAME"]
     return page.joined(lines)
 
 
-_LISTED = Members(
+_LISTED = JsonFields(
     "name path folder instead suite.description",
     {
         "benchmarks": lambda it: [b.name for b in it.suite.benchmarks] if it.suite else [],
@@ -333,7 +340,7 @@ def suites_json(suites: Sequence[ListedSuite]) -> list[dict[str, object]]:
 
 def trial_text(
     name: str,
-    page: Page,
+    page: TextLayout,
     *,
     error: str | None,
     left_out: str | None,
@@ -365,13 +372,13 @@ def trial_text(
         answer = "answer right" if checked else "answer not checked"
         facts = f"ok      {size} {elapsed_s:8.2f} s{rss}  {answer}"
     width = max(1, page.width)
-    lines = [*wrapped(f"{name}  {facts}", width), *(f"    {line}" for line in more)]
+    lines = [*wrap_text(f"{name}  {facts}", width), *(f"    {line}" for line in more)]
     for remark in remarks:
-        lines += wrapped(f"    note: {remark}", width, " " * 10)
+        lines += wrap_text(f"    note: {remark}", width, " " * 10)
     return page.joined(lines)
 
 
-def suite_warnings_text(suite_warnings: Sequence[str], page: Page) -> str:
+def suite_warnings_text(suite_warnings: Sequence[str], page: TextLayout) -> str:
     """Return what is allowed but probably not meant, a paragraph each."""
     return page.joined(
         [line for warning in suite_warnings for line in page.prose(f"warning: {warning}")]
@@ -383,7 +390,7 @@ def _row(listed: ListedSuite) -> tuple[str, str, str, str]:
         return listed.name, "-", "-", f"broken: see rater suites check {listed.name}"
     sizes = ",".join(size_names(listed.suite))
     benchmarks = str(len(listed.suite.benchmarks))
-    return listed.name, benchmarks, sizes, plain(listed.suite.description)
+    return listed.name, benchmarks, sizes, sanitize(listed.suite.description)
 
 
 def _is_built_in(hidden: ListedSuite, suites: Sequence[ListedSuite]) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, LgroupMemory, Node, Topology
+from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, Node, NodeMemory, Topology
 from rater.show.console import Column, Columns, table_lines, with_margin
-from rater.show.format import aligned, gigabytes_column, plain, wrapped
+from rater.show.format import align_columns, gigabytes_column, sanitize, wrap_text
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.values import Members, Table, count, objects, series, to_json
+from rater.text.values import JsonFields, Table, count, join_and, objects, to_json
 
 # -- A machine as its screens and its JSON see it: what belongs to which lgroup, core and cache ----
 
@@ -21,7 +21,7 @@ class TopoView:
     """A machine and, when it is this one, the memory of its lgroups now (by OS number)."""
 
     topology: Topology
-    now: Mapping[int, LgroupMemory] = field(default_factory=dict)
+    now: Mapping[int, NodeMemory] = field(default_factory=dict)
 
     @cached_property
     def cores(self) -> dict[int, tuple[PU, ...]]:
@@ -172,22 +172,22 @@ def _table(view: TopoView) -> Table:
         return _numbers(view.topology.machine_pus[span.first : span.first + span.count])
 
     return {
-        Node: Members(
+        Node: JsonFields(
             "node=os logical",
             {"*": members_of},
             "subtype default allowed",
             {"now": lambda node: view.now.get(node.os)},
         ),
-        LgroupMemory: Members(
+        NodeMemory: JsonFields(
             "free_bytes page_cache_bytes dirty_bytes free_huge_order_bytes huge_pages"
         ),
-        PU: Members(
+        PU: JsonFields(
             "cpu=os logical core thread=rank node package llc kind",
             {"usable": lambda pu: pu.os in usable},
         ),
-        Cache: Members("level type size_bytes?", {"cpus": covered}),
-        CpuKind: Members({"kind": lambda kind: kind_rank(view, kind)}, "cpus infos{}"),
-        HwlocGroup: Members("type subtype of_memory", {"cpus": covered}),
+        Cache: JsonFields("level type size_bytes?", {"cpus": covered}),
+        CpuKind: JsonFields({"kind": lambda kind: kind_rank(view, kind)}, "cpus infos{}"),
+        HwlocGroup: JsonFields("type subtype of_memory", {"cpus": covered}),
     }
 
 
@@ -220,14 +220,14 @@ def topo_lines(view: TopoView, width: int, *, ascii_only: bool = False) -> list[
         *_labelled("not usable", _kept_out(view), width),
     ]
     lines += ["", *sections] if sections else []
-    return [plain(line, ascii_only=ascii_only).rstrip() for line in lines]
+    return [sanitize(line, ascii_only=ascii_only).rstrip() for line in lines]
 
 
 def _head(view: TopoView, width: int) -> Iterator[str]:
     topology, details = view.topology, view.topology.details
     names = [details.product or "", " + ".join(details.cpu_models)]
     message = ", ".join(name for name in names if name) or details.architecture
-    yield from wrapped(topology.source + (f": {message}" if message else ""), width)
+    yield from wrap_text(topology.source + (f": {message}" if message else ""), width)
     pus = topology.machine_pus
     packages = len(packages_of(pus))
     bare = sum(not view.pus_of.get(node.os) for node in topology.nodes)
@@ -253,7 +253,7 @@ def _head(view: TopoView, width: int) -> Iterator[str]:
     text = ", ".join(part for part in parts if part)
     if unknown:
         text += f"; not described: {', '.join(unknown)}"
-    yield from wrapped(text, width)
+    yield from wrap_text(text, width)
 
 
 def _lgroup_table(view: TopoView, width: int) -> list[str]:
@@ -284,7 +284,7 @@ def _lgroup_table(view: TopoView, width: int) -> list[str]:
         if texts and note and len(texts[-1]) + len(note) + 2 <= room:
             texts[-1] += f"  {note}"
         elif note:
-            texts += wrapped(note, room, indent="")
+            texts += wrap_text(note, room, indent="")
         found += with_margin(begin, taken, texts)
     if len(view.nodes) > _MOST_ROWS:
         found.append(f"and {len(view.nodes) - _MOST_ROWS} more (--json has all)")
@@ -352,7 +352,7 @@ def _pattern(offsets: Sequence[int]) -> str:
     names = ["n", *(f"n+{offset}" for offset in offsets[1:])]
     if offsets == tuple(range(len(offsets))) and len(offsets) > 2:
         return f"n to {names[-1]}"
-    return series(names)
+    return join_and(names)
 
 
 def _caches(view: TopoView) -> Iterator[str]:
@@ -369,7 +369,7 @@ def _caches(view: TopoView) -> Iterator[str]:
         if len(found) > _MOST_ALIKE:
             rows.append((name, "...", "", f"{len(found) - _MOST_ALIKE} more of other kinds"))
     if rows:
-        yield from aligned(rows, (False, True, False, False))
+        yield from align_columns(rows, (False, True, False, False))
 
 
 def _kinds(view: TopoView) -> Iterator[str]:
@@ -482,7 +482,7 @@ def _folded(text: str, room: int) -> list[str]:
     if len(text) <= room:
         return [text]
     lines: list[str] = []
-    for line in wrapped(text, room):
+    for line in wrap_text(text, room):
         lines += _broken(line, room) if len(line) > room else [line]
     return lines
 

@@ -18,10 +18,18 @@ from rater.analysis.results.placement import (
 from rater.record.events import WorkloadTime
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
-from rater.show.console import Column, Columns, Printer, seconds_columns, with_tunes
-from rater.show.format import crop, decimals, duration, figures, number, or_dash, place
+from rater.show.console import Column, Columns, Printer, names_with_tunes, seconds_columns
+from rater.show.format import (
+    crop,
+    format_duration,
+    format_number,
+    format_together,
+    needed_decimals,
+    or_dash,
+    place_texts,
+)
 from rater.text.cpuset import format_list
-from rater.text.values import Json, Members, copies_text, count, percent, to_json
+from rater.text.values import Json, JsonFields, copies_text, count, percent, to_json
 
 # -- Where copies ran and their memory lay: verdicts in sentences, memory as a table, all as JSON --
 
@@ -74,7 +82,7 @@ def print_memory(proof: RunProof, printer: Printer) -> None:
         of = Columns(rows)
         averages = [_mb(row.rss_average_bytes) for row in rows]
         highest = [_mb(row.rss_max_bytes) for row in rows]
-        places = decimals(averages + highest)
+        places = needed_decimals(averages + highest)
         sizes = sorted({size for row in rows for size, _ in row.page_shares})
 
         def pages(size: int) -> Column:
@@ -86,12 +94,12 @@ def print_memory(proof: RunProof, printer: Printer) -> None:
             [
                 of.left("benchmark", lambda row: row.benchmark, flexible=True),
                 of.right("seen|copies", lambda row: f"{row.sampled}/{row.copies}"),
-                Column("resident|MB", [number(value, places) for value in averages]),
-                Column("most|MB", [number(value, places) for value in highest]),
+                Column("resident|MB", [format_number(value, places) for value in averages]),
+                Column("most|MB", [format_number(value, places) for value in highest]),
                 *(pages(size) for size in sizes),
                 of.percent("local|%", lambda row: row.local_share),
                 of.percent("least|%", lambda row: row.least_local_share),
-                of.right("moves|/copy", lambda row: number(row.migrations), optional=1),
+                of.right("moves|/copy", lambda row: format_number(row.migrations), optional=1),
             ]
         )
         printer.prose(
@@ -100,21 +108,22 @@ def print_memory(proof: RunProof, printer: Printer) -> None:
         )
     swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
     if swapped:
-        printer.prose(f"swapped out: up to {number(swapped / 1e6)} MB of a copy", "yellow")
+        printer.prose(f"swapped out: up to {format_number(swapped / 1e6)} MB of a copy", "yellow")
     if proof.observed is not None:
         seen = proof.observed
-        every = f", each copy every {duration(seen.interval_s)}" if seen.interval_s else ""
+        every = f", each copy every {format_duration(seen.interval_s)}" if seen.interval_s else ""
         printer.prose(
             f"{count(seen.samples, 'sample')} of running copies{every}: "
-            f"{percent(seen.share, 2)} % of one CPU, {duration(seen.longest_read_s)} at most",
+            f"{percent(seen.share, 2)} % of one CPU, {format_duration(seen.longest_read_s)} at "
+            "most",
         )
         for text in seen.unknown:
             printer.prose(text, "yellow")
 
 
 _PLACEMENT_TABLE = {
-    BenchmarkProof: Members("* page_shares{}"),
-    CopySamples: Members("* node_bytes{} page_bytes{}"),
+    BenchmarkProof: JsonFields("* page_shares{}"),
+    CopySamples: JsonFields("* node_bytes{} page_bytes{}"),
 }
 
 
@@ -152,7 +161,7 @@ def _runs(proofs: Sequence[CopyProof]) -> str:
 
 
 def _name(proof: CopyProof) -> str:
-    where = place(proof.cpu, proof.node)
+    where = place_texts(proof.cpu, proof.node)
     placed = f" ({', '.join(where)})" if where else ""
     return f"copy {proof.copy} of {proof.benchmark}, iteration {proof.iteration}{placed}"
 
@@ -213,7 +222,7 @@ def print_copies(view: CopiesView, printer: Printer) -> None:
 
 
 _COPIES_TABLE = {
-    CellTimes: Members(
+    CellTimes: JsonFields(
         "cell.benchmark cell.tune cell.iteration cell.counted baseline_median_s=yardstick_s"
         " all=every kept",
         {
@@ -223,9 +232,9 @@ _COPIES_TABLE = {
             "failed_copies": lambda one: len({failed.copy for failed in one.cell.failed}),
         },
     ),
-    RatioPair: Members("* change"),
+    RatioPair: JsonFields("* change"),
 }
-_PLACE = Members("cell.benchmark cell.tune cell.iteration")
+_PLACE = JsonFields("cell.benchmark cell.tune cell.iteration")
 
 
 def copies_document(view: CopiesView) -> dict[str, Json]:
@@ -262,7 +271,7 @@ def _print_pairs(view: CopiesView, printer: Printer) -> None:
     several = len({pair.tune for pair in pairs if pair.tune}) > 1
     names = [f"{p.name} {p.tune}" if several and p.tune else p.name for p in pairs]
     values = [value for pair in pairs for value in (pair.baseline, pair.value)]
-    places = decimals(values, significant=4)
+    places = needed_decimals(values, significant=4)
     same = len({pair.unit for pair in pairs}) == 1
     unit = {"ratio": "ratio", "copies/hour": "copies/h"}[pairs[0].unit] if same else ""
     of = Columns(pairs)
@@ -286,7 +295,7 @@ def _print_pairs(view: CopiesView, printer: Printer) -> None:
 
 def _shape_columns(view: CopiesView) -> list[Column]:
     times = view.times
-    labels = with_tunes([one.cell for one in times])
+    labels = names_with_tunes([one.cell for one in times])
     first = [i == 0 or label != labels[i - 1] for i, label in enumerate(labels)]
     (medians_s,) = seconds_columns([one.yardstick_s for one in times])
 
@@ -327,7 +336,7 @@ def _print_worst(view: CopiesView, printer: Printer) -> None:
     printer.line()
     printer.prose(f"the slowest of {sum(len(t.cell.points) for t in view.times)}:", "bold")
     (seconds,) = seconds_columns([point.elapsed_s for _, point, _ in worst])
-    named = dict(zip(view.times, with_tunes([one.cell for one in view.times]), strict=True))
+    named = dict(zip(view.times, names_with_tunes([one.cell for one in view.times]), strict=True))
     of, points = Columns(worst), Columns([point for _, point, _ in worst])
     joules = [points.numbers("J|estimate", lambda point: point.joules_estimate, optional=1)]
     printer.table(
@@ -383,12 +392,12 @@ def print_copy_runs(run: StoredRun, printer: Printer) -> None:
 
 
 _COPY_RUNS_TABLE = {
-    StoredCopy: Members(
+    StoredCopy: JsonFields(
         "benchmark iteration copy step cpu node",
         {"start_s": lambda copy: _seconds(copy.start_ns)},
         "elapsed_s status validity validity_detail workloads",
     ),
-    WorkloadTime: Members(
+    WorkloadTime: JsonFields(
         "workload",
         {
             "start_s": lambda it: _seconds(it.start_ns),
@@ -486,7 +495,7 @@ def _values(metric: MetricResult) -> list[str]:
         metric.median,
         metric.maximum.value if metric.maximum else None,
     ]
-    return figures([metric.value, *of_copies])
+    return format_together([metric.value, *of_copies])
 
 
 def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
@@ -503,7 +512,7 @@ def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
             continue
         (low, at_low), *_ = by_value = sorted(known, key=lambda item: item[0])
         high, at_high = by_value[-1]
-        least, most = figures([low, high])
+        least, most = format_together([low, high])
         printer.prose(
             f"{metric.benchmark}, {metric.name}: {metric.combine} over the copies of an lgroup: "
             f"{least} (lgroup {or_dash(at_low.node)}) to {most} (lgroup {or_dash(at_high.node)}) "
@@ -516,7 +525,7 @@ def _print_lgroup_table(
 ) -> None:
     """A column per lgroup, in several tables where one is too wide."""
     values = [{group.node: group.value for group in metric.lgroups} for metric in metrics]
-    rows = [figures([of.get(node) for node in nodes]) for of in values]
+    rows = [format_together([of.get(node) for node in nodes]) for of in values]
     columns = [
         Column((or_dash(node), ""), cells)
         for node, cells in zip(nodes, zip(*rows, strict=True), strict=True)

@@ -8,13 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.results.counters import BenchmarkCounts, Rates, RunCounts
-from rater.analysis.results.cpu_use import CpuUse, MachineUse, Matter, Notable, RunCounters
+from rater.analysis.results.cpu_use import (
+    CpuUse,
+    DisturbanceKind,
+    MachineDisturbance,
+    MachineUse,
+    RunCounters,
+)
 from rater.analysis.results.metrics import PhaseEnergy
 from rater.analysis.results.score import IterationScore, Summary
 from rater.show.console import Column, Columns, Printer
-from rater.show.format import number
+from rater.show.format import format_number
 from rater.text.cpuset import format_list
-from rater.text.values import Json, Members, count, percent, to_json
+from rater.text.values import Json, JsonFields, count, percent, to_json
 
 # -- What the CPUs did while copies ran: a line where it matters, tables where it is asked for -----
 
@@ -22,7 +28,7 @@ _WORST_SHOWN = 10
 _WORST_SHARE = 0.001  # of foreign load, steal and interrupts: less is not among the worst
 
 
-def notable_text(notable: Sequence[Notable], run: int) -> str | None:
+def notable_text(notable: Sequence[MachineDisturbance], run: int) -> str | None:
     """Return one sentence on what a person should know, None where that is nothing."""
     if not notable:
         return None
@@ -30,7 +36,7 @@ def notable_text(notable: Sequence[Notable], run: int) -> str | None:
     return f"while copies ran: {text} (rater show {run} --cpus)"
 
 
-def notable_document(notable: Sequence[Notable]) -> list[Json]:
+def notable_document(notable: Sequence[MachineDisturbance]) -> list[Json]:
     """Return the same as JSON values; shares are of the phase's time."""
     document: list[Json] = to_json(notable)
     return document
@@ -63,27 +69,27 @@ def cpus_document(readings: RunCounters) -> dict[str, Json]:
     """Return all readings as JSON values: by phase and CPU, and of the machine by phase."""
     waits = ("cpu", "memory", "io")
     pressure = {"pressure": lambda it: {what: it.pressure(what) for what in waits}}
-    table = {MachineUse: Members("* values{}", pressure)}
+    table = {MachineUse: JsonFields("* values{}", pressure)}
     return {"cpus": to_json(readings.cpus), "machine": to_json(readings.machine, table)}
 
 
-def _told(one: Notable) -> str:
+def _told(one: MachineDisturbance) -> str:
     where = "the machine" if one.cpu is None else f"CPU {one.cpu}"
     when = one.benchmark or "all benchmarks in rotation"
     when += "" if one.iteration is None else f", iteration {one.iteration}"
     share = percent(one.share)
     match one.matter:
-        case Matter.FOREIGN:
+        case DisturbanceKind.FOREIGN:
             text = f"other work took {share} % of {where} ({when})"
-        case Matter.STEAL:
+        case DisturbanceKind.STEAL:
             text = f"the hypervisor took {share} % of {where} ({when})"
-        case Matter.THROTTLED:
+        case DisturbanceKind.THROTTLED:
             text = f"{where} was throttled {count(one.times or 0, 'time')}, too hot ({when})"
-        case Matter.SWAP:
+        case DisturbanceKind.SWAP:
             text = f"{count(one.times or 0, 'page')} swapped ({when})"
-        case Matter.MEMORY if one.share is not None:
+        case DisturbanceKind.MEMORY if one.share is not None:
             text = f"tasks waited for memory {share} % of the time ({when})"
-        case Matter.MEMORY:
+        case DisturbanceKind.MEMORY:
             text = f"tasks waited for memory {count(one.times or 0, 'time')} ({when})"
     others = [cpu for cpu in one.cpus if cpu != one.cpu]
     if len(others) > 1:
@@ -133,9 +139,9 @@ def _print_lgroups(cpus: Sequence[CpuUse], printer: Printer) -> None:
     ]
     if any(mhz):
         columns += [
-            Column("MHz|min", [number(min(it, default=None), 0) for it in mhz]),
-            Column("|mean", [number(statistics.fmean(it), 0) if it else "-" for it in mhz]),
-            Column("|max", [number(max(it, default=None), 0) for it in mhz]),
+            Column("MHz|min", [format_number(min(it, default=None), 0) for it in mhz]),
+            Column("|mean", [format_number(statistics.fmean(it), 0) if it else "-" for it in mhz]),
+            Column("|max", [format_number(max(it, default=None), 0) for it in mhz]),
         ]
     printer.table(columns)
     text = (
@@ -344,7 +350,7 @@ def counts_rows(counted: Sequence[BenchmarkCounts]) -> list[object]:
 
 
 _TABLE = {
-    BenchmarkCounts: Members(
+    BenchmarkCounts: JsonFields(
         "benchmark tune table cpi=rates.cpi",
         {"ipc": lambda it: 1 / it.rates.cpi if it.rates and it.rates.cpi else None},
         "ghz=rates.ghz instructions=rates.instructions cpi_spread stack metrics{} groups",
@@ -425,7 +431,7 @@ def _memory(energy: PhaseEnergy) -> float | None:
     return sum(parts) if parts else None
 
 
-ENERGY_MEMBERS = Members(
+ENERGY_MEMBERS = JsonFields(
     "energy.phase energy.benchmark energy.iteration energy.counted energy.elapsed_s energy.joules"
     " joules_per_copy energy.watts energy.energy_delay_js",
     {"domains": lambda row: dict(row.energy.domains)},

@@ -7,25 +7,33 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from rater.analysis.divots.confirm import Answer, Told, Trial, next_command
-from rater.analysis.divots.model import words
+from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVerdict, next_command
+from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
     PLACED,
     Analysis,
-    Between,
     Finding,
     Kind,
+    RecurringDivot,
     nothing_to_compare,
 )
 from rater.analysis.divots.selftest import Deviation, Judgement, Tally, Verdict
 from rater.analysis.results.cpu_use import FOREIGN_SHARE
-from rater.plan.selftest import Fault, NotInjected
+from rater.plan.selftest import NotInjected, PlantKind
 from rater.record.stored import RunHead
 from rater.show.console import Columns, Printer
-from rater.show.format import what_ran
+from rater.show.format import run_title
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
-from rater.text.values import Members, copies_text, count, objects, percent, signed_percent, to_json
+from rater.text.values import (
+    JsonFields,
+    copies_text,
+    count,
+    objects,
+    percent,
+    signed_percent,
+    to_json,
+)
 
 # -- Divots for people: the most costly first, what the layout explains apart ----------------------
 
@@ -39,7 +47,7 @@ _NOTE = 0.002  # of the score; cheaper ones are shown dim
 def print_divots(head: RunHead, analysis: Analysis, console: Console) -> None:
     """Print what was found in a run, or that nothing was and what would have been."""
     printer = Printer(console)
-    name, more = what_ran(head.suite, head.benchmarks)
+    name, more = run_title(head.suite, head.benchmarks)
     ran = ", ".join(part for part in (name, more) if part)
     if len(ran) > 40:
         ran = count(len(head.benchmarks), "benchmark")
@@ -99,7 +107,7 @@ def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> No
     together = ""
     if lost - divots[0].cost >= _NOTE:  # none of them costs it alone
         of = "score" if divots[0].score_lost is not None else "copies' time"
-        together = f" (together they cost {words.cost(lost)} of the {of})"
+        together = f" (together they cost {formatting.format_cost(lost)} of the {of})"
     printer.line(f"{count(len(divots), 'divot')}, the most costly first{together}:")
     for number, one in enumerate(divots[:_MOST_LINES], 1):
         style = "" if one.cost >= _NOTE or one.fast else "dim"
@@ -142,7 +150,7 @@ def visible_line(visible: dict[str, float]) -> str:
     return line if {"copy", "cpu"} & visible.keys() else f"{line} {_NO_COPY}"
 
 
-def print_between(between: Sequence[Between], runs: int, console: Console) -> None:
+def print_between(between: Sequence[RecurringDivot], runs: int, console: Console) -> None:
     """Print what comes back in several runs, what moves about, and what only one has."""
     printer = Printer(console)
     printer.line()
@@ -155,30 +163,30 @@ def print_between(between: Sequence[Between], runs: int, console: Console) -> No
 # -- The trial of a divot: what is run against what, and what came of it ---------------------------
 
 _MEANS = {
-    Answer.CONFIRMED: "the same place is slow again",
-    Answer.SMALLER: "slow again, but by less than half of what was found",
-    Answer.NOT_CONFIRMED: "the difference is not there now",
-    Answer.OPEN: "too noisy to tell; more --pairs would",
+    ConfirmVerdict.CONFIRMED: "the same place is slow again",
+    ConfirmVerdict.SMALLER: "slow again, but by less than half of what was found",
+    ConfirmVerdict.NOT_CONFIRMED: "the difference is not there now",
+    ConfirmVerdict.OPEN: "too noisy to tell; more --pairs would",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class TrialView:
+class ConfirmView:
     """A trial with what it is of, and what came of it."""
 
     run: int
     number: int  # of the finding, from 1
     evidence: str  # the finding in a line
-    trial: Trial | None
+    trial: ConfirmPlan | None
     refused: str | None  # why it cannot be run
     pairs: int
     commands: tuple[str, str]  # what a side would be as `rater run ...`
     runs: Sequence[tuple[int, int]] = ()  # numbers of the runs, a pair each
-    verdict: Told | None = None
+    verdict: ConfirmResult | None = None
     foreign: tuple[float, float] | None = None  # share of a side's CPUs that others took, median
 
 
-def print_trial(view: TrialView, printer: Printer) -> None:
+def print_trial(view: ConfirmView, printer: Printer) -> None:
     """Print what is compared."""
     printer.prose(f"Divot {view.number} of run {view.run}: {view.evidence}", "bold")
     if view.trial is None:
@@ -193,14 +201,18 @@ def print_trial(view: TrialView, printer: Printer) -> None:
         printer.prose(f"  {side}  {command}")
 
 
-def print_verdict(view: TrialView, printer: Printer) -> None:
+def print_verdict(view: ConfirmView, printer: Printer) -> None:
     """Print the verdict, with every pair."""
     if view.verdict is None or view.trial is None:
         return
     verdict, trial = view.verdict, view.trial
     pairs = ", ".join(_percent(one) for one in verdict.pairs)
     printer.prose(f"pairs: {pairs} (runs {view.runs[0][0]} to {view.runs[-1][1]})")
-    style = "bold yellow" if verdict.answer in (Answer.CONFIRMED, Answer.SMALLER) else "bold"
+    style = (
+        "bold yellow"
+        if verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+        else "bold"
+    )
     printer.prose(f"{verdict.answer}: {_MEANS[verdict.answer]}", style)
     printer.prose(
         f"  {trial.place} against {trial.there_name}: {_percent(verdict.slowdown)}, "
@@ -210,13 +222,14 @@ def print_verdict(view: TrialView, printer: Printer) -> None:
     if view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE:
         a, b = (f"{percent(share, 0)} %" for share in view.foreign)
         printer.prose(
-            f"meanwhile other processes took {a} of {words.cpus(trial.here)} and {b} of "
-            f"{words.cpus(trial.there)}: is that the divot, or is the machine busy?",
+            f"meanwhile other processes took {a} of {formatting.format_cpus(trial.here)} and {b} "
+            "of "
+            f"{formatting.format_cpus(trial.there)}: is that the divot, or is the machine busy?",
             "yellow",
         )
 
 
-def trial_document(view: TrialView) -> dict[str, object]:
+def trial_document(view: ConfirmView) -> dict[str, object]:
     """Return the same for programs."""
     trial, verdict = view.trial, view.verdict
     document: dict[str, object] = to_json(
@@ -349,7 +362,7 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
         printer.prose(f"  {one.disturbed[0].upper()}{one.disturbed[1:]}.")
     if one.failed and one.made is not None:
         printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
-    elif one.injection.kind is not Fault.NOTHING and not one.named:
+    elif one.injection.kind is not PlantKind.NOTHING and not one.named:
         printer.prose("  Not named.")
     for label, findings in (("false", one.false), ("also true", one.secondary)):
         for finding in findings[:_MOST_WRONG]:
@@ -360,9 +373,9 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
 
 def _where(one: Judgement) -> str:
     injection = one.injection
-    if injection.kind is Fault.OUTLIER_COPY:
+    if injection.kind is PlantKind.OUTLIER_COPY:
         return f"copy {injection.copies[0]}, {injection.benchmark} iteration {injection.iteration}"
-    return "" if injection.kind is Fault.NOTHING else injection.place
+    return "" if injection.kind is PlantKind.NOTHING else injection.place
 
 
 def _what_was_found(one: Judgement) -> str:
@@ -384,7 +397,7 @@ def _found(one: Finding) -> str:
     elif one.kind in (Kind.DRIFT, Kind.STARTUP, Kind.BIMODAL):
         place = str(one.kind)
     elif one.kind is Kind.OUTLIER_COPY:
-        place = words.copies(one.copies)
+        place = formatting.format_copies(one.copies)
     if one.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and one.benchmark:
         place += f", {one.benchmark}"
         if one.kind is Kind.OUTLIER_COPY and one.iteration is not None:
@@ -458,20 +471,20 @@ def refusal_document(text: str, spread: Deviation, others: float, seed: int) -> 
 
 
 _TABLE = {
-    SelfTest: Members(
+    SelfTest: JsonFields(
         "tally.right",
         {"summary": lambda test: summary(test.tally)},
         "tally.planted tally.named tally.false copies cpus benchmarks iterations seed spread:5"
         " floor:5 made_noise not_judged=tally.unjudged made_again=again plants=judged"
         " not_planted=missing",
     ),
-    Judgement: Members(
+    Judgement: JsonFields(
         "injection.kind injection.place injection.how injection.copies injection.cpus"
         " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"
         " verdict others:5 unsteady:5 disturbed named also_true=secondary false"
         " machines_own=own too_small=small"
     ),
-    Finding: Members("kind place slowdown:5 copies", {"evidence": evidence_line}),
+    Finding: JsonFields("kind place slowdown:5 copies", {"evidence": evidence_line}),
 }
 
 

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rater.analysis.compare.conditions import reasons
+from rater.analysis.compare.conditions import disturbance_reasons
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
 from rater.show.console import Columns, Printer
-from rater.show.format import clock, number, what_ran
+from rater.show.format import format_clock, format_number, run_title
 
 # -- Words of a run's head, for its own page and for lists; imports little, as lists start often ---
 
@@ -117,11 +117,11 @@ def print_list(page: RunPage, printer: Printer) -> None:
 def _score(run: ListedRun) -> str | None:
     if run.score is None:
         return None
-    return f"{number(run.score)}{'/h' if run.unit == PER_HOUR else ''}"
+    return f"{format_number(run.score)}{'/h' if run.unit == PER_HOUR else ''}"
 
 
 def _time(head: RunHead) -> str | None:
-    return None if head.elapsed_s is None else clock(head.elapsed_s)
+    return None if head.elapsed_s is None else format_clock(head.elapsed_s)
 
 
 def _style(head: RunHead) -> str:
@@ -137,7 +137,7 @@ def _status(head: RunHead) -> str:
 
 def _disturbed(head: RunHead) -> bool:
     """Tell whether too much disturbed a run to judge it."""
-    return bool(reasons(head.others_cost, head.noise_cost))
+    return bool(disturbance_reasons(head.others_cost, head.noise_cost))
 
 
 def _tags(head: RunHead) -> str:
@@ -146,5 +146,5 @@ def _tags(head: RunHead) -> str:
 
 def _what(head: RunHead) -> str:
     """Return `mini/lu (test, base)` or `3 of mini (test, base)`."""
-    what, several = what_ran(head.suite, head.benchmarks)
+    what, several = run_title(head.suite, head.benchmarks)
     return (f"{len(head.benchmarks)} of {what}" if several else what) + details_text(head)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rater.analysis.compare.compare import can_compare, compare_with_barrier
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.results.cpu_use import Notable
+from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedScore, RunTail
 from rater.analysis.results.score import BenchmarkScore, SuiteScore, Summary
@@ -22,14 +22,21 @@ from rater.show.console import (
     NotMet,
     Printer,
     Rows,
+    benchmark_names,
     iteration_marks,
-    names,
+    names_with_tunes,
     not_met_column,
     not_met_columns,
     seconds_columns,
-    with_tunes,
 )
-from rater.show.format import crop, decimals, duration, number, place, what_ran
+from rater.show.format import (
+    crop,
+    format_duration,
+    format_number,
+    needed_decimals,
+    place_texts,
+    run_title,
+)
 from rater.show.results.copies import as_planned, print_memory, print_metrics, print_placement
 from rater.show.results.cpu_use import notable_text, print_energy
 from rater.show.results.divots import print_findings
@@ -62,12 +69,12 @@ def _print_suite(
     summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
 ) -> None:
     whole = scores["all"]
-    places = decimals([score.ratio for score in scores.values()])
+    places = needed_decimals([score.ratio for score in scores.values()])
     kinds = [scores[kind] for kind in ("int", "fp")]
     if whole.ratio is not None:
-        parts = [f"{one.kind} {number(one.ratio, places)}" for one in kinds if one.over]
+        parts = [f"{one.kind} {format_number(one.ratio, places)}" for one in kinds if one.over]
         printer.prose(
-            f"{label}suite ratio {number(whole.ratio, places)}"
+            f"{label}suite ratio {format_number(whole.ratio, places)}"
             f"{f' ({", ".join(parts)})' if parts else ''}, "
             f"the geometric mean over {_over(summary, whole)}",
             "bold",
@@ -77,7 +84,7 @@ def _print_suite(
     for one in kinds:
         if one.ratio is not None:
             printer.prose(
-                f"{label}{one.kind} ratio {number(one.ratio, places)}, "
+                f"{label}{one.kind} ratio {format_number(one.ratio, places)}, "
                 f"the geometric mean over {count(len(one.over), 'benchmark')}"
             )
 
@@ -150,15 +157,17 @@ def _score(rotated: RotatedScore, printer: Printer) -> None:
     if rotated.score is None:
         printer.prose(f"no score over copies ({what}): {rotated.reason}")
         return
-    places = decimals([copy.rate for copy in rotated.copies])
+    places = needed_decimals([copy.rate for copy in rotated.copies])
     printer.prose(
-        f"mean over copies {number(rotated.score, places)}, CV {percent(rotated.cv)} % ({what})"
+        f"mean over copies {format_number(rotated.score, places)}, CV {percent(rotated.cv)} % "
+        f"({what})"
     )
     if len(rotated.copies) > 1:
         last = min(rotated.copies, key=lambda copy: copy.rate)
         printer.prose(
-            f"the lowest of them: {', '.join([f'copy {last.copy}', *place(last.cpu, last.node)])}: "
-            f"{number(last.rate, places)}"
+            f"the lowest of them: "
+            f"{', '.join([f'copy {last.copy}', *place_texts(last.cpu, last.node)])}: "
+            f"{format_number(last.rate, places)}"
         )
 
 
@@ -166,8 +175,9 @@ def _times(rotated: RotatedScore, printer: Printer) -> None:
     if rotated.tail is not None:
         tail = rotated.tail
         printer.prose(
-            f"tail: the first copy was done {duration(tail.length_s)} before the end "
-            f"({duration(tail.total_s)} in all); {_idle(tail)} over the whole run was idle in it, "
+            f"tail: the first copy was done {format_duration(tail.length_s)} before the end "
+            f"({format_duration(tail.total_s)} in all); {_idle(tail)} over the whole run was idle "
+            "in it, "
             f"{count(tail.runs_in_tail, 'run')} ended in it"
         )
     if rotated.gaps is not None:
@@ -198,7 +208,7 @@ def print_summary(
     after_run: bool = True,
     beside: Summary | None = None,
     proof: bool = False,
-    notable: Sequence[Notable] = (),
+    notable: Sequence[MachineDisturbance] = (),
     divots: Analysis | None = None,
     brief: bool = False,
     warned: Sequence[str] = (),
@@ -295,7 +305,7 @@ def _next(summary: Summary, divots: Analysis | None) -> Iterator[str]:
 
 def print_head(head: RunHead, printer: Printer) -> None:
     """Print what ran, when and where, and how it ended if that was not well."""
-    what, several = what_ran(head.suite, head.benchmarks)
+    what, several = run_title(head.suite, head.benchmarks)
     words = [what + details_text(head), *([several] if several else [])]
     rotated = head.mode == "steady" and head.order == "rotated"
     mode = f"{head.mode} in rotated order" if rotated else head.mode
@@ -365,7 +375,8 @@ def _alone(benchmark: BenchmarkScore) -> BenchmarkScore:
 def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> None:
     """Say which benchmarks lack what; failed copies are only pointed at, their list comes last."""
     called = [
-        (name.rstrip(), one) for name, one in zip(with_tunes(benchmarks), benchmarks, strict=True)
+        (name.rstrip(), one)
+        for name, one in zip(names_with_tunes(benchmarks), benchmarks, strict=True)
     ]
     failed = [name for name, b in called if any(it.counted and it.failed for it in b.iterations)]
     if failed:
@@ -383,7 +394,7 @@ def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
     of = Columns([it for _, it in rows])
     by_ratio = any(it.ratio is not None or b.reference_s for b, it in rows)
     return [
-        Column("benchmark", names(rows), right=False, flexible=True),
+        Column("benchmark", benchmark_names(rows), right=False, flexible=True),
         Column("iter", iteration_marks(rows)),
         Column("bracket|s", brackets),
         of.numbers("ratio", lambda it: it.ratio)
@@ -407,7 +418,7 @@ def _print_stagger(rows: Rows, printer: Printer) -> None:
     ]
     printer.table(
         [
-            Column("benchmark", names(rows), right=False, flexible=True),
+            Column("benchmark", benchmark_names(rows), right=False, flexible=True),
             Column("iter", iteration_marks(rows)),
             Column("first start to|last finish s", brackets),
             Column("last start to|first finish s", overlaps),
@@ -451,8 +462,8 @@ def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:
         where += f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {first.copy}"
         where += f", {len(group)} runs" if len(group) > len(copies) else ""
     else:
-        where += ", ".join([f"copy {first.copy}", *place(first.cpu, first.node)])
-        where += f", after {number(first.elapsed_s)} s"
+        where += ", ".join([f"copy {first.copy}", *place_texts(first.cpu, first.node)])
+        where += f", after {format_number(first.elapsed_s)} s"
     kept = next((one for one in group if one.run_dir), None)
     files = f"; files of copy {kept.copy}: {kept.run_dir}" if kept else ""
     return f"{where}: {first.what}{files}"

@@ -14,13 +14,13 @@ from rater.show.console import (
     NotMet,
     Printer,
     Rows,
+    benchmark_names,
     iteration_marks,
-    names,
+    names_with_tunes,
     not_met_columns,
     seconds_columns,
-    with_tunes,
 )
-from rater.show.format import decimals, duration, number, or_dash, place
+from rater.show.format import format_duration, format_number, needed_decimals, or_dash, place_texts
 from rater.text.values import count, percent, signed_percent
 
 # -- Windows of steady mode as a table, a verdict on each, and what would mend it ------------------
@@ -38,7 +38,7 @@ def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
     several = any(len(benchmark.iterations) > 1 for benchmark, _ in rows)
     of, of_rate, of_window = Columns([it for _, it in rows]), Columns(rates), Columns(windows)
     columns = [
-        Column("benchmark", names(rows), right=False, flexible=True),
+        Column("benchmark", benchmark_names(rows), right=False, flexible=True),
         *([Column("iter", iteration_marks(rows))] if several else []),
         of.numbers("ratio", lambda it: it.ratio)
         if by_ratio
@@ -87,11 +87,14 @@ def print_mix(mix: SteadyMix, summary: Summary, printer: Printer) -> None:
         printer.prose(mix.reason, "yellow")
     printer.line()
     if phase.reason is None and mix.selected is not None:
-        per_hour = f"{number(phase.per_hour)} copies/hour in all"
-        text = f"mix ratio {number(phase.ratio)}: reference seconds of work per second, {per_hour}"
+        per_hour = f"{format_number(phase.per_hour)} copies/hour in all"
+        text = (
+            f"mix ratio {format_number(phase.ratio)}: reference seconds of work per second, "
+            f"{per_hour}"
+        )
         printer.prose(text if with_ratio else per_hour, "bold")
     if phase.rates is not None and phase.slowest is not None and len(phase.copies) > 1:
-        found = place(phase.slowest.cpu, phase.slowest.node)
+        found = place_texts(phase.slowest.cpu, phase.slowest.node)
         where = f" ({', '.join(found)})" if found else ""
         printer.prose(
             f"copies' rates: CV {percent(phase.rates.cv)} %, the slowest is copy "
@@ -191,7 +194,7 @@ def _print_occupied(windows: _Windows, printer: Printer, *, of_suite: bool) -> N
     else:
         text, end = f"copies ran {percent(share)} % of the window", ""
     if window.gap_s is not None:
-        text += f"; {duration(window.gap_s)} (median) between two runs of a copy"
+        text += f"; {format_duration(window.gap_s)} (median) between two runs of a copy"
     text += end
     if share >= ENOUGH:
         printer.prose(text)
@@ -311,7 +314,7 @@ def _print_brackets(beside: BarrierComparison, printer: Printer) -> None:
         [side.steady_run_s for side in sides], [side.other_run_s for side in sides]
     )
     changes = [side.difference for side in sides]
-    rows = with_tunes(sides)
+    rows = names_with_tunes(sides)
     if by_ratio and len(sides) > 1 and beside.steady_ratio is not None:
         rows.append("all")
         here.append(beside.steady_ratio)
@@ -321,12 +324,12 @@ def _print_brackets(beside: BarrierComparison, printer: Printer) -> None:
         steady_s.append("")
         other_s.append("")
     unit = "ratio" if by_ratio else "/hour"
-    places = decimals([*here, *there])
+    places = needed_decimals([*here, *there])
     printer.table(
         [
             Column("benchmark", rows, right=False, flexible=True),
-            Column(("steady", unit), [number(value, places) for value in here]),
-            Column((beside.other_mode, unit), [number(value, places) for value in there]),
+            Column(("steady", unit), [format_number(value, places) for value in here]),
+            Column((beside.other_mode, unit), [format_number(value, places) for value in there]),
             Column("steady|is %", [signed_percent(change) for change in changes]),
             Column("score|lost %", [percent(share) for share in lost]),
             Column("steady|run s", steady_s, optional=1),
@@ -360,7 +363,7 @@ def _print_mixes(beside: BarrierComparison, printer: Printer) -> None:
     )
     printer.table(
         [
-            Column("benchmark", with_tunes(sides), right=False, flexible=True),
+            Column("benchmark", names_with_tunes(sides), right=False, flexible=True),
             Column("steady|run s", steady_s),
             Column("rotated|run s", other_s),
             Column("steady|takes %", [signed_percent(side.longer) for side in sides]),
@@ -370,10 +373,10 @@ def _print_mixes(beside: BarrierComparison, printer: Printer) -> None:
         return
     text = f"Steady completed {_more(beside.difference)} of the mix's work per second than rotated"
     if beside.steady_ratio is not None and beside.other_ratio is not None:
-        places = decimals([beside.steady_ratio, beside.other_ratio])
+        places = needed_decimals([beside.steady_ratio, beside.other_ratio])
         text += (
-            f" ({number(beside.steady_ratio, places)} against "
-            f"{number(beside.other_ratio, places)} reference seconds per second)"
+            f" ({format_number(beside.steady_ratio, places)} against "
+            f"{format_number(beside.other_ratio, places)} reference seconds per second)"
         )
     text = " ".join([f"{text}.", *_not_run(beside)])
     if beside.idle_share is not None:

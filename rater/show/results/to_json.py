@@ -11,21 +11,21 @@ from rater.analysis.compare.conditions import disturbed_members
 from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.model.finding import (
     Analysis,
-    Between,
+    CopyEffect,
     Evidence,
+    FaultMeasurement,
     Finding,
     Kind,
-    Look,
-    Single,
+    RecurringDivot,
 )
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
 from rater.analysis.results.score import BenchmarkScore, IterationScore, SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.results.steady import SteadyMix, SteadyPhase, SteadyRate
-from rater.record.stored import Reported, RunHead
+from rater.record.stored import PublishedResult, RunHead
 from rater.show.results.cpu_use import energy_document
-from rater.text.values import Members, objects, to_json
+from rater.text.values import JsonFields, objects, to_json
 
 # -- Findings as the divots document of `rater divots --json` --------------------------------------
 
@@ -71,7 +71,7 @@ def _only(values: Sequence[int]) -> int | None:
 
 
 DIVOTS_TABLE = {
-    Finding: Members(
+    Finding: JsonFields(
         {"kind": lambda one: f"explained-{one.kind}" if one.explained else str(one.kind)},
         "benchmark",
         {"benchmarks": lambda one: _covered(one, "benchmark") or [*one.benchmarks]},
@@ -86,8 +86,8 @@ DIVOTS_TABLE = {
             "measured": lambda one: [it for it in _by_weight(one) if it.others is not None],
         },
     ),
-    Evidence: Members("name value others text"),
-    Single: Members(
+    Evidence: JsonFields("name value others text"),
+    CopyEffect: JsonFields(
         "benchmark",
         {"benchmarks": lambda it: [it.benchmark]},
         "tune iteration",
@@ -100,12 +100,12 @@ DIVOTS_TABLE = {
         {"nodes": lambda it: [] if it.node is None else [it.node]},
         "slowdown:5",
     ),
-    Between: Members(
+    RecurringDivot: JsonFields(
         "kind of benchmarks",
         {"places": lambda one: objects("run place", ((it.run, it.place) for it in one.places))},
         "runs=looks copies nodes cpus slowdown:5 evidence=summary",
     ),
-    Look: Members("run there place benchmarks slowdown:5"),
+    FaultMeasurement: JsonFields("run there place benchmarks slowdown:5"),
 }
 
 
@@ -129,7 +129,7 @@ def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list
 
 
 def divots_document(
-    runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[Between]
+    runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[RecurringDivot]
 ) -> dict[str, object]:
     """Return the divots document: of one run, or of several with what they have in common."""
     documents: list[dict[str, object]] = [
@@ -190,11 +190,11 @@ class _Window:
         return self.phase if self.phase.reason is None else None
 
 
-_WINDOW = Members(
+_WINDOW = JsonFields(
     "warmup_s window_s halves longest_warmup_run_s needed_warmup_s unit copies rates slowest"
     " occupied gap_s lgroups reason"
 )
-_RATE = Members("completions whole_runs=whole copies_per_hour=per_hour median_run_s")
+_RATE = JsonFields("completions whole_runs=whole copies_per_hour=per_hour median_run_s")
 
 
 def _of_file(one: _Iteration) -> dict[str, object]:
@@ -208,17 +208,17 @@ def _of_window(one: _Iteration) -> dict[str, object]:
 
 
 RUN_TABLE = {
-    RunHead: Members(
+    RunHead: JsonFields(
         "run uuid status=status.reported reason mode copies started_at elapsed_s host=hostname"
         " source suite_name=suite size tune iterations discard stagger_ms increment layout memory"
         " tags{}"
     ),
-    BenchmarkScore: Members(
+    BenchmarkScore: JsonFields(
         "benchmark tune category reference_s ratio copies_per_hour=per_hour",
         {"iterations": lambda benchmark: len(benchmark.iterations)},
         "reason",
     ),
-    _Iteration: Members(
+    _Iteration: JsonFields(
         {"*": _of_window},
         "it.benchmark it.tune of.category it.iteration it.counted it.selected it.copies"
         " good_copies=it.good failed_copies=it.failed it.bracket_s it.bracket_from_slowest"
@@ -227,18 +227,18 @@ RUN_TABLE = {
         {"*": _of_file},
         "it.reason",
     ),
-    Reported: Members(
+    PublishedResult: JsonFields(
         "reported_s ratio selected valid",
         {"errors": lambda one: one.errors.splitlines() if one.errors else []},
     ),
-    RotatedBenchmark: Members(
+    RotatedBenchmark: JsonFields(
         "benchmark category",
         {"iteration": lambda _: None, "bracket_s": lambda _: None},
         "reference_s",
         {"ratio": lambda _: None, "score_lost": lambda _: None},
         "median_copy_s=times_s.median slowest times_s rates queued_copies=queued reason",
     ),
-    _Mixed: Members(
+    _Mixed: JsonFields(
         "steady.benchmark steady.category phase.iteration phase.counted",
         {"bracket_s": lambda _: None},
         "steady.reference_s rate.ratio copies_per_hour=rate.per_hour",
@@ -248,23 +248,23 @@ RUN_TABLE = {
         "steady phase.reason",
     ),
     SteadyRate: _RATE,
-    _Window: Members(
+    _Window: JsonFields(
         "phase.iteration phase.counted selected valid.ratio copies_per_hour=valid.per_hour",
         {"*": lambda one: _WINDOW.of(one.phase)},
     ),
-    Steadiness: Members(
+    Steadiness: JsonFields(
         "verdict difference interval_95=interval fewest_whole_runs=fewest needed_window_s=needed_s"
     ),
-    MetricResult: Members("* worst"),
-    SteadyMix: Members(
+    MetricResult: JsonFields("* worst"),
+    SteadyMix: JsonFields(
         "ratio=selected.ratio",
         {"windows": lambda mix: [_Window(it, it is mix.selected) for it in mix.phases]},
         "reason",
     ),
-    RotatedScore: Members(
+    RotatedScore: JsonFields(
         "proposed_in score cv unit rounds reason copies tail gaps work_rate runs_per_hour"
     ),
-    SuiteScore: Members("tune kind ratio reason"),
+    SuiteScore: JsonFields("tune kind ratio reason"),
 }
 
 

@@ -10,11 +10,11 @@ from statistics import median
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison, cpi_changes
-from rater.analysis.divots.model.finding import Between, Finding, Kind, Thresholds
+from rater.analysis.divots.model.finding import Finding, Kind, RecurringDivot, Thresholds
 from rater.analysis.results.copies import Point, memory_rows
 from rater.analysis.stats.intervals import Decision
 from rater.errors import InputError
-from rater.process import say
+from rater.process import print_error
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.notes import cpi_document, print_cpi_changes
 from rater.show.compare.table import (
@@ -28,16 +28,16 @@ from rater.show.console import Printer
 from rater.show.results.divots import print_between, print_divots
 from rater.show.results.to_json import divots_document
 from rater.store.store import Store
-from rater.text.values import parse_percent, some
-from rater.workflow.arguments import show, store_to_read
-from rater.workflow.results.divots import analysis_of, between_of
+from rater.text.values import parse_percent, truncate_list
+from rater.workflow.arguments import open_store_for_reading, print_output
+from rater.workflow.results.divots import find_recurring, load_or_analyse
 from rater.workflow.results.points import (
     NOT_DONE,
+    check_distinct,
+    count_interim_looks,
     drawing_file,
-    looks_of,
-    points_from,
-    points_without_runs,
-    refuse_twice,
+    load_points,
+    missing_points,
     write_drawing,
 )
 
@@ -64,12 +64,12 @@ def compare_points(args: argparse.Namespace) -> int:
     if not margin:
         raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
     worst = _fail_on(args.fail_on)
-    with store_to_read(args) as store:
-        points = points_from(store, args.points)
-        refuse_twice(points)
+    with open_store_for_reading(args) as store:
+        points = load_points(store, args.points)
+        check_distinct(points)
         baseline = _baseline(store, args.baseline, points)
-        looks = looks_of(store, points)
-        without = points_without_runs(store, args.points)
+        looks = count_interim_looks(store, points)
+        without = missing_points(store, args.points)
     comparison = compare(points, margin=margin, by=args.by, baseline=baseline, looks=looks)
     counted = cpi_changes(comparison.sides)
     if file is not None:
@@ -84,7 +84,7 @@ def compare_points(args: argparse.Namespace) -> int:
         print_comparison(comparison, printer)
         print_cpi_changes(counted, comparison.sides, printer)
 
-    show(args, document, text)
+    print_output(args, document, text)
     return 0 if worst is None else _gate(comparison, worst, without)
 
 
@@ -98,10 +98,10 @@ def _compare_memory(args: argparse.Namespace) -> int:
     }
     wrong = [name for name, value in given.items() if value]
     if wrong:
-        raise InputError(f"--memory compares nothing: leave out {some(wrong)}")
-    with store_to_read(args) as store:
-        points = points_from(store, args.points)
-        without = points_without_runs(store, args.points)
+        raise InputError(f"--memory compares nothing: leave out {truncate_list(wrong)}")
+    with open_store_for_reading(args) as store:
+        points = load_points(store, args.points)
+        without = missing_points(store, args.points)
     rows, labels = memory_rows(points), [point.label for point in points]
     if args.csv:
         write_memory_csv(rows, labels, sys.stdout)
@@ -114,7 +114,7 @@ def _compare_memory(args: argparse.Namespace) -> int:
         printer.some(without, "yellow")
         print_memory_rows(rows, labels, printer)
 
-    show(args, document, text)
+    print_output(args, document, text)
     return 0
 
 
@@ -153,26 +153,30 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
     ]
     for row, side, cell in comparison.verdicts():
         if cell.speedup is not None and cell.speedup.verdict is Decision.RARELY:
-            say(f"--fail-on worse: not worse: {row.name} ({side.label}): {cell.speedup.words}")
+            print_error(
+                f"--fail-on worse: not worse: {row.name} ({side.label}): {cell.speedup.words}"
+            )
     lost = [f"{name} ({label})" for name, label in comparison.lost]
     unjudged = [f"{row.name} ({side.label}): {why}" for row, side, why in comparison.unjudged()]
     if worse:
-        say(f"--fail-on worse: worse: {some(worse)}")
+        print_error(f"--fail-on worse: worse: {truncate_list(worse)}")
     if lost:
-        say(f"--fail-on worse: no valid result, where the baseline has one: {some(lost)}")
+        print_error(
+            f"--fail-on worse: no valid result, where the baseline has one: {truncate_list(lost)}"
+        )
     if worse or lost:
         return _WORSE_FOUND
     if unmade:
-        say(f"--fail-on worse: cannot be judged: {some(unmade)}")
+        print_error(f"--fail-on worse: cannot be judged: {truncate_list(unmade)}")
         return _NOT_JUDGED
     if unjudged:
-        say(
-            f"--fail-on worse: cannot be judged: {some(unjudged)}; make several "
+        print_error(
+            f"--fail-on worse: cannot be judged: {truncate_list(unjudged)}; make several "
             "runs of both, in turn (rater sweep --rounds 6), or name several: 7,8,9 10,11,12"
         )
         return _NOT_JUDGED
     if not any(cell.speedup for _, _, cell in comparison.verdicts()):
-        say("--fail-on worse: the baseline has no valid result: nothing was compared")
+        print_error("--fail-on worse: the baseline has no valid result: nothing was compared")
         return _NOT_JUDGED
     return 0
 
@@ -183,7 +187,7 @@ def _baseline(store: Store, word: str | None, points: Sequence[Point]) -> str | 
     values = {"=".join(pair) for point in points for pair in point.values}
     if word is None or word in labels or word in values:
         return word
-    return points_from(store, [word])[0].label
+    return load_points(store, [word])[0].label
 
 
 # -- `rater divots`: what is slow in runs, and what comes back in the same place -------------------
@@ -197,18 +201,18 @@ def find_divots(args: argparse.Namespace) -> int:
     """Print what is slow in the runs; 1 where --fail-on says so, 3 where that cannot be judged."""
     limits = [_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
-    with store_to_read(args) as store:
+    with open_store_for_reading(args) as store:
         numbers = list(
             dict.fromkeys(n for spec in args.which or ["last"] for n in store.find_all(spec))
         )
         heads = {head.run: head for head in store.runs(numbers)}
         runs = [
-            (heads[number], analysis_of(store, heads[number], thresholds, fresh=args.fresh))
+            (heads[number], load_or_analyse(store, heads[number], thresholds, fresh=args.fresh))
             for number in numbers
         ]
-        between = between_of(store, runs)
+        between = find_recurring(store, runs)
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
-        sure = between if len(judged) == len(runs) else between_of(store, judged)
+        sure = between if len(judged) == len(runs) else find_recurring(store, judged)
 
     def text(printer: Printer) -> None:
         for head, analysis in runs:
@@ -216,13 +220,15 @@ def find_divots(args: argparse.Namespace) -> int:
         if len(runs) > 1:
             print_between(between, len(runs), printer.console)
 
-    show(args, lambda: divots_document(runs, between), text)
+    print_output(args, lambda: divots_document(runs, between), text)
     status = _status(limits, [one for _, it in judged for one in it.findings], sure)
     if status or not limits or len(judged) == len(runs):
         return status
     for head, analysis in runs:
         if analysis.disturbed:
-            say(f"--fail-on: run {head.run} cannot be judged: {'; '.join(analysis.disturbed)}")
+            print_error(
+                f"--fail-on: run {head.run} cannot be judged: {'; '.join(analysis.disturbed)}"
+            )
     return NOT_JUDGED
 
 
@@ -239,7 +245,9 @@ def _limit(text: str) -> tuple[str, float]:
 
 
 def _status(
-    limits: Sequence[tuple[str, float]], findings: Sequence[Finding], between: Sequence[Between]
+    limits: Sequence[tuple[str, float]],
+    findings: Sequence[Finding],
+    between: Sequence[RecurringDivot],
 ) -> int:
     sizes = [(one.kind, one.place, *_largest(one)) for one in findings if not one.explained]
     sizes += [(one.kind, one.places[0].place, one.slowdown, "") for one in between]
@@ -248,7 +256,7 @@ def _status(
             if kind not in (of, ANY) or (kind.startswith("slow-") and size < 1):
                 continue  # a faster lgroup is no slow group, whatever its kind is called
             if abs(size - 1) >= least:
-                say(f"--fail-on {kind}: {place} ({where}{(size - 1) * 100:+.1f} %)")
+                print_error(f"--fail-on {kind}: {place} ({where}{(size - 1) * 100:+.1f} %)")
                 return 1
     return 0
 

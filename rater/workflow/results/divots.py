@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from rater.analysis.compare.conditions import cost_of_others
+from rater.analysis.compare.conditions import foreign_load_cost
 from rater.analysis.divots.model.finding import (
     VERSION,
     Analysis,
-    Between,
+    RecurringDivot,
     Thresholds,
     from_json,
     nothing_to_compare,
@@ -20,7 +20,7 @@ from rater.analysis.divots.model.finding import (
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.placement import RunProof, judged, prove_run
 from rater.errors import RaterError
-from rater.process import say
+from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun
 from rater.show.results.to_json import evidence_line
@@ -38,13 +38,13 @@ from rater.store.store import (
 # -- Store whether copies of a run that has ended were where the plan put them ---------------------
 
 
-def judge_placements(store: Store, run: StoredRun) -> RunProof:
+def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
     """Store what was seen of each copy's placement as a verdict, for queries and exports."""
     proof = prove_run(run)
     try:
         store.judge_placements(run.head.run, judged(proof))
     except StoreError as error:  # the disk is full: `rater show` judges by the evidence
-        say(f"run {run.head.run}: {error}")
+        print_error(f"run {run.head.run}: {error}")
     return proof
 
 
@@ -69,7 +69,7 @@ def store_score(store: Store, run: StoredRun) -> RunScore:
         with store.writing("storing a score") as connection:
             keep_score(connection, run.head.run, score)
     except StoreError as error:  # the disk is full: it is worked out again
-        say(f"run {run.head.run}: {error}")
+        print_error(f"run {run.head.run}: {error}")
     return score
 
 
@@ -104,7 +104,7 @@ _MOST_LOADED = 20_000  # copy runs of an imported run, of which little more than
 _SOME = 1000
 
 
-def analysis_of(
+def load_or_analyse(
     store: Store,
     head: RunHead,
     thresholds: Thresholds,
@@ -127,7 +127,7 @@ def analysis_of(
                 return Analysis(found, search.visible, search.failed, *costs)
     copy_runs = store.copy_runs(head.run)  # before the search: what comes later is not in it
     if run is not None and nothing_to_compare(head):  # numpy is not loaded for that
-        analysis = Analysis((), {}, others_cost=cost_of_others(run, run_counters(run)))
+        analysis = Analysis((), {}, others_cost=foreign_load_cost(run, run_counters(run)))
     else:
         analysis = _found(store, head, thresholds, run, copy_runs)
     if head.status is not RunStatus.RUNNING:
@@ -155,15 +155,17 @@ def _found(
     if head.source != "run" and (copy_runs > _MOST_LOADED or not _has_cpu_times(times)):
         return analysis
     rows = run or store.load(head.run)
-    analysis = replace(analysis, others_cost=cost_of_others(rows, run_counters(rows)))
+    analysis = replace(analysis, others_cost=foreign_load_cost(rows, run_counters(rows)))
     if all(one.explained for one in analysis.findings):
         return analysis
-    from rater.analysis.divots.evidence import with_evidence
+    from rater.analysis.divots.evidence import add_evidence
 
-    return replace(analysis, findings=with_evidence(analysis.findings, rows))
+    return replace(analysis, findings=add_evidence(analysis.findings, rows))
 
 
-def between_of(store: Store, runs: Sequence[tuple[RunHead, Analysis]]) -> tuple[Between, ...]:
+def find_recurring(
+    store: Store, runs: Sequence[tuple[RunHead, Analysis]]
+) -> tuple[RecurringDivot, ...]:
     """Return what several runs have in common; nothing where no divot was found in any."""
     if len(runs) < 2 or all(one.explained for _, it in runs for one in it.findings):
         return ()
@@ -195,7 +197,7 @@ def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) 
     )
 
 
-def analysis_beside_results(
+def analysis_for_results(
     store: Store, run: StoredRun, *, however_it_ended: bool = False
 ) -> Analysis | None:
     """Return the divots of a run that is being shown; None: it has not ended, or see below.
@@ -207,9 +209,9 @@ def analysis_beside_results(
     if not ended and not however_it_ended:
         return None
     try:
-        return analysis_of(store, head, Thresholds(), fresh=False, run=run)
+        return load_or_analyse(store, head, Thresholds(), fresh=False, run=run)
     except Exception as error:  # of any kind: a search must not cost a result
-        say(
+        print_error(
             f"run {head.run}: no divots, the search for them failed "
             f"({type(error).__name__}: {error}); `rater divots {head.run}` tries again"
         )

@@ -9,15 +9,15 @@ from typing import Any
 
 from rater.analysis.compare.conditions import disturbed_members
 from rater.errors import InputError
-from rater.process import say
-from rater.record.run import storable
+from rater.process import print_error
+from rater.record.run import escape_undecodable
 from rater.record.stored import RunHead
 from rater.show.results.listing import ListedRun, RunPage, print_list, rows_that_fit
 from rater.store.connection import default_path, is_there
 from rater.store.read import RunFilter
 from rater.store.store import Store, divot_count, open_store
 from rater.text.values import duration_s
-from rater.workflow.arguments import show
+from rater.workflow.arguments import print_output
 from rater.workflow.results.divots import scores_of
 
 
@@ -31,8 +31,8 @@ def list_runs(args: argparse.Namespace) -> int:
             page = _page(store, wanted, _limit(args))
     else:
         # Looking makes no database: a mistyped --db would leave an empty one behind.
-        say(f"there is no database {path} yet")
-    show(
+        print_error(f"there is no database {path} yet")
+    print_output(
         args,
         lambda: [_document(it) for it in page.runs],
         lambda printer: print_list(page, printer),
@@ -86,7 +86,7 @@ def _filter(args: argparse.Namespace) -> RunFilter:
 
 
 def _tag(text: str) -> tuple[str, str | None]:
-    name, equals, value = storable(text).partition("=")
+    name, equals, value = escape_undecodable(text).partition("=")
     if not name.strip():
         raise InputError(f"--tag {text!r}: expected KEY=VALUE, or KEY for any value")
     return name.strip(), value if equals else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.analysis.divots.model.finding import Thresholds
-from rater.analysis.results.copies import Cell, cells_of, counts_of
+from rater.analysis.results.copies import Cell, counts_of, group_cells
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
@@ -20,24 +20,24 @@ from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
 from rater.show.console import Printer, paged, terminal
-from rater.show.format import plain
-from rater.show.html.story import PageRun, run_data
+from rater.show.format import sanitize
+from rater.show.html.story import ReportRun, run_data
 from rater.show.results.cpu_use import counts_rows
 from rater.store.store import Store
-from rater.workflow.arguments import print_json_rows, store_to_read
-from rater.workflow.results.divots import analysis_beside_results, analysis_of
-from rater.workflow.results.points import drawing_file, points_from, write_drawing
+from rater.workflow.arguments import open_store_for_reading, print_json_rows
+from rater.workflow.results.divots import analysis_for_results, load_or_analyse
+from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.results.stored import run_beside
 
 # -- Load what the report page, and its pictures as files, show of a run ---------------------------
 
 
-def loaded(store: Store, run: StoredRun) -> PageRun:
+def load_report_run(store: Store, run: StoredRun) -> ReportRun:
     """Return a run with all that a page says of it."""
-    divots = analysis_beside_results(store, run, however_it_ended=True)
-    cells = cells_of(run)
+    divots = analysis_for_results(store, run, however_it_ended=True)
+    cells = group_cells(run)
     barrier = run_beside(store, run)
-    return PageRun(
+    return ReportRun(
         run=run,
         summary=summarise(run),
         cells=cells,
@@ -62,10 +62,10 @@ def plot(args: argparse.Namespace) -> int:
     args.which = words[0]
     if args.machine or args.timeline:
         return _draw_other(args, file)
-    with store_to_read(args) as store:
+    with open_store_for_reading(args) as store:
         run = store.load(store.find(args.which))
-        divots = analysis_of(store, run.head, Thresholds(), fresh=False, run=run)
-    cells = cells_of(run)
+        divots = load_or_analyse(store, run.head, Thresholds(), fresh=False, run=run)
+    cells = group_cells(run)
     benchmark = _chosen(args.benchmark, args.iteration, cells, run.head)
     picture = picture_of(
         run.head,
@@ -96,8 +96,8 @@ def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
         raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
     if args.machine and (args.benchmark is not None or args.iteration is not None):
         raise InputError("--machine is of the whole run: leave out --benchmark and --iteration")
-    with store_to_read(args) as store:
-        shown = loaded(store, store.load(store.find(args.which)))
+    with open_store_for_reading(args) as store:
+        shown = load_report_run(store, store.load(store.find(args.which)))
     head = shown.run.head
     benchmark = _chosen(args.benchmark, args.iteration, shown.cells, head)
     data = run_data(shown, {})
@@ -119,8 +119,8 @@ def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None)
     """Draw where the cycles of instructions go, of one point or several."""
     if args.iteration is not None:
         raise InputError("--cpi is of all iterations together: leave out --iteration")
-    with store_to_read(args) as store:
-        points = points_from(store, words)
+    with open_store_for_reading(args) as store:
+        points = load_points(store, words)
     counted = [(point.label, counts_of(point.runs)) for point in points]
     if args.benchmark is not None:
         counted = [
@@ -153,7 +153,7 @@ def _bracket(
 ) -> int:
     """Return the place of the bracket that was asked for, else of that which lost most."""
     brackets = data["timeline"]["brackets"]
-    asked = None if benchmark is None else plain(benchmark)
+    asked = None if benchmark is None else sanitize(benchmark)
     found = [
         place
         for place, one in enumerate(brackets)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from rater.analysis.results.copies import Point, PointRun
 from rater.errors import InputError
-from rater.files import UntrustedError, is_trusted, meant_file
+from rater.files import UntrustedError, is_trusted, resolve_target
 from rater.record.run import is_fleet_word
 from rater.record.stored import StoredRun
 from rater.show.charts.vega import rendered, vega
 from rater.store.store import Store
-from rater.store.sweeps import PREFIX, find_sweep, load_sweep, looks_at
-from rater.text.values import some
+from rater.store.sweeps import PREFIX, count_looks, find_sweep, load_sweep
+from rater.text.values import truncate_list
 
 # -- The file of `-o`, checked before anything is computed -----------------------------------------
 
@@ -66,7 +66,7 @@ def write_output(path: Path, data: bytes) -> None:
     """
     part = None
     try:
-        real = meant_file(path)  # through a link: the link stays
+        real = resolve_target(path)  # through a link: the link stays
         if real.exists() and not real.is_file():  # a device: nothing can take its place
             _write_device(real, data)
             return
@@ -136,12 +136,12 @@ _TAG = "tag:"
 _BLOCK, _SWEEP = "block", "sweep"
 
 
-def points_from(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
+def load_points(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     """Return the points that words mean, in their order; of a sweep, several for one word.
 
     Runs with a tag are of one block where they have the same tag `block` (and `sweep`, where
     they have one). Raises `InputError` for what means nothing. A run may be in several points:
-    see `refuse_twice`.
+    see `check_distinct`.
     """
     found: list[Point] = []
     blocks: dict[tuple[str, str], int] = {}
@@ -159,16 +159,16 @@ def points_from(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     return tuple(found)
 
 
-def looks_of(store: Store, points: Sequence[Point]) -> int:
+def count_interim_looks(store: Store, points: Sequence[Point]) -> int:
     """Return how often a comparison was looked at before the runs it is of were enough.
 
     1, but for runs of sweeps with `--until`, or to which rounds were added, however the runs
     are named.
     """
-    return looks_at(store, [number for point in points for number in point.numbers])
+    return count_looks(store, [number for point in points for number in point.numbers])
 
 
-def points_without_runs(store: Store, words: Sequence[str]) -> tuple[str, ...]:
+def missing_points(store: Store, words: Sequence[str]) -> tuple[str, ...]:
     """Return the points of sweeps that have nothing to be compared, and why, in words."""
     told = []
     for word in words:
@@ -220,7 +220,7 @@ def _label(word: str, runs: Sequence[StoredRun]) -> str:
         return word.removeprefix(_TAG)
     if is_fleet_word(word):
         return word
-    numbers = some([str(run.head.run) for run in runs], 6)
+    numbers = truncate_list([str(run.head.run) for run in runs], 6)
     return f"run {numbers}" if len(runs) == 1 else f"runs {numbers}"
 
 
@@ -231,7 +231,7 @@ def _values(word: str) -> tuple[tuple[str, str], ...]:
     return ((name.strip(), value),)
 
 
-def refuse_twice(points: Sequence[Point]) -> None:
+def check_distinct(points: Sequence[Point]) -> None:
     """Raise `InputError` for a run that would be compared with itself."""
     owner: dict[int, Point] = {}
     for point in points:

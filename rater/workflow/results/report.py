@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.compare.scaling import Alone, scale
+from rater.analysis.compare.scaling import ExcludedRuns, scaling_curves
 from rater.analysis.compare.scaling_samples import orders, smt_yields
-from rater.analysis.divots.model.finding import Between
+from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.curves import LawScale
 from rater.errors import InputError
@@ -20,21 +20,21 @@ from rater.show.charts.vega import library
 from rater.show.compare.scaling import print_scaling
 from rater.show.compare.scaling_words import scaling_document
 from rater.show.console import Printer
-from rater.show.html.page import Together, page_of
+from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page
 from rater.store.store import Store
 from rater.text.cpuset import format_list
 from rater.text.values import count
-from rater.workflow.arguments import print_json, show, store_to_read
-from rater.workflow.results.divots import between_of
-from rater.workflow.results.plot import loaded
+from rater.workflow.arguments import open_store_for_reading, print_json, print_output
+from rater.workflow.results.divots import find_recurring
+from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
+    check_distinct,
     checked_path,
+    count_interim_looks,
     drawing_file,
-    looks_of,
-    points_from,
-    points_without_runs,
-    refuse_twice,
+    load_points,
+    missing_points,
     write_drawing,
     write_output,
 )
@@ -53,9 +53,9 @@ def report(args: argparse.Namespace) -> int:
             "-o '': expected the name of a page, or - for standard output; without -o it is "
             "rater-report-RUN.html in the current directory"
         )
-    with store_to_read(args) as store:
+    with open_store_for_reading(args) as store:
         points, without_runs = _points(store, args.which or ["last"])
-        tests = looks_of(store, points)
+        tests = count_interim_looks(store, points)
         shown, notes = _shown(points)
         numbers = [run.head.run for run in shown]
         path = Path(args.file or f"rater-report-{'-'.join(map(str, numbers))}.html")
@@ -64,10 +64,10 @@ def report(args: argparse.Namespace) -> int:
         elif args.json:
             raise InputError("-o - --json: both would be written to standard output; leave one out")
         vega = library()  # before the work: it may not be installed
-        pages = [loaded(store, run) for run in shown]
+        pages = [load_report_run(store, run) for run in shown]
         searched = [(it.run.head, it.divots) for it in pages if it.divots is not None]
-        between = between_of(store, searched)
-    page = page_of(pages, vega, _together(points, tests, (*without_runs, *notes), between))
+        between = find_recurring(store, searched)
+    page = report_html(pages, vega, _together(points, tests, (*without_runs, *notes), between))
     if args.file == _STDOUT:
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()
@@ -99,14 +99,14 @@ def _points(store: Store, words: Sequence[str]) -> tuple[tuple[Point, ...], tupl
         if not numbers or numbers not in seen:
             wanted.append(word)
         seen.add(numbers)
-    points = points_from(store, wanted)
-    refuse_twice(points)
+    points = load_points(store, wanted)
+    check_distinct(points)
     if len(points) == 1 and len(points[0].runs) > 1:
         points = tuple(
             Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
             for one in points[0].runs
         )
-    return points, points_without_runs(store, wanted)
+    return points, missing_points(store, wanted)
 
 
 def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
@@ -130,14 +130,14 @@ def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
 
 
 def _together(
-    points: Sequence[Point], tests: int, notes: tuple[str, ...], between: tuple[Between, ...]
-) -> Together | None:
+    points: Sequence[Point], tests: int, notes: tuple[str, ...], between: tuple[RecurringDivot, ...]
+) -> RunSet | None:
     """Return several points compared, after so many tests; None for one."""
     if len(points) < 2:
         return None
     copies = {one.run.head.copies for point in points for one in point.runs}
-    scaling = scale(points) if len(copies) > 1 else None
-    return Together(
+    scaling = scaling_curves(points) if len(copies) > 1 else None
+    return RunSet(
         compare(points, looks=tests),
         scaling if scaling and scaling.curves else None,
         notes,
@@ -173,11 +173,11 @@ _MOST_REASONS = 6
 def scale_points(args: argparse.Namespace) -> int:
     """Print the curves."""
     file = drawing_file(args.file)
-    with store_to_read(args) as store:
+    with open_store_for_reading(args) as store:
         words = list(dict.fromkeys(args.which))
-        points = points_from(store, words)
-        missing = points_without_runs(store, words)
-    scaling = scale(points, LAW_SCALES[args.law])
+        points = load_points(store, words)
+        missing = missing_points(store, words)
+    scaling = scaling_curves(points, LAW_SCALES[args.law])
     smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
     if not scaling.curves and not smt and not rotated:
         raise InputError(
@@ -195,13 +195,13 @@ def scale_points(args: argparse.Namespace) -> int:
             panels = {one.name for curve in scaling.curves for one in curve.series}
             printer.line(f"{args.file}: {count(len(panels), 'panel')}")
 
-    show(args, lambda: scaling_document(scaling, smt, rotated, missing), text)
+    print_output(args, lambda: scaling_document(scaling, smt, rotated, missing), text)
     return 0
 
 
-def _reasons(alone: Sequence[Alone]) -> list[str]:
+def _reasons(alone: Sequence[ExcludedRuns]) -> list[str]:
     """Say why runs are on no curve, a line for each reason."""
-    by_reason: dict[str, list[Alone]] = {}
+    by_reason: dict[str, list[ExcludedRuns]] = {}
     for one in alone:
         by_reason.setdefault(one.reason, []).append(one)
     lines = [

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rater.analysis.compare.compare import can_compare, comparable, compare_with_barrier
+from rater.analysis.compare.compare import can_compare, compare_with_barrier, find_barrier_run
 from rater.analysis.compare.conditions import disturbed_members
-from rater.analysis.results.copies import cells_of, normalise, ratio_pairs, yardsticks
+from rater.analysis.results.copies import group_cells, median_copy_times, normalise, ratio_pairs
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
 from rater.files import other_writer
-from rater.process import say
+from rater.process import print_error
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
@@ -47,8 +47,13 @@ from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.text.values import count
 from rater.wings import MergedFile, hook
-from rater.workflow.arguments import existing_store, print_json, show, store_to_read
-from rater.workflow.results.divots import analysis_beside_results
+from rater.workflow.arguments import (
+    open_existing_store,
+    open_store_for_reading,
+    print_json,
+    print_output,
+)
+from rater.workflow.results.divots import analysis_for_results
 from rater.workflow.results.listing import latest_like
 
 # -- Print one run with all that stands below its results; `rater show` ----------------------------
@@ -80,7 +85,7 @@ def print_result(
     barrier = barrier or run_beside(store, run)
     other = summarise(barrier) if barrier else None
     readings = run_counters(run)
-    divots = analysis_beside_results(store, run)
+    divots = analysis_for_results(store, run)
 
     def document() -> object:
         pair = compare_with_barrier(summary, other) if other else None
@@ -126,21 +131,21 @@ def print_result(
             if any(copy.workloads for copy in run.copies):
                 print_copy_runs(run, printer)
 
-    show(args, document, text)
+    print_output(args, document, text)
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
     """Return the stored run that a steady one is compared with, None for others."""
     if run.head.mode != "steady":
         return None
-    number = comparable(run.head, latest_like(store, run.head))
+    number = find_barrier_run(run.head, latest_like(store, run.head))
     return None if number is None else store.load(number)
 
 
 def show_run(args: argparse.Namespace) -> int:
     """Print the results of a stored run."""
     _check_copies_options(args)
-    with store_to_read(args) as store:
+    with open_store_for_reading(args) as store:
         run = store.load(store.find(args.which))
         barrier = None
         if args.beside is not None:
@@ -172,8 +177,8 @@ def _check_copies_options(args: argparse.Namespace) -> None:
 def _copies_view(
     args: argparse.Namespace, run: StoredRun, baseline: StoredRun | None
 ) -> CopiesView:
-    cells = cells_of(run)
-    theirs = cells if baseline is None else cells_of(baseline)
+    cells = group_cells(run)
+    theirs = cells if baseline is None else group_cells(baseline)
     head = run.head if baseline is None else baseline.head
     there = sorted({cell.iteration for cell in theirs})
     if args.baseline_iteration is not None and args.baseline_iteration not in there:
@@ -188,7 +193,7 @@ def _copies_view(
         baseline=head,
         baseline_iteration=args.baseline_iteration,
         drop=drop,
-        times=normalise(cells, yardsticks(theirs, args.baseline_iteration), drop),
+        times=normalise(cells, median_copy_times(theirs, args.baseline_iteration), drop),
         pairs=ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
     )
 
@@ -234,7 +239,7 @@ def import_documents(args: argparse.Namespace) -> int:
             if len(files) == 1:
                 raise
             errors.append(str(error))
-            say(str(error))
+            print_error(str(error))
         else:
             documents.append(_add(args, stored))
     if args.json:
@@ -252,12 +257,12 @@ def _merge(args: argparse.Namespace, file: str, errors: list[str]) -> list[Merge
             result = hook("merge_database")(store, Path(file), restore=args.restore)
         except hook("SourceRefusedError") as error:
             errors.append(str(error))
-            say(str(error))
+            print_error(str(error))
             return []
     if not args.json:
         print(hook("merge_in_words")(result))
         for text in hook("merge_remarks")(result):
-            say(text)
+            print_error(text)
     return [result]
 
 
@@ -317,7 +322,7 @@ def export_run(args: argparse.Namespace) -> int:
             f"--format {args.format} is no JSON document: leave out --json, or --format "
             f"{args.format}"
         )
-    with store_to_read(args) as store:
+    with open_store_for_reading(args) as store:
         stored = store.load(store.find(args.which))
     if args.format == "csv":
         write_csv(stored, sys.stdout)
@@ -357,7 +362,7 @@ def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> 
 
 def remove(args: argparse.Namespace) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         # One of somebody else's may name folders of our own runs.
         ours = other_writer(store.path) is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
@@ -372,7 +377,7 @@ def remove(args: argparse.Namespace) -> int:
         folder = folder_of(uuid) if ours else None
         trouble = remove_run_dir(cache_root() / "work" / folder) if folder else None
         if trouble:
-            say(trouble)
+            print_error(trouble)
     if args.json:
         print_json({"removed": [*numbers], **({"sweeps": sweeps} if sweeps else {})})
     else:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rater.analysis.compare.conditions import ConditionDifference
-from rater.analysis.results.remaining import PhaseState, Remainder, remainder
+from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
 from rater.errors import InputError
 from rater.plan.schedule import Plan
-from rater.process import say
+from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.copies.guard import end_leftovers, remove_unnamed
@@ -31,25 +31,25 @@ from rater.store.store import Store
 from rater.text.values import count
 from rater.workflow.arguments import (
     BESIDE_RESUME,
-    existing_store,
-    options_given,
+    check_current_directory,
+    given_options,
+    open_existing_store,
+    parse_request,
     print_json,
-    refuse_no_directory,
-    request_from,
     tags_from,
 )
 from rater.workflow.doctor import tuned_settings_of
-from rater.workflow.results.divots import judge_placements
+from rater.workflow.results.divots import store_placement_verdicts
 from rater.workflow.results.stored import print_result
-from rater.workflow.run.head import Attempt, Entered, Start, conditions_now, now_utc
-from rater.workflow.run.repeat import executed, resolve_again, what_changed
-from rater.workflow.run.resolve import Resolved, resolve
+from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, conditions_now, utc_timestamp
+from rater.workflow.run.repeat import changed_conditions, executed_commands, resolve_again
+from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.session import Session
 
 # -- `rater run --resume RUN`: run exactly what is missing of a stored run -------------------------
 
 
-class Resume(Attempt):
+class Resume(RunLauncher):
     """A stored run that goes on."""
 
     def __init__(self, run: StoredRun, runs_folder: Path, *, force: bool, keep: bool) -> None:
@@ -79,17 +79,19 @@ class Resume(Attempt):
         """Beside what the attempts before have left."""
         return Path(self.uuid) / _folder(self._number)
 
-    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+    def enter(
+        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+    ) -> ActiveRun:
         """Take the run up, if it still is what it was."""
         run, head = self._stored, self._stored.head
         left = left_of(plan, run)
-        found = what_changed(run, start.conditions)
+        found = changed_conditions(run, start.conditions)
         weighty = [it for it in found if it.significant]
         if weighty and not self._force:
             raise InputError(refusal(run, weighty))
         if found:
             say(f"differs from when run {head.run} began:{changes_text(found)}")
-        store.take_up(
+        store.claim_run(
             head.run,
             resumed=head.resumed,
             torn=left.torn,
@@ -109,7 +111,7 @@ class Resume(Attempt):
         if head.started_at is not None:
             began = datetime.fromisoformat(head.started_at)
             since_start_s = (datetime.now(UTC) - began).total_seconds()
-        return Entered(
+        return ActiveRun(
             head.run,
             left.ahead,
             elapsed_before_ns=left.resumed_at_ns(round(since_start_s * 1e9)),
@@ -120,7 +122,7 @@ class Resume(Attempt):
 
 def resume(args: argparse.Namespace) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    given = options_given(args, BESIDE_RESUME)
+    given = given_options(args, BESIDE_RESUME)
     if args.command is not None:
         given.append("-- COMMAND")
     if given:
@@ -128,7 +130,7 @@ def resume(args: argparse.Namespace) -> int:
             f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a run is run "
             "as it was asked for; `rater run` and `rater rerun` make a new one"
         )
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         run = store.load(store.find(args.resume), secrets=True)
     head = run.head
     if head.status is RunStatus.RUNNING:
@@ -144,7 +146,7 @@ def resume(args: argparse.Namespace) -> int:
     return Session(args, resolved, cache, attempt).run()
 
 
-def left_of(plan: Plan, run: StoredRun) -> Remainder:
+def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
     """Return what is left of a run; raises `InputError` when its plan is another one by now."""
     names = tuple(used.name for used in run.benchmarks)
     if plan.benchmarks != names:
@@ -153,7 +155,7 @@ def left_of(plan: Plan, run: StoredRun) -> Remainder:
             f"for has {', '.join(plan.benchmarks)} now: it cannot go on; "
             f"`rater rerun {run.head.run}` makes a new run"
         )
-    return remainder(plan, run)
+    return remaining_plan(plan, run)
 
 
 def refusal(run: StoredRun, found: list[ConditionDifference]) -> str:
@@ -170,7 +172,7 @@ def _folder(number: int) -> str:
     return f"resume-{number}"
 
 
-def _taken_up(left: Remainder, at: str) -> str:
+def _taken_up(left: RemainingPlan, at: str) -> str:
     done = len(left.phases) - len(left.ahead)
     torn = [
         f"{phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, True)} "
@@ -182,10 +184,10 @@ def _taken_up(left: Remainder, at: str) -> str:
     return f"{text}; discarded incomplete: {'; '.join(torn)}" if torn else text
 
 
-def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> int:
+def _nothing_left(args: argparse.Namespace, run: StoredRun, left: RemainingPlan) -> int:
     """Show a run that has all its phases, and end it if nobody had come to that."""
     head = run.head
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         if head.status in (RunStatus.KILLED, RunStatus.INTERRUPTED):
             failed = f"{left.failed} of {left.runs_done} copy runs failed" if left.failed else None
             store.close_run(
@@ -193,25 +195,28 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: Remainder) -> 
                 resumed=head.resumed,
                 status=RunStatus.FAILED if failed else RunStatus.COMPLETE,
                 reason=failed,
-                note=f"ended at {now_utc()}: all phases were measured when it was {head.status}",
+                note=f"ended at {utc_timestamp()}: all phases were measured when it was "
+                f"{head.status}",
             )
             run = store.load(head.run)
-            judge_placements(store, run)
+            store_placement_verdicts(store, run)
         if not args.quiet:
-            say(f"run {head.run}: nothing is missing of {count(len(left.phases), 'phase')}")
+            print_error(f"run {head.run}: nothing is missing of {count(len(left.phases), 'phase')}")
         if args.json or not args.quiet:
             print_result(args, store, run)
     return 0 if run.head.status is RunStatus.COMPLETE else 1
 
 
-def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved: Resolved) -> int:
+def _dry_run(
+    args: argparse.Namespace, run: StoredRun, left: RemainingPlan, resolved: RunPlan
+) -> int:
     """Show what would be run, and what changed as far as it is known before anything is built."""
     planned = tuned_settings_of(resolved.request)
-    found = what_changed(run, conditions_now(resolved), planned)
+    found = changed_conditions(run, conditions_now(resolved), planned)
     weighty = [it for it in found if it.significant]
     weighs = refusal(run, weighty) if weighty and left.ahead and not args.force else None
     refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
-    what = executed(resolved)
+    what = executed_commands(resolved)
     if args.json:
         document = remainder_document(run.head, left) | {"executes": EXECUTED.of(what)}
         print_json(document | {"differences": changes_document(found), "refused": refused})
@@ -234,9 +239,9 @@ def _dry_run(args: argparse.Namespace, run: StoredRun, left: Remainder, resolved
 
 def run(args: argparse.Namespace) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
-    request = request_from(args)
-    refuse_no_directory()
-    resolved, cache = resolve(request, machine.discover()), cache_root()
+    request = parse_request(args)
+    check_current_directory()
+    resolved, cache = resolve(request, machine.discover_topology()), cache_root()
     if args.dry_run:
         from rater.workflow.run.repeat import dry_run
 
@@ -251,7 +256,7 @@ def rerun(args: argparse.Namespace) -> int:
     from rater.workflow.run.repeat import Rerun, resolve_again
 
     tags = tags_from(args)
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         stored = store.load(store.find(args.which), secrets=True)
     resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
     if args.dry_run:

@@ -11,10 +11,10 @@ from statistics import median
 
 from rater.analysis.divots.confirm import (
     LEAST_PAIRS,
-    Answer,
-    Trial,
+    ConfirmPlan,
+    ConfirmVerdict,
+    judge_pairs,
     slowdown_of,
-    tell,
     times_of,
     trial_of,
 )
@@ -23,30 +23,30 @@ from rater.analysis.results.cpu_use import run_counters
 from rater.errors import InputError, RunError
 from rater.plan.request import Request
 from rater.plan.topology import Topology
-from rater.process import say
+from rater.process import print_error
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.facts import host_facts
 from rater.run.programs.compile import cache_root
 from rater.show.plans.plan import print_executed
 from rater.show.results.divots import (
-    TrialView,
+    ConfirmView,
     cpus_text,
     print_trial,
     print_verdict,
     trial_document,
 )
 from rater.show.results.to_json import evidence_line
-from rater.workflow.arguments import existing_store, show, with_common
-from rater.workflow.results.divots import analysis_of
-from rater.workflow.run.head import Attempt
+from rater.workflow.arguments import open_existing_store, print_output, with_common
+from rater.workflow.results.divots import load_or_analyse
+from rater.workflow.run.head import RunLauncher
 from rater.workflow.run.repeat import (
-    executed,
-    go_to,
-    narrowed,
-    not_ours,
+    chdir_to_run,
+    distrust_reasons,
+    executed_commands,
+    pin_suites,
     request_of,
-    with_its_suites,
+    select_benchmarks,
 )
 from rater.workflow.run.resolve import resolve
 from rater.workflow.run.session import Session
@@ -65,12 +65,12 @@ def confirm(args: argparse.Namespace) -> int:
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
     run, number, finding, findings = _chosen(args)
-    topology = machine.discover()
+    topology = machine.discover_topology()
     refused = _refused(run, topology)
     trial = None if refused else trial_of(finding, findings, run)
     if isinstance(trial, str):
         trial, refused = None, trial
-    view = TrialView(
+    view = ConfirmView(
         run=run.head.run,
         number=number,
         evidence=evidence_line(finding),
@@ -80,17 +80,17 @@ def confirm(args: argparse.Namespace) -> int:
         commands=("", ""),
     )
     if trial is None:
-        show(args, lambda: trial_document(view), partial(print_trial, view))
+        print_output(args, lambda: trial_document(view), partial(print_trial, view))
         return 0 if args.dry_run else 1
     requests = _requests(args, run, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if args.dry_run or not args.json:
-        show(args, lambda: trial_document(view), partial(print_trial, view))
+        print_output(args, lambda: trial_document(view), partial(print_trial, view))
     if args.dry_run:
         if not args.json:
-            print_executed(executed(resolve(requests[0], topology)), sys.stdout)
-        for text in not_ours(args, f"run {run.head.run}"):
-            say(text)
+            print_executed(executed_commands(resolve(requests[0], topology)), sys.stdout)
+        for text in distrust_reasons(args, f"run {run.head.run}"):
+            print_error(text)
         return 0
     return _run(args, view, trial.slowdown, requests, topology)
 
@@ -99,9 +99,9 @@ def _chosen(
     args: argparse.Namespace,
 ) -> tuple[StoredRun, int, Finding, tuple[Finding, ...]]:
     """Return the run, the number (from 1) of the finding, that, and all findings."""
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         run = store.load(store.find(args.confirm), secrets=True)
-        analysis = analysis_of(store, run.head, Thresholds(), fresh=args.fresh, run=run)
+        analysis = load_or_analyse(store, run.head, Thresholds(), fresh=args.fresh, run=run)
     found = [one for one in analysis.findings if not one.explained]
     number = 1 if args.finding is None else args.finding
     if not 1 <= number <= len(found):
@@ -128,7 +128,9 @@ def _refused(run: StoredRun, topology: Topology) -> str | None:
     return None
 
 
-def _requests(args: argparse.Namespace, run: StoredRun, trial: Trial) -> tuple[Request, Request]:
+def _requests(
+    args: argparse.Namespace, run: StoredRun, trial: ConfirmPlan
+) -> tuple[Request, Request]:
     """Return what both sides ask for; raises `InputError` for runs of a kit."""
     head = run.head
     request = request_of(head)
@@ -137,9 +139,9 @@ def _requests(args: argparse.Namespace, run: StoredRun, trial: Trial) -> tuple[R
             f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
             f"copies: `rater rerun {head.run}` shows whether the divot comes back"
         )
-    go_to(args, head)
+    chdir_to_run(args, head)
     request = replace(
-        narrowed(with_its_suites(with_common(request, args), head), trial.benchmarks),
+        select_benchmarks(pin_suites(with_common(request, args), head), trial.benchmarks),
         copies=str(trial.copies),
         # A barrier, one iteration: pairs are what is repeated.
         mode=None,
@@ -175,7 +177,7 @@ def _command(request: Request) -> str:
 
 def _run(
     args: argparse.Namespace,
-    view: TrialView,
+    view: ConfirmView,
     slowdown_found: float,
     requests: tuple[Request, Request],
     topology: Topology,
@@ -189,14 +191,14 @@ def _run(
         for side, request, others in zip(_SIDES, requests, foreign, strict=True):
             tags = ((TAG, str(view.run)), ("side", side), ("pair", str(pair)))
             resolved = resolve(replace(request, tags=tags), topology)
-            attempt = Attempt()
+            attempt = RunLauncher()
             status = Session(quiet, resolved, cache_root(), attempt).run()
             number = attempt.number or 0
             if status:
-                say(f"run {number} did not end well: no verdict")
+                print_error(f"run {number} did not end well: no verdict")
                 return status
             numbers.append(number)
-            with existing_store(args) as store:
+            with open_existing_store(args) as store:
                 run = store.load(number)
             times.append(times_of(run))
             others += [
@@ -211,8 +213,8 @@ def _run(
         runs.append((numbers[0], numbers[1]))
         if not args.quiet and not args.json:
             print(f"  pair {pair} of {view.pairs}: {(slowdown - 1) * 100:+.1f} %", file=sys.stderr)
-    verdict = tell(slowdowns, slowdown_found)
+    verdict = judge_pairs(slowdowns, slowdown_found)
     shares = (median(foreign[0]), median(foreign[1])) if all(foreign) else None
     done = replace(view, runs=tuple(runs), verdict=verdict, foreign=shares)
-    show(args, lambda: trial_document(done), partial(print_verdict, done))
-    return 0 if verdict.answer in (Answer.CONFIRMED, Answer.SMALLER) else 1
+    print_output(args, lambda: trial_document(done), partial(print_verdict, done))
+    return 0 if verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER) else 1

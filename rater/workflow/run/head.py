@@ -17,13 +17,20 @@ from rater.plan.placement.layout import own_layout_text
 from rater.plan.request import Request, request_to_json
 from rater.plan.schedule import Phase, Plan
 from rater.plan.suite_find import find_suite, split_selection
-from rater.record.run import BenchmarkUsed, MachinePU, MetricUsed, PlacedCopy, Run, storable
+from rater.record.run import (
+    BenchmarkUsed,
+    MachinePU,
+    MetricUsed,
+    PlacedCopy,
+    Run,
+    escape_undecodable,
+)
 from rater.run.host.facts import environment_snapshot, host_facts, settings_snapshot
-from rater.run.host.thread_binding import urgent
-from rater.run.programs.compile import Built, sha256_of
+from rater.run.host.thread_binding import realtime_priority
+from rater.run.programs.compile import BuiltProgram, sha256_of
 from rater.run.programs.inputs import ReadyInput
 from rater.run.programs.script import (
-    Line,
+    CommandLine,
     digest_of_programs,
     digest_of_workload,
     process_settings,
@@ -34,28 +41,28 @@ from rater.store.store import Store
 from rater.text.cpuset import format_list
 from rater.wings import hook
 from rater.workflow.machine import counter_settings
-from rater.workflow.run.prepare import Ready
-from rater.workflow.run.resolve import Resolved, size_and_tune
+from rater.workflow.run.prepare import PreparedRun
+from rater.workflow.run.resolve import RunPlan, size_and_tune
 from rater.workflow.run.workload import Workload, tuning_settings
 
 # -- One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own ------------
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RunStart:
     """A run that begins, and what it is made under."""
 
     run: Run
     conditions: Conditions
 
-    def with_settings(self, settings: tuple[tuple[str, str], ...]) -> Start:
+    def with_settings(self, settings: tuple[tuple[str, str], ...]) -> RunStart:
         """Return it with more that is kept of what it is made under, or with newer values."""
         kept = dict(self.conditions.settings) | dict(settings)
-        return Start(self.run, replace(self.conditions, settings=tuple(kept.items())))
+        return RunStart(self.run, replace(self.conditions, settings=tuple(kept.items())))
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class ActiveRun:
     """A run that the database has, and what is to be run of it."""
 
     number: int
@@ -65,7 +72,7 @@ class Entered:
     failed_before: int = 0  # and those of them that failed
 
 
-class Attempt:
+class RunLauncher:
     """A new run."""
 
     def __init__(self) -> None:
@@ -82,20 +89,22 @@ class Attempt:
         """Where its run directories go, below the folder of all runs; not there yet."""
         return Path(self.uuid)
 
-    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+    def enter(
+        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+    ) -> ActiveRun:
         """Store that the run begins; `say` tells the user of something.
 
         Raises `InputError`, with nothing stored, when it must not begin like this.
         """
         now = start.conditions
-        self.number = store.begin(start.run, now.host, now.settings, now.pus)
-        return Entered(self.number, plan.phases)
+        self.number = store.create_run(start.run, now.host, now.settings, now.pus)
+        return ActiveRun(self.number, plan.phases)
 
 
 # -- The head of a run and what it is made under, as they are stored before the first phase --------
 
 
-def conditions_now(resolved: Resolved) -> Conditions:
+def conditions_now(resolved: RunPlan) -> Conditions:
     """Return what a run is made under, as far as it is known before anything is built."""
     path, sha256 = suite_files(resolved.request)
     topology = resolved.topology
@@ -127,7 +136,7 @@ def conditions_now(resolved: Resolved) -> Conditions:
     )
 
 
-def start_of(identity: str, ready: Ready) -> Start:
+def start_of(identity: str, ready: PreparedRun) -> RunStart:
     """Return the head of a run that begins now, and what it is made under."""
     resolved = ready.resolved
     request, plan = resolved.request, resolved.plan
@@ -141,7 +150,7 @@ def start_of(identity: str, ready: Ready) -> Start:
     size, tune = size_and_tune(resolved)
     run = Run(
         uuid=identity,
-        started_at=now_utc(),
+        started_at=utc_timestamp(),
         mode=plan.mode,
         order=str(plan.order),
         copies=plan.copies,
@@ -152,11 +161,11 @@ def start_of(identity: str, ready: Ready) -> Start:
         suite=resolved.suite,
         size=size,
         tune=tune,
-        layout=storable(resolved.layout),
+        layout=escape_undecodable(resolved.layout),
         memory=str(resolved.memory),
         timeout_s=request.timeout_s,
-        wrap=storable(shlex.join(request.wrap)) or None,
-        command_line=storable(shlex.join(["rater", *sys.argv[1:]])),
+        wrap=escape_undecodable(shlex.join(request.wrap)) or None,
+        command_line=escape_undecodable(shlex.join(["rater", *sys.argv[1:]])),
         rater_version=__version__,
         warmup_s=plan.window.warmup_ns / 1e9 if plan.window else None,
         window_s=plan.window.length_ns / 1e9 if plan.window else None,
@@ -170,21 +179,21 @@ def start_of(identity: str, ready: Ready) -> Start:
         placements=now.placements,
         warnings=resolved.warnings,
     )
-    return Start(run, now)
+    return RunStart(run, now)
 
 
 def _used(
     request: Request,
     workload: Workload,
-    program: Built,
-    lines: tuple[Line, ...],
+    program: BuiltProgram,
+    lines: tuple[CommandLine, ...],
     inputs: tuple[ReadyInput, ...],
 ) -> BenchmarkUsed:
     benchmark, kit = workload.benchmark, workload.kit
     return BenchmarkUsed(
         name=benchmark.name,
         category=benchmark.category,
-        command=storable(hook("kit_command")(kit) if kit else shown(lines)),
+        command=escape_undecodable(hook("kit_command")(kit) if kit else shown(lines)),
         reference_s=workload.size.reference_s,
         binary_sha256=program.sha256 if kit else digest_of_programs(program, lines),
         compiler=program.compiler,
@@ -209,7 +218,7 @@ def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ..
 def directory_here() -> str:
     """Return where we are as text that leads back there, whatever bytes its name has."""
     here = Path.cwd()
-    return str(here) if storable(str(here)) == str(here) else here.as_uri()
+    return str(here) if escape_undecodable(str(here)) == str(here) else here.as_uri()
 
 
 def suite_files(request: Request) -> tuple[str | None, str | None]:
@@ -219,11 +228,11 @@ def suite_files(request: Request) -> tuple[str | None, str | None]:
         return found
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = [find_suite(name) for name in names]
-    paths = [storable(str(file)) for file in files]
+    paths = [escape_undecodable(str(file)) for file in files]
     return "\n".join(paths) or None, "\n".join(map(sha256_of, files)) or None
 
 
-def _settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
+def _settings_now(resolved: RunPlan) -> tuple[tuple[str, str], ...]:
     """Return the settings of the machine and of rater as they are kept with a run."""
     reserved = format_list(resolved.reserved)
     layout = own_layout_text(resolved.request.layout)
@@ -240,14 +249,14 @@ def _settings_now(resolved: Resolved) -> tuple[tuple[str, str], ...]:
 
 
 def _storable_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((storable(name), storable(value)) for name, value in pairs)
+    return tuple((escape_undecodable(name), escape_undecodable(value)) for name, value in pairs)
 
 
-def now_utc() -> str:
+def utc_timestamp() -> str:
     """Return the time of day as runs are stored with it."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _priority() -> str:
-    with urgent() as granted:
+    with realtime_priority() as granted:
         return "real-time" if granted else "normal"

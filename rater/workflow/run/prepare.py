@@ -16,14 +16,20 @@ from rater.plan.placement.summary import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
 from rater.plan.suite import Suite
-from rater.plan.topology import LgroupMemory
+from rater.plan.topology import NodeMemory
 from rater.run.copies.limits import refuse_copies
-from rater.run.host.admission import Needs, available, default_lock_path, estimate, machine_lock
-from rater.run.host.busy import BusyWatch, busy_warning
-from rater.run.host.memory import lgroups_now, preflight_now
+from rater.run.host.admission import (
+    ResourceNeeds,
+    available,
+    default_lock_path,
+    estimate_needs,
+    machine_lock,
+)
+from rater.run.host.foreign_load import ForeignLoadSampler, foreign_load_warning
+from rater.run.host.memory import preflight_now, read_node_memory
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import (
-    Built,
+    BuiltProgram,
     build,
     cache_errors,
     find_command,
@@ -41,36 +47,36 @@ from rater.run.programs.inputs import (
     uncached_bytes,
 )
 from rater.run.programs.script import (
-    Line,
-    argv_of,
-    environment_of,
+    CommandLine,
+    benchmark_environment,
+    command_lines,
     folders_of,
-    lines_of,
     made_files,
     set_up_suite,
     setup_argv,
+    to_argv,
 )
 from rater.run.workplace.run_dirs import Program
 from rater.store.connection import default_path, is_there
 from rater.store.store import open_store
 from rater.text.secrets import Redactor
-from rater.text.values import count, some
+from rater.text.values import count, truncate_list
 from rater.wings import hook
 from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
-from rater.workflow.run.resolve import Resolved, most_bytes
+from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import Workload, load_of, refuse_pages
 
 # -- What a run needs before it can begin: programs built, inputs made, memory and disk looked at --
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedRun:
     """A resolved run with everything it needs of this machine's disks."""
 
-    resolved: Resolved
+    resolved: RunPlan
     work: Path  # where its run directories go; exists
-    built: tuple[Built, ...]  # by workload
-    lines: tuple[tuple[Line, ...], ...]  # by workload: what a copy runs, in order
+    built: tuple[BuiltProgram, ...]  # by workload
+    lines: tuple[tuple[CommandLine, ...], ...]  # by workload: what a copy runs, in order
     inputs: tuple[tuple[ReadyInput, ...], ...]  # by workload
     programs: dict[str, Program]  # by benchmark
 
@@ -81,12 +87,12 @@ class Ready:
 
 
 def make_ready(
-    resolved: Resolved,
+    resolved: RunPlan,
     cache: Path,
     work: Path,
     later: Callable[..., object],
     report: Callable[[str], None],
-) -> Ready:
+) -> PreparedRun:
     """Set up, build and make what is missing; `report` hears what takes seconds.
 
     `later(function, argument)` is called when the run is over. Raises `InputError`
@@ -118,7 +124,7 @@ def make_ready(
             for w in workloads
         )
     lines = tuple(
-        hook("kit_lines")(w.kit) if w.kit else lines_of(w.benchmark, w.size, b)
+        hook("kit_lines")(w.kit) if w.kit else command_lines(w.benchmark, w.size, b)
         for w, b in zip(workloads, built, strict=True)
     )
     with cache_errors(cache):
@@ -132,16 +138,16 @@ def make_ready(
         w.benchmark.name: _program(resolved, w, one, i, cache)
         for w, one, i in zip(workloads, lines, inputs, strict=True)
     }
-    return Ready(resolved, work, built, lines, inputs, programs)
+    return PreparedRun(resolved, work, built, lines, inputs, programs)
 
 
 def needs_of(
-    resolved: Resolved,
+    resolved: RunPlan,
     work: Path,
     inputs: Sequence[tuple[ReadyInput, ...]],
     *,
     linked: bool = True,
-) -> Needs:
+) -> ResourceNeeds:
     """Estimate memory and disk; `inputs` by workload, empty as long as they are not made.
 
     `linked`: inputs that copies share are hard-linked into run directories, not copied.
@@ -167,10 +173,10 @@ def needs_of(
             )
     else:
         phases = [[loads[phase.benchmark or ""]] for phase in plan.phases]
-    return estimate(phases, available(work), keep=resolved.request.keep)
+    return estimate_needs(phases, available(work), keep=resolved.request.keep)
 
 
-def _refuse_early(resolved: Resolved, cache: Path) -> None:
+def _refuse_early(resolved: RunPlan, cache: Path) -> None:
     """Refuse what does not fit before anything is set up, built or copied into the cache."""
     needs = needs_of(resolved, cache / "work", ())
     problems = list(needs.problems)
@@ -187,7 +193,7 @@ def _refuse_early(resolved: Resolved, cache: Path) -> None:
         raise InputError("\n".join(problems))
 
 
-def _set_up(resolved: Resolved, cache: Path) -> dict[Path, SetupFiles | None]:
+def _set_up(resolved: RunPlan, cache: Path) -> dict[Path, SetupFiles | None]:
     """Run the set-ups of all suites that have one; return what they left, by suite."""
     request = resolved.request
     suites: dict[Path, Suite] = {w.suite.path: w.suite for w in resolved.workloads if w.suite}
@@ -207,9 +213,9 @@ def _set_up(resolved: Resolved, cache: Path) -> dict[Path, SetupFiles | None]:
 
 
 def _program(
-    resolved: Resolved,
+    resolved: RunPlan,
     workload: Workload,
-    lines: tuple[Line, ...],
+    lines: tuple[CommandLine, ...],
     inputs: tuple[ReadyInput, ...],
     cache: Path,
 ) -> Program:
@@ -224,12 +230,12 @@ def _program(
     benchmark, size = workload.benchmark, workload.size
     return Program(
         name=benchmark.name,
-        argv=argv_of(lines, wrap, reports=True),
+        argv=to_argv(lines, wrap, reports=True),
         inputs=inputs,
         expected=size.expected,
         directory=str(Path.cwd()) if elsewhere else None,
         metrics=benchmark.metrics,
-        environment=environment_of(workload.suite, benchmark, size, cache),
+        environment=benchmark_environment(workload.suite, benchmark, size, cache),
         threads=benchmark.threads,
         setup=setup_argv(benchmark),
         setup_limits=Limits(request.timeout_s, request.output_limit_bytes),
@@ -246,20 +252,20 @@ def remove_if_empty(work: Path) -> None:
 # -- What a run is warned of and refused for: before it begins, and of its surroundings as it does -
 
 
-class Surroundings:
+class HostLoad:
     """Who else works here, what the lgroups' memory holds: make it before anything is set up."""
 
-    def __init__(self, resolved: Resolved) -> None:
+    def __init__(self, resolved: RunPlan) -> None:
         self._resolved = resolved
-        self._watch = BusyWatch()
-        self._before = lgroups_now() if resolved.request.preflight != "off" else None
+        self._watch = ForeignLoadSampler()
+        self._before = read_node_memory() if resolved.request.preflight != "off" else None
 
     def warnings(self) -> tuple[str, ...]:
         """Return what a person should know of the machine before copies run on it.
 
         Raises `InputError` where `--preflight strict` refuses the run.
         """
-        busy = busy_warning(self._watch.busy())
+        busy = foreign_load_warning(self._watch.busy())
         found = _preflight(self._resolved, self._before)
         warnings, refused = _sorted(self._resolved, found)
         if refused and found:
@@ -268,7 +274,7 @@ class Surroundings:
 
 
 def _preflight(
-    resolved: Resolved, before: Mapping[int, LgroupMemory] | None = None
+    resolved: RunPlan, before: Mapping[int, NodeMemory] | None = None
 ) -> Preflight | None:
     """Compare what copies need with what their lgroups have now; None with `--preflight off`.
 
@@ -286,7 +292,7 @@ def _preflight(
     return preflight_now(resolved.placements, by_copy, before, unstated=unstated)
 
 
-def _sorted(resolved: Resolved, found: Preflight | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sorted(resolved: RunPlan, found: Preflight | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what to warn of, and what `--preflight strict` refuses the run for."""
     if found is None:
         return (), ()
@@ -297,8 +303,8 @@ def _sorted(resolved: Resolved, found: Preflight | None) -> tuple[tuple[str, ...
 
 
 def checked(
-    resolved: Resolved, cache: Path, planned: Mapping[str, str] | None = None
-) -> tuple[Needs, tuple[str, ...], tuple[str, ...]]:
+    resolved: RunPlan, cache: Path, planned: Mapping[str, str] | None = None
+) -> tuple[ResourceNeeds, tuple[str, ...], tuple[str, ...]]:
     """Return what a run needs, would warn of, and would be refused for; nothing is made.
 
     `planned`: settings of the machine that will be set before, by name.
@@ -313,7 +319,7 @@ def checked(
     return needs, warnings, refusals
 
 
-def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> list[str]:
+def _program_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> list[str]:
     """Return why programs of a run could not be found, built or given their pages."""
     checks: list[Callable[[], object]] = [
         partial(refuse_pages, resolved.request, planned),
@@ -337,7 +343,7 @@ def _program_problems(resolved: Resolved, planned: Mapping[str, str] | None) -> 
     return list(dict.fromkeys([*found, *_failures(checks)]))
 
 
-def obstacles(args: argparse.Namespace, resolved: Resolved) -> list[str]:
+def obstacles(args: argparse.Namespace, resolved: RunPlan) -> list[str]:
     """Return why lock, database or the machine's settings cannot be had."""
 
     def lock() -> None:
@@ -377,5 +383,5 @@ def secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:
         return ()
     return (
         f"others may read {database} (mode {mode:o}), which keeps the values of "
-        f"{some(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it",
+        f"{truncate_list(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it",
     )

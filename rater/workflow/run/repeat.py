@@ -35,21 +35,21 @@ from rater.record.events import Noted
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.facts import machine_id
-from rater.run.host.memory import lgroups_now
-from rater.run.programs.script import Line, shown
+from rater.run.host.memory import read_node_memory
+from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
 from rater.show.compare.notes import changes_text
-from rater.show.format import plain
-from rater.show.plans.plan import Estimates, Executed, PlanView, plan_document, print_plan
+from rater.show.format import sanitize
+from rater.show.plans.plan import Estimates, ExecutedCommands, PlanView, plan_document, print_plan
 from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.wings import hook
-from rater.workflow.arguments import print_json, print_json_rows, request_from, with_common
+from rater.workflow.arguments import parse_request, print_json, print_json_rows, with_common
 from rater.workflow.doctor import tuned_settings_of
-from rater.workflow.run.head import Attempt, Entered, Start, directory_here
+from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
 from rater.workflow.run.prepare import checked, obstacles
 from rater.workflow.run.resolve import (
-    Resolved,
+    RunPlan,
     expected_total_s,
     most_bytes,
     resolve,
@@ -62,8 +62,12 @@ from rater.workflow.run.workload import Workload
 
 def plan(args: argparse.Namespace) -> int:
     """Print what would run where, on this machine or on one that is only described."""
-    request = request_from(args)
-    topology = machine.discover() if args.topology is None else machine.load(args.topology)
+    request = parse_request(args)
+    topology = (
+        machine.discover_topology()
+        if args.topology is None
+        else machine.load_topology(args.topology)
+    )
     view = plan_view(resolve(request, topology))
     if args.json:
         print_json_rows(plan_document(view))
@@ -73,7 +77,7 @@ def plan(args: argparse.Namespace) -> int:
 
 
 def plan_view(
-    resolved: Resolved,
+    resolved: RunPlan,
     estimates: Estimates | None = None,
     *,
     warnings: tuple[str, ...] = (),
@@ -85,7 +89,7 @@ def plan_view(
     needs = needs_by_node(placements, {p.copy: per_copy for p in placements})
     installed = {node.os: node.memory_bytes for node in topology.nodes}
     if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
-        installed |= {node: memory.total_bytes for node, memory in lgroups_now().items()}
+        installed |= {node: memory.total_bytes for node, memory in read_node_memory().items()}
     threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
     size, tune = size_and_tune(resolved)
     return PlanView(
@@ -111,12 +115,12 @@ def plan_view(
         threads=threads,
         cooldown_s=resolved.request.cooldown_s,
         until_idle_s=resolved.request.until_idle_s,
-        executed=None if estimates is None else executed(resolved),
+        executed=None if estimates is None else executed_commands(resolved),
         counters=resolved.counters.names if resolved.counters else (),
     )
 
 
-def executed(resolved: Resolved) -> Executed:
+def executed_commands(resolved: RunPlan) -> ExecutedCommands:
     """Return all that a run executes, before anything is built or looked for."""
     request, workloads = resolved.request, resolved.workloads
     environment: dict[str, str] = {}
@@ -130,7 +134,7 @@ def executed(resolved: Resolved) -> Executed:
     environment |= dict(request.environment)
     added = resolved.tuning.added({os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
     environment |= {os.fsdecode(name): os.fsdecode(value) for name, value in added.items()}
-    return Executed(
+    return ExecutedCommands(
         directory=directory_here(),
         setups=tuple(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
         commands=tuple((it.benchmark.name, _command(it)) for it in workloads),
@@ -148,7 +152,7 @@ def _command(it: Workload) -> str:
     own = it.benchmark.command or (it.benchmark.name,)
     return shown(
         [
-            Line((*(one.program or own), *one.args), one.stdin, one.stdout, one.stderr)
+            CommandLine((*(one.program or own), *one.args), one.stdin, one.stdout, one.stderr)
             for one in it.size.commands
         ]
     )
@@ -161,17 +165,19 @@ _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSR
 _LOOKED_FOR = "its command and files were looked for there; put it back"
 
 
-class Rerun(Attempt):
+class Rerun(RunLauncher):
     """A new run that remembers which one it repeats."""
 
     def __init__(self, run: StoredRun) -> None:
         super().__init__()
         self._stored = run
 
-    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
+    def enter(
+        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+    ) -> ActiveRun:
         """Store that the run begins, and what differs from the one it repeats."""
         head = self._stored.head
-        found = what_changed(self._stored, start.conditions)
+        found = changed_conditions(self._stored, start.conditions)
         say(
             f"differs from run {head.run}:{changes_text(found)}"
             if found
@@ -211,7 +217,7 @@ def resolve_again(
     run: StoredRun,
     benchmarks: Sequence[str] | None = None,
     tags: tuple[tuple[str, str], ...] = (),
-) -> Resolved:
+) -> RunPlan:
     """Plan a stored run once more, in the directory it was called in, which becomes ours.
 
     `benchmarks`: just these; `tags`: more of them. A dry run says among its refusals that others
@@ -219,29 +225,29 @@ def resolve_again(
     """
     head = run.head
     request = request_of(head)
-    others = not_ours(args, f"run {head.run}", run)
+    others = distrust_reasons(args, f"run {head.run}", run)
     if not args.dry_run:
-        refuse(others)
-    go_to(args, head)
+        raise_if_any(others)
+    chdir_to_run(args, head)
     with _naming(head):
-        request = with_its_suites(request, head)
+        request = pin_suites(request, head)
         if benchmarks is not None:
-            request = narrowed(request, benchmarks)
+            request = select_benchmarks(request, benchmarks)
         request = replace(with_common(request, args), tags=(*request.tags, *tags))
-        resolved = resolve(request, machine.discover())
+        resolved = resolve(request, machine.discover_topology())
     return replace(resolved, refusals=(*others, *resolved.refusals))
 
 
-def go_to(args: argparse.Namespace, head: RunHead) -> None:
+def chdir_to_run(args: argparse.Namespace, head: RunHead) -> None:
     """Make the directory a run was called in ours; what the caller named stays where it is.
 
     Raises `InputError` when it cannot be entered.
     """
     way_out = f"{_LOOKED_FOR}, or use `rater run`"
-    go_into(args, head.directory or ".", f"run {head.run}", way_out)
+    chdir_to(args, head.directory or ".", f"run {head.run}", way_out)
 
 
-def go_into(
+def chdir_to(
     args: argparse.Namespace, directory: str, what: str, way_out: str = _LOOKED_FOR
 ) -> None:
     """Make `directory` ours, where `what` was made; what the caller named stays where it is.
@@ -251,7 +257,7 @@ def go_into(
     """
     args.db = str(default_path(args.db).absolute())
     if not args.dry_run:
-        refuse(not_ours(args, what))
+        raise_if_any(distrust_reasons(args, what))
     for name in _PLACES:
         if os.environ.get(name):
             os.environ[name] = str(Path(os.environ[name]).absolute())
@@ -270,7 +276,9 @@ def go_into(
         os.environ["PWD"] = directory
 
 
-def not_ours(args: argparse.Namespace, what: str, run: StoredRun | None = None) -> tuple[str, ...]:
+def distrust_reasons(
+    args: argparse.Namespace, what: str, run: StoredRun | None = None
+) -> tuple[str, ...]:
     """Say why nobody knows that this user asked for what a database has; () with --force."""
     if args.force:
         return ()
@@ -286,7 +294,7 @@ def not_ours(args: argparse.Namespace, what: str, run: StoredRun | None = None) 
     return (f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it",)
 
 
-def refuse(reasons: Sequence[str]) -> None:
+def raise_if_any(reasons: Sequence[str]) -> None:
     """Raise `InputError` where there are reasons."""
     if reasons:
         raise InputError("\n".join(reasons))
@@ -303,7 +311,7 @@ def _naming(head: RunHead) -> Iterator[None]:
         ) from error
 
 
-def with_its_suites(request: Request, head: RunHead) -> Request:
+def pin_suites(request: Request, head: RunHead) -> Request:
     """Return the request with the user's own suites by the files they were, if still there.
 
     A name can mean another file by now: `RATER_SUITES` is not kept with the run.
@@ -328,7 +336,7 @@ def _pinned(selection: str, files: dict[str, str]) -> str:
     return f"{file}/{','.join(benchmarks)}" if benchmarks else file
 
 
-def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
+def select_benchmarks(request: Request, benchmarks: Sequence[str]) -> Request:
     """Return the request for exactly these benchmarks.
 
     What was left out then is not asked for, though it may be installed or fit by now;
@@ -344,7 +352,7 @@ def narrowed(request: Request, benchmarks: Sequence[str]) -> Request:
     return replace(request, suites=tuple(selections)) if selections else request
 
 
-def what_changed(
+def changed_conditions(
     run: StoredRun, now: Conditions, planned: Iterable[str] = ()
 ) -> tuple[ConditionDifference, ...]:
     """Return what differs from a stored run, readings that always do left out.
@@ -363,7 +371,7 @@ def what_changed(
 
 
 def dry_run(
-    args: argparse.Namespace, resolved: Resolved, cache: Path, again: StoredRun | None = None
+    args: argparse.Namespace, resolved: RunPlan, cache: Path, again: StoredRun | None = None
 ) -> int:
     """Show a run that is not made, and what differs from the one it would repeat."""
     needs, warnings, refusals = checked(resolved, cache)
@@ -385,10 +393,10 @@ def dry_run(
         from rater.workflow.run.head import conditions_now
 
         planned, number = tuned_settings_of(resolved.request), again.head.run
-        found = what_changed(again, conditions_now(resolved), planned)
+        found = changed_conditions(again, conditions_now(resolved), planned)
         document["differences"] = changes_document(found)
         if not args.json:
-            print(plain(f"in       {Path.cwd()}"))
+            print(sanitize(f"in       {Path.cwd()}"))
             print(
                 f"differs from run {number}:{changes_text(found)}"
                 if found

@@ -9,20 +9,20 @@ from typing import Any
 
 from rater.errors import InputError
 from rater.plan.counter_choice import CounterChoice
-from rater.plan.placement.assign import Full
-from rater.plan.placement.layout import Layout, called, load_layout, override
+from rater.plan.placement.assign import OverfullNode
+from rater.plan.placement.layout import Layout, called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
 from rater.plan.placement.order import check_asked
 from rater.plan.placement.place import (
     Placement,
+    apply_memory_support,
     copies_counted,
     default_memory,
     explicit_cpus,
     one_a_lgroup,
-    place,
+    plan_placements,
     pus_offered,
     resolve_copies,
-    settle,
 )
 from rater.plan.request import DEFAULT_COPIES, Request
 from rater.plan.schedule import (
@@ -52,7 +52,7 @@ from rater.workflow.run.workload import (
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class RunPlan:
     """A run as it will be."""
 
     request: Request
@@ -76,9 +76,9 @@ class Resolved:
         return self.counters.most_events if self.counters else 0
 
 
-def resolve(request: Request, topology: Topology) -> Resolved:
+def resolve(request: Request, topology: Topology) -> RunPlan:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
-    request, suites, workloads, remarks = asked_for(request)
+    request, suites, workloads, remarks = load_workloads(request)
     kits = [workload.kit for workload in workloads if workload.kit]
     mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
     changes: dict[str, Any] = {
@@ -121,7 +121,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
                 )
             memory = Memory(MemoryPolicy.NONE)
     else:
-        placed = place(topology, layout, copies, memory, threads)
+        placed = plan_placements(topology, layout, copies, memory, threads)
     placements, not_had = _had_here(topology, placed.placements)
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
@@ -153,7 +153,7 @@ def resolve(request: Request, topology: Topology) -> Resolved:
             f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
             f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
         )
-    return Resolved(
+    return RunPlan(
         request=request,
         topology=topology,
         plan=plan,
@@ -191,7 +191,7 @@ def _tuning(request: Request) -> CopyTuning:
     return tuning_of(request)
 
 
-def _too_full(full: Sequence[Full]) -> str:
+def _too_full(full: Sequence[OverfullNode]) -> str:
     """Name the lgroups whose counts are too large, and how large they may be."""
     shown = full[:4]
     told = ", ".join(
@@ -203,7 +203,7 @@ def _too_full(full: Sequence[Full]) -> str:
     return f"lower the counts in the layout ({told}{more})"
 
 
-def asked_for(
+def load_workloads(
     request: Request,
 ) -> tuple[Request, str | None, tuple[Workload, ...], tuple[str, ...]]:
     """Return the request with what command files add to it, and what it is of, in words."""
@@ -289,7 +289,7 @@ def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def size_and_tune(resolved: Resolved) -> tuple[str | None, str | None]:
+def size_and_tune(resolved: RunPlan) -> tuple[str | None, str | None]:
     """Return size and tune of what runs, for people; None: a command's, and what a kit has not."""
     if resolved.suite is None:
         return None, None
@@ -301,7 +301,7 @@ def size_and_tune(resolved: Resolved) -> tuple[str | None, str | None]:
     return ", ".join(sizes) or None, ", ".join(tunes) or None
 
 
-def expected_total_s(resolved: Resolved) -> float | None:
+def expected_total_s(resolved: RunPlan) -> float | None:
     """Guess how long all phases take; None when a reference time is missing."""
     plan, expected = resolved.plan, resolved.expected_s
     if plan.window is not None:
@@ -316,7 +316,7 @@ def expected_total_s(resolved: Resolved) -> float | None:
     return sum(stagger_s + expected[phase.benchmark or ""] for phase in plan.phases)
 
 
-def most_bytes(resolved: Resolved) -> int:
+def most_bytes(resolved: RunPlan) -> int:
     """Return what one copy holds at its peak in the benchmark that needs most; 0: not stated."""
     sizes = [workload.size for workload in resolved.workloads]
     return max(
@@ -328,7 +328,7 @@ def most_bytes(resolved: Resolved) -> int:
 def _layout(request: Request, topology: Topology, changes: Mapping[str, Any]) -> Layout:
     """Return the layout as it was changed; raises `InputError` for what the machine has not."""
     check_asked(topology, smt=request.smt, kind=request.kind)
-    return override(load_layout(request.layout), **changes)
+    return override_layout(load_layout(request.layout), **changes)
 
 
 def _had_here(
@@ -337,7 +337,7 @@ def _had_here(
     """Return the placements with memory policies that this kernel has, and what changed."""
     if not topology.is_this_system or all(p.policy is MemoryPolicy.NONE for p in placements):
         return placements, ()
-    return settle(placements, memory_support())
+    return apply_memory_support(placements, memory_support())
 
 
 def _expected(

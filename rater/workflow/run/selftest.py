@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError, RunError
-from rater.process import say
+from rater.process import print_error
 from rater.workflow.arguments import print_json
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rater.run.copies.guard import Guard
     from rater.run.disturb import Injector
     from rater.store.store import Store
-    from rater.workflow.run.resolve import Resolved
-    from rater.workflow.run.selftest_runs import Ran
+    from rater.workflow.run.resolve import RunPlan
+    from rater.workflow.run.selftest_runs import RunResult
 
 
 TAG = "selftest"
@@ -48,7 +48,7 @@ def selftest(args: argparse.Namespace) -> int:
     """Inject and find; return the exit status."""
     from rater.run.host.admission import default_lock_path, machine_lock
     from rater.store.connection import default_path
-    from rater.workflow.run.head import now_utc
+    from rater.workflow.run.head import utc_timestamp
 
     if args.copies is not None and args.copies < 1:
         raise InputError(f"--copies {args.copies}: expected a number of copies, 1 or more")
@@ -67,17 +67,17 @@ def selftest(args: argparse.Namespace) -> int:
             f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
             "store them in this one"
         )
-    holder = f"rater selftest, process {os.getpid()}, since {now_utc()}"
-    with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=say):
+    holder = f"rater selftest, process {os.getpid()}, since {utc_timestamp()}"
+    with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=print_error):
         if args.keep:
-            return _Test(args, default_path(args.db)).run()
+            return _SelftestRunner(args, default_path(args.db)).run()
         folder = Path(tempfile.mkdtemp(prefix="rater-selftest-"))
-        test = _Test(args, folder / "rater.db")
+        test = _SelftestRunner(args, folder / "rater.db")
         try:
             return test.run()
         finally:
             if test.wrong:
-                say(f"its runs are in {folder / 'rater.db'}")
+                print_error(f"its runs are in {folder / 'rater.db'}")
             else:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -90,7 +90,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
         self.status = status
 
 
-class _Test:
+class _SelftestRunner:
     """One self-test: runs, one after the other, and what they came to."""
 
     def __init__(self, args: argparse.Namespace, database: Path) -> None:
@@ -98,7 +98,7 @@ class _Test:
 
         self._args = args
         self._database = database
-        self._topology = machine.discover()
+        self._topology = machine.discover_topology()
         self._seed = random.randrange(10**6) if args.seed is None else args.seed
         self._choice = random.Random(self._seed)
         self._done = 0
@@ -109,24 +109,24 @@ class _Test:
 
     def run(self) -> int:
         """Run everything and show it; return the exit status."""
-        from rater.plan.selftest import choose, usual_copies
-        from rater.run.host.busy import BusyWatch
+        from rater.plan.selftest import plan_injections, usual_copies
+        from rater.run.host.foreign_load import ForeignLoadSampler
 
         topology, asked = self._topology, self._args
         usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
-        if usual and not BusyWatch().busy().quiet:
+        if usual and not ForeignLoadSampler().busy().quiet:
             self._report("in short (--quick), as other work goes on here")
             asked.quick = True
         copies = self._args.copies or usual_copies(len(topology.pus), len(topology.nodes))
         kernels = _FEWER_KERNELS if self._args.quick else _KERNELS
         resolved = self._resolve(kernels, copies, LEAST_ITERATIONS, "test")
-        plants, missing = choose(
+        plants, missing = plan_injections(
             resolved.placements, resolved.plan.benchmarks, LEAST_ITERATIONS, self._choice
         )
         iterations = self._iterations(resolved, 1 + len(plants))
         if iterations != LEAST_ITERATIONS:
             resolved = self._resolve(kernels, copies, iterations, "test")
-            plants, missing = choose(
+            plants, missing = plan_injections(
                 resolved.placements,
                 resolved.plan.benchmarks,
                 iterations,
@@ -137,13 +137,13 @@ class _Test:
         except _Stopped as stopped:
             return stopped.status
 
-    def _iterations(self, resolved: Resolved, runs: int) -> int:
+    def _iterations(self, resolved: RunPlan, runs: int) -> int:
         """Return how many iterations the time that was given is enough for."""
         once_s = sum(resolved.expected_s.values()) * _OVERHEAD * runs
         wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
         return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
 
-    def _resolve(self, suite: str, copies: int, iterations: int, size: str) -> Resolved:
+    def _resolve(self, suite: str, copies: int, iterations: int, size: str) -> RunPlan:
         from rater.plan.request import Request
         from rater.workflow.run.resolve import resolve
 
@@ -154,9 +154,9 @@ class _Test:
         return resolve(request, self._topology)
 
     def _test(
-        self, resolved: Resolved, plants: Sequence[Injection], missing: Sequence[NotInjected]
+        self, resolved: RunPlan, plants: Sequence[Injection], missing: Sequence[NotInjected]
     ) -> int:
-        from rater.analysis.divots.selftest import NOISIEST, floor_of, made, spread_of, tally
+        from rater.analysis.divots.selftest import NOISIEST, floor_of, plant_size, spread_of, tally
         from rater.plan.selftest import CLEAN, NotInjected
         from rater.show.results.divots import SelfTest, print_selftest, selftest_document
         from rater.workflow.run.selftest_runs import same_again
@@ -165,7 +165,7 @@ class _Test:
         copies, iterations = resolved.plan.copies, resolved.plan.iterations
         spread: Deviation | None = None
 
-        def noise_judged(ran: Ran) -> Judgement | None:
+        def noise_judged(ran: RunResult) -> Judgement | None:
             nonlocal spread
             spread = spread_of(ran.times, ran.costs, _cpu_of(resolved))
             if spread is None or spread.size > NOISIEST:
@@ -185,8 +185,8 @@ class _Test:
                 missing.append(NotInjected(injection.kind, _NOT_TRIED))
                 continue
 
-            def judge_injection(ran: Ran, injection: Injection = injection) -> Judgement:
-                effect = made(injection, ran.times, clean.times, iterations)
+            def judge_injection(ran: RunResult, injection: Injection = injection) -> Judgement:
+                effect = plant_size(injection, ran.times, clean.times, iterations)
                 return self._judge(injection, effect, ran, floor, resolved)
 
             _, judgement = self._ran(resolved, injection, runs, judge_injection)
@@ -223,34 +223,34 @@ class _Test:
         late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
         return late and last.verdict is Verdict.NOT_JUDGED
 
-    def _refuse(self, spread: Deviation, ran: Ran) -> int:
+    def _refuse(self, spread: Deviation, ran: RunResult) -> int:
         from rater.analysis.divots.selftest import NOISIEST
         from rater.show.results.divots import refusal, refusal_document
 
         text = refusal(spread, ran.disturbed or ran.taken_words, NOISIEST)
         if self._args.json:
             print_json(refusal_document(text, spread, ran.others, self._seed))
-        say(text)
+        print_error(text)
         return TOO_NOISY
 
     @staticmethod
     def _judge(
-        injection: Injection, effect: float | None, ran: Ran, floor: float, resolved: Resolved
+        injection: Injection, effect: float | None, ran: RunResult, floor: float, resolved: RunPlan
     ) -> Judgement:
-        from rater.analysis.divots.selftest import explained, judge
+        from rater.analysis.divots.selftest import explained_by_speed, judge
 
         cpu_of = _cpu_of(resolved)
         judgement = judge(
             *(injection, effect, ran.findings, floor, resolved.plan.iterations),
             others=ran.taken,
             unsteady=ran.unsteady,
-            is_own=lambda one: explained(one, ran.costs, cpu_of) is not None,
+            is_own=lambda one: explained_by_speed(one, ran.costs, cpu_of) is not None,
         )
         return replace(judgement, disturbed=ran.disturbed)
 
     def _ran[J: Judgement | None](
-        self, resolved: Resolved, injection: Injection, runs: int, judged: Callable[[Ran], J]
-    ) -> tuple[Ran, J]:
+        self, resolved: RunPlan, injection: Injection, runs: int, judged: Callable[[RunResult], J]
+    ) -> tuple[RunResult, J]:
         """Run one injection, and judge it; again where it is not right and its CPUs were disturbed.
 
         A disturbance can only hide what was planted or add to it, so that what is right in
@@ -281,14 +281,14 @@ class _Test:
             what = f"once more: {ran.disturbed or 'copies differ too much'}"
 
     def _report(self, text: str) -> None:
-        say(f"selftest {text}")
+        print_error(f"selftest {text}")
 
-    def _once(self, resolved: Resolved, injection: Injection) -> Ran:
+    def _once(self, resolved: RunPlan, injection: Injection) -> RunResult:
         from rater.record.run import CopyStatus
-        from rater.run.host.busy import BusyWatch
+        from rater.run.host.foreign_load import ForeignLoadSampler
         from rater.run.programs.compile import cache_root
         from rater.store.store import open_store
-        from rater.workflow.run.selftest_runs import Ran, most_taken, taken_words
+        from rater.workflow.run.selftest_runs import RunResult, most_taken, taken_words
         from rater.workflow.run.session import Session
 
         if injection.remote:
@@ -298,7 +298,7 @@ class _Test:
         )
         quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
         session = Session(quiet, resolved, cache_root())
-        watch = BusyWatch()
+        watch = ForeignLoadSampler()
 
         def listeners(keeper: Guard) -> tuple[Injector, ...]:
             from rater.run.disturb import Injector
@@ -324,9 +324,9 @@ class _Test:
         seen = self._injector.seen
         costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
         busy = watch.busy(_NAMED_SHARE, stale_s=math.inf)
-        return Ran(times, findings, most_taken(seen)[0], costs, taken_words(seen, busy))
+        return RunResult(times, findings, most_taken(seen)[0], costs, taken_words(seen, busy))
 
-    def _remote(self, resolved: Resolved, injection: Injection) -> Resolved:
+    def _remote(self, resolved: RunPlan, injection: Injection) -> RunPlan:
         """Return a run of a kernel that wants memory, with that of some copies elsewhere."""
         from rater.plan.placement.memory_policy import MemoryPolicy
 
@@ -351,5 +351,5 @@ def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
     return found.findings
 
 
-def _cpu_of(resolved: Resolved) -> dict[int, int]:
+def _cpu_of(resolved: RunPlan) -> dict[int, int]:
     return {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}

@@ -18,24 +18,24 @@ from rater.analysis.divots.selftest import (
     Judgement,
     floor_of,
     judge,
-    made,
+    largest_speed_change,
     made_times,
+    plant_size,
     rows_of,
     spread_of,
     tally,
-    unsteady,
 )
 from rater.errors import InputError
 from rater.plan.placement.place import Placement
 from rater.plan.request import Request
-from rater.plan.selftest import CLEAN, Injection, choose, usual_copies
+from rater.plan.selftest import CLEAN, Injection, plan_injections, usual_copies
 from rater.plan.topology import Topology
-from rater.run.disturb import PROC, Disturbed, busy_by_cpu
+from rater.run.disturb import PROC, DisturbanceRecord, busy_by_cpu
 from rater.run.host import discover as machine
-from rater.run.host.busy import Busyness, busy_names
+from rater.run.host.foreign_load import ForeignLoad, busy_names
 from rater.show.console import terminal
 from rater.show.results.divots import SelfTest, print_selftest, selftest_document, speed_words
-from rater.text.values import series
+from rater.text.values import join_and
 from rater.workflow.arguments import print_json
 from rater.workflow.run.resolve import resolve
 
@@ -46,7 +46,7 @@ OTHERS = 0.1  # share of a CPU that others may take in any iteration
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RunResult:
     """One run with what was done in it."""
 
     times: dict[tuple[str, int, int], float]
@@ -63,7 +63,7 @@ class Ran:
     @property
     def unsteady(self) -> float | None:
         """By how much the speed of a CPU changed by itself, where it was too much."""
-        change, _ = unsteady(self.costs)
+        change, _ = largest_speed_change(self.costs)
         return change if abs(change) > STEADY else None
 
     @property
@@ -71,10 +71,10 @@ class Ran:
         """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
         if self.taken is not None:
             return self.taken_words
-        return "" if self.unsteady is None else speed_words(*unsteady(self.costs))
+        return "" if self.unsteady is None else speed_words(*largest_speed_change(self.costs))
 
 
-def most_taken(seen: Sequence[Disturbed]) -> tuple[float, int | None, str]:
+def most_taken(seen: Sequence[DisturbanceRecord]) -> tuple[float, int | None, str]:
     """Return the most that others took of a CPU while a benchmark ran once: share, CPU, when."""
     cells = [
         (share, cpu, f"{cell.benchmark}, iteration {cell.iteration}")
@@ -84,19 +84,19 @@ def most_taken(seen: Sequence[Disturbed]) -> tuple[float, int | None, str]:
     return max(cells, key=lambda cell: cell[0], default=(0.0, None, ""))
 
 
-def taken_words(seen: Sequence[Disturbed], found: Busyness) -> str:
+def taken_words(seen: Sequence[DisturbanceRecord], found: ForeignLoad) -> str:
     """Say which CPU others took most of, and which processes worked meanwhile."""
     share, cpu, when = most_taken(seen)
     where = "a CPU" if cpu is None else f"CPU {cpu} ({when})"
     return f"others took {share:.0%} of {where}: {who(found)}"
 
 
-def who(found: Busyness) -> str:
+def who(found: ForeignLoad) -> str:
     """Name those who worked beside a run."""
     names = busy_names(found)
     if found.stolen:
         names.append(f"the hypervisor's other guests ({found.stolen:.0%} of all CPUs)")
-    return series(names) if names else "no process that can be seen here"
+    return join_and(names) if names else "no process that can be seen here"
 
 
 def wait_until_idle(cpus: Set[int], patience_s: float) -> None:
@@ -126,7 +126,11 @@ def same_again(args: argparse.Namespace, seed: int, usual_s: float) -> str:
 
 def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     """Plant in made times and find; return the exit status."""
-    topology = machine.discover() if args.topology is None else machine.load(args.topology)
+    topology = (
+        machine.discover_topology()
+        if args.topology is None
+        else machine.load_topology(args.topology)
+    )
     copies = args.copies or usual_copies(len(topology.pus), len(topology.nodes))
     seed = random.randrange(10**6) if args.seed is None else args.seed
     request = Request((kernels,), copies=str(copies), iterations=iterations, size="test")
@@ -135,7 +139,7 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     if not benchmarks:
         raise InputError("no kernel of the self-test fits this machine: fewer --copies")
     choice = random.Random(seed)
-    plants, missing = choose(placements, benchmarks, iterations, choice)
+    plants, missing = plan_injections(placements, benchmarks, iterations, choice)
     clean = made_times(CLEAN, placements, benchmarks, iterations, choice)
     spread = spread_of(clean)
     assert spread is not None  # every copy has a time
@@ -149,7 +153,7 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
             Thresholds(),
             core_pus=_core_pus(topology),
         )
-        effect = made(injection, times, clean, iterations)
+        effect = plant_size(injection, times, clean, iterations)
         effect = None if injection is CLEAN else effect
         return judge(injection, effect, found.findings, floor, iterations)
 

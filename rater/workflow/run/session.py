@@ -26,7 +26,7 @@ from rater.errors import InputError
 from rater.files import replace_file
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
-from rater.process import HeldSignals, held, say
+from rater.process import DeferredSignals, held, print_error
 from rater.record.events import (
     CopyCounted,
     CopyStarted,
@@ -43,34 +43,34 @@ from rater.record.events import (
 )
 from rater.record.run import Run, RunStatus
 from rater.record.stored import StoredRun
-from rater.run.copies.counters import CounterSet
+from rater.run.copies.counters import CounterPlan
 from rater.run.copies.guard import Guard, guard
 from rater.run.copies.limits import refuse_copies
 from rater.run.copies.spawn import MARKER, living_on
-from rater.run.host.admission import default_lock_path, lost_lock, machine_lock
+from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
 from rater.run.host.idle import IdleWatch
-from rater.run.host.thread_binding import urgent
+from rater.run.host.thread_binding import realtime_priority
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders, stderr_tail
 from rater.settings.journal import default_journal_path, sysroot
-from rater.settings.tuner import Tuner
+from rater.settings.tuner import SettingsSession
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.wings import PagesReady, hook
-from rater.workflow.doctor import RunSettings, put_back, tuned_settings_of
+from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.machine import ready_counters
-from rater.workflow.results.divots import judge_placements, store_score
-from rater.workflow.run.head import Attempt, Entered, now_utc, start_of
+from rater.workflow.results.divots import store_placement_verdicts, store_score
+from rater.workflow.run.head import ActiveRun, RunLauncher, start_of, utc_timestamp
 from rater.workflow.run.prepare import (
-    Ready,
-    Surroundings,
+    HostLoad,
+    PreparedRun,
     make_ready,
     remove_if_empty,
     secrets_for_others,
 )
-from rater.workflow.run.resolve import Resolved, most_bytes
-from rater.workflow.run.workload import refuse_pages, untouched
+from rater.workflow.run.resolve import RunPlan, most_bytes
+from rater.workflow.run.workload import refuse_pages, unreached_warnings
 
 if TYPE_CHECKING:
     from rater.show.live.live import View
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 # -- What a program that failed said of it itself --------------------------------------------------
 
 
-def last_words(run: StoredRun) -> str:
+def stderr_excerpt(run: StoredRun) -> str:
     """Return the last lines of a failed copy's standard error, "" where there are none."""
     failed = [copy.run_dir for copy in run.copies if copy.run_dir and not is_good(copy)]
     lines = stderr_tail(failed[0]) if failed else []
@@ -141,7 +141,7 @@ class Recorder(threading.Thread):
 
     def run(self) -> None:
         """Store what comes until `close`; after a failure only collect."""
-        with urgent():
+        with realtime_priority():
             while True:
                 self._wake.wait()
                 # Copies end in bursts: those of the next moment share a transaction.
@@ -246,9 +246,9 @@ class Session:
     """One run from the lock to the last line on the screen."""
 
     args: argparse.Namespace
-    resolved: Resolved
+    resolved: RunPlan
     cache: Path
-    attempt: Attempt = field(default_factory=Attempt)
+    attempt: RunLauncher = field(default_factory=RunLauncher)
     # What else hears the run's events; made when its guard is there, for processes of its own.
     listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
     # One of many: the caller holds the machine's lock and its settings for all of them, shows what
@@ -256,7 +256,7 @@ class Session:
     one_of_many: Callable[[str], None] | None = None
     settings: RunSettings | None = None
     _run: Run = field(init=False)
-    _counters: CounterSet | None = None
+    _counters: CounterPlan | None = None
 
     def run(self) -> int:
         """Take the lock, prepare, run, show."""
@@ -265,7 +265,7 @@ class Session:
             raise InputError("\n".join(resolved.refusals))
         holder = (
             f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
-            f"since {now_utc()}"
+            f"since {utc_timestamp()}"
         )
         refuse_copies(resolved.plan, resolved.counted_events)
         with ExitStack() as stack:
@@ -278,16 +278,16 @@ class Session:
                     report=self._say,
                 )
                 stack.enter_context(lock)
-            left = put_back()  # settings of a dead sweep that could not be
+            left = restore_leftover_settings()  # settings of a dead sweep that could not be
             settings = self.settings or self._own_settings(stack)
             refuse_pages(request)
             hook("refuse_layout")(request)
-            return self._locked(stack, left, Surroundings(resolved), settings)
+            return self._locked(stack, left, HostLoad(resolved), settings)
 
     def _own_settings(self, stack: ExitStack) -> RunSettings:
         """Set what this run wants of the machine, until the stack is left."""
         what = f"rater run {self.attempt.uuid[:8]}"
-        tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
+        tuner = stack.enter_context(SettingsSession(sysroot(), default_journal_path(), what))
         settings = RunSettings(tuner, self._say)
         settings.set(tuned_settings_of(self.resolved.request))
         return settings
@@ -296,7 +296,7 @@ class Session:
         self,
         stack: ExitStack,
         left: tuple[str, ...],
-        surroundings: Surroundings,
+        surroundings: HostLoad,
         settings: RunSettings,
     ) -> int:
         resolved, attempt = self.resolved, self.attempt
@@ -312,7 +312,7 @@ class Session:
             stack.callback(remove_if_empty, work.parent)
         ready = make_ready(resolved, self.cache, work, stack.callback, self._say)
         needed_bytes = most_bytes(resolved) * resolved.plan.copies
-        unreached = untouched(resolved.request, resolved.tuning, ready.files, needed_bytes)
+        unreached = unreached_warnings(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
         stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
         pages = hook("pages_of_run")(
@@ -344,7 +344,7 @@ class Session:
                 self._rescue(entered.number, recorder)
                 return 1
             run = store.load(entered.number)
-            proved = judge_placements(store, run)
+            proved = store_placement_verdicts(store, run)
             store_score(store, run)
         status = self._finish(store, run, proved, outcome)
         return status if signals.first is None else 128 + signals.first
@@ -353,15 +353,15 @@ class Session:
         if self.one_of_many is not None:
             self.one_of_many(text)
         elif not self.args.quiet:
-            say(text)
+            print_error(text)
 
     def _supervise(
         self,
         keeper: Guard,
-        entered: Entered,
+        entered: ActiveRun,
         store: Store,
-        ready: Ready,
-        signals: HeldSignals,
+        ready: PreparedRun,
+        signals: DeferredSignals,
         *,
         pages: PagesReady | None,
     ) -> tuple[Outcome, Recorder]:
@@ -431,7 +431,7 @@ class Session:
                 sink.start()
                 started.callback(sink.close)
             outcome = trio.run(supervisor.run)
-            lost = lost_lock()
+            lost = lost_lock_warning()
             if lost is not None:
                 emit(Noted(lost))
         return outcome, recorder
@@ -461,15 +461,15 @@ class Session:
             from rater.workflow.results.stored import print_result
 
             print_result(self.args, store, run, proved=proved)
-        if self.one_of_many is None and (said := last_words(run)):
-            say(said)
+        if self.one_of_many is None and (said := stderr_excerpt(run)):
+            print_error(said)
         if outcome.signal is not None:
             return 128 + outcome.signal
         if outcome.status is RunStatus.COMPLETE:
             return 0
         unshown = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
         if unshown and self.one_of_many is None:
-            say(f"run {run.head.run} failed: {outcome.reason}")
+            print_error(f"run {run.head.run} failed: {outcome.reason}")
         return 1
 
     def _rescue(self, number: int, recorder: Recorder) -> None:
@@ -478,7 +478,7 @@ class Session:
             json.dumps({"run": self._run.uuid, "event": type(event).__name__, **asdict(event)})
             for event in recorder.unsaved
         ]
-        say(f"run {number}: {recorder.problem}")
+        print_error(f"run {number}: {recorder.problem}")
         lost = f"{len(lines)} records are not in the database"
         data = "".join(f"{line}\n" for line in lines).encode()
         for folder in (Path(), Path(tempfile.gettempdir()), Path.home()):
@@ -487,12 +487,12 @@ class Session:
                 replace_file(rescue, data, mode=0o600)
             except OSError:
                 continue
-            say(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
+            print_error(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
-        say("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
+        print_error("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
 
 
-def _idle_watch(resolved: Resolved) -> IdleWatch | None:
+def _idle_watch(resolved: RunPlan) -> IdleWatch | None:
     if resolved.request.until_idle_s is None:
         return None
     cpus = {cpu for placement in resolved.placements for cpu in placement.cpus or ()}

@@ -12,9 +12,9 @@ from rater.errors import InputError
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
 from rater.plan.suite import Benchmark, Command, Size, Suite
-from rater.plan.suite_find import load_suite, select, split_selection
-from rater.record.run import storable
-from rater.run.host.admission import Load, available, misfit
+from rater.plan.suite_find import load_suite, select_from_suite, split_selection
+from rater.record.run import escape_undecodable
+from rater.run.host.admission import MemoryDemand, available, misfit
 from rater.run.host.procfs import meminfo, read_number
 from rater.run.programs.compile import missing_programs, sha256_of
 from rater.run.programs.inputs import ReadyInput
@@ -26,10 +26,10 @@ from rater.run.programs.tuning import (
     CopyTuning,
     find_allocator,
     tuning_for,
-    untouched_by,
+    unreached_reason,
 )
 from rater.settings.journal import sysroot
-from rater.settings.tuner import present_settings
+from rater.settings.tuner import available_settings
 from rater.text.documents import did_you_mean
 from rater.text.values import printable
 from rater.wings import KitBenchmark, hook
@@ -91,7 +91,7 @@ def load_of(
     inputs: Sequence[ReadyInput] | None = None,
     *,
     linked: bool = True,
-) -> Load:
+) -> MemoryDemand:
     """Return what `copies` copies of a benchmark need; `inputs` when they are there already.
 
     `linked`: inputs that copies share are hard-linked into run directories.
@@ -102,7 +102,7 @@ def load_of(
         copied = sum(_bytes_of(i.path) for i in size.inputs if i.private and i.path is not None)
     else:
         copied = sum(made.size_bytes for made in inputs if made.private or not linked)
-    return Load(
+    return MemoryDemand(
         benchmark=workload.benchmark.name,
         copies=copies,
         runs=copies,
@@ -154,7 +154,7 @@ def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
 
 def name_of(command: str) -> str:
     """Return a benchmark's name for a command: its basename, fit for a file name and a table."""
-    name = storable(Path(command).name or command)
+    name = escape_undecodable(Path(command).name or command)
     return printable(name)[:LONGEST_NAME]
 
 
@@ -168,7 +168,7 @@ def suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:
         if key not in suites:
             suites[key] = load_suite(key)
             wanted[key] = set()
-        wanted[key] |= {b.name for b in select(suites[key], selection).benchmarks}
+        wanted[key] |= {b.name for b in select_from_suite(suites[key], selection).benchmarks}
         named |= {(key, name) for name in split_selection(selection)[1]}
     workloads = [
         Workload(
@@ -244,7 +244,9 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
     if mode not in (MADVISE, THP, HUGETLB):
         return None
     root = sysroot()
-    now = {setting.name: setting.read().text for setting in present_settings(root)} | dict(planned)
+    now = {setting.name: setting.read().text for setting in available_settings(root)} | dict(
+        planned
+    )
     if mode == HUGETLB:
         return _pool_problem(now, _kilobytes(root / _MEMINFO, "Hugepagesize"))
     wanted = ("always",) if mode == THP else ("always", "madvise")
@@ -307,7 +309,7 @@ def tuning_settings(request: Request, tuning: CopyTuning) -> tuple[tuple[str, st
     return tuple(found)
 
 
-def untouched(
+def unreached_warnings(
     request: Request, tuning: CopyTuning, programs: Collection[Path], needed_bytes: int
 ) -> tuple[str, ...]:
     """Return which programs and which memory the options do not reach, in words.
@@ -333,7 +335,7 @@ def untouched_programs(tuning: CopyTuning, programs: Collection[Path]) -> tuple[
     """Return which programs the options do not reach. Raises `InputError` where that is all."""
     if tuning.preload is None and tuning.tunable is None:
         return ()
-    whys = {program: untouched_by(tuning, program) for program in sorted(programs)}
+    whys = {program: unreached_reason(tuning, program) for program in sorted(programs)}
     told = tuple(f"{program} {why}" for program, why in whys.items() if why)
     option = "--hugepages" if tuning.preload is None else "--alloc"
     if told and len(told) == len(programs):

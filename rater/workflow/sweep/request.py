@@ -23,26 +23,26 @@ from rater.plan.sweep import (
     Axis,
     AxisKind,
     BlockOrder,
-    Measure,
     SweepFile,
+    SweepMeasure,
     Values,
     check_axes,
     grid,
     is_sweep_text,
     kinds_of,
-    label_of,
     parse_axis,
     parse_sweep,
+    point_label,
 )
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent
-from rater.workflow.arguments import request_from
+from rater.workflow.arguments import parse_request
 from rater.workflow.run.workload import name_of
 
 if TYPE_CHECKING:
     from rater.plan.topology import Topology
-    from rater.workflow.run.resolve import Resolved
+    from rater.workflow.run.resolve import RunPlan
 
 
 # -- What the user asked to sweep: axes, and the `Request` of every point, from words or a file ----
@@ -55,7 +55,7 @@ _SWITCHED = ("on", "off", "forceoff")
 
 
 @dataclass(frozen=True, slots=True)
-class PointAsked:
+class PointRequest:
     """One combination of values, and what it asks for."""
 
     values: Values
@@ -67,24 +67,24 @@ class PointAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SweepRequest:
     """A sweep as it was asked for, nothing looked up yet."""
 
     axes: tuple[Axis, ...]
     kinds: dict[str, AxisKind]  # by axis
-    points: tuple[PointAsked, ...]
+    points: tuple[PointRequest, ...]
     rounds: int
     order: BlockOrder
     seed: int
     until: float | None  # 0.01: 1 %
-    until_of: Measure
+    until_of: SweepMeasure
     skip_refused: bool
     stop_on_failure: bool
     file: Path | None  # the TOML file it was read from
     file_text: str | None
 
 
-def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
+def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> SweepRequest:
     """Return what a command line asks for; `settings` are those that this machine has.
 
     Raises `InputError`.
@@ -108,11 +108,11 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> Asked:
     if until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
     seed = _first(args.seed, file and file.seed, None)
-    margin, measure = (None, Measure.TIME) if until is None else _until(until)
-    return Asked(
+    margin, measure = (None, SweepMeasure.TIME) if until is None else _until(until)
+    return SweepRequest(
         axes=axes,
         kinds=kinds,
-        points=tuple(PointAsked(values, _request(args, values, kinds)) for values in grid(axes)),
+        points=tuple(PointRequest(values, _request(args, values, kinds)) for values in grid(axes)),
         rounds=rounds,
         order=BlockOrder(_first(args.block_order, file and file.order, BlockOrder.SHUFFLED)),
         seed=secrets.randbelow(_MOST_SEED) if seed is None else seed,
@@ -221,7 +221,7 @@ def _request(
                 _hint_at_setting(name, value)
                 found = option.parse(value, option.typed) if value else option.absent
                 setattr(of_point, option.dest, found)
-        return request_from(of_point)
+        return parse_request(of_point)
     except InputError as error:
         return str(error)
 
@@ -235,16 +235,16 @@ def _hint_at_setting(name: str, value: str) -> None:
         )
 
 
-def _until(text: str) -> tuple[float, Measure]:
+def _until(text: str) -> tuple[float, SweepMeasure]:
     word, colon, rest = text.strip().partition(":")
-    measure = word if colon else Measure.TIME
+    measure = word if colon else SweepMeasure.TIME
     margin = rest if colon else word
     share = parse_percent(margin) if margin.endswith("%") else None
-    if share is None or not 0 < share < 1 or measure not in tuple(Measure):
+    if share is None or not 0 < share < 1 or measure not in tuple(SweepMeasure):
         raise InputError(
             f"--until {text!r}: expected per cent, as in --until 1%, or --until energy:1%"
         )
-    return share, Measure(measure)
+    return share, SweepMeasure(measure)
 
 
 def _first[T](*values: T) -> T:
@@ -258,7 +258,7 @@ _MOST_LABELS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PointReady:
+class ResolvedPoint:
     """A point that was looked at."""
 
     point: int  # number in the grid
@@ -266,21 +266,21 @@ class PointReady:
     shown: Values  # the same without secrets
     settings: dict[str, str]  # of the machine, by name of the axis
     request: Request | None  # None: it cannot be asked for
-    resolved: Resolved | None  # as it would be now; None: it cannot be
+    resolved: RunPlan | None  # as it would be now; None: it cannot be
     refusals: tuple[str, ...]  # why it cannot run here
 
     @property
     def label(self) -> str:
         """The point in words."""
-        return label_of(self.shown)
+        return point_label(self.shown)
 
 
 def resolve_points(
-    points: Mapping[int, PointAsked],
+    points: Mapping[int, PointRequest],
     kinds: Mapping[str, AxisKind],
     topology: Topology,
     cache: Path,
-) -> tuple[PointReady, ...]:
+) -> tuple[ResolvedPoint, ...]:
     """Resolve all points, by number, on this machine as it is; nothing is made, set or stored."""
     changing, redactor = _changing_cpus(kinds), Redactor()
     return tuple(
@@ -296,31 +296,31 @@ def resolve_points(
 
 def _resolve_point(
     number: int,
-    point: PointAsked,
+    point: PointRequest,
     settings: dict[str, str],
     topology: Topology,
     cache: Path,
     *,
     unsure: bool,
-) -> PointReady:
+) -> ResolvedPoint:
     request = point.request
     if isinstance(request, str):
-        return PointReady(number, point.values, (), settings, None, None, (request,))
+        return ResolvedPoint(number, point.values, (), settings, None, None, (request,))
     resolved, refusals = resolved_with(request, settings, topology, cache)
     if unsure:  # other CPUs will be there: told when it is its turn
         refusals = ()
-    return PointReady(number, point.values, (), settings, request, resolved, refusals)
+    return ResolvedPoint(number, point.values, (), settings, request, resolved, refusals)
 
 
 def resolved_with(
     request: Request, settings: Mapping[str, str], topology: Topology, cache: Path
-) -> tuple[Resolved | None, tuple[str, ...]]:
+) -> tuple[RunPlan | None, tuple[str, ...]]:
     """Return what a request means here, and all it would be refused for.
 
     `settings` are those that will be set before.
     """
     from rater.settings.journal import sysroot
-    from rater.settings.tuner import find
+    from rater.settings.tuner import find_setting
     from rater.workflow.run.prepare import checked
     from rater.workflow.run.resolve import resolve
 
@@ -328,12 +328,12 @@ def resolved_with(
         resolved = resolve(request, topology)
     except InputError as error:
         return None, (str(error),)
-    planned = {find(name, sysroot()).name: value for name, value in settings.items()}
+    planned = {find_setting(name, sysroot()).name: value for name, value in settings.items()}
     _, _, refusals = checked(resolved, cache / "work", planned)
     return resolved, (*resolved.refusals, *refusals, *_out_of_reach(resolved))
 
 
-def _out_of_reach(resolved: Resolved) -> list[str]:
+def _out_of_reach(resolved: RunPlan) -> list[str]:
     """Say what would be found out only when copies are begun."""
     from rater.run.programs.compile import find_command
     from rater.workflow.run.workload import untouched_programs
@@ -347,7 +347,7 @@ def _out_of_reach(resolved: Resolved) -> list[str]:
     return found
 
 
-def refused_together(points: Sequence[PointReady]) -> str | None:
+def refused_together(points: Sequence[ResolvedPoint]) -> str | None:
     """Say which points cannot run and why, each reason once; None: all can."""
     by_reason: dict[str, list[str]] = {}
     for point in points:
@@ -365,7 +365,7 @@ def refused_together(points: Sequence[PointReady]) -> str | None:
 
 
 def build_all(
-    points: Sequence[PointReady], mark: str, cache: Path, report: Callable[[str], None]
+    points: Sequence[ResolvedPoint], mark: str, cache: Path, report: Callable[[str], None]
 ) -> dict[int, str]:
     """Set up and build what points run, so that nothing is built between their runs.
 
@@ -378,7 +378,7 @@ def build_all(
     from rater.workflow.run.prepare import make_ready
     from rater.workflow.run.workload import untouched_programs
 
-    kinds: dict[object, Resolved] = {}
+    kinds: dict[object, RunPlan] = {}
     for point in points:
         if point.resolved is not None and point.request is not None:
             kinds.setdefault(_built(point), point.resolved)
@@ -402,14 +402,14 @@ def build_all(
     return refused
 
 
-def _built(point: PointReady) -> object:
+def _built(point: ResolvedPoint) -> object:
     """Return what a point builds, to tell those apart that differ in it."""
     request = point.request
     return request and (request.suites, request.command, request.size, request.tune)
 
 
 def same_values(
-    axes: Sequence[Axis], kinds: Mapping[str, AxisKind], points: Sequence[PointReady]
+    axes: Sequence[Axis], kinds: Mapping[str, AxisKind], points: Sequence[ResolvedPoint]
 ) -> list[str]:
     """Say which values of an option come to the same run, whatever the other axes say."""
     if _changing_cpus(kinds):
@@ -429,7 +429,7 @@ def same_values(
     return found
 
 
-def _meaning(point: PointReady) -> object:
+def _meaning(point: ResolvedPoint) -> object:
     """Return what a point runs, however it was asked for; None: it cannot run."""
     if point.resolved is None or point.request is None:
         return None
@@ -440,10 +440,10 @@ def _meaning(point: PointReady) -> object:
 
 def _changing_cpus(kinds: Mapping[str, AxisKind]) -> list[str]:
     from rater.settings.journal import sysroot
-    from rater.settings.tuner import find
+    from rater.settings.tuner import find_setting
 
     return [
         name
         for name, kind in kinds.items()
-        if kind is AxisKind.SETTING and find(name, sysroot()).changes_cpus
+        if kind is AxisKind.SETTING and find_setting(name, sysroot()).changes_cpus
     ]

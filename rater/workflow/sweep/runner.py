@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.results.steady import is_good
 from rater.errors import InputError, RaterError, RunError
-from rater.plan.sweep import Measure, Slot
-from rater.process import STOP_SIGNALS, Stopped, handled, say
-from rater.record.run import RunStatus, storable
-from rater.settings.tuner import TakenError
+from rater.plan.sweep import SweepMeasure, SweepSlot
+from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
+from rater.record.run import RunStatus, escape_undecodable
+from rater.settings.tuner import SettingChangedError
 from rater.show.compare.notes import changes_text
-from rater.show.format import duration, number
-from rater.text.values import count, some
+from rater.show.format import format_duration, format_number
+from rater.text.values import count, truncate_list
 from rater.workflow.doctor import RunSettings
-from rater.workflow.run.head import Attempt, Entered, Start
+from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart
 from rater.workflow.run.resolve import expected_total_s
-from rater.workflow.run.session import last_words
-from rater.workflow.sweep.request import PointReady, resolved_with
+from rater.workflow.run.session import stderr_excerpt
+from rater.workflow.sweep.request import ResolvedPoint, resolved_with
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from rater.plan.schedule import Plan
     from rater.record.stored import StoredRun
     from rater.run.host.idle import IdleWatch
-    from rater.settings.tuner import Tuner
+    from rater.settings.tuner import SettingsSession
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
-    from rater.workflow.run.resolve import Resolved
+    from rater.workflow.run.resolve import RunPlan
 
 
 # -- One run of a sweep: stored together with what it is a run of ----------------------------------
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 _OF_ALL = ("kernel.release", "kernel.version", "kernel.cmdline", "libc")
 
 
-class ChangedError(InputError):
+class ConditionsChangedError(InputError):
     """What a resumed sweep would compare is not the same any more."""
 
 
-class SlotAttempt(Attempt):
+class SlotAttempt(RunLauncher):
     """A run for one slot of a sweep: stored together with that, with its tags."""
 
     def __init__(
-        self, sweep: int, slot: Slot, point: PointReady, comparable: tuple[int, bool] | None
+        self, sweep: int, slot: SweepSlot, point: ResolvedPoint, comparable: tuple[int, bool] | None
     ) -> None:
         """`comparable`: a run that it will be compared with, and whether that is of its point."""
         super().__init__()
@@ -67,16 +67,21 @@ class SlotAttempt(Attempt):
         self._point = point
         self._comparable = comparable
 
-    def enter(self, store: Store, plan: Plan, start: Start, say: Callable[[str], None]) -> Entered:
-        """Store that it begins, and of what it is a run; raises `ChangedError`."""
-        from rater.store.sweeps import begin_run
+    def enter(
+        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+    ) -> ActiveRun:
+        """Store that it begins, and of what it is a run; raises `ConditionsChangedError`."""
+        from rater.store.sweeps import create_slot_run
 
         if self._comparable is not None:
             self._refuse_changed(store, start.conditions, *self._comparable)
         # Not among what was asked for: `rater rerun` makes no part of the sweep.
         own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
-        axes = tuple((storable(axis), storable(value)) for axis, value in self._point.values)
-        self.number = begin_run(
+        axes = tuple(
+            (escape_undecodable(axis), escape_undecodable(value))
+            for axis, value in self._point.values
+        )
+        self.number = create_slot_run(
             store,
             self._sweep,
             self._slot,
@@ -86,7 +91,7 @@ class SlotAttempt(Attempt):
             pus=start.conditions.pus,
             phases=len(plan.phases),
         )
-        return Entered(self.number, plan.phases)
+        return ActiveRun(self.number, plan.phases)
 
     def _refuse_changed(
         self, store: Store, present: Conditions, run: int, is_of_point: bool
@@ -97,7 +102,7 @@ class SlotAttempt(Attempt):
             before, present = _of_all(before), _of_all(present)
         found = [it for it in condition_differences(before, present) if it.significant]
         if found:
-            raise ChangedError(
+            raise ConditionsChangedError(
                 f"sweep {self._sweep} cannot go on, its runs could not be compared; since "
                 f"run {run}, this changed:{changes_text(found)}\nwith --force it goes on"
             )
@@ -111,10 +116,10 @@ def _of_all(it: Conditions) -> Conditions:
 # -- How long the runs of a sweep take, and those that are left ------------------------------------
 
 
-class TimeLeft:
+class SweepEta:
     """What runs of each point took, and what others of them will."""
 
-    def __init__(self, points: Mapping[int, PointReady]) -> None:
+    def __init__(self, points: Mapping[int, ResolvedPoint]) -> None:
         self._expected = {
             number: one_s
             for number, point in points.items()
@@ -130,7 +135,7 @@ class TimeLeft:
             if took_s is not None:
                 self._besides_s.append(max(0.0, took_s - elapsed_s))
 
-    def left_s(self, ahead: Sequence[Slot]) -> float | None:
+    def left_s(self, ahead: Sequence[SweepSlot]) -> float | None:
         """Estimate the runs ahead: the median of the same point, else what is expected of it.
 
         What is expected is corrected by how others took longer or less; where nothing is
@@ -158,7 +163,7 @@ class TimeLeft:
 
 
 @dataclass
-class FirstSignal:
+class StopOnFirstSignal:
     """Takes one signal: those that come while what it began is ended do not count."""
 
     received: int | None = None
@@ -169,20 +174,20 @@ class FirstSignal:
         self._is_closed = True
 
     def stop(self, signum: int, _: FrameType | None) -> None:
-        """Raise `Stopped` for the first signal."""
+        """Raise `StoppedBySignal` for the first signal."""
         if not self._is_closed:
             self._is_closed = True
             self.received = signum
-            raise Stopped(signum)
+            raise StoppedBySignal(signum)
 
 
 @contextmanager
-def stoppable() -> Iterator[FirstSignal]:
-    """Turn the first signal that ends rater into `Stopped`, so that settings are put back.
+def stoppable() -> Iterator[StopOnFirstSignal]:
+    """Turn the first signal that ends rater into `StoppedBySignal`, so that settings are put back.
 
     While copies run the supervisor has them.
     """
-    first = FirstSignal()
+    first = StopOnFirstSignal()
     with handled(first.stop):
         try:
             yield first
@@ -198,7 +203,7 @@ def rest_before(
         return 0
     import trio
 
-    from rater.run.host.idle import rest, waited_note
+    from rater.run.host.idle import cool_down, idle_wait_note
 
     async def resting() -> int:
         status = 0
@@ -213,7 +218,7 @@ def rest_before(
                         nursery.cancel_scope.cancel()
 
                 nursery.start_soon(listen)
-                note = waited_note(await rest(request.cooldown_s, watch))
+                note = idle_wait_note(await cool_down(request.cooldown_s, watch))
                 if note:
                     report(note)
                 nursery.cancel_scope.cancel()
@@ -246,20 +251,20 @@ class SweepEnded:
 
 
 @dataclass
-class Runner:
+class SweepRunner:
     """Makes what is missing of a sweep."""
 
     args: argparse.Namespace
     store: Store
     sweep: StoredSweep
-    points: Mapping[int, PointReady]
-    tuner: Tuner
+    points: Mapping[int, ResolvedPoint]
+    tuner: SettingsSession
     changes_cpus: bool  # so that every run looks at the topology anew
     cache: Path
     compare_before: bool  # refuse to go on where something changed
     until: float | None
-    _slots: list[Slot] = field(init=False)
-    _times: TimeLeft = field(init=False)
+    _slots: list[SweepSlot] = field(init=False)
+    _times: SweepEta = field(init=False)
     _reported: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
     made: int = 0  # runs that were begun
@@ -272,7 +277,7 @@ class Runner:
         self._slots = [it for it in self.sweep.missing if it.point in self.points]
         self._before = {it.slot.point: it.run for it in self.sweep.slots if it.done and it.run}
         self._failed = sum(it.failed for it in self.sweep.slots)
-        self._times = TimeLeft(self.points)
+        self._times = SweepEta(self.points)
         for it in self.sweep.slots:
             if it.done:
                 self._times.add(it.slot.point, it.elapsed_s)
@@ -287,11 +292,11 @@ class Runner:
                 watch = self._watch(point)
             else:
                 status = rest_before(point.request, watch, self.report)
-            status = status or self._one(slot, point, ahead)
+            status = status or self._run_slot(slot, point, ahead)
             if status > 128:
                 name = signal.Signals(status - 128).name
                 return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", status)
-            ended = self._no_more(slot, point, ahead)
+            ended = self._check_stop(slot, point, ahead)
             if ended is not None:
                 return ended
         total = count(len(self.sweep.slots), "run")
@@ -302,7 +307,9 @@ class Runner:
             return SweepEnded(RunStatus.FAILED, said, 1, is_over=True)
         return SweepEnded(RunStatus.COMPLETE, None, 0)
 
-    def _no_more(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> SweepEnded | None:
+    def _check_stop(
+        self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot]
+    ) -> SweepEnded | None:
         """Return how the sweep ends here, with runs left; None: it goes on."""
         asked = self.sweep.asked
         if asked.stop_on_failure and (self._failed or self._not_made):
@@ -328,11 +335,11 @@ class Runner:
     def report(self, text: str) -> None:
         """Tell the user something, on standard error."""
         if not self.args.quiet:
-            say(text)
+            print_error(text)
 
     # -- one run --------------------------------------------------------------------------------
 
-    def _one(self, slot: Slot, point: PointReady, ahead: Sequence[Slot]) -> int:
+    def _run_slot(self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot]) -> int:
         """Make one run and tell what came of it; return the exit status of the run."""
         from rater.store.connection import StoreError
         from rater.workflow.run.session import Session
@@ -353,13 +360,13 @@ class Runner:
                 status = session.run()
                 self.made += 1
                 self._refuse_taken(attempt.number)
-        except (StoreError, ChangedError, TakenError):
+        except (StoreError, ConditionsChangedError, SettingChangedError):
             raise
         except RaterError as error:
             self._not_made += 1
             self._in_a_row += 1
             where = _where(self.sweep, slot, point.label)
-            say(f"{where}: not made: {error}")
+            print_error(f"{where}: not made: {error}")
             return 0
         if status > 128:
             return status
@@ -374,10 +381,10 @@ class Runner:
             return self._before[point], True
         return next(iter(self._before.values())), False
 
-    def _set(self, point: PointReady) -> None:
+    def _set(self, point: ResolvedPoint) -> None:
         try:
             self.tuner.set(point.settings)
-        except TakenError:
+        except SettingChangedError:
             raise
         except RaterError as error:
             try:
@@ -387,32 +394,34 @@ class Runner:
             raise
 
     def _refuse_taken(self, run: int | None) -> None:
-        """Raise `TakenError` where a run did not keep its settings; it counts no more."""
+        """Raise `SettingChangedError` where a run did not keep its settings; it counts no more."""
         from rater.store.sweeps import discard_run
 
         try:
             self.tuner.refuse_taken()
-        except TakenError as error:
+        except SettingChangedError as error:
             if run is None:
                 raise
             discard_run(self.store, run, str(error))
-            raise TakenError(f"{error}: run {run} is kept and does not count") from error
+            raise SettingChangedError(f"{error}: run {run} is kept and does not count") from error
 
-    def _resolved(self, point: PointReady) -> Resolved:
+    def _resolved(self, point: ResolvedPoint) -> RunPlan:
         from rater.run.host import discover as machine
 
         assert point.request is not None
         if not self.changes_cpus:
             assert point.resolved is not None
             return point.resolved
-        resolved, refusals = resolved_with(point.request, {}, machine.discover(), self.cache)
+        resolved, refusals = resolved_with(
+            point.request, {}, machine.discover_topology(), self.cache
+        )
         if resolved is None or refusals:
             raise InputError("\n".join(refusals))
         return resolved
 
     # -- between runs -----------------------------------------------------------------------------
 
-    def _watch(self, point: PointReady) -> IdleWatch | None:
+    def _watch(self, point: ResolvedPoint) -> IdleWatch | None:
         """Return what knows how quiet the machine was before the first run."""
         if point.request is None or point.request.until_idle_s is None:
             return None
@@ -431,13 +440,13 @@ class Runner:
         """Say what needs no more runs after a block, and which benchmarks would; None: not yet."""
         if self.until is None or block < _FIRST_TEST or self._not_made:
             return None
-        from rater.analysis.compare.compare import compare, decided
-        from rater.workflow.results.points import points_from
+        from rater.analysis.compare.compare import compare, is_decided
+        from rater.workflow.results.points import load_points
 
-        points = points_from(self.store, [f"sweep:{self.sweep.number}"])
+        points = load_points(self.store, [f"sweep:{self.sweep.number}"])
         looks = max(1, self.sweep.asked.rounds - 2)
-        energy = self.sweep.asked.until_of is Measure.ENERGY
-        if len(points) < 2 or not decided(points, self.until, looks, energy=energy):
+        energy = self.sweep.asked.until_of is SweepMeasure.ENERGY
+        if len(points) < 2 or not is_decided(points, self.until, looks, energy=energy):
             return None
         found = compare(points, margin=self.until, looks=looks)
         whole = "the suite" if found.suites else "it"
@@ -447,7 +456,9 @@ class Runner:
             for row in found.benchmarks
             if not (row.energy_decided if energy else row.decided)
         ]
-        return f"{words}; single benchmarks would: {some(unknown, 4)}" if unknown else words
+        return (
+            f"{words}; single benchmarks would: {truncate_list(unknown, 4)}" if unknown else words
+        )
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -459,7 +470,7 @@ class Runner:
             self.report(f"{label}: {text}")
 
     def _report_run(
-        self, slot: Slot, run: int | None, took_s: float, ahead: Sequence[Slot]
+        self, slot: SweepSlot, run: int | None, took_s: float, ahead: Sequence[SweepSlot]
     ) -> None:
         """Say in a line what a run came to and how long the rest will take."""
         from rater.store.sweeps import load_sweep
@@ -472,26 +483,26 @@ class Runner:
             self._not_made += 1
             self._in_a_row += 1
             reason = stored.head.reason or stored.head.status.value
-            say(f"{where}: run {run} not done: {reason}")
+            print_error(f"{where}: run {run} not done: {reason}")
             return
         self._in_a_row = 0
         self._times.add(slot.point, now.elapsed_s, took_s)
         self._failed += bool(now.failed)
         said = _result(self.store, stored, failed=bool(now.failed))
         left_s = self._times.left_s(ahead)
-        left = "" if left_s is None or not ahead else f"; {duration(left_s)} left"
+        left = "" if left_s is None or not ahead else f"; {format_duration(left_s)} left"
         if now.failed and self.args.quiet:
-            say(f"{where}: {said}")
-        self.report(f"{where}: {said} ({duration(took_s)}){left}")
+            print_error(f"{where}: {said}")
+        self.report(f"{where}: {said} ({format_duration(took_s)}){left}")
         if now.failed:
             self._broken += [] if any(map(is_good, stored.copies)) else [run]
-            why = last_words(stored)
+            why = stderr_excerpt(stored)
             if why and why not in self._reported:
                 self._reported.add(why)
-                say(why)
+                print_error(why)
 
 
-def _where(sweep: StoredSweep, slot: Slot, label: str) -> str:
+def _where(sweep: StoredSweep, slot: SweepSlot, label: str) -> str:
     in_block = sum(it.slot.block == slot.block for it in sweep.slots)
     return f"block {slot.block}/{sweep.asked.rounds}, point {slot.position}/{in_block}: {label}"
 
@@ -504,13 +515,13 @@ def _result(store: Store, stored: StoredRun, *, failed: bool) -> str:
     from rater.analysis.results.rates import overall
     from rater.record.stored import RATIO
     from rater.show.results.listing import DISTURBED
-    from rater.workflow.results.divots import analysis_beside_results
+    from rater.workflow.results.divots import analysis_for_results
 
     result = overall(stored)
     words = "no result"
     if result is not None:
-        words = number(result.value) + ("" if result.unit == RATIO else f" {result.unit}")
-    found = analysis_beside_results(store, stored)
+        words = format_number(result.value) + ("" if result.unit == RATIO else f" {result.unit}")
+    found = analysis_for_results(store, stored)
     if found is not None and found.disturbed:
         words += f", {DISTURBED}"
     return words + (f", FAILED: {stored.head.reason} (run {stored.head.run})" if failed else "")

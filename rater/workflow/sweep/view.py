@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rater.errors import InputError
 from rater.plan.request import Request, request_from_json
-from rater.plan.sweep import AxisKind, Values, slots_of
+from rater.plan.sweep import AxisKind, Values, order_slots
 from rater.show.compare.sweep import (
     AxisView,
     PointView,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rater.analysis.results.rates import Overall
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
-    from rater.workflow.sweep.request import Asked, PointReady
+    from rater.workflow.sweep.request import ResolvedPoint, SweepRequest
 
 
 def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
@@ -121,28 +121,28 @@ def results_of(store: Store, sweep: StoredSweep) -> dict[int, list[Overall | Non
 def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
     """Return the points compared with the first that has runs; None where there are not two."""
     from rater.analysis.compare.compare import MARGIN, compare
-    from rater.workflow.results.points import looks_of, points_from
+    from rater.workflow.results.points import count_interim_looks, load_points
 
     words = [f"sweep:{sweep.number}"]
     if len({it.slot.point for it in sweep.slots if it.done}) < 2:
         return None
-    points = points_from(store, words)
+    points = load_points(store, words)
     return compare(
         points,
         margin=MARGIN if sweep.asked.until is None else sweep.asked.until,
-        looks=looks_of(store, points),
+        looks=count_interim_looks(store, points),
     )
 
 
-def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
+def dry_view(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> SweepView:
     """Return a sweep that is not made."""
     from rater.settings.journal import sysroot
-    from rater.settings.tuner import find
+    from rater.settings.tuner import find_setting
     from rater.workflow.run.resolve import expected_total_s
-    from rater.workflow.sweep.runner import TimeLeft
+    from rater.workflow.sweep.runner import SweepEta
 
     usable = {point.point: point for point in points if not point.refusals}
-    slots = slots_of(sorted(usable), asked.rounds, asked.order, asked.seed)
+    slots = order_slots(sorted(usable), asked.rounds, asked.order, asked.seed)
     axes = _axes(asked.kinds, [point.shown for point in points])
     obstacles: list[str] = []
     shown = []
@@ -150,7 +150,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
         if axis.kind != AxisKind.SETTING:
             shown.append(axis)
             continue
-        setting = find(axis.name, sysroot())
+        setting = find_setting(axis.name, sysroot())
         for value in axis.values:
             try:
                 setting.accept(value)
@@ -185,7 +185,7 @@ def dry_view(asked: Asked, points: Sequence[PointReady]) -> SweepView:
         until=asked.until,
         until_of=asked.until_of,
         slots=tuple(SlotView(slot, None, None, done=False, elapsed_s=None) for slot in slots),
-        total_s=TimeLeft(usable).left_s(slots),
+        total_s=SweepEta(usable).left_s(slots),
         obstacles=tuple(obstacles),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rater.analysis.compare.compare import compare, decided
+from rater.analysis.compare.compare import compare, is_decided
 from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.estimate import Basis
@@ -360,11 +360,11 @@ def test_a_sweep_stops_when_every_point_is_told() -> None:
     base = point("p0", *brackets(1, [10.0, 10.01, 9.99, 10.0]))
     same = point("p1", *brackets(5, [10.0, 10.02, 9.98, 10.0]))
     noisy = point("p2", *brackets(9, [10.0, 12.0, 9.0, 11.0]))
-    assert decided([base, same], 0.01)
-    assert not decided([base, noisy], 0.01)
-    assert not decided([base, same, noisy], 0.01)
+    assert is_decided([base, same], 0.01)
+    assert not is_decided([base, noisy], 0.01)
+    assert not is_decided([base, same, noisy], 0.01)
     # Looked at many times, the same data have to be clearer.
-    assert not decided([base, same], 0.01, looks=1000)
+    assert not is_decided([base, same], 0.01, looks=1000)
 
 
 def test_energy_of_a_copy_is_compared_and_decided_beside_times() -> None:
@@ -379,11 +379,11 @@ def test_energy_of_a_copy_is_compared_and_decided_beside_times() -> None:
     assert told is not None
     assert told.ratio == pytest.approx(0.5, abs=0.01)
     assert told.verdict is Decision.BETTER
-    assert decided(points, 0.01, energy=True)
+    assert is_decided(points, 0.01, energy=True)
     without = [points[0], point("x=1", *runs[1], x="1")]
     assert only(compare(without)).cells[0].joules_per_copy is None
-    assert decided(without, 0.01)
-    assert not decided(without, 0.01, energy=True)
+    assert is_decided(without, 0.01)
+    assert not is_decided(without, 0.01, energy=True)
 
 
 def test_a_sweep_of_several_benchmarks_is_decided_by_the_suite() -> None:
@@ -393,7 +393,7 @@ def test_a_sweep_of_several_benchmarks_is_decided_by_the_suite() -> None:
         for i, by in enumerate((1.0, 1.3, 0.8))
     ]
     points = [point("x", *base), point("y", *new)]
-    assert decided(points, 0.01)
+    assert is_decided(points, 0.01)
     cells = [row.cells[0].speedup for row in compare(points).benchmarks]
     assert not any(cell.decided for cell in cells if cell)
 

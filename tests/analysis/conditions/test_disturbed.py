@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.compare.conditions import cost_of_others, reasons
+from rater.analysis.compare.conditions import disturbance_reasons, foreign_load_cost
 from rater.analysis.results.cpu_use import run_counters
 from rater.record.events import CpuReading
 from rater.record.stored import StoredCopy, StoredRun
@@ -15,7 +15,7 @@ from tests.support.example_runs import S, reading, stored
 
 
 def cost(run: StoredRun) -> float | None:
-    found = cost_of_others(run, run_counters(run))
+    found = foreign_load_cost(run, run_counters(run))
     return None if found is None else round(found, 3)
 
 
@@ -107,4 +107,4 @@ def test_where_cpus_were_not_read_nothing_is_known() -> None:
 def test_a_run_is_too_disturbed_where_others_or_noise_cost_too_much(
     others: float | None, noise: float | None, told: tuple[str, ...]
 ) -> None:
-    assert reasons(others, noise) == told
+    assert disturbance_reasons(others, noise) == told

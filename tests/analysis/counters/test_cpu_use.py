@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.results.cpu_use import CpuUse, Matter, Notable, run_counters
+from rater.analysis.results.cpu_use import CpuUse, DisturbanceKind, MachineDisturbance, run_counters
 from rater.record.events import CpuReading
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
@@ -23,7 +23,7 @@ def foreign(run: StoredRun) -> list[float | None]:
     return [None if use.foreign is None else round(use.foreign, 6) for use in uses(run)]
 
 
-def matters(run: StoredRun) -> dict[Matter, Notable]:
+def matters(run: StoredRun) -> dict[DisturbanceKind, MachineDisturbance]:
     return {one.matter: one for one in run_counters(run).notable}
 
 
@@ -123,8 +123,8 @@ def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
     copies = [computed(n, 5.0, phase=p, iteration=p + 1) for p in range(2) for n in range(3)]
     run = read_run(copies, reading(0, 5.1), reading(1, 5.3), reading(2, 8.0))
     assert matters(run) == {
-        Matter.FOREIGN: Notable(
-            Matter.FOREIGN, 0, "a", 1, 2, share=0.3, times=None, cpus=(1, 2), phases=2
+        DisturbanceKind.FOREIGN: MachineDisturbance(
+            DisturbanceKind.FOREIGN, 0, "a", 1, 2, share=0.3, times=None, cpus=(1, 2), phases=2
         )
     }
 
@@ -161,16 +161,21 @@ def test_steal_heat_swap_and_waits_for_memory_are_told_where_they_were_worst() -
     ]
     copies = [computed(0, 5.0), computed(1, 5.0)]
     found = matters(read_run(copies, *rows, pswpin=2, pswpout=3, pressure_memory_some_ns=S))
-    steal, hot = found[Matter.STEAL], found[Matter.THROTTLED]
+    steal, hot = found[DisturbanceKind.STEAL], found[DisturbanceKind.THROTTLED]
     assert (steal.cpu, steal.share, steal.cpus) == (0, 0.05, (0, 1))
     assert (hot.cpu, hot.times, hot.cpus) == (1, 7, (1,))
-    assert (found[Matter.SWAP].cpu, found[Matter.SWAP].times) == (None, 5)
-    assert (found[Matter.MEMORY].share, found[Matter.MEMORY].times) == (0.1, None)
-    assert list(found) == [Matter.STEAL, Matter.THROTTLED, Matter.SWAP, Matter.MEMORY]
+    assert (found[DisturbanceKind.SWAP].cpu, found[DisturbanceKind.SWAP].times) == (None, 5)
+    assert (found[DisturbanceKind.MEMORY].share, found[DisturbanceKind.MEMORY].times) == (0.1, None)
+    assert list(found) == [
+        DisturbanceKind.STEAL,
+        DisturbanceKind.THROTTLED,
+        DisturbanceKind.SWAP,
+        DisturbanceKind.MEMORY,
+    ]
 
 
 def test_without_pressure_the_waits_for_memory_are_counted() -> None:
     found = matters(read_run([computed(0, 5.0)], reading(0, 5.0), allocstall=12))
-    assert (found[Matter.MEMORY].share, found[Matter.MEMORY].times) == (None, 12)
+    assert (found[DisturbanceKind.MEMORY].share, found[DisturbanceKind.MEMORY].times) == (None, 12)
     known = read_run([computed(0, 5.0)], reading(0, 5.0), allocstall=12, pressure_memory_some_ns=0)
     assert matters(known) == {}

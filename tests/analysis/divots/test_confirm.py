@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rater.analysis.divots.confirm import (
-    Answer,
-    Trial,
+    ConfirmPlan,
+    ConfirmVerdict,
+    judge_pairs,
     next_command,
     slowdown_of,
-    tell,
     times_of,
     trial_of,
 )
@@ -54,9 +54,9 @@ def run_of(copies: int = 16, threads: int = 1) -> StoredRun:
     )
 
 
-def tried(one: Finding, run: StoredRun, *more: Finding) -> Trial:
+def tried(one: Finding, run: StoredRun, *more: Finding) -> ConfirmPlan:
     trial = trial_of(one, [one, *more], run)
-    assert isinstance(trial, Trial), trial
+    assert isinstance(trial, ConfirmPlan), trial
     return trial
 
 
@@ -109,22 +109,24 @@ def test_next_is_a_trial_a_rerun_or_nothing() -> None:
 @pytest.mark.parametrize(
     ("pairs", "found", "answer"),
     [
-        ([1.19, 1.21, 1.20], 1.2, Answer.CONFIRMED),
-        ([1.04, 1.05, 1.045], 1.2, Answer.SMALLER),
-        ([1.00, 1.01, 0.99], 1.2, Answer.NOT_CONFIRMED),
-        ([1.4, 0.9, 1.1], 1.2, Answer.OPEN),
-        ([0.81, 0.80, 0.79], 0.8, Answer.CONFIRMED),  # a fast copy
-        ([1.19, 1.21, 1.20], 0.8, Answer.NOT_CONFIRMED),  # slow now, found fast
+        ([1.19, 1.21, 1.20], 1.2, ConfirmVerdict.CONFIRMED),
+        ([1.04, 1.05, 1.045], 1.2, ConfirmVerdict.SMALLER),
+        ([1.00, 1.01, 0.99], 1.2, ConfirmVerdict.NOT_CONFIRMED),
+        ([1.4, 0.9, 1.1], 1.2, ConfirmVerdict.OPEN),
+        ([0.81, 0.80, 0.79], 0.8, ConfirmVerdict.CONFIRMED),  # a fast copy
+        ([1.19, 1.21, 1.20], 0.8, ConfirmVerdict.NOT_CONFIRMED),  # slow now, found fast
     ],
 )
-def test_pairs_decide(pairs: list[float], found: float, answer: Answer) -> None:
-    told = tell(pairs, found)
+def test_pairs_decide(pairs: list[float], found: float, answer: ConfirmVerdict) -> None:
+    told = judge_pairs(pairs, found)
     assert told.answer is answer
     assert told.low <= told.slowdown <= told.high
 
 
 def test_the_interval_is_students_over_the_pairs_logs() -> None:
-    told = tell([1.1, 1.21], 1.2)  # ln: .0953 and .1906, their mean's error .0477, t(1) = 12.706
+    told = judge_pairs(
+        [1.1, 1.21], 1.2
+    )  # ln: .0953 and .1906, their mean's error .0477, t(1) = 12.706
     assert told.slowdown == pytest.approx(1.1537, abs=1e-4)
     assert told.low == pytest.approx(0.6296, abs=1e-3)
     assert told.high == pytest.approx(2.1138, abs=2e-3)
@@ -193,7 +195,7 @@ def test_confirm_runs_both_sides_in_turn_and_keeps_them(
     told = json.loads(capsys.readouterr().out)
     assert told["refused"] is None
     assert told["runs"] == [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
-    assert told["verdict"]["answer"] in set(Answer)
+    assert told["verdict"]["answer"] in set(ConfirmVerdict)
     assert (status == 0) == (told["verdict"]["answer"] in ("confirmed", "confirmed in part"))
     assert len(told["verdict"]["pairs"]) == 2
     with open_store(tmp_path / "rater.db") as store:

@@ -5,11 +5,11 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from rater.analysis.divots.model.copies import dip, lucky_copies
+from rater.analysis.divots.model.copies import dip, unstable_fast_copies
 from rater.analysis.divots.model.effects import effects_of
 from rater.analysis.divots.model.fit import to_be_sure
-from rater.analysis.divots.model.noise import clock_steps, group_centred, shortest, tail_of
-from rater.analysis.divots.model.parts import Part, arrays_of
+from rater.analysis.divots.model.noise import clock_steps, fit_tail, group_centred, shorth_spread
+from rater.analysis.divots.model.parts import Part, to_part_arrays
 from rater.analysis.divots.model.table import build_table
 from rater.analysis.stats.robust import Floats
 from tests.support.divot_runs import Machine, analysed, divots, names, quiet, rows_of, table_of
@@ -66,7 +66,7 @@ def test_a_coarse_clock_is_told_by_times_that_come_again(seconds: list[float], s
 def test_all_copies_but_those_that_may_stand_out_tell_the_noise(
     values: list[float], share: float, spread: float
 ) -> None:
-    assert shortest(np.array([values]), share) == pytest.approx([spread], rel=0.01)
+    assert shorth_spread(np.array([values]), share) == pytest.approx([spread], rel=0.01)
 
 
 def test_a_fast_copy_must_win_more_than_a_slow_one_and_cells_without_times_cost_nothing() -> None:
@@ -81,7 +81,7 @@ def test_a_heavy_lower_tail_makes_the_upper_one_heavier() -> None:
     random = np.random.default_rng(3)
     z = random.standard_normal(600)
     heavy = np.where(z < -1.28, -1.28 - (-1.28 - z) ** 2 * 4, z)
-    assert tail_of(heavy, 100).shape > tail_of(z, 100).shape + 0.03
+    assert fit_tail(heavy, 100).shape > fit_tail(z, 100).shape + 0.03
 
 
 def test_a_part_is_held_against_the_median_of_all_others() -> None:
@@ -94,7 +94,7 @@ def test_a_part_is_held_against_the_median_of_all_others() -> None:
         np.nanmedian(values[..., one], axis=2) - np.nanmedian(values[..., ~one], axis=2)
         for one in slots[1:]
     ]
-    told = effects_of(values, arrays_of(parts))
+    told = effects_of(values, to_part_arrays(parts))
     assert told[..., 1:] == pytest.approx(np.stack(by_hand, axis=-1))
 
 
@@ -136,7 +136,7 @@ def test_fast_copies_of_a_heavy_tail_seldom_make_a_benchmark_that_does_not_repea
         values = 0.03 * random.standard_t(3, (8, 3, 12))
         table = table_of(np.exp(values), Machine(2, 6))
         values -= np.median(values, axis=2)[..., None]
-        alarms += bool(lucky_copies(table, values, np.zeros(8))[0])
+        alarms += bool(unstable_fast_copies(table, values, np.zeros(8))[0])
     assert alarms <= 6  # 1.5 %: it was 6.7 %
 
 
@@ -144,5 +144,5 @@ def test_fast_copies_of_a_heavy_tail_seldom_make_a_benchmark_that_does_not_repea
 def test_copies_of_small_lgroups_tell_the_noise_as_others_do(size: int) -> None:
     values = np.random.default_rng(5).standard_normal((400, 12))
     groups = np.arange(12) // size
-    spread = shortest(group_centred(values, groups), groups=groups)
+    spread = shorth_spread(group_centred(values, groups), groups=groups)
     assert spread.mean() == pytest.approx(1, abs=0.06)  # of three: it was 0.4

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from rater.analysis.divots.findings import findings_of
+from rater.analysis.divots.findings import build_findings
 from rater.analysis.divots.model.detect import _joined, detect
 from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.model.fit import PartEffect
 from rater.analysis.divots.model.layout import sharing_classes
-from rater.analysis.divots.model.parts import like_groups, machine_parts, set_part
+from rater.analysis.divots.model.parts import like_groups, machine_parts, part_from_set
 from tests.support.divot_runs import Machine, divots, quiet, table_of
 
 
@@ -58,7 +58,7 @@ def test_a_copy_4_percent_slow_is_not_one_of_those_that_are_30_percent_slow() ->
     every = np.ones(3, dtype=bool)
     others = ~np.isin(np.arange(16), [3, 11])
     fast, slow = (
-        PartEffect(set_part(slots), every, every, np.full((3, 3), size), 1.0, everywhere=True)
+        PartEffect(part_from_set(slots), every, every, np.full((3, 3), size), 1.0, everywhere=True)
         for slots, size in ((others, -0.26), (np.arange(16) == 8, 0.04))
     )
     found = {
@@ -93,7 +93,7 @@ def test_what_the_layout_explains_of_one_benchmark_is_told_of_that_one() -> None
     times = quiet(7, 3, 10, noise=0.002)
     times[4, :, 3:7] *= 1.2
     machine = Machine(3, 4, cpu=lambda c, _: [0, 1, 2, 4, 5, 6, 7, 8, 9, 10][c])
-    found = findings_of(detect(table_of(times, machine), Thresholds()))
+    found = build_findings(detect(table_of(times, machine), Thresholds()))
     explained = {it.summary: it.benchmarks for it in found if it.explained}
     assert explained
     for summary, benchmarks in explained.items():

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.divots.evidence import with_evidence
+from rater.analysis.divots.evidence import add_evidence
 from rater.analysis.divots.model.finding import (
     CellEffect,
+    CopyEffect,
     Evidence,
     Finding,
     Kind,
-    Single,
     from_json,
     to_json,
 )
@@ -106,13 +106,13 @@ def run_of(
 
 def told(run: StoredRun, one: Finding | None = None) -> list[str]:
     """What was measured, most different first."""
-    (found,) = with_evidence([one or finding()], run)
+    (found,) = add_evidence([one or finding()], run)
     measured = [it for it in found.evidence if it.others is not None]
     return [it.text for it in sorted(measured, key=lambda it: -it.weight)]
 
 
 def names(run: StoredRun, one: Finding | None = None) -> set[str]:
-    (found,) = with_evidence([one or finding()], run)
+    (found,) = add_evidence([one or finding()], run)
     return {it.name for it in found.evidence if it.others is not None}
 
 
@@ -167,7 +167,7 @@ def test_remote_memory_is_told_as_a_share() -> None:
     ]
     run = run_of([row(c) for c in range(COPIES)], samples)
     assert "memory 74 % remote" in told(run)
-    (found,) = with_evidence([finding()], run)
+    (found,) = add_evidence([finding()], run)
     assert evidence_line(found).startswith(
         "lgroup 1: a +20.0 % (4 of 4 copies); costs 6.0 % of the score; "
     )
@@ -251,7 +251,7 @@ def test_a_single_copy_is_compared_in_its_own_cell_only() -> None:
         Kind.OUTLIER_COPY,
         copies=(5,),
         cpus=(5,),
-        singles=(Single("a", "base", 1, 5, 5, 1, 1.2),),
+        singles=(CopyEffect("a", "base", 1, 5, 5, 1, 1.2),),
     )
     rows = [row(c, **({"major_faults": 500} if c == 5 else {})) for c in range(COPIES)]
     # The same copy in iteration 2 has none, and is not looked at.
@@ -308,7 +308,7 @@ def test_failed_and_discarded_copies_are_left_out() -> None:
 def test_what_the_layout_explains_stays_as_it_is() -> None:
     one = finding(Kind.LAYOUT, explained=True)
     run = run_of([row(c, major_faults=500 if c in SLOW else 0) for c in range(COPIES)])
-    assert with_evidence([one], run) == (one,)
+    assert add_evidence([one], run) == (one,)
 
 
 def test_three_are_in_the_line_and_all_in_json() -> None:
@@ -317,7 +317,7 @@ def test_three_are_in_the_line_and_all_in_json() -> None:
         for c in range(COPIES)
     ]
     readings = [reading(c, user_ns=10 * S, steal_ns=S if c in SLOW else 0) for c in range(COPIES)]
-    (found,) = with_evidence([finding()], run_of(rows, readings=readings))
+    (found,) = add_evidence([finding()], run_of(rows, readings=readings))
     (json,) = divot_rows([found])
     measured = json["measured"]
     assert isinstance(measured, list)

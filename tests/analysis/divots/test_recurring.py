@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.divots.model.finding import Between, There
+from rater.analysis.divots.model.finding import Presence, RecurringDivot
 from rater.analysis.divots.recurring import between_runs
 from tests.support.divot_runs import Machine, quiet, run_times
 
@@ -36,7 +36,7 @@ OTHER_TWO = ([3], [1], [9, 30], 1.3)
 
 def between(
     *slow: Slow | None, machines: Sequence[Machine] = (), noises: Sequence[float] = ()
-) -> tuple[Between, ...]:
+) -> tuple[RecurringDivot, ...]:
     runs = []
     for number, one in enumerate(slow, 1):
         machine = machines[number - 1] if machines else FOUR
@@ -55,10 +55,10 @@ def between(
     return between_runs(runs)
 
 
-def said(one: Between) -> str:
+def said(one: RecurringDivot) -> str:
     """`recurring lgroup 1 in b0,b1: +20 +10` with a size for each run that has it."""
     each = [
-        f"{((it.slowdown or 1) - 1) * 100:+.0f}" if it.there is There.YES else str(it.there)
+        f"{((it.slowdown or 1) - 1) * 100:+.0f}" if it.there is Presence.YES else str(it.there)
         for it in one.looks
     ]
     places = list(dict.fromkeys(it.place for it in one.places))

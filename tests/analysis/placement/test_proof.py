@@ -14,7 +14,7 @@ from rater.analysis.results.placement import (
     PlacementVerdict,
     RunProof,
     evenness,
-    judge,
+    judge_copy,
     merged_samples,
     planned_nodes,
     prove_run,
@@ -56,7 +56,7 @@ def verdict(
     elapsed_s: float = 10.0,
     last_cpu: int | None = 2,
 ) -> tuple[PlacementVerdict, tuple[str, ...]]:
-    return judge(placed, gate, merged_samples(samples), HOMES, elapsed_s, last_cpu=last_cpu)
+    return judge_copy(placed, gate, merged_samples(samples), HOMES, elapsed_s, last_cpu=last_cpu)
 
 
 SPREAD = plan(memory_policy="interleave", memory_nodes=(0, 1))
@@ -181,7 +181,7 @@ def test_of_what_was_not_looked_at_nothing_is_known() -> None:
 def test_a_copy_that_took_most_of_its_memory_after_the_last_look_is_not_known() -> None:
     def held(gate: GateFacts, size_bytes: int) -> tuple[PlacementVerdict, tuple[str, ...]]:
         early = merged_samples([sample({1: 3 * MB})])
-        return judge(plan(), gate, early, HOMES, 10.0, held_bytes=size_bytes)
+        return judge_copy(plan(), gate, early, HOMES, 10.0, held_bytes=size_bytes)
 
     why = "most of its memory came after the last look at it"
     assert held(GATE, 900 * MB) == (PlacementVerdict.NOT_KNOWN, (why,))

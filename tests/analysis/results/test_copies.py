@@ -10,11 +10,11 @@ from rater.analysis.results.copies import (
     CellTimes,
     RatioPair,
     TimeStatistics,
-    cells_of,
+    group_cells,
+    median_copy_times,
     normalise,
     ratio_pairs,
     slowest_points,
-    yardsticks,
 )
 from rater.analysis.results.score import summarise
 from rater.record.run import CopyStatus
@@ -37,8 +37,8 @@ def shape(spread: TimeStatistics | None) -> tuple[float | None, ...]:
 
 
 def times(run: StoredRun, drop: int = 0) -> tuple[CellTimes, ...]:
-    cells = cells_of(run)
-    return normalise(cells, yardsticks(cells), drop)
+    cells = group_cells(run)
+    return normalise(cells, median_copy_times(cells), drop)
 
 
 def test_a_hand_computed_case_with_and_without_the_slowest_copy() -> None:
@@ -70,18 +70,18 @@ def test_the_yardstick_is_over_all_counted_iterations_or_over_one() -> None:
         *[replace(row, elapsed_ns=2 * row.elapsed_ns) for row in four(phase=1, iteration=2)],
         *four(phase=2, iteration=3),
     ]
-    cells = cells_of(stored(rows))
+    cells = group_cells(stored(rows))
     # Of 10 10 11 13 20 20 22 26, the discarded iteration left out.
-    assert yardsticks(cells) == {("a", "base"): 16.5}
-    assert yardsticks(cells, iteration=2) == {("a", "base"): 21.0}
-    assert yardsticks(cells, iteration=9) == {}
+    assert median_copy_times(cells) == {("a", "base"): 16.5}
+    assert median_copy_times(cells, iteration=2) == {("a", "base"): 21.0}
+    assert median_copy_times(cells, iteration=9) == {}
     assert [cell.counted for cell in cells] == [False, True, True]
 
 
 def test_another_run_is_the_yardstick_and_lacks_a_benchmark() -> None:
-    ours = cells_of(stored([*four(), *four(benchmark="b", phase=1)]))
-    theirs = cells_of(stored([copy_row(0, 5.0)]))
-    first, second = normalise(ours, yardsticks(theirs))
+    ours = group_cells(stored([*four(), *four(benchmark="b", phase=1)]))
+    theirs = group_cells(stored([copy_row(0, 5.0)]))
+    first, second = normalise(ours, median_copy_times(theirs))
     assert shape(first.every)[1] == 2.1
     assert (second.yardstick_s, second.every) == (None, None)
     assert slowest_points((first, second), 2) == (
@@ -91,21 +91,23 @@ def test_another_run_is_the_yardstick_and_lacks_a_benchmark() -> None:
 
 
 def test_peak_is_measured_by_the_only_tune_of_the_baseline() -> None:
-    theirs = cells_of(stored([copy_row(0, 10.0, tune="base")]))
-    (one,) = normalise(cells_of(stored([copy_row(0, 5.0, tune="peak")])), yardsticks(theirs))
+    theirs = group_cells(stored([copy_row(0, 10.0, tune="base")]))
+    (one,) = normalise(
+        group_cells(stored([copy_row(0, 5.0, tune="peak")])), median_copy_times(theirs)
+    )
     assert one.yardstick_s == 10.0
 
 
 def test_failed_copies_stand_apart() -> None:
     rows = [*four()[:3], copy_row(3, 0.1, status=CopyStatus.FAILED, exit_code=3)]
-    (cell,) = cells_of(stored(rows))
+    (cell,) = group_cells(stored(rows))
     assert [point.copy for point in cell.points] == [0, 1, 2]
     assert [(one.copy, one.what) for one in cell.failed] == [(3, "exit status 3")]
 
 
 def test_in_steady_mode_a_copy_stands_with_its_median_run_in_the_window() -> None:
     rows = [*in_turn(0, (9.0, 2.0, 3.0, 4.0, 9.0)), *in_turn(1, (3.0,) * 9)]
-    (cell,) = cells_of(windowed(rows, 9.0, 18.0))
+    (cell,) = group_cells(windowed(rows, 9.0, 18.0))
     first, second = cell.points
     assert (first.elapsed_s, first.fastest_s, first.slowest_s, first.runs) == (3.0, 2.0, 4.0, 3)
     assert (second.elapsed_s, second.runs) == (3.0, 3)
@@ -118,7 +120,7 @@ def test_in_rotated_order_each_round_is_a_cell() -> None:
         for number in range(2)
         for row in in_turn(copy, (2.0, 3.0), names="ab", iteration=number + 1)
     ]
-    cells = cells_of(stored(rows, order="rotated", mode="rotated", benchmarks=("b", "a")))
+    cells = group_cells(stored(rows, order="rotated", mode="rotated", benchmarks=("b", "a")))
     found = [(cell.benchmark, cell.iteration) for cell in cells]
     assert found == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
 
@@ -151,14 +153,14 @@ def test_benchmarks_of_one_run_only_have_no_change() -> None:
 
 def cells(name: str) -> tuple[Cell, ...]:
     path = CASES / name
-    return cells_of(read_observations(path.read_bytes(), name))
+    return group_cells(read_observations(path.read_bytes(), name))
 
 
 @needs_cases
 def test_table_4_of_the_paper() -> None:
     """Runs 2 and 3 of 436.cactusADM, 127 copies, over the median copy of run 2."""
     second, third = cells("paper-table4-run2-only.json"), cells("paper-table4-run3-only.json")
-    over = yardsticks(second)
+    over = median_copy_times(second)
     found = []
     for one in (*normalise(second, over, drop=6), *normalise(third, over, drop=6)):
         found += [shape(one.every), shape(one.kept)]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.compare.compare import comparable, compare_with_barrier
+from rater.analysis.compare.compare import compare_with_barrier, find_barrier_run
 from rater.analysis.results.score import IterationScore, Summary, summarise
 from rater.analysis.results.steadiness import (
     DriftVerdict,
     Steadiness,
-    Timed,
+    TimedRun,
     compare_halves,
     rounded_up,
 )
@@ -312,14 +312,14 @@ def test_fewer_than_two_whole_runs_in_a_half_cannot_tell() -> None:
     assert found.needed_s == 36.0
 
 
-def alternating(copies: int, runs: int, by: float) -> list[Timed]:
+def alternating(copies: int, runs: int, by: float) -> list[TimedRun]:
     """Copies whose second half is faster and slower in turn, all runs about a second."""
     timed = []
     for copy in range(copies):
         at_ns, second = 0, 1.0 + (by if copy % 2 else -by)
         for run in range(2 * runs + 1):  # one more: the window is to be full
             took_ns = round(S * (1.0 if run < runs else 1 / second))
-            timed.append(Timed(copy, at_ns, at_ns + took_ns, 1.0))
+            timed.append(TimedRun(copy, at_ns, at_ns + took_ns, 1.0))
             at_ns += took_ns
     return timed
 
@@ -341,7 +341,7 @@ def test_the_interval_over_slices_is_students_and_wider_by_what_ties_them() -> N
     timed, at_ns = [], 0
     for run in range(16):
         took_ns = round(S / (1.02 if run // 2 % 2 == 0 else 0.98))
-        timed.append(Timed(0, at_ns, at_ns + took_ns, 1.0))
+        timed.append(TimedRun(0, at_ns, at_ns + took_ns, 1.0))
         at_ns += took_ns
     found = compare_halves(timed, [0], (0, at_ns))
     tied = 1 / (6 * 2 - 2)
@@ -382,7 +382,7 @@ def simulated(
                 took_s *= shared[int(at_s)]
             if at_s >= (begin_s + end_s) / 2:
                 took_s /= 1 - drift
-            timed.append(Timed(copy, round(at_s * S), round((at_s + took_s) * S), 1.0))
+            timed.append(TimedRun(copy, round(at_s * S), round((at_s + took_s) * S), 1.0))
             at_s += took_s
     reach = [one for one in timed if one.finish_ns > begin_s * S]
     return compare_halves(reach, range(copies), (round(begin_s * S), round(end_s * S)))
@@ -510,7 +510,7 @@ STEADY = replace(HEAD, run=9, mode="steady", warmup_s=1.0, window_s=9.0)
 
 def test_the_latest_complete_run_of_the_same_copies_stands_beside() -> None:
     heads = [replace(HEAD, run=1), replace(HEAD, run=3), STEADY, replace(HEAD, run=2)]
-    assert comparable(STEADY, heads) == 3
+    assert find_barrier_run(STEADY, heads) == 3
 
 
 @pytest.mark.parametrize(
@@ -532,16 +532,16 @@ def test_the_latest_complete_run_of_the_same_copies_stands_beside() -> None:
     ],
 )
 def test_another_kind_of_run_does_not_stand_beside(changes: dict[str, Any]) -> None:
-    assert comparable(STEADY, [replace(HEAD, run=3, **changes)]) is None
+    assert find_barrier_run(STEADY, [replace(HEAD, run=3, **changes)]) is None
 
 
 def test_a_run_of_more_benchmarks_can_stand_beside_but_not_in_rotated_order() -> None:
     more: RunHead = replace(HEAD, run=3, benchmarks=("b", "a"))
-    assert comparable(STEADY, [more]) == 3
+    assert find_barrier_run(STEADY, [more]) == 3
     steady = replace(STEADY, order="rotated")
     rotated = replace(more, mode="rotated", order="rotated")
-    assert comparable(steady, [more, rotated]) is None
-    assert comparable(steady, [replace(rotated, benchmarks=("a",))]) == 3
+    assert find_barrier_run(steady, [more, rotated]) is None
+    assert find_barrier_run(steady, [replace(rotated, benchmarks=("a",))]) == 3
 
 
 def both(
@@ -586,17 +586,17 @@ def test_a_run_with_other_options_is_not_chosen_and_told_apart_when_named(
 ) -> None:
     head = replace(STEADY, request=asked())
     other = replace(HEAD, run=3, request=asked(**changes))
-    assert comparable(head, [other]) is None
-    assert comparable(replace(head, request=asked(**changes)), [other]) == 3
+    assert find_barrier_run(head, [other]) is None
+    assert find_barrier_run(replace(head, request=asked(**changes)), [other]) == 3
     pair = both(windowed(two_copies(), 3.0, 9.0, request=asked()), request=asked(**changes))
     assert compare_with_barrier(*pair).differences == (words,)
 
 
 def test_a_run_whose_options_are_not_known_is_not_chosen() -> None:
     head = replace(STEADY, request=asked())
-    assert comparable(head, [replace(HEAD, run=3)]) is None
-    assert comparable(head, [replace(HEAD, run=3, request="{")]) is None
-    assert comparable(STEADY, [replace(HEAD, run=3)]) == 3
+    assert find_barrier_run(head, [replace(HEAD, run=3)]) is None
+    assert find_barrier_run(head, [replace(HEAD, run=3, request="{")]) is None
+    assert find_barrier_run(STEADY, [replace(HEAD, run=3)]) == 3
 
 
 def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() -> None:
@@ -613,7 +613,7 @@ def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() 
         "environment variable A none, not 1",
         "environment variable C 3, not none",
     )
-    assert comparable(summary.head, [replace(other.head, mode="homogeneous")]) == 5
+    assert find_barrier_run(summary.head, [replace(other.head, mode="homogeneous")]) == 5
 
 
 def test_what_steady_mode_lost_between_its_runs_is_known_beside_a_barrier() -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.compare.scaling import Curve, Scaling, scale
+from rater.analysis.compare.scaling import Curve, Scaling, scaling_curves
 from rater.analysis.compare.scaling_samples import orders, smt_yields
 from rater.analysis.results.copies import CpusUsed, Point, PointRun, Share, cpus_used, fair_copies
-from rater.analysis.stats.curves import Refused, Usl
+from rater.analysis.stats.curves import NoLaw, Usl
 from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
@@ -32,7 +32,7 @@ def run(
 
 def scaled(*runs: StoredRun) -> Scaling:
     points = [Point(f"run {one.head.run}", (), (PointRun(one, None),)) for one in runs]
-    return scale(points)
+    return scaling_curves(points)
 
 
 def curve(*runs: StoredRun) -> Curve:
@@ -86,7 +86,7 @@ def test_speedup_efficiency_and_gain() -> None:
     assert [one.efficiency for one in series.points] == pytest.approx([1.0, 0.8, 0.5])
     assert [one.gain for one in series.points] == [None, pytest.approx(0.6), pytest.approx(0.2)]
     assert found.copies == (1, 2, 4)
-    assert isinstance(series.law, Refused)
+    assert isinstance(series.law, NoLaw)
     # Without one copy the smallest number stands for it.
     found = curve(run(1, [0, 1], {"a": 10.0}), run(2, [0, 1, 2, 3], {"a": 12.5}))
     first, last = found.series[0].points
@@ -175,7 +175,7 @@ def test_other_axes_of_a_sweep_are_curves_of_their_own() -> None:
             [([0], "always"), ([0, 1], "always"), ([0], "never"), ([0, 1], "never")], 1
         )
     ]
-    found = scale(points)
+    found = scaling_curves(points)
     assert [(one.name, one.runs) for one in found.curves] == [
         ("thp=always", (1, 2)),
         ("thp=never", (3, 4)),
@@ -267,7 +267,7 @@ def test_the_law_is_fitted_where_each_copy_has_a_core() -> None:
     assert series.law.copies == (1, 2, 4, 8, 16)
     assert series.law.sigma.value == pytest.approx(0.05)
     (few,) = curve(*runs[:3], threads).series
-    assert isinstance(few.law, Refused)
+    assert isinstance(few.law, NoLaw)
     assert few.law.reason == (
         "three coefficients need 4 numbers of copies, not 3 (32 does not count: copies share "
         "cores there)"

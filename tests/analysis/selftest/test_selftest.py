@@ -9,24 +9,31 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from rater.analysis.divots.model.finding import Finding, Kind, Single
+from rater.analysis.divots.model.finding import CopyEffect, Finding, Kind
 from rater.analysis.divots.selftest import (
     Deviation,
     Judgement,
     Verdict,
     floor_of,
     judge,
-    made,
     made_times,
+    plant_size,
     rows_of,
     spread_of,
     tally,
 )
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import CLEAN, Fault, Injection, choose, stopped_share, usual_copies
-from rater.run.disturb import Disturbed
-from rater.run.host.busy import Busy, Busyness
+from rater.plan.selftest import (
+    CLEAN,
+    Injection,
+    PlantKind,
+    plan_injections,
+    stopped_share,
+    usual_copies,
+)
+from rater.run.disturb import DisturbanceRecord
+from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.show.results.divots import (
     SelfTest,
     print_selftest,
@@ -50,15 +57,15 @@ FOUND = finding_of(
     score_lost=0.2,
     summary="+25.0 % in 3 of 3 benchmarks",
 )
-CPU = Injection(Fault.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
+CPU = Injection(PlantKind.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
 LGROUP = Injection(
-    Fault.SLOW_LGROUP, "lgroup 1", "", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+    PlantKind.SLOW_LGROUP, "lgroup 1", "", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
 )
 COPY = Injection(
-    Fault.OUTLIER_COPY, "copy 2", "", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
+    PlantKind.OUTLIER_COPY, "copy 2", "", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
 )
-ITERATION = Injection(Fault.SLOW_ITERATION, "iteration 2", "", iteration=2, aimed=1.25)
-DRIFT = Injection(Fault.DRIFT, "iterations 1 to 3", "", aimed=1.25)
+ITERATION = Injection(PlantKind.SLOW_ITERATION, "iteration 2", "", iteration=2, aimed=1.25)
+DRIFT = Injection(PlantKind.DRIFT, "iterations 1 to 3", "", aimed=1.25)
 
 
 def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Placement]:
@@ -81,7 +88,7 @@ def verdict(injection: Injection, *found: Finding, effect: float | None = 1.25) 
 
 
 def test_two_lgroups_get_one_plant_of_every_kind() -> None:
-    plants, missing = choose(placements(2, 4), ["a", "b"], 3, random.Random(1))
+    plants, missing = plan_injections(placements(2, 4), ["a", "b"], 3, random.Random(1))
     assert [injection.kind for injection in plants] == [
         "slow-lgroup",
         "remote-memory",
@@ -94,7 +101,7 @@ def test_two_lgroups_get_one_plant_of_every_kind() -> None:
 
 
 def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
-    plants, missing = choose(placements(1, 2, 4), ["a", "b"], 3, random.Random(1))
+    plants, missing = plan_injections(placements(1, 2, 4), ["a", "b"], 3, random.Random(1))
     assert [injection.kind for injection in plants] == [
         "slow-cpu",
         "outlier-copy",
@@ -122,13 +129,13 @@ def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
 def test_what_is_too_small_to_be_judged_is_left_out(
     shape: tuple[int, ...], left_out: list[str], why: str
 ) -> None:
-    _, missing = choose(placements(*shape), ["a"], 3, random.Random(1))
+    _, missing = plan_injections(placements(*shape), ["a"], 3, random.Random(1))
     assert [it.kind for it in missing] == left_out
     assert why in missing[-1].why
 
 
 def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
-    plants, _ = choose(placements(2, 4), ["a", "b"], 3, random.Random(1))
+    plants, _ = plan_injections(placements(2, 4), ["a", "b"], 3, random.Random(1))
     injection = plants[0]
     assert (
         injection.copies
@@ -141,7 +148,7 @@ def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
 
 
 def test_drift_begins_undisturbed_and_rises_in_equal_steps() -> None:
-    plants, _ = choose(placements(1, 4), ["a"], 3, random.Random(1))
+    plants, _ = plan_injections(placements(1, 4), ["a"], 3, random.Random(1))
     cells = plants[-1].cells
     assert ("a", 1) not in cells
     times = [1 / (1 - cells["a", k].competing[0][1]) for k in (2, 3)]
@@ -149,9 +156,13 @@ def test_drift_begins_undisturbed_and_rises_in_equal_steps() -> None:
 
 
 def test_the_seed_decides_what_is_planted() -> None:
-    first, again = (choose(placements(2, 8), ["a"], 5, random.Random(7))[0] for _ in range(2))
+    first, again = (
+        plan_injections(placements(2, 8), ["a"], 5, random.Random(7))[0] for _ in range(2)
+    )
     assert first == again
-    different = [choose(placements(2, 8), ["a"], 5, random.Random(n))[0] for n in range(20)]
+    different = [
+        plan_injections(placements(2, 8), ["a"], 5, random.Random(n))[0] for n in range(20)
+    ]
     assert len({plants[2].place for plants in different}) > 4
 
 
@@ -161,8 +172,8 @@ def test_a_copy_among_others_must_be_stopped_for_longer(copies: int, share: floa
 
 
 def test_the_neighbours_of_a_stopped_copy_do_not_gain_what_it_loses() -> None:
-    alone = choose(placements(1, 4), ["a"], 3, random.Random(1))[0][1]
-    shared = choose(placements(1, 2, 4), ["a"], 3, random.Random(1))[0][1]
+    alone = plan_injections(placements(1, 4), ["a"], 3, random.Random(1))[0][1]
+    shared = plan_injections(placements(1, 2, 4), ["a"], 3, random.Random(1))[0][1]
     [one], [other] = alone.cells.values(), shared.cells.values()
     assert one.competing == ()
     [(_, taken)], [(_, stopped)] = other.competing, other.stopped
@@ -187,7 +198,7 @@ SINGLE = replace(
     benchmarks=("vm",),
     iterations=(3,),
     copies=(2,),
-    singles=(Single("vm", None, 3, 2, 2, 0, 1.4),),
+    singles=(CopyEffect("vm", None, 3, 2, 2, 0, 1.4),),
 )
 SLOW = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
 STARTUP = replace(SLOW, kind=Kind.STARTUP)
@@ -233,9 +244,9 @@ def test_what_was_injected_is_right_at_its_place(
         (LGROUP, [replace(IN_LGROUP, nodes=(0,), copies=(0, 1, 2))]),
         (
             COPY,
-            [replace(SINGLE, singles=(*SINGLE.singles, Single("vm", None, 3, 7, 7, 0, 1.4)))],
+            [replace(SINGLE, singles=(*SINGLE.singles, CopyEffect("vm", None, 3, 7, 7, 0, 1.4)))],
         ),
-        (COPY, [replace(SINGLE, singles=(Single("vm", None, 1, 2, 2, 0, 1.4),))]),
+        (COPY, [replace(SINGLE, singles=(CopyEffect("vm", None, 1, 2, 2, 0, 1.4),))]),
         (
             ITERATION,
             [replace(SLOW, iterations=(2,)), replace(STARTUP, iterations=(2,))],
@@ -258,7 +269,7 @@ def test_a_slow_cpu_told_as_outlier_copies_only_is_true_but_does_not_name_it() -
 
 def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
     assert verdict(CPU, effect=1.04) is Verdict.NO_EFFECT
-    remote = replace(LGROUP, kind=Fault.REMOTE_MEMORY, aimed=None)
+    remote = replace(LGROUP, kind=PlantKind.REMOTE_MEMORY, aimed=None)
     judged = [judge(remote, 1.01, [], 0.03, 3), judge(CPU, 1.04, [], 0.03, 3)]
     result = tally(judged)
     assert (result.planted, result.failed) == (0, 1)  # remote memory may cost nothing
@@ -332,20 +343,20 @@ def test_what_is_judged_grows_with_the_noise() -> None:
 
 def test_the_effect_is_taken_from_the_raw_times() -> None:
     slow = times({(n, k, 1): 1.3 for n in "ab" for k in (1, 2, 3)})
-    assert made(CPU, slow, times({}), 3) == pytest.approx(1.3)
+    assert plant_size(CPU, slow, times({}), 3) == pytest.approx(1.3)
     all_slower = {cell: 1.1 * seconds for cell, seconds in slow.items()}
-    assert made(CPU, all_slower, times({}), 3) == pytest.approx(1.3)
+    assert plant_size(CPU, all_slower, times({}), 3) == pytest.approx(1.3)
 
 
 def test_the_effect_of_drift_is_the_last_iteration_over_the_first() -> None:
     slow = times({(n, 3, c): 1.2 for n in "ab" for c in range(4)})
-    assert made(DRIFT, slow, times({}), 3) == pytest.approx(1.2)
+    assert plant_size(DRIFT, slow, times({}), 3) == pytest.approx(1.2)
 
 
 def test_a_kernel_that_the_clean_run_lacks_is_compared_inside_its_own_run() -> None:
-    injection = replace(CPU, kind=Fault.REMOTE_MEMORY, aimed=None)
+    injection = replace(CPU, kind=PlantKind.REMOTE_MEMORY, aimed=None)
     slow = {("m", k, c): 3.0 if c == 1 else 2.0 for k in (1, 2, 3) for c in range(4)}
-    assert made(injection, slow, times({}), 3) == pytest.approx(1.5)
+    assert plant_size(injection, slow, times({}), 3) == pytest.approx(1.5)
 
 
 # -- shown ----------------------------------------------------------------------------------------
@@ -358,7 +369,7 @@ def shown(*judged: Judgement, width: int = 80) -> list[str]:
 
 
 def example(*judged: Judgement) -> SelfTest:
-    _, missing = choose(placements(1, 2, 4), ["a"], 3, random.Random(1))
+    _, missing = plan_injections(placements(1, 2, 4), ["a"], 3, random.Random(1))
     return SelfTest(
         copies=8,
         cpus=(0, 1),
@@ -431,14 +442,14 @@ def test_the_document_has_truth_and_findings() -> None:
 
 def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
     copies = placements(2, 4)
-    plants, _ = choose(copies, ["a", "b"], 3, random.Random(1))
+    plants, _ = plan_injections(copies, ["a", "b"], 3, random.Random(1))
     clean = made_times(CLEAN, copies, ["a", "b"], 3, random.Random(2))
     assert len(clean) == 2 * 3 * 8
     assert max(clean.values()) / min(clean.values()) < 1.05
     for injection in plants:
         times = made_times(injection, copies, ["a", "b"], 3, random.Random(3))
         aimed = injection.aimed or 1.25
-        effect = made(injection, times, clean, 3)
+        effect = plant_size(injection, times, clean, 3)
         assert effect == pytest.approx(aimed, abs=0.015), injection.kind
         rows = rows_of(times, injection, copies, ["a", "b"])
         moved = {row.copy for row in rows if row.memory != row.node}
@@ -447,13 +458,15 @@ def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
 
 def test_who_took_a_cpu_is_named_with_it() -> None:
     seen = [
-        Disturbed("vm", 1, 1.0, (), (), ((0, 0.05), (1, 0.4))),
-        Disturbed("rays", 2, 1.0, (), (), ((0, 0.1), (1, 0.2))),
+        DisturbanceRecord("vm", 1, 1.0, (), (), ((0, 0.05), (1, 0.4))),
+        DisturbanceRecord("rays", 2, 1.0, (), (), ((0, 0.1), (1, 0.2))),
     ]
-    busy = Busyness((Busy(7, "cc1", 0.96, "ann"), Busy(9, "cc1", 0.5, "ann")), 0.0, 0.0)
+    busy = ForeignLoad(
+        (BusyProcess(7, "cc1", 0.96, "ann"), BusyProcess(9, "cc1", 0.5, "ann")), 0.0, 0.0
+    )
     assert taken_words(seen, busy) == (
         "others took 40% of CPU 1 (vm, iteration 1): cc1 (2 processes, user ann, 146 % of a CPU)"
     )
-    nobody = taken_words(seen, Busyness((), 0.0, 0.25))
+    nobody = taken_words(seen, ForeignLoad((), 0.0, 0.25))
     assert nobody.endswith("(vm, iteration 1): the hypervisor's other guests (25% of all CPUs)")
-    assert taken_words([], Busyness((), 0.0, 0.0)).endswith("no process that can be seen here")
+    assert taken_words([], ForeignLoad((), 0.0, 0.0)).endswith("no process that can be seen here")

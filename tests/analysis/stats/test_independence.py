@@ -11,8 +11,13 @@ import pytest
 
 from benchmarks import situations
 from rater.analysis.stats.estimate import Basis, f_exceeded
-from rater.analysis.stats.independence import MeasuredLog, correlation, of_rounds, of_runs
-from rater.analysis.stats.intervals import Decision, RatioInterval, interval_of
+from rater.analysis.stats.independence import (
+    MeasuredLog,
+    autocorrelation,
+    estimate_from_rounds,
+    estimate_from_runs,
+)
+from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
 
 
 def rounds(differences: Sequence[float], sessions: Sequence[int] = ()) -> RatioInterval:
@@ -23,7 +28,7 @@ def rounds(differences: Sequence[float], sessions: Sequence[int] = ()) -> RatioI
         )
         for i, value in enumerate(differences)
     ]
-    return interval_of(of_rounds(pairs), 0.01)
+    return ratio_interval(estimate_from_rounds(pairs), 0.01)
 
 
 def runs(here: Sequence[float], there: Sequence[float], first: int = 0) -> RatioInterval:
@@ -31,19 +36,19 @@ def runs(here: Sequence[float], there: Sequence[float], first: int = 0) -> Ratio
         [MeasuredLog(value, first + i) for i, value in enumerate(here)],
         [MeasuredLog(value, len(here) + i) for i, value in enumerate(there)],
     )
-    return interval_of(of_runs(*sides), 0.01)
+    return ratio_interval(estimate_from_runs(*sides), 0.01)
 
 
 def test_the_autocorrelation_is_the_textbooks_and_its_p_that_of_all_orders() -> None:
     # 0 0 0 1 1 1 from their mean: -.5 -.5 -.5 .5 .5 .5; products of neighbours .25 x (4 - 1).
-    r, p = correlation([[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]])
+    r, p = autocorrelation([[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]])
     assert r == pytest.approx(0.75 / 1.5)
     # Of 20 orders of three and three, two have one change: 0.1.
     assert p == pytest.approx(0.1, abs=0.05)
-    assert correlation([[0.0, 1.0] * 3])[1] > 0.9
-    assert correlation([[1.0] * 6]) == (0.0, 1.0)
+    assert autocorrelation([[0.0, 1.0] * 3])[1] > 0.9
+    assert autocorrelation([[1.0] * 6]) == (0.0, 1.0)
     # Two benchmarks of the same rounds, one of which says nothing.
-    both, _ = correlation([[0.0, 0.0, 0.0, 1.0, 1.0, 1.0], [2.0] * 6])
+    both, _ = autocorrelation([[0.0, 0.0, 0.0, 1.0, 1.0, 1.0], [2.0] * 6])
     assert both == pytest.approx(r)
 
 
@@ -85,7 +90,7 @@ def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> No
     noise = (0.001, -0.001, 0.0005, -0.0005) * 2
     values = [a + b for a, b in zip(slower, noise, strict=True)]
     assert runs(values[:4], [value - 0.1 for value in values[4:]]).words == "better (unblocked)"
-    turned = of_runs(
+    turned = estimate_from_runs(
         [MeasuredLog(slower[i] + noise[i] + 0.05, i) for i in (0, 2, 4, 6)],
         [MeasuredLog(slower[i] + noise[i], i) for i in (1, 3, 5, 7)],
     )

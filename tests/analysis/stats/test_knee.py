@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.stats.curves import CurveShape, shape_of
-from rater.analysis.stats.intervals import ASSUMED_SD, Noise, noise_in_rounds, noise_of
+from rater.analysis.stats.curves import CurveShape, curve_shape
+from rater.analysis.stats.intervals import ASSUMED_SD, Noise, noise_within_rounds, run_to_run_noise
 
 QUIET = Noise(0.01, None)
 
@@ -16,7 +16,7 @@ QUIET = Noise(0.01, None)
 def shape(
     copies: Sequence[int], rates: Sequence[float], fair: int | None = None, noise: Noise = QUIET
 ) -> CurveShape:
-    return shape_of(copies, rates, [1] * len(copies), noise, fair)
+    return curve_shape(copies, rates, [1] * len(copies), noise, fair)
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_more_copies_than_cpus_make_no_knee_before_those_are_used_up() -> None:
 
 def test_noise_is_that_of_repeated_runs() -> None:
     first, second = [1.0, math.exp(0.02)], [5.0, 5.0 * math.exp(0.04), 5.0 * math.exp(0.02)]
-    found = noise_of([first, second, [7.0]])
+    found = run_to_run_noise([first, second, [7.0]])
     # Squares 2 x 0.01^2 + 2 x 0.02^2 = 0.001, degrees 1 + 2.
     assert found.sd == pytest.approx(math.sqrt(0.001 / 3))
     assert found.degrees == 3
 
 
 def test_with_too_few_repeated_runs_noise_is_assumed_or_what_was_seen_if_that_is_more() -> None:
-    assert noise_of([[1.0], [2.0]]) == Noise(ASSUMED_SD, None)
-    found = noise_of([[1.0, math.exp(0.2)]])
+    assert run_to_run_noise([[1.0], [2.0]]) == Noise(ASSUMED_SD, None)
+    found = run_to_run_noise([[1.0, math.exp(0.2)]])
     assert found.sd == pytest.approx(0.2 / math.sqrt(2))
     assert found.degrees is None
 
 
 def test_what_a_round_does_to_all_runs_in_it_is_no_noise_between_them() -> None:
     # Rounds of 1, 2 and 0.5 times the speed; 4 % between two points in the last of them.
-    found = noise_in_rounds(
+    found = noise_within_rounds(
         [{1: 1.0, 2: 2.0, 3: 0.5}, {1: 2.0, 2: 4.0, 3: 1.0}, {1: 4.0, 2: 8.0, 3: 2.0 * 1.04}]
     )
     assert found is not None
@@ -88,9 +88,9 @@ def test_what_a_round_does_to_all_runs_in_it_is_no_noise_between_them() -> None:
 
 
 def test_rounds_that_not_all_points_have_say_nothing() -> None:
-    assert noise_in_rounds([{1: 1.0, 2: 1.0}, {1: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0}]) is None
-    assert noise_in_rounds([{1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}]) is None  # one degree
-    assert noise_in_rounds([{}, {}, {}]) is None
+    assert noise_within_rounds([{1: 1.0, 2: 1.0}, {1: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0}]) is None
+    assert noise_within_rounds([{1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}]) is None  # one degree
+    assert noise_within_rounds([{}, {}, {}]) is None
 
 
 def test_drift_between_rounds_makes_no_knee_and_hides_none() -> None:
@@ -111,10 +111,10 @@ def test_drift_between_rounds_makes_no_knee_and_hides_none() -> None:
                 }
                 for n in copies
             ]
-            noise = noise_in_rounds(rates)
+            noise = noise_within_rounds(rates)
             assert noise is not None
             medians = [statistics.median(one.values()) for one in rates]
-            right += shape_of(copies, medians, [4] * 5, noise).knee == knee
+            right += curve_shape(copies, medians, [4] * 5, noise).knee == knee
         assert right >= 98
 
 
@@ -144,7 +144,7 @@ def simulated(
             for n in copies
         ]
         medians = [statistics.median(one) for one in rates]
-        found.append(shape_of(copies, medians, [runs] * len(copies), noise_of(rates)))
+        found.append(curve_shape(copies, medians, [runs] * len(copies), run_to_run_noise(rates)))
     return found
 
 

@@ -14,13 +14,18 @@ from rater.analysis.stats import estimate as student
 from rater.analysis.stats.estimate import (
     Basis,
     Estimate,
-    exceeded,
-    joined,
-    paired,
-    quantile,
-    unpaired,
+    mean_estimate,
+    paired_estimate,
+    t_quantile,
+    two_sided_p,
+    unpaired_estimate,
 )
-from rater.analysis.stats.intervals import Decision, RatioInterval, confidence_of_each, interval_of
+from rater.analysis.stats.intervals import (
+    Decision,
+    RatioInterval,
+    confidence_per_look,
+    ratio_interval,
+)
 
 TIMES = 4000
 
@@ -43,39 +48,39 @@ TIMES = 4000
     ],
 )
 def test_the_quantiles_are_those_of_the_tables(confidence: float, degrees: float, t: float) -> None:
-    assert quantile(confidence, degrees) == pytest.approx(t, abs=1e-6)
+    assert t_quantile(confidence, degrees) == pytest.approx(t, abs=1e-6)
 
 
 def test_whole_degrees_agree_with_the_exact_sums_and_others_lie_between_them() -> None:
     # By bisection on the sums of Abramowitz and Stegun, 26.7.3 and 26.7.4.
     exact = {1: 12.7062047362, 3: 3.18244630528, 20: 2.08596344727, 99: 1.98421695159}
     for degrees, t in exact.items():
-        assert quantile(0.95, degrees) == pytest.approx(t, rel=1e-11)
-    many = [quantile(0.95, degrees / 4) for degrees in range(3, 60)]
+        assert t_quantile(0.95, degrees) == pytest.approx(t, rel=1e-11)
+    many = [t_quantile(0.95, degrees / 4) for degrees in range(3, 60)]
     assert all(before > after for before, after in pairwise(many))
 
 
 def test_p_is_the_inverse_of_the_quantile_down_to_tiny_values() -> None:
-    assert exceeded(0, 3) == 1
-    assert exceeded(math.inf, 3) == 0
-    assert exceeded(1.0, 1) == pytest.approx(0.5)  # Cauchy: quartiles at +-1
-    assert exceeded(quantile(0.95, 2.7), 2.7) == pytest.approx(0.05, rel=1e-9)
+    assert two_sided_p(0, 3) == 1
+    assert two_sided_p(math.inf, 3) == 0
+    assert two_sided_p(1.0, 1) == pytest.approx(0.5)  # Cauchy: quartiles at +-1
+    assert two_sided_p(t_quantile(0.95, 2.7), 2.7) == pytest.approx(0.05, rel=1e-9)
     # Two degrees: p = 1 - t / sqrt(2 + t^2), which for large t is 1 / t^2.
-    assert exceeded(1e6, 2) == pytest.approx(1e-12, rel=1e-6)
+    assert two_sided_p(1e6, 2) == pytest.approx(1e-12, rel=1e-6)
 
 
 @pytest.mark.parametrize(("confidence", "degrees"), [(0.95, 0), (0, 3), (1, 3), (0.95, -1)])
 def test_no_degrees_and_no_confidence_are_refused(confidence: float, degrees: float) -> None:
     with pytest.raises(ValueError, match="degrees of freedom"):
-        quantile(confidence, degrees)
+        t_quantile(confidence, degrees)
     if degrees < 1:
         with pytest.raises(ValueError, match="degrees of freedom"):
-            exceeded(1, degrees)
+            two_sided_p(1, degrees)
 
 
 def test_pairs_have_the_interval_of_their_differences() -> None:
     # Differences 0.01, 0.02, 0.03: mean 0.02, deviation 0.01, error 0.01 / sqrt(3).
-    told = interval_of(paired([0.01, 0.02, 0.03]), 0.01)
+    told = ratio_interval(paired_estimate([0.01, 0.02, 0.03]), 0.01)
     reach = 4.302653 * 0.01 / math.sqrt(3)
     assert told.ratio == pytest.approx(math.exp(0.02))
     assert (told.low, told.high) == pytest.approx((math.exp(0.02 - reach), math.exp(0.02 + reach)))
@@ -89,7 +94,7 @@ def test_welch_has_the_degrees_of_satterthwaite() -> None:
     # Variances of means 0.01^2 / 3 and 0.03^2 / 3 (deviations 0.01 and 0.03).
     here = [-0.01, 0.0, 0.01]
     there = [-0.02, 0.01, 0.04]
-    estimate = unpaired(here, there, Basis.RUNS)
+    estimate = unpaired_estimate(here, there, Basis.RUNS)
     variances = 0.0001 / 3, 0.0009 / 3
     degrees = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 2)
     assert estimate.error() == pytest.approx(math.sqrt(sum(variances)))
@@ -99,10 +104,10 @@ def test_welch_has_the_degrees_of_satterthwaite() -> None:
 
 def test_many_values_do_not_lend_their_degrees_to_two() -> None:
     many = [0.01 * (-1) ** n for n in range(20)]
-    estimate = unpaired([0.0, 1e-5], many, Basis.RUNS)  # Satterthwaite alone: 19
+    estimate = unpaired_estimate([0.0, 1e-5], many, Basis.RUNS)  # Satterthwaite alone: 19
     assert estimate.degrees() == 2
     assert estimate.degrees(1) == 4  # three values on a side
-    assert joined([estimate, estimate]).degrees() == pytest.approx(4)
+    assert mean_estimate([estimate, estimate]).degrees() == pytest.approx(4)
 
 
 def test_equal_things_of_unequal_numbers_of_runs_are_seldom_told_apart() -> None:
@@ -114,7 +119,7 @@ def test_equal_things_of_unequal_numbers_of_runs_are_seldom_told_apart() -> None
     for few, many in ((2, 20), (3, 10)):
         # A wide margin: how many more runs would tell is found in few steps.
         told = [
-            interval_of(unpaired(values(few), values(many), Basis.RUNS), 1.0).verdict
+            ratio_interval(unpaired_estimate(values(few), values(many), Basis.RUNS), 1.0).verdict
             for _ in range(1000)
         ]
         wrong = sum(it in (Decision.BETTER, Decision.WORSE) for it in told)
@@ -122,27 +127,27 @@ def test_equal_things_of_unequal_numbers_of_runs_are_seldom_told_apart() -> None
 
 
 def test_what_more_would_tell_minds_that_it_is_a_second_look() -> None:
-    estimate = paired([0.02, 0.0, 0.01, -0.005])
-    once = interval_of(estimate, 0.01).more
-    again = interval_of(estimate, 0.01, next_confidence=0.98).more
+    estimate = paired_estimate([0.02, 0.0, 0.01, -0.005])
+    once = ratio_interval(estimate, 0.01).more
+    again = ratio_interval(estimate, 0.01, next_confidence=0.98).more
     assert 0 < (once or 0) < (again or 0)
 
 
 def test_one_value_has_the_noise_of_the_several_on_the_other_side_and_no_verdict() -> None:
-    estimate = unpaired([0.05], [-0.01, 0.0, 0.01], Basis.RUNS)
+    estimate = unpaired_estimate([0.05], [-0.01, 0.0, 0.01], Basis.RUNS)
     assert estimate.error() == pytest.approx(0.01 * math.sqrt(1 + 1 / 3))
     assert estimate.degrees() == pytest.approx(2)
-    told = interval_of(estimate, 0.01)
+    told = ratio_interval(estimate, 0.01)
     assert (told.low or 0) > 1  # if it were so
     assert told.words == "inconclusive: one run of one side"
     # The same whichever side is the single one.
-    other = interval_of(unpaired([-0.01, 0.0, 0.01], [0.05], Basis.RUNS), 0.01)
+    other = ratio_interval(unpaired_estimate([-0.01, 0.0, 0.01], [0.05], Basis.RUNS), 0.01)
     assert 1 / (other.low or 1) == pytest.approx(told.high)
 
 
 def test_one_value_each_tells_nothing() -> None:
-    for estimate in (paired([0.5]), unpaired([0.5], [0.0], Basis.RUNS)):
-        told = interval_of(estimate, 0.01)
+    for estimate in (paired_estimate([0.5]), unpaired_estimate([0.5], [0.0], Basis.RUNS)):
+        told = ratio_interval(estimate, 0.01)
         assert told.words == "inconclusive: one run each"
         assert (told.low, told.p, told.basis) == (None, None, Basis.NOTHING)
         assert told.ratio == pytest.approx(math.exp(0.5))
@@ -150,36 +155,43 @@ def test_one_value_each_tells_nothing() -> None:
 
 def test_values_without_noise_are_the_same_or_not_told() -> None:
     # A clock of whole seconds: no difference is what it says, one step of it may be chance.
-    same = interval_of(paired([0.0, 0.0, 0.0]), 0.01)
+    same = ratio_interval(paired_estimate([0.0, 0.0, 0.0]), 0.01)
     assert (same.words, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
-    step = interval_of(paired([0.01, 0.01, 0.01]), 0.01)
+    step = ratio_interval(paired_estimate([0.01, 0.01, 0.01]), 0.01)
     assert (step.words, step.p) == ("inconclusive", 1.0)
     # Equal but for roundings is equal.
-    assert interval_of(paired([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words == "inconclusive"
+    assert (
+        ratio_interval(paired_estimate([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words
+        == "inconclusive"
+    )
 
 
 def test_of_one_run_each_there_is_an_interval_and_no_verdict() -> None:
-    told = interval_of(unpaired([0.5, 0.501, 0.499], [0.0, 0.001, -0.001], Basis.ITERATIONS), 0.01)
+    told = ratio_interval(
+        unpaired_estimate([0.5, 0.501, 0.499], [0.0, 0.001, -0.001], Basis.ITERATIONS), 0.01
+    )
     assert (told.low or 0) > 1.6
     assert (told.words, told.p, told.within) == ("inconclusive: one run each", None, False)
-    equal = interval_of(unpaired([0.0, 0.0], [0.0, 0.0], Basis.ITERATIONS), 0.01)
+    equal = ratio_interval(unpaired_estimate([0.0, 0.0], [0.0, 0.0], Basis.ITERATIONS), 0.01)
     assert (equal.words, equal.p) == ("inconclusive: one run each", None)
 
 
 def test_times_in_coarse_steps_widen_the_interval_by_a_step_and_their_rounding() -> None:
     # Two runs each without any noise, known to 10 %: deviation 0.1 / sqrt(12) each.
-    far = interval_of(unpaired([0.0, 0.0], [0.7, 0.7], Basis.RUNS, step=0.1), 0.01)
+    far = ratio_interval(unpaired_estimate([0.0, 0.0], [0.7, 0.7], Basis.RUNS, step=0.1), 0.01)
     error = 0.1 / math.sqrt(12)
     reach = 4.302653 * error + 0.1
     assert (far.low, far.high) == pytest.approx((math.exp(-0.7 - reach), math.exp(-0.7 + reach)))
-    assert far.p == pytest.approx(exceeded(0.6 / error, 2))
+    assert far.p == pytest.approx(two_sided_p(0.6 / error, 2))
     assert far.words == "worse"
-    near = interval_of(paired([0.02, 0.02, 0.02], step=0.1), 0.01)
+    near = ratio_interval(paired_estimate([0.02, 0.02, 0.02], step=0.1), 0.01)
     assert (near.words, near.more) == ("inconclusive: times too coarse", None)
     # Steps of a nanosecond change nothing.
-    fine = interval_of(paired([0.01, 0.02, 0.03], step=1e-10), 0.01)
-    assert fine.p == pytest.approx(interval_of(paired([0.01, 0.02, 0.03]), 0.01).p)
-    assert joined([paired([0, 0], step=0.1), paired([0, 0], step=0.3)]).blur == pytest.approx(0.2)
+    fine = ratio_interval(paired_estimate([0.01, 0.02, 0.03], step=1e-10), 0.01)
+    assert fine.p == pytest.approx(ratio_interval(paired_estimate([0.01, 0.02, 0.03]), 0.01).p)
+    assert mean_estimate(
+        [paired_estimate([0, 0], step=0.1), paired_estimate([0, 0], step=0.3)]
+    ).blur == pytest.approx(0.2)
 
 
 def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,11 +199,11 @@ def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counted(t: float, degrees: float) -> float:
         asked.append(t)
-        return exceeded(t, degrees)
+        return two_sided_p(t, degrees)
 
-    monkeypatch.setattr(student, "exceeded", counted)
-    found = [quantile(0.9371, degrees) for degrees in (1.37, 2.91, 17.3, 431.7)]
-    assert [exceeded(t, n) for t, n in zip(found, (1.37, 2.91, 17.3, 431.7), strict=True)] == [
+    monkeypatch.setattr(student, "two_sided_p", counted)
+    found = [t_quantile(0.9371, degrees) for degrees in (1.37, 2.91, 17.3, 431.7)]
+    assert [two_sided_p(t, n) for t, n in zip(found, (1.37, 2.91, 17.3, 431.7), strict=True)] == [
         pytest.approx(1 - 0.9371, rel=1e-9)
     ] * 4
     assert len(asked) < 4 * 20  # bisecting takes some 50 for each
@@ -210,55 +222,55 @@ def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_verdicts_are_these_words_and_turn_where_less_is_better(
     differences: list[float], words: str
 ) -> None:
-    assert interval_of(paired(differences), 0.01).words == words
+    assert ratio_interval(paired_estimate(differences), 0.01).words == words
     turned = [-it for it in differences]
-    assert interval_of(paired(turned), 0.01, less_is_better=True).words == words
+    assert ratio_interval(paired_estimate(turned), 0.01, less_is_better=True).words == words
 
 
 def test_how_many_more_rounds_would_tell() -> None:
-    noisy = paired([0.03, -0.01, 0.03, -0.01])  # mean 0.01, deviation 0.0231
-    told = interval_of(noisy, 0.01)
+    noisy = paired_estimate([0.03, -0.01, 0.03, -0.01])  # mean 0.01, deviation 0.0231
+    told = ratio_interval(noisy, 0.01)
     assert told.more is not None
     assert told.words == f"inconclusive: about {told.more} more rounds needed"
     # With so many the half width is below the effect, with one fewer it is not.
     for more, enough in ((told.more, True), (told.more - 1, False)):
-        reach = quantile(0.95, 3 + more) * 0.0230940 / math.sqrt(4 + more)
+        reach = t_quantile(0.95, 3 + more) * 0.0230940 / math.sqrt(4 + more)
         assert (reach < 0.01) is enough
     # Near no effect, it is `same` that is near: the margin counts.
     assert (
-        interval_of(paired([0.02, -0.02, 0.02, -0.02]), 0.01).words
+        ratio_interval(paired_estimate([0.02, -0.02, 0.02, -0.02]), 0.01).words
         == "inconclusive: about 20 more rounds needed"
     )
-    far = interval_of(paired([0.5, -0.5, 0.5, -0.5]), 0.001)
+    far = ratio_interval(paired_estimate([0.5, -0.5, 0.5, -0.5]), 0.001)
     assert far.words == "inconclusive: more than 1000 rounds needed"
     one = RatioInterval(1, 0.01, Basis.BLOCKS, 4, more=1)
     assert one.words == "inconclusive: about 1 more round needed"
 
 
 def test_strata_count_alike_and_their_noise_adds() -> None:
-    first, second = paired([0.01, 0.03]), paired([0.05, 0.07, 0.09])
-    both = joined([first, second])
+    first, second = paired_estimate([0.01, 0.03]), paired_estimate([0.05, 0.07, 0.09])
+    both = mean_estimate([first, second])
     assert both.log_ratio == pytest.approx((0.02 + 0.07) / 2)
     errors = (0.0141421 / math.sqrt(2), 0.02 / math.sqrt(3))
     assert both.error() == pytest.approx(math.hypot(*errors) / 2, rel=1e-5)
-    assert joined([first]) is first
-    assert joined([first, paired([0.0])]).error() is None
-    assert joined([first, unpaired([0, 1], [0, 1], Basis.RUNS)]).basis is Basis.RUNS
+    assert mean_estimate([first]) is first
+    assert mean_estimate([first, paired_estimate([0.0])]).error() is None
+    assert mean_estimate([first, unpaired_estimate([0, 1], [0, 1], Basis.RUNS)]).basis is Basis.RUNS
 
 
 def test_an_interval_is_always_a_pair_of_numbers() -> None:
-    told = interval_of(Estimate(600.0, paired([0.0, 900.0]).parts, Basis.BLOCKS), 0.01)
+    told = ratio_interval(Estimate(600.0, paired_estimate([0.0, 900.0]).parts, Basis.BLOCKS), 0.01)
     assert 0 < (told.low or 0) < told.ratio < (told.high or 0) < math.inf
 
 
 def test_the_levels_of_repeated_looks_get_stricter() -> None:
-    assert confidence_of_each(1) == 0.95
-    levels = [1 - confidence_of_each(looks) for looks in (*range(1, 40), 100, 999, 1000, 5000)]
+    assert confidence_per_look(1) == 0.95
+    levels = [1 - confidence_per_look(looks) for looks in (*range(1, 40), 100, 999, 1000, 5000)]
     assert all(before >= after for before, after in pairwise(levels))
     assert levels[1] == pytest.approx(0.02205)  # of three looks
-    assert 1 - confidence_of_each(5000) == pytest.approx(0.00001)
+    assert 1 - confidence_per_look(5000) == pytest.approx(0.00001)
     with pytest.raises(ValueError, match="0 looks"):
-        confidence_of_each(0)
+        confidence_per_look(0)
 
 
 def test_the_simulations_use_the_formulas_of_rater() -> None:

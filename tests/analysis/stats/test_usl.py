@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rater.analysis.stats.curves import LawScale, Refused, Usl, fit_usl
+from rater.analysis.stats.curves import LawScale, NoLaw, Usl, fit_usl
 from rater.analysis.stats.intervals import Noise
 
 NOISE = Noise(0.02, None)
@@ -196,7 +196,7 @@ CLOSE = (32, 40, 48, 56, 64)
 )
 def test_what_has_no_law_is_refused(copies: Sequence[int], rates: list[float], said: str) -> None:
     found = fit_usl(copies, rates, [1] * len(copies), NOISE)
-    assert isinstance(found, Refused)
+    assert isinstance(found, NoLaw)
     assert said in found.reason
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rater.analysis.divots.confirm import Answer
-from rater.fleet.history import HostPair, Suspect, pair_slowdown, pairs_of, verdict
+from rater.analysis.divots.confirm import ConfirmVerdict
+from rater.fleet.history import HostPair, Suspect, judge_suspect, pair_slowdown, pairs_of
 from rater.fleet.model import (
-    FleetCompared,
+    FleetComparison,
     HostKind,
     HostResult,
-    KindCompared,
+    KindComparison,
     SlowBenchmark,
     SlowHost,
 )
@@ -24,11 +24,11 @@ def slow(host: str, whole: float, *benchmarks: tuple[str, float]) -> SlowHost:
     return SlowHost(host, 1, whole, whole, 2, 2, each, 1e-6, ())
 
 
-def fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetCompared:
+def fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetComparison:
     hosts = tuple([it.host for it in slow_hosts] + quiet)
-    kind = KindCompared(KIND, (), hosts, ("lu", "vm"), {}, tuple(slow_hosts), 0.0, 0.0,
+    kind = KindComparison(KIND, (), hosts, ("lu", "vm"), {}, tuple(slow_hosts), 0.0, 0.0,
                         tuple(quiet), {})  # fmt: skip
-    return FleetCompared((kind,), ())
+    return FleetComparison((kind,), ())
 
 
 def result(host: str, lu: float, vm: float) -> HostResult:
@@ -36,7 +36,7 @@ def result(host: str, lu: float, vm: float) -> HostResult:
     return HostResult(host, 1, 1, KIND, {}, times, times)
 
 
-def names(found: FleetCompared, chosen: list[str], rounds: int) -> list[list[str]]:
+def names(found: FleetComparison, chosen: list[str], rounds: int) -> list[list[str]]:
     made = pairs_of(found, chosen, rounds)
     return [[f"{it.suspect.host}/{it.quiet}" for it in turn] for turn in made]
 
@@ -70,23 +70,25 @@ def test_a_pair_is_of_what_was_slow() -> None:
 @pytest.mark.parametrize(
     ("again", "answer"),
     [
-        ([1.05, 1.049, 1.051], Answer.CONFIRMED),
-        ([1.001, 0.999, 1.0], Answer.NOT_CONFIRMED),
-        ([1.02, 1.019, 1.021], Answer.SMALLER),
-        ([1.1, 0.98, 1.05], Answer.OPEN),
+        ([1.05, 1.049, 1.051], ConfirmVerdict.CONFIRMED),
+        ([1.001, 0.999, 1.0], ConfirmVerdict.NOT_CONFIRMED),
+        ([1.02, 1.019, 1.021], ConfirmVerdict.SMALLER),
+        ([1.1, 0.98, 1.05], ConfirmVerdict.OPEN),
     ],
 )
-def test_three_rounds_say_whether_a_host_is_slow_again(again: list[float], answer: Answer) -> None:
+def test_three_rounds_say_whether_a_host_is_slow_again(
+    again: list[float], answer: ConfirmVerdict
+) -> None:
     quiet = ["q1", "q2", "q3"]
     rounds = [
         ([HostPair(N1, q)], {"n1": result("n1", 10 * x, 20 * x), q: result(q, 10.0, 20.0)})
         for q, x in zip(quiet, again, strict=True)
     ]
-    told = verdict(N1, rounds)
+    told = judge_suspect(N1, rounds)
     assert told is not None
     assert told.answer is answer
 
 
 def test_one_round_alone_says_nothing() -> None:
     one = ([HostPair(N1, "q1")], {"n1": result("n1", 11, 22), "q1": result("q1", 10, 20)})
-    assert verdict(N1, [one, ([HostPair(N1, "q2")], {})]) is None
+    assert judge_suspect(N1, [one, ([HostPair(N1, "q2")], {})]) is None

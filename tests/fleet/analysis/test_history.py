@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rater.fleet.history import FactChange, benchmark_history, host_history, steps_in
+from rater.fleet.history import FactChange, benchmark_history, find_steps, host_history
 from rater.fleet.record import HistoryPoint
 from rater.fleet.show import changes_lines, step_text
 
@@ -37,7 +37,7 @@ def points(
 
 def test_a_step_is_found_where_it_is_and_nothing_else() -> None:
     values = [0.03 * (place >= 12) + it for place, it in enumerate(noise(20))]
-    (step,) = steps_in(values, 0.015)
+    (step,) = find_steps(values, 0.015)
     assert (step.first, step.by_chance < 0.001) == (12, True)
     assert step.size == pytest.approx(0.03, abs=0.005)
 
@@ -46,15 +46,15 @@ def test_two_steps_are_two_and_one_bad_week_is_none() -> None:
     values = [
         0.05 * (place >= 10) - 0.05 * (place >= 20) + it for place, it in enumerate(noise(30))
     ]
-    assert [it.first for it in steps_in(values, 0.015)] == [10, 20]
+    assert [it.first for it in find_steps(values, 0.015)] == [10, 20]
     bad = noise(20)
     bad[9] += 0.2
-    assert steps_in(bad, 0.015) == ()
+    assert find_steps(bad, 0.015) == ()
 
 
 def test_short_series_and_small_steps_tell_nothing() -> None:
-    assert steps_in([0.0, 0.0, 0.0, 0.1, 0.1], 0.015) == ()
-    assert steps_in([0.01 * (place >= 10) for place in range(20)], 0.015) == ()
+    assert find_steps([0.0, 0.0, 0.0, 0.1, 0.1], 0.015) == ()
+    assert find_steps([0.01 * (place >= 10) for place in range(20)], 0.015) == ()
 
 
 def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> None:

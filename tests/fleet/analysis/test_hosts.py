@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rater.fleet.hosts import compare_fleet, results_of
-from rater.fleet.model import FleetCompared, OddSetting
+from rater.fleet.model import FleetComparison, OddSetting
 from rater.fleet.record import HostTimes, IndexedRun, latest
 from rater.record.run import RunStatus
 
@@ -39,7 +39,7 @@ def times(host: str, slow: float = 1.0, copy: float | None = None, **other: Any)
 
 def compared(
     runs: list[IndexedRun], rows: list[list[HostTimes]], settings: Any = SETTINGS
-) -> FleetCompared:
+) -> FleetComparison:
     return compare_fleet(results_of(runs, [it for row in rows for it in row], settings))
 
 

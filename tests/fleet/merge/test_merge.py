@@ -11,12 +11,12 @@ import pytest
 from rater.fleet import merge as module
 from rater.fleet.merge import MergedFile, content_digest, merge_database
 from rater.fleet.merge_source import LOCAL, MergeTable, Role, merge_tables, newest_tables
-from rater.plan.sweep import AxisKind, Slot
+from rater.plan.sweep import AxisKind, SweepSlot
 from rater.process import this_process
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import RunStatus, Validity
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, begin_run, new_sweep
+from rater.store.sweeps import SweepPoint, create_slot_run, new_sweep
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase
 from tests.support.full_database import full_database
 from tests.support.made_runs import make_run
@@ -181,12 +181,12 @@ def test_the_run_in_the_place_of_another_is_named_by_its_number_here(tmp_path: P
     a, target = tmp_path / "a.db", full_database(tmp_path / "all.db", "aa")
     with open_store(a) as store:
         point = SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None)
-        slot = Slot(1, 1, 0)
+        slot = SweepSlot(1, 1, 0)
         made = replace(SWEEP_ASKED, uuid="s")
         number = new_sweep(store, made, [("thp", AxisKind.SETTING)], [point], [slot])
         for name in ("one", "two"):
             run = with_uuid(name)
-            one = begin_run(store, number, slot, run, HOST, settings=(), pus=PUS, phases=1)
+            one = create_slot_run(store, number, slot, run, HOST, settings=(), pus=PUS, phases=1)
             store.append(one, RunEnded(RunStatus.INTERRUPTED, None))
     replaced_by = "SELECT run_id, value FROM tag WHERE name = 'replaced-by'"
     assert asked(a, replaced_by) == [(1, "2")]

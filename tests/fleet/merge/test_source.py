@@ -13,7 +13,7 @@ import pytest
 
 from rater.files import folder
 from rater.fleet.merge import merge_database
-from rater.fleet.merge_source import SourceRefusedError, copied, is_database, scratch_folder
+from rater.fleet.merge_source import SourceRefusedError, copy_source, is_database, scratch_folder
 from rater.store.rows import migrate, migrations
 from rater.store.store import Store, open_store
 from tests.support.full_database import full_database
@@ -175,7 +175,7 @@ def test_a_file_that_is_written_all_the_time_is_named(
 
     monkeypatch.setattr("rater.fleet.merge_source._pieces", pieces)
     with pytest.raises(SourceRefusedError, match=r"written all the time"):
-        copied(path, tmp_path)
+        copy_source(path, tmp_path)
     assert wrote.is_set()
 
 
@@ -185,15 +185,15 @@ def test_links_and_logs_of_strangers_are_not_followed(
     link = tmp_path / "link.db"
     link.symlink_to(sound)
     with scratch_folder() as scratch:
-        assert copied(link, scratch)[0].read_bytes() == sound.read_bytes()
+        assert copy_source(link, scratch)[0].read_bytes() == sound.read_bytes()
         monkeypatch.setattr("rater.files.is_trusted", lambda _: False)
         with pytest.raises(SourceRefusedError, match=r"symbolic link of user"):
-            copied(link, scratch)
+            copy_source(link, scratch)
     log = tmp_path / "a.db-wal"
     shutil.copy(sound, tmp_path / "a.db")
     log.symlink_to(sound)
     with pytest.raises(SourceRefusedError, match=r"a\.db-wal: cannot be read"):
-        copied(tmp_path / "a.db", tmp_path)
+        copy_source(tmp_path / "a.db", tmp_path)
 
 
 def test_copies_that_a_killed_rater_left_are_removed_and_those_in_use_are_not(

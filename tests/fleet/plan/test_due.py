@@ -10,9 +10,9 @@ from rater.fleet.plan import (
     Ending,
     FleetRules,
     NodeAttempt,
-    due,
+    deciding_attempt,
+    due_actions,
     is_settled,
-    outcome,
 )
 
 NODES = ("n1", "n2", "n3")
@@ -28,7 +28,7 @@ def tried(node: str, *states: str) -> tuple[NodeAttempt, ...]:
 def wanted(
     rules: FleetRules, attempts: dict[str, tuple[NodeAttempt, ...]], **more: set[str]
 ) -> list[tuple[str, int]]:
-    return list(due(rules, NODES, attempts, **more).submit)
+    return list(due_actions(rules, NODES, attempts, **more).submit)
 
 
 def test_every_node_is_tried_once_at_first_and_idle_ones_come_before_busy_ones() -> None:
@@ -69,17 +69,17 @@ def test_a_named_node_is_tried_again_whatever_became_of_it() -> None:
 
 def test_a_cancelled_fleet_submits_nothing_and_ends_its_jobs() -> None:
     attempts = {"n1": tried("n1", "running"), "n2": tried("n2", "lost")}
-    found = due(FleetRules(3, None, is_cancelled=True), NODES, attempts)
+    found = due_actions(FleetRules(3, None, is_cancelled=True), NODES, attempts)
     assert found.submit == ()
     assert found.end == ((attempts["n1"][0], Ending.CANCELLED),)
 
 
 def test_an_attempt_is_ended_when_one_before_it_turns_out_to_be_complete() -> None:
     attempts = {"n1": tried("n1", "complete", "pending")}
-    assert due(FleetRules(3, None), ("n1",), attempts).end == (
+    assert due_actions(FleetRules(3, None), ("n1",), attempts).end == (
         (attempts["n1"][1], Ending.NOT_NEEDED),
     )
-    assert outcome(attempts["n1"]).attempt == 1
+    assert deciding_attempt(attempts["n1"]).attempt == 1
 
 
 @pytest.mark.parametrize("state", LIVE)

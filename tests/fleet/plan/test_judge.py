@@ -9,16 +9,16 @@ import pytest
 
 from rater.fleet.plan import (
     LIVE,
+    AttemptObservation,
     AttemptState,
     Ending,
     FleetLimits,
     JobPhase,
     JobSeen,
-    Looked,
     NodeAttempt,
     NodeVerdict,
     VerdictStatus,
-    judged,
+    updated_attempt,
 )
 
 RUNNING = NodeAttempt("n1", 1, AttemptState.RUNNING, 0.0, job="17", started_s=5.0)
@@ -47,16 +47,16 @@ IS_RUNNING = JobSeen("17", JobPhase.RUNNING, "RUNNING")
 
 def later(attempt: NodeAttempt, job: JobSeen | None, after_s: float = 60.0) -> NodeAttempt:
     """The attempt after two looks that see the same, so long after each other."""
-    first = judged(attempt, Looked(NOW_S, job=job), LIMITS)
-    return judged(first, Looked(NOW_S + after_s, job=job), LIMITS)
+    first = updated_attempt(attempt, AttemptObservation(NOW_S, job=job), LIMITS)
+    return updated_attempt(first, AttemptObservation(NOW_S + after_s, job=job), LIMITS)
 
 
 @pytest.mark.parametrize("status", ["complete", "failed", "refused", "cancelled"])
 def test_a_verdict_decides_whatever_the_scheduler_says(status: str) -> None:
     jobs = (None, IS_RUNNING, ended("NODE_FAIL"), ended("TIMEOUT"))
     for state, job in product(AttemptState, jobs):
-        looked = Looked(NOW_S, verdict(status), job=job)
-        it = judged(replace(RUNNING, state=state), looked, LIMITS)
+        looked = AttemptObservation(NOW_S, verdict(status), job=job)
+        it = updated_attempt(replace(RUNNING, state=state), looked, LIMITS)
         assert it.state.value == status
         assert it.verdict is not None
 
@@ -64,9 +64,11 @@ def test_a_verdict_decides_whatever_the_scheduler_says(status: str) -> None:
 def test_what_is_published_late_goes_before_what_was_concluded() -> None:
     lost = later(RUNNING, ended("NODE_FAIL"))
     assert (lost.state, lost.reason) == (AttemptState.LOST, "the node failed (NODE_FAIL)")
-    late = judged(lost, Looked(NOW_S + 999, verdict("complete")), LIMITS)
+    late = updated_attempt(lost, AttemptObservation(NOW_S + 999, verdict("complete")), LIMITS)
     assert late.state is AttemptState.COMPLETE
-    part = judged(lost, Looked(NOW_S + 999, verdict("partial", "TERM")), LIMITS)
+    part = updated_attempt(
+        lost, AttemptObservation(NOW_S + 999, verdict("partial", "TERM")), LIMITS
+    )
     assert (part.state, part.reason) == (
         AttemptState.LOST,
         "the node failed (NODE_FAIL); 12 of 16 copies",
@@ -77,8 +79,8 @@ def test_no_answer_concludes_nothing() -> None:
     all_ = product(LIVE, (0.0, 1e6), (None, *Ending), (None, "17"))
     for state, age_s, ending, claimed in all_:
         it = replace(RUNNING, state=state, ending=ending, gone_s=0.0, pending_s=0.0)
-        looked = Looked(NOW_S + age_s, answered=False, claimed_by=claimed)
-        assert judged(it, looked, LIMITS) == it
+        looked = AttemptObservation(NOW_S + age_s, answered=False, claimed_by=claimed)
+        assert updated_attempt(it, looked, LIMITS) == it
 
 
 @pytest.mark.parametrize(
@@ -99,14 +101,14 @@ def test_no_answer_concludes_nothing() -> None:
 def test_without_a_verdict_the_scheduler_says_why_but_not_at_once(
     word: str, state: str, reason: str
 ) -> None:
-    first = judged(RUNNING, Looked(NOW_S, job=ended(word)), LIMITS)
+    first = updated_attempt(RUNNING, AttemptObservation(NOW_S, job=ended(word)), LIMITS)
     assert first.state is AttemptState.RUNNING
     it = later(RUNNING, ended(word))
     assert (it.state.value, it.reason) == (state, reason)
 
 
 def test_a_job_that_never_ran_is_cancelled_at_once() -> None:
-    it = judged(PENDING, Looked(NOW_S, job=ended("CANCELLED")), LIMITS)
+    it = updated_attempt(PENDING, AttemptObservation(NOW_S, job=ended("CANCELLED")), LIMITS)
     assert it.state is AttemptState.CANCELLED
 
 
@@ -128,26 +130,26 @@ def test_a_part_is_called_by_what_ended_it(
 ) -> None:
     of = replace(RUNNING, ending=ending)
     part = verdict("partial", ended_by, "the disk filled")
-    it = judged(of, Looked(NOW_S, part, job=job), LIMITS)
+    it = updated_attempt(of, AttemptObservation(NOW_S, part, job=job), LIMITS)
     assert (it.state.value, it.reason) == (state, f"{reason}; 12 of 16 copies")
 
 
 def test_a_part_whose_job_has_not_ended_waits_for_the_schedulers_word() -> None:
     part = verdict("partial", "TERM")
-    it = judged(RUNNING, Looked(NOW_S, part, job=IS_RUNNING), LIMITS)
+    it = updated_attempt(RUNNING, AttemptObservation(NOW_S, part, job=IS_RUNNING), LIMITS)
     assert it.state is AttemptState.RUNNING
-    it = judged(it, Looked(NOW_S + 1, part, answered=False), LIMITS)
+    it = updated_attempt(it, AttemptObservation(NOW_S + 1, part, answered=False), LIMITS)
     assert it.state is AttemptState.RUNNING
-    it = judged(it, Looked(NOW_S + 9, part, job=ended("CANCELLED")), LIMITS)
+    it = updated_attempt(it, AttemptObservation(NOW_S + 9, part, job=ended("CANCELLED")), LIMITS)
     assert it.state is AttemptState.CANCELLED
 
 
 def test_a_job_that_is_pending_too_long_is_ended_and_never_began() -> None:
-    waits = judged(PENDING, Looked(5.0 + 99, job=IS_PENDING), LIMITS)
+    waits = updated_attempt(PENDING, AttemptObservation(5.0 + 99, job=IS_PENDING), LIMITS)
     assert (waits.ending, waits.reason) == (None, IS_PENDING.reason)
-    late = judged(waits, Looked(5.0 + 100, job=IS_PENDING), LIMITS)
+    late = updated_attempt(waits, AttemptObservation(5.0 + 100, job=IS_PENDING), LIMITS)
     assert (late.state, late.ending) == (AttemptState.PENDING, Ending.NEVER)
-    never = judged(late, Looked(5.0 + 101, job=ended("CANCELLED")), LIMITS)
+    never = updated_attempt(late, AttemptObservation(5.0 + 101, job=ended("CANCELLED")), LIMITS)
     assert (never.state, never.reason) == (
         AttemptState.NEVER,
         f"pending too long; {IS_PENDING.reason}",
@@ -156,18 +158,18 @@ def test_a_job_that_is_pending_too_long_is_ended_and_never_began() -> None:
 
 def test_a_job_that_began_just_before_it_was_given_up_goes_on() -> None:
     late = replace(PENDING, ending=Ending.NEVER, ending_s=4.0)
-    it = judged(late, Looked(NOW_S, job=IS_RUNNING), LIMITS)
+    it = updated_attempt(late, AttemptObservation(NOW_S, job=IS_RUNNING), LIMITS)
     assert (it.state, it.ending, it.started_s) == (AttemptState.RUNNING, None, NOW_S)
 
 
 def test_a_job_may_be_pending_again_and_its_time_counts_anew() -> None:
-    it = judged(RUNNING, Looked(NOW_S, job=IS_PENDING), LIMITS)
+    it = updated_attempt(RUNNING, AttemptObservation(NOW_S, job=IS_PENDING), LIMITS)
     assert (it.state, it.pending_s) == (AttemptState.PENDING, NOW_S)
 
 
 def test_a_job_that_comes_back_after_it_was_gone_is_not_lost() -> None:
-    gone = judged(RUNNING, Looked(NOW_S), LIMITS)
-    back = judged(gone, Looked(NOW_S + 59, job=IS_RUNNING), LIMITS)
+    gone = updated_attempt(RUNNING, AttemptObservation(NOW_S), LIMITS)
+    back = updated_attempt(gone, AttemptObservation(NOW_S + 59, job=IS_RUNNING), LIMITS)
     assert (back.state, back.gone_s) == (AttemptState.RUNNING, None)
 
 
@@ -180,21 +182,25 @@ def test_a_job_that_the_scheduler_forgot_is_lost_after_a_while() -> None:
 
 
 def test_an_intent_that_nobody_submitted_stays_until_somebody_does() -> None:
-    assert judged(INTENT, Looked(NOW_S + 1e6), LIMITS) == INTENT
-    found = judged(INTENT, Looked(NOW_S, job=IS_PENDING), LIMITS)
+    assert updated_attempt(INTENT, AttemptObservation(NOW_S + 1e6), LIMITS) == INTENT
+    found = updated_attempt(INTENT, AttemptObservation(NOW_S, job=IS_PENDING), LIMITS)
     assert (found.state, found.job) == (AttemptState.PENDING, "17")
     ending = replace(INTENT, ending=Ending.CANCELLED)
-    assert judged(ending, Looked(NOW_S), LIMITS).state is AttemptState.CANCELLED
+    assert (
+        updated_attempt(ending, AttemptObservation(NOW_S), LIMITS).state is AttemptState.CANCELLED
+    )
 
 
 def test_an_intent_whose_job_ran_unseen_is_lost_when_nothing_is_published() -> None:
-    first = judged(INTENT, Looked(NOW_S, claimed_by="17"), LIMITS)
-    it = judged(first, Looked(NOW_S + 60, claimed_by="17"), LIMITS)
+    first = updated_attempt(INTENT, AttemptObservation(NOW_S, claimed_by="17"), LIMITS)
+    it = updated_attempt(first, AttemptObservation(NOW_S + 60, claimed_by="17"), LIMITS)
     assert (it.state, it.job) == (AttemptState.LOST, "17")
 
 
 def test_a_damaged_database_is_a_lost_attempt() -> None:
-    it = judged(RUNNING, Looked(NOW_S, damaged="another sha256", job=IS_RUNNING), LIMITS)
+    it = updated_attempt(
+        RUNNING, AttemptObservation(NOW_S, damaged="another sha256", job=IS_RUNNING), LIMITS
+    )
     assert (it.state, it.reason) == (AttemptState.LOST, "another sha256")
 
 
@@ -216,11 +222,11 @@ def test_every_look_at_every_state_ends_in_a_state_and_a_second_one_changes_noth
     for job, published, answered, claimed, damaged in looks:
         for state, ending in states:
             before = replace(RUNNING, state=state, ending=ending)
-            looked = Looked(
+            looked = AttemptObservation(
                 NOW_S, published, None if published else damaged, answered, job, claimed
             )
-            after = judged(before, looked, LIMITS)
-            assert judged(after, looked, LIMITS) == after
+            after = updated_attempt(before, looked, LIMITS)
+            assert updated_attempt(after, looked, LIMITS) == after
             if state.ended and published is None and damaged is None:
                 assert after == before  # only what is published changes an end
             if after.state is AttemptState.COMPLETE:

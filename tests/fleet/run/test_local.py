@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.fleet.backends import Local
+from rater.fleet.backends import LocalBackend
 from rater.fleet.plan import JobPhase, JobSeen
 from rater.process import start_of
 
@@ -22,7 +22,7 @@ def seen(folder: Path, processes: str | None, end: str | None = None) -> JobSeen
     for name, text in (("process", processes), ("end", end)):
         if text is not None:
             (job / name).write_text(text)
-    return Local(folder).poll({"rater-f-n1.1": None}).get("rater-f-n1.1")
+    return LocalBackend(folder).poll({"rater-f-n1.1": None}).get("rater-f-n1.1")
 
 
 # Ids of our own: a number of a process is another one in each worker.

@@ -10,8 +10,8 @@ import pytest
 from rater.fleet.plan import NodeVerdict, VerdictStatus
 from rater.fleet.shared_folder import (
     SPEC_VERSION,
+    FleetSpec,
     SharedFolder,
-    Spec,
     node_facts,
     partial_mask,
     shared_disk,
@@ -33,7 +33,7 @@ MOUNTS = """\
 @pytest.fixture
 def folder(tmp_path: Path) -> SharedFolder:
     it = SharedFolder(tmp_path / "fleet")
-    it.make(Spec(SPEC_VERSION, "f", "0.1", ("mini",), None, "/", "/tmp", False, None))
+    it.make(FleetSpec(SPEC_VERSION, "f", "0.1", ("mini",), None, "/", "/tmp", False, None))
     return it
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from rater.errors import InputError
 from rater.fleet.backends import (
-    JobOrder,
-    NotTakenError,
-    SilentError,
-    Slurm,
+    JobRejectedError,
+    JobSpec,
+    SchedulerUnavailableError,
+    SlurmBackend,
     job_of_sacct,
     job_of_scontrol,
     jobs_of_squeue,
@@ -21,7 +21,7 @@ from rater.fleet.backends import (
 )
 from rater.fleet.plan import JobPhase
 
-ORDER = JobOrder(
+ORDER = JobSpec(
     name="rater-0123456789ab-n1.1",
     node="n1",
     command=("/opt/my venv/bin/python", "-m", "rater", "--job", "{job}"),
@@ -44,7 +44,7 @@ def test_a_job_is_alone_on_its_node_and_inherits_nothing() -> None:
 
 @pytest.mark.parametrize(("minutes", "notice_s"), [(None, 120), (1, 15), (4, 60), (600, 120)])
 def test_short_jobs_are_told_late(minutes: int | None, notice_s: int) -> None:
-    order = JobOrder("a", "n1", (), Path("/"), Path("/log"), minutes)
+    order = JobSpec("a", "n1", (), Path("/"), Path("/log"), minutes)
     assert order.notice_s == notice_s
 
 
@@ -122,12 +122,18 @@ def commands(folder: Path, patch: pytest.MonkeyPatch, **bodies: str) -> None:
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("Unable to contact slurm controller (connect failure)", SilentError),
-        ("Batch job submission failed: Socket timed out on send/recv operation", SilentError),
-        ("Batch job submission failed: Resource temporarily unavailable", SilentError),
-        ("QOSMaxSubmitJobPerUserLimit", SilentError),
-        ("invalid partition specified: fast", NotTakenError),
-        ("Batch job submission failed: Requested time limit is invalid", NotTakenError),
+        ("Unable to contact slurm controller (connect failure)", SchedulerUnavailableError),
+        (
+            "Batch job submission failed: Socket timed out on send/recv operation",
+            SchedulerUnavailableError,
+        ),
+        (
+            "Batch job submission failed: Resource temporarily unavailable",
+            SchedulerUnavailableError,
+        ),
+        ("QOSMaxSubmitJobPerUserLimit", SchedulerUnavailableError),
+        ("invalid partition specified: fast", JobRejectedError),
+        ("Batch job submission failed: Requested time limit is invalid", JobRejectedError),
     ],
 )
 def test_what_may_pass_is_tried_later_and_what_is_wrong_is_told(
@@ -135,7 +141,7 @@ def test_what_may_pass_is_tried_later_and_what_is_wrong_is_told(
 ) -> None:
     commands(tmp_path, monkeypatch, sbatch=f"echo 'sbatch: error: {said}' >&2; exit 1")
     with pytest.raises(kind) as error:
-        Slurm().submit(ORDER)
+        SlurmBackend().submit(ORDER)
     assert said in str(error.value)
 
 
@@ -146,8 +152,8 @@ def test_the_shells_options_for_slurm_change_nothing(
     monkeypatch.setenv("SBATCH_PARTITION", "slow")
     monkeypatch.setenv("SLURM_JOB_ID", "9")
     monkeypatch.setenv("SLURM_CONF", "/etc/mine")
-    with pytest.raises(NotTakenError) as error:
-        Slurm().submit(ORDER)
+    with pytest.raises(JobRejectedError) as error:
+        SlurmBackend().submit(ORDER)
     assert "SLURM_CONF=/etc/mine" in str(error.value)
     assert "SBATCH_PARTITION" not in str(error.value)
     assert "SLURM_JOB_ID" not in str(error.value)
@@ -158,4 +164,4 @@ def test_a_machine_without_slurm_is_told_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="not on this machine"):
-        Slurm()
+        SlurmBackend()

@@ -11,9 +11,9 @@ import pytest
 
 from rater import __version__
 from rater.fleet import agent, shared_folder
-from rater.fleet.agent import Agent, EndingSignals, ending_signals
+from rater.fleet.agent import Agent, JobSignals, ending_signals
 from rater.fleet.plan import VerdictStatus
-from rater.fleet.shared_folder import SPEC_VERSION, SharedFolder, Spec
+from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
 from rater.record.events import RunEnded
 from rater.record.run import RunStatus
 from rater.store.store import open_store
@@ -22,17 +22,17 @@ from tests.support.stored_runs import begin
 
 
 @pytest.fixture
-def signals() -> Iterator[EndingSignals]:
+def signals() -> Iterator[JobSignals]:
     with ending_signals() as it:
         yield it
 
 
 @pytest.fixture
-def it(tmp_path: Path, signals: EndingSignals) -> Agent:
+def it(tmp_path: Path, signals: JobSignals) -> Agent:
     (tmp_path / "scratch").mkdir()
     folder = SharedFolder(tmp_path / "fleet")
     words = ("--copies=1", "--energy=off", "--proof=off", "--preflight=off")
-    spec = Spec(
+    spec = FleetSpec(
         *(SPEC_VERSION, "0123456789abcdef", __version__, words, ("true",), str(tmp_path)),
         *(str(tmp_path / "scratch"), False, str(tmp_path / "lock")),
     )

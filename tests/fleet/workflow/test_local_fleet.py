@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rater.fleet.backends import JobOrder, Local
+from rater.fleet.backends import JobSpec, LocalBackend
 from rater.fleet.shared_folder import SharedFolder
 from tests.support.calls import Rater, rows
 
@@ -64,9 +64,9 @@ def shown(rater: Rater, *words: str) -> dict[str, Any]:
 def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     fleet: list[str], rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit = Local.submit
+    submit = LocalBackend.submit
 
-    def killed(self: Local, order: JobOrder) -> str:
+    def killed(self: LocalBackend, order: JobSpec) -> str:
         submit(self, order)
         raise KeyboardInterrupt
 
@@ -74,14 +74,14 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     wait = f"echo x >> ran; while {second}; do sleep .01; done"
     command = ("--nodes", "n1", "--iterations", "2", *PROGRAM, "--", "sh", "-c", wait)
     with monkeypatch.context() as patch:
-        patch.setattr(Local, "submit", killed)
+        patch.setattr(LocalBackend, "submit", killed)
         assert rater(*fleet, *command)[0] == 130
     intents = "SELECT node, attempt, state, job FROM fleet_attempt"
     assert rows(intents) == [("n1", 1, "intent", None)]
     with monkeypatch.context() as patch:  # the first job is found neither by its name nor its claim
-        patch.setattr(Local, "poll", lambda self, jobs: {})
+        patch.setattr(LocalBackend, "poll", lambda self, jobs: {})
         patch.setattr(SharedFolder, "claimed_by", lambda *_: None)
-        patch.setattr("rater.fleet.step.time.sleep", interrupted)
+        patch.setattr("rater.fleet.driver.time.sleep", interrupted)
         assert rater("fleet", "wait", "--quiet")[0] == 130
     jobs = list(tmp_path.glob("fleets/*/jobs/*-n1.1.*"))
     assert len(jobs) == 2

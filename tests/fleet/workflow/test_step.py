@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rater.fleet.backends import FleetNode, JobOrder, NotTakenError, SilentError
+from rater.fleet.backends import FleetNode, JobRejectedError, JobSpec, SchedulerUnavailableError
+from rater.fleet.driver import FleetDriver, collect_published
 from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
-from rater.fleet.shared_folder import SPEC_VERSION, SharedFolder, Spec
-from rater.fleet.step import Steps, collected
-from rater.fleet.store import FleetAsked, StoredFleet, new_fleet
+from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
+from rater.fleet.store import FleetRequest, StoredFleet, new_fleet
 from rater.store.store import Store
 
-ASKED = FleetAsked(
+ASKED = FleetRequest(
     uuid="0123456789ab-cdef",
     started_at="2026-11-23T08:00:00Z",
     backend="slurm",
@@ -56,7 +56,7 @@ class Scheduler:
     def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
         return tuple(FleetNode(name, "idle", name == "n2") for name in names)
 
-    def submit(self, order: JobOrder) -> str:
+    def submit(self, order: JobSpec) -> str:
         self._may_fail("submit")
         self.submitted.append(order.node)
         number = str(len(self.submitted))
@@ -80,18 +80,20 @@ def scheduler() -> Scheduler:
     return Scheduler()
 
 
-def begun(store: Store, scheduler: Scheduler, tmp_path: Path, nodes: int, **asked: object) -> Steps:
+def begun(
+    store: Store, scheduler: Scheduler, tmp_path: Path, nodes: int, **asked: object
+) -> FleetDriver:
     """Steps of a fleet of which nothing was submitted yet."""
     folder = tmp_path / "fleet"
     wanted = replace(ASKED, folder=str(folder), **asked)  # type: ignore[arg-type]
     number = new_fleet(store, wanted, [f"n{place}" for place in range(1, nodes + 1)])
-    spec = Spec(SPEC_VERSION, ASKED.uuid, "0.1", ("mini",), None, "/", "/var/tmp", False, None)
+    spec = FleetSpec(SPEC_VERSION, ASKED.uuid, "0.1", ("mini",), None, "/", "/var/tmp", False, None)
     SharedFolder(folder).make(spec)
-    return Steps(store, number, _backend=scheduler)
+    return FleetDriver(store, number, _backend=scheduler)
 
 
-def step(steps: Steps) -> StoredFleet:
-    return steps.act(steps.look())
+def step(steps: FleetDriver) -> StoredFleet:
+    return steps.act(steps.refresh())
 
 
 def states(fleet: StoredFleet) -> dict[str, list[tuple[str, str | None]]]:
@@ -105,11 +107,11 @@ def test_the_plan_is_stored_before_a_job_is_submitted_and_silence_only_waits(
     store: Store, scheduler: Scheduler, tmp_path: Path
 ) -> None:
     steps = begun(store, scheduler, tmp_path, 2, parallel=1)
-    scheduler.fails = {"submit": SilentError("timed out")}
+    scheduler.fails = {"submit": SchedulerUnavailableError("timed out")}
     it = step(steps)
     assert states(it) == {"n1": [], "n2": [("intent", "not submitted yet: timed out")]}
     assert steps.silent == "timed out"
-    scheduler.fails = {"poll": SilentError("timed out")}
+    scheduler.fails = {"poll": SchedulerUnavailableError("timed out")}
     assert states(step(steps))["n2"][0][0] == "intent"
     assert scheduler.submitted == []
     scheduler.fails = {}
@@ -121,7 +123,7 @@ def test_the_plan_is_stored_before_a_job_is_submitted_and_silence_only_waits(
 def test_what_the_scheduler_does_not_take_is_refused_with_its_words(
     store: Store, scheduler: Scheduler, tmp_path: Path
 ) -> None:
-    scheduler.fails = {"submit": NotTakenError("invalid partition")}
+    scheduler.fails = {"submit": JobRejectedError("invalid partition")}
     it = step(begun(store, scheduler, tmp_path, 1))
     assert states(it) == {"n1": [("refused", "not taken by the scheduler: invalid partition")]}
     assert it.is_settled
@@ -167,7 +169,7 @@ def test_a_published_file_that_is_no_database_is_set_aside_and_measured_again(
     (tmp_path / "cut.db").write_bytes(b"SQLite format 3\0" + bytes(100))
     put = SharedFolder(tmp_path / "fleet").publish(VERDICT, tmp_path / "cut.db")
     assert states(step(steps)) == {"n1": [("complete", None)]}
-    assert collected(steps, quiet=True) == 1
+    assert collect_published(steps, quiet=True) == 1
     lost, again = states(step(steps))["n1"]
     assert lost[0] == "lost"
     assert str(lost[1]).startswith("the published database was set aside:")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rater.analysis.results.copies import Point, PointRun
-from rater.lab.observed import Effort, Explaining, ModelData, ModelWanted, Predicting, observe
+from rater.lab.observed import EffortKind, ModelData, ModelRequest, PredictorKind, Response, observe
 from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
 from tests.support.counted_runs import counted_run
@@ -31,15 +31,15 @@ def points(*groups: str) -> list[Point]:
 
 
 def observed(
-    every: list[Point], wanted: ModelWanted | None = None, misses: float | None = None
+    every: list[Point], wanted: ModelRequest | None = None, misses: float | None = None
 ) -> ModelData:
     predicted = None if misses is None else lambda _, text: misses * (1 + len(text))
-    (found,) = observe(every, wanted or ModelWanted(), predicted)
+    (found,) = observe(every, wanted or ModelRequest(), predicted)
     return found
 
 
 def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
-    data = observed(points("translation"), ModelWanted(Predicting(Effort.CYCLES)))
+    data = observed(points("translation"), ModelRequest(Response(EffortKind.CYCLES)))
     assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
     assert [one.x for one in data.layouts] == [0, 200, 400]
     assert [one.y for one in data.layouts] == pytest.approx([2000, 2200, 2400])
@@ -103,7 +103,7 @@ def test_a_number_that_the_program_reports_can_be_y() -> None:
         run = one.runs[0].run
         copies = tuple(replace(copy, metrics=(("updates", updates),)) for copy in run.copies)
         every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
-    data = observed(every, ModelWanted(Predicting(Effort.METRIC, "updates")))
+    data = observed(every, ModelRequest(Response(EffortKind.METRIC, "updates")))
     assert data.y.name == "updates as a copy reports it"
     assert [one.y for one in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
 
@@ -114,22 +114,22 @@ def test_user_time_leaves_out_what_the_kernel_did_for_a_copy() -> None:
         run = one.runs[0].run
         copies = tuple(replace(it, cpu_ns=9 * 10**9, user_ns=user_s * 10**9) for it in run.copies)
         every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
-    cpu = observed(every, ModelWanted(Predicting(Effort.CPU)))
+    cpu = observed(every, ModelRequest(Response(EffortKind.CPU)))
     assert [one.y for one in cpu.layouts] == pytest.approx([9, 9, 9])
-    data = observed(every, ModelWanted(Predicting(Effort.USER)))
+    data = observed(every, ModelRequest(Response(EffortKind.USER)))
     assert data.y.name == "user time of a copy"
     assert [one.y for one in data.layouts] == pytest.approx([5, 4, 3])
 
 
 def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:
-    data = observed(points("translation"), ModelWanted(explaining=Explaining.HUGE))
+    data = observed(points("translation"), ModelRequest(explaining=PredictorKind.HUGE))
     assert data.x.kind == "huge"
 
 
 def test_layouts_without_x_are_left_out_and_named_where_it_is_asked_for() -> None:
     every = points("translation")
     every[1] = replace(every[1], runs=points("pipeline")[1].runs)
-    data = observed(every, ModelWanted(explaining=Explaining.WALKS))
+    data = observed(every, ModelRequest(explaining=PredictorKind.WALKS))
     assert [one.label for one in data.layouts] == ["pages=100%", "pages=0%"]
     assert data.lacking == ("pages=50%: no page-walk cycles of a copy",)
     assert observed(every).x.kind == "huge"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rater.lab.fits import fit_polynomial, fit_sparse
-from rater.lab.models import choose
+from rater.lab.models import choose_model
 
 RNG = np.random.default_rng(7)
 WALKS = RNG.uniform(1e8, 1e9, 30)
@@ -43,12 +43,12 @@ def test_it_is_chosen_where_it_predicts_better_than_the_polynomial_of_x() -> Non
     y = 1e9 + 2 * WALKS + 30 * HITS
     fits = [fit for d in range(3) if (fit := fit_polynomial(WALKS, y, d)) is not None]
     sparse = fit_sparse([("walks", WALKS), ("hits", HITS)], y)
-    assert choose((WALKS, y), fits, sparse, 0.001).chosen == "sparse"
+    assert choose_model((WALKS, y), fits, sparse, 0.001).chosen == "sparse"
     # Of walks alone a line is all there is to say.
     y = 1e9 + 2 * WALKS
     fits = [fit for d in range(3) if (fit := fit_polynomial(WALKS, y, d)) is not None]
     sparse = fit_sparse([("walks", WALKS)], y)
-    assert choose((WALKS, y), fits, sparse, 0.001).chosen == "linear"
+    assert choose_model((WALKS, y), fits, sparse, 0.001).chosen == "linear"
 
 
 def test_below_thirty_layouts_there_is_none() -> None:

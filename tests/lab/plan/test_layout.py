@@ -17,7 +17,7 @@ from rater.lab.layout import (
     PageShare,
     PageSpread,
     PageWindow,
-    Sized,
+    WholeCategory,
     huge_share,
     page_windows,
     parse_pages,
@@ -28,7 +28,7 @@ K, M, G = 1 << 10, 1 << 20, 1 << 30
 HUGE = 2 * M
 
 
-def all_of(form: PageShare | Sized | PageRanges) -> PageLayout:
+def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
     return PageLayout(form, form, form)
 
 
@@ -41,10 +41,10 @@ def all_of(form: PageShare | Sized | PageRanges) -> PageLayout:
         ("spread:0%", PageLayout(), "0%"),
         ("huge", all_of(ALL_HUGE), "100%"),
         ("random:100%:3", all_of(ALL_HUGE), "100%"),
-        ("2M", all_of(Sized(HUGE)), "2M"),
-        ("2048kB", all_of(Sized(HUGE)), "2M"),
-        ("1G", all_of(Sized(G)), "1G"),
-        ("64K", all_of(Sized(64 * K)), "64k"),
+        ("2M", all_of(WholeCategory(HUGE)), "2M"),
+        ("2048kB", all_of(WholeCategory(HUGE)), "2M"),
+        ("1G", all_of(WholeCategory(G)), "1G"),
+        ("64K", all_of(WholeCategory(64 * K)), "64k"),
         (" 12.5% ", all_of(PageShare(12.5)), "12.5%"),
         ("50%@20%", all_of(PageShare(50, at_percent=20)), "50%@20%"),
         ("50%@0%", all_of(PageShare(50)), "50%"),
@@ -68,7 +68,9 @@ def all_of(form: PageShare | Sized | PageRanges) -> PageLayout:
         ),
         (
             "static : 2M ; heap : random:5%:2",
-            PageLayout(PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, Sized(HUGE), split=True),
+            PageLayout(
+                PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, WholeCategory(HUGE), split=True
+            ),
             "heap:random:5%:2;static:2M",
         ),
         ("heap:0%", PageLayout(split=True), "heap:base"),
@@ -78,7 +80,7 @@ def all_of(form: PageShare | Sized | PageRanges) -> PageLayout:
             PageLayout(ALL_HUGE, ALL_HUGE, ALL_HUGE, split=True),
             "heap:huge;mmap:huge;static:huge",
         ),
-        ("mmap:1G:best", PageLayout(mmap=Sized(G), split=True, best=True), "mmap:1G:best"),
+        ("mmap:1G:best", PageLayout(mmap=WholeCategory(G), split=True, best=True), "mmap:1G:best"),
     ],
 )
 def test_a_layout_is_read_and_has_one_text(text: str, layout: PageLayout, canonical: str) -> None:

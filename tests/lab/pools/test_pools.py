@@ -14,7 +14,7 @@ from rater.lab.pools import (
 )
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.topology import PoolRoom
+from rater.plan.topology import PoolCapacity
 
 MB, GB = 1 << 20, 1 << 30
 HUGE = 2 * MB
@@ -29,8 +29,8 @@ def on(
     return Placement(copy, None, None, None, None, node, None, policy, nodes)
 
 
-def room(node: int, total: int, free: int, most: int = 1000, size: int = HUGE) -> PoolRoom:
-    return PoolRoom(node, size, total, free, None, most)
+def room(node: int, total: int, free: int, most: int = 1000, size: int = HUGE) -> PoolCapacity:
+    return PoolCapacity(node, size, total, free, None, most)
 
 
 def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:

@@ -11,16 +11,16 @@ from rater.errors import InputError
 from rater.lab.layout import (
     EVERYTHING,
     Category,
-    PageOrder,
+    PageDirective,
     PageWindow,
-    capped,
+    clip_windows,
     page_windows,
     parse_pages,
     pool_pages,
     pool_pages_text,
 )
 from rater.lab.pools import gains_rights, limit_problem, machine_problems, reserves
-from rater.lab.preload import last_of_each, measured, page_regions, parse_report, read_reports
+from rater.lab.preload import latest_reports, measured, page_regions, parse_report, read_reports
 
 MB = 1 << 20
 HUGE = 2 * MB
@@ -37,9 +37,9 @@ def write_tree(root: Path, files: dict[str, str]) -> None:
         (root / name).write_text(f"{text}\n")
 
 
-def order(text: str, extent: int = 6 * MB, *, pooled: bool = False) -> PageOrder:
+def order(text: str, extent: int = 6 * MB, *, pooled: bool = False) -> PageDirective:
     windows = page_windows(parse_pages(text), {Category.HEAP: extent}, HUGE)
-    return PageOrder(windows, 128 * MB, 1 << 30, split=False, pooled=pooled, strict=True)
+    return PageDirective(windows, 128 * MB, 1 << 30, split=False, pooled=pooled, strict=True)
 
 
 def test_a_report_says_what_the_regions_of_a_process_have() -> None:
@@ -76,7 +76,7 @@ def test_what_a_copy_wrote_that_is_no_report_is_passed_by(line: str) -> None:
 def test_reports_are_read_of_regular_files_only(tmp_path: Path) -> None:
     file = tmp_path / "0"
     file.write_text(f"{LINE.replace('exit', 'begin')}\nnonsense\n{LINE}\n")
-    assert [it.event for it in last_of_each(read_reports(file))] == ["exit"]
+    assert [it.event for it in latest_reports(read_reports(file))] == ["exit"]
     (tmp_path / "link").symlink_to(file)
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "none"):
@@ -102,24 +102,24 @@ def test_the_library_is_told_windows_in_pages_of_their_size() -> None:
 
 def test_windows_of_a_pool_end_where_the_data_does() -> None:
     everything = (PageWindow(Category.HEAP, 0, EVERYTHING, HUGE),)
-    assert [it.end for it in capped(everything, {Category.HEAP: 5 * MB}, HUGE)] == [6 * MB]
-    assert list(capped(everything, {Category.HEAP: 0}, HUGE)) == []
+    assert [it.end for it in clip_windows(everything, {Category.HEAP: 5 * MB}, HUGE)] == [6 * MB]
+    assert list(clip_windows(everything, {Category.HEAP: 0}, HUGE)) == []
 
 
 def test_a_small_program_takes_a_page_of_1_gb_for_its_heap_and_one_for_its_mappings() -> None:
     giant = [PageWindow(it, 0, EVERYTHING, GB) for it in Category]
-    windows = list(capped(giant, dict.fromkeys(Category, 32 * MB), HUGE))
+    windows = list(clip_windows(giant, dict.fromkeys(Category, 32 * MB), HUGE))
     assert [(it.category, it.pages) for it in windows] == [(Category.HEAP, 1), (Category.MMAP, 1)]
     assert pool_pages(windows, HUGE, pooled=False) == {GB: 2}
     assert pool_pages_text(windows, HUGE, pooled=False) == "heap 1, mmap 1"
     assert pool_pages_text(windows[:1], HUGE, pooled=False) == ""
-    large_bss = list(capped(giant, dict.fromkeys(Category, GB + 32 * MB), HUGE))
+    large_bss = list(clip_windows(giant, dict.fromkeys(Category, GB + 32 * MB), HUGE))
     assert [it.pages for it in large_bss] == [2, 2, 1]
 
 
 def test_static_data_in_pages_of_the_usual_size_has_the_one_it_ends_in() -> None:
     static = [PageWindow(Category.STATIC, 0, EVERYTHING, HUGE)]
-    assert [it.pages for it in capped(static, {Category.STATIC: 3 * MB}, HUGE)] == [2]
+    assert [it.pages for it in clip_windows(static, {Category.STATIC: 3 * MB}, HUGE)] == [2]
 
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB"

@@ -19,7 +19,7 @@ from rater.lab.ranking import (
     page_costs,
     page_memory,
     predicted_misses,
-    rank,
+    rank_mappings,
     working_set,
 )
 from rater.lab.tlb import mapping_name, parse_tlb
@@ -58,7 +58,7 @@ def test_footprints_that_had_no_huge_pages_are_left_out() -> None:
 
 
 def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
-    none, heap, mmap, both = rank(a_trace(), COST)
+    none, heap, mmap, both = rank_mappings(a_trace(), COST)
     assert (none.large_pages, none.saved_ns(DEPENDENT)) == (0, 0.0)
     # 990 L1 misses of 4 ns, 400 walks of 30 ns; 600 faults of 1 us less 2 of 52.1 us
     assert heap.misses_saved_ns[DEPENDENT] == 990 * 4.0 + 400 * 30.0
@@ -67,7 +67,7 @@ def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
     assert both.saved_ns(DEPENDENT) == pytest.approx(
         heap.saved_ns(DEPENDENT) + mmap.saved_ns(DEPENDENT)
     )
-    without = rank(a_trace(), COST, faults=False)
+    without = rank_mappings(a_trace(), COST, faults=False)
     assert without[1].saved_ns(DEPENDENT) == heap.misses_saved_ns[DEPENDENT]
 
 
@@ -81,13 +81,13 @@ def test_misses_of_stores_cost_what_stores_cost_whatever_loads_do() -> None:
     base, *_ = (trace := a_trace()).mappings
     of_stores = replace(base, store_l1_misses=(1000,) + (0,) * 5, store_walks=(400,) + (0,) * 5)
     mappings = (of_stores, *trace.mappings[1:])
-    _, heap, *_ = rank(replace(trace, mappings=mappings), costs)
+    _, heap, *_ = rank_mappings(replace(trace, mappings=mappings), costs)
     # 10 L1 misses of loads are left in huge pages; those in small ones were all of stores.
     assert heap.misses_saved_ns[DEPENDENT] == 1000 * 0.25 + 400 * 2.25 - 10 * 4.0
 
 
 def test_the_best_mapping_is_that_which_saves_most_within_the_pages_there_are() -> None:
-    ranked = rank(a_trace(), COST)
+    ranked = rank_mappings(a_trace(), COST)
     names = [mapping_name(it.mapping.sizes) for it in by_saving(ranked, DEPENDENT)]
     assert names == ["heap 2M + mmap 2M", "mmap 2M", "heap 2M", "all 4k"]
     for pages, name in ((9, names[0]), (4, "mmap 2M"), (2, "heap 2M"), (1, "all 4k")):
@@ -145,7 +145,7 @@ def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:
 def test_mappings_to_run_are_those_that_differ_in_data_the_program_has() -> None:
     trace = a_trace()  # no static data: a page size for it changes nothing
     more = [replace(it, static_bytes=HUGE) for it in trace.mappings]
-    ranked = rank(replace(trace, mappings=(*trace.mappings, *more)), COST)
+    ranked = rank_mappings(replace(trace, mappings=(*trace.mappings, *more)), COST)
     saved = [it.saved_ns(DEPENDENT) for it in ranked]
     assert mappings_to_check(trace, ranked, saved, every=True) == [0, 1, 2, 3]
     assert mappings_to_check(trace, ranked, saved, every=False) == [0, 3]

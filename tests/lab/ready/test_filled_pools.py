@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.lab.pools import PoolNeed, filled
-from rater.settings.tuner import Tuner
+from rater.lab.pools import PoolNeed, fill_pools
+from rater.settings.tuner import SettingsSession
 from rater.workflow.doctor import RunSettings
 from tests.support.doctor_tree import NODES, change, make_doctor_tree
 from tests.support.settings_tree import values
@@ -46,14 +46,14 @@ def test_pools_are_set_to_what_each_lgroup_lacks(root: Path) -> None:
         asked.append(wanted)
         taken(root, wanted)
 
-    assert filled(NEEDS, fill, root) == ((("hugepages.node1.2048kB.total", "20"),), [])
+    assert fill_pools(NEEDS, fill, root) == ((("hugepages.node1.2048kB.total", "20"),), [])
     assert asked == [{"hugepages.2048kB.node1": "20"}]
-    assert filled(NEEDS, fill, root) == ((), [])  # nothing to be done
+    assert fill_pools(NEEDS, fill, root) == ((), [])  # nothing to be done
     assert len(asked) == 1
 
 
 def test_what_the_kernel_did_not_give_is_lacking(root: Path) -> None:
-    now, lacking = filled(NEEDS, lambda wanted: taken(root, wanted, most=15), root)
+    now, lacking = fill_pools(NEEDS, lambda wanted: taken(root, wanted, most=15), root)
     assert dict(now)["hugepages.node1.2048kB.total"] == "15"
     assert lacking == [
         "the pool of 2M pages on lgroup 1 has 15 free, copies need 20; as root: echo 20 > "
@@ -65,11 +65,11 @@ def test_a_pool_that_cannot_be_set_or_that_there_is_no_memory_for_is_left(root: 
     def refuse(_: Mapping[str, str]) -> None:
         raise InputError("it cannot be set: needs root")
 
-    _, (text,) = filled(NEEDS, refuse, root)
+    _, (text,) = fill_pools(NEEDS, refuse, root)
     assert text.endswith("(it cannot be set: needs root)")
     too_many = [*NEEDS, PoolNeed(1, HUGE, 10**6)]
     before = values(root)
-    now, (text,) = filled(too_many, lambda wanted: taken(root, wanted), root)
+    now, (text,) = fill_pools(too_many, lambda wanted: taken(root, wanted), root)
     assert (now, values(root)) == ((), before)
     assert "at most)" in text
 
@@ -78,7 +78,7 @@ def test_what_one_run_of_a_sweep_set_for_itself_is_put_back_before_the_next(
     root: Path, tmp_path: Path
 ) -> None:
     before, said = values(root), list[str]()
-    with Tuner(root, tmp_path / "journal.json", "a sweep") as tuner:
+    with SettingsSession(root, tmp_path / "journal.json", "a sweep") as tuner:
         tuner.set({"ksm": "1"})  # an axis
         with RunSettings(tuner, said.append) as settings:
             settings.set({"hugepages.2048kB.node1": "20"})

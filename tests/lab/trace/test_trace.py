@@ -14,7 +14,7 @@ from rater.errors import InputError, RunError
 from rater.lab.preload import build_library
 from rater.lab.trace import (
     TraceAnalysis,
-    Traced,
+    TraceRun,
     build_tools,
     find_valgrind,
     read_trace,
@@ -50,15 +50,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Traced:
+def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> TraceRun:
     source = tmp_path / "program.c"
     source.write_text(PROGRAM)
     subprocess.run(["cc", "-O1", "-o", tmp_path / "program", source], check=True)
     spec = CopySpec((), {b"PATH": os.fsencode(os.environ["PATH"])}, str(tmp_path), f"{tmp_path}/")
 
-    def running(wrap: tuple[str, ...], doing: Any) -> Traced:
+    def running(wrap: tuple[str, ...], doing: Any) -> TraceRun:
         argv = (*wrap, str(tmp_path / "program"), *words)
-        found: Traced = doing(CopySpec(argv, spec.environment, spec.directory, spec.output))
+        found: TraceRun = doing(CopySpec(argv, spec.environment, spec.directory, spec.output))
         return found
 
     tools = build_tools(find_valgrind(), cache)

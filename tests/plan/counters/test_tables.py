@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.counter_choice import CounterChoice, choose, refuse_few_iterations
+from rater.plan.counter_choice import CounterChoice, choose_groups, refuse_few_iterations
 from rater.plan.counter_tables import (
     CYCLES,
     INSTRUCTIONS,
@@ -156,14 +156,17 @@ def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
         "cpi:u": [f"{pipeline}:u", f"{memory}:u", "intel-skx:translation:u"],
         f"software,{own}:u": ["software:software", "mine:one:u"],
     }.items():
-        choice = choose(asked, SKX)
+        choice = choose_groups(asked, SKX)
         assert (names(choice), choice.notes) == (found, ()), asked
-    assert choose("pipeline+memory", SKX).most_events == 12
-    assert [it.name for it in choose("cpi,software", SKX).tables] == ["intel-skx", "software"]
+    assert choose_groups("pipeline+memory", SKX).most_events == 12
+    assert [it.name for it in choose_groups("cpi,software", SKX).tables] == [
+        "intel-skx",
+        "software",
+    ]
 
 
 def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None:
-    choice = choose("cpi,software", UNKNOWN)
+    choice = choose_groups("cpi,software", UNKNOWN)
     assert names(choice) == ["generic:stalls", "software:software"]
     assert choice.notes == (
         "counters: no table for A CPU: the kernel's generic events are counted instead "
@@ -186,12 +189,12 @@ def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None
 )
 def test_groups_that_are_not_there_are_refused(asked: str, told: str) -> None:
     with pytest.raises(InputError) as error:
-        choose(asked, SKX)
+        choose_groups(asked, SKX)
     assert told in str(error.value)
 
 
 def test_groups_take_turns_over_counted_iterations() -> None:
-    choice = choose("cpi", SKX)
+    choice = choose_groups("cpi", SKX)
     turns = [[one.group.name for one in choice.turn(n, 1)] for n in range(1, 6)]
     assert turns == [[], ["pipeline"], ["memory"], ["translation"], ["pipeline"]]
     refuse_few_iterations(choice, 4, 1)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import assign, distrib
-from rater.plan.placement.layout import EXPLICIT, BindLevel, Counts, CpuOrder, Layout, Parts
+from rater.plan.placement.assign import assign_cpus, distrib
+from rater.plan.placement.layout import EXPLICIT, BindLevel, Counts, CpuOrder, Layout, MachineParts
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.order import PERMUTATIONS, slots_of
 from rater.plan.placement.order import scatter as in_scatter
-from rater.plan.placement.place import Placed, place
+from rater.plan.placement.place import PlacementPlan, plan_placements
 from rater.plan.topology import PU, Topology
-from rater.run.host.discover import from_synthetic, own_environment
+from rater.run.host.discover import own_environment, parse_synthetic
 from tests.support.machines import generated, machine, machine_xml, real_machines
 from tests.support.orderings import layout, numbers, scatter, sequence
 from tests.support.places import MACHINES, needs_machines
@@ -82,7 +82,7 @@ def shapes(topology: Topology) -> dict[object, frozenset[tuple[tuple[int, int], 
 @pytest.mark.slow
 def test_scatter_is_the_reference_where_packages_are_alike() -> None:
     compared = 0
-    for topology in (*real_machines(), *map(from_synthetic, DESCRIBED), *generated()):
+    for topology in (*real_machines(), *map(parse_synthetic, DESCRIBED), *generated()):
         if packages_are_alike(topology):
             assert scatter(topology) == reference(topology.pus), topology.source
             compared += 1
@@ -138,7 +138,7 @@ def check_orders(topology: Topology) -> None:
     check_fill(topology, sequence(topology, CpuOrder.FILL))
     spread = scatter(topology)
     for copies in range(1, len(spread) + 1, max(1, len(spread) // 12)):
-        assigned = assign(topology, layout(CpuOrder.BALANCED), copies)
+        assigned = assign_cpus(topology, layout(CpuOrder.BALANCED), copies)
         wanted = sorted(spread[:copies], key=lambda pu: pu.logical)
         assert [slot[0] for slot in assigned.slots] == wanted, topology.source
         parts = distrib(topology, copies)
@@ -148,7 +148,7 @@ def check_orders(topology: Topology) -> None:
 
 @pytest.mark.slow
 def test_the_orders_hold_what_they_promise_on_any_machine() -> None:
-    for topology in (*map(from_synthetic, DESCRIBED), *generated()):
+    for topology in (*map(parse_synthetic, DESCRIBED), *generated()):
         check_orders(topology)
 
 
@@ -167,8 +167,8 @@ def any_layout(topology: Topology, seed: int) -> Layout:
         smt=(None, 1, 2)[seed % 3],
         kind=("", "", "fast", "slow")[seed % 4],
         reserve=min(seed % 3, len(topology.cores) - 1),
-        only=Parts(nodes=tuple(nodes)) if seed % 5 == 1 else Parts(),
-        exclude=Parts(cores=(topology.pus[-1].core,)) if seed % 7 == 1 else Parts(),
+        only=MachineParts(nodes=tuple(nodes)) if seed % 5 == 1 else MachineParts(),
+        exclude=MachineParts(cores=(topology.pus[-1].core,)) if seed % 7 == 1 else MachineParts(),
     )
 
 
@@ -178,18 +178,18 @@ def test_plans_keep_what_a_layout_asks_on_any_machine() -> None:
         wanted = any_layout(topology, seed)
         copies = 1 + seed % (len(topology.pus) + len(topology.pus) // 2 + 1)
         try:
-            placed = place(topology, wanted, copies, MemoryPolicy.LOCAL)
+            placed = plan_placements(topology, wanted, copies, MemoryPolicy.LOCAL)
         except InputError as error:
             assert "leaves none of the" in str(error) or "reserve fewer" in str(error)
             continue
         placed_on += 1
         check_plan(topology, wanted, placed)
         if seed % 8 == 0:
-            assert place(machine(seed), wanted, copies, MemoryPolicy.LOCAL) == placed
+            assert plan_placements(machine(seed), wanted, copies, MemoryPolicy.LOCAL) == placed
     assert placed_on > 150
 
 
-def check_plan(topology: Topology, wanted: Layout, placed: Placed) -> None:
+def check_plan(topology: Topology, wanted: Layout, placed: PlacementPlan) -> None:
     used = [cpu for p in placed.placements for cpu in p.cpus or ()]
     pus = [topology.by_cpu[cpu] for cpu in used]
     given = Counter(p.cpu for p in placed.placements)
@@ -220,7 +220,7 @@ def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
         copies = share + len(topology.domains) - 1
         counts = Counts(((first.node, share),), 1)
         order = PLACED[seed % len(PLACED)]
-        slots = assign(topology, layout(order, counts=counts), copies).slots
+        slots = assign_cpus(topology, layout(order, counts=counts), copies).slots
         found = Counter(slot[0].domain for slot in slots)
         assert found.pop(first.node) == share, topology.source
         assert set(found.values()) <= {1}
@@ -239,7 +239,7 @@ def test_distrib_is_hwloc_s_own_on_every_real_machine() -> None:
 def test_distrib_is_hwloc_s_own_on_described_and_generated_machines() -> None:
     for description in ("node:4 pu:2", "pack:2 numa:3 l3:2 core:2 pu:4"):
         with loaded("from_synthetic", description) as hwloc:
-            check_distrib(from_synthetic(description), hwloc)
+            check_distrib(parse_synthetic(description), hwloc)
     for seed, topology in enumerate(generated()[:60]):
         with loaded("from_xml_buffer", machine_xml(seed)) as hwloc:
             check_distrib(topology, hwloc)
@@ -271,10 +271,10 @@ def hwloc_distrib(hwloc: Any, sets: int) -> Iterator[set[int]]:
     "description", ["pack:16 numa:2 l3:4 core:4 pu:8", "nodes=1024x4", "nodes=1x4096"]
 )
 def test_4096_pus_are_all_given_out(description: str) -> None:
-    topology = from_synthetic(description)
+    topology = parse_synthetic(description)
     for order in PLACED:
         for copies in (4096, 2500):
-            assigned = assign(topology, layout(order, smt=8), copies)
+            assigned = assign_cpus(topology, layout(order, smt=8), copies)
             assert len({slot[0].os for slot in assigned.slots}) == copies
 
 
@@ -302,12 +302,12 @@ def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
         wanted = Layout("any", "", order, bind)
         copies = 1 + seed % max(1, len(topology.pus) // threads)
         try:
-            placed = place(topology, wanted, copies, MemoryPolicy.LOCAL, threads)
+            placed = plan_placements(topology, wanted, copies, MemoryPolicy.LOCAL, threads)
         except InputError as error:
             assert f"names no {bind}" in str(error)  # not every machine has them
             continue
         bound += 1
-        slots = assign(topology, wanted, copies, threads).slots
+        slots = assign_cpus(topology, wanted, copies, threads).slots
         for p, slot in zip(placed.placements, slots, strict=True):
             masks = [wide(topology, bind, pu.os) for pu in slot]
             assert set(p.cpus or ()) == set().union(*masks), topology.source
@@ -323,7 +323,7 @@ def test_copies_of_threads_have_cpus_of_their_own_while_there_are_enough_on_any_
         if not most or order is CpuOrder.DISTRIB:  # its parts are as large as they come
             continue
         copies = 1 + seed % most
-        slots = assign(topology, layout(order), copies, threads).slots
+        slots = assign_cpus(topology, layout(order), copies, threads).slots
         used = [pu.os for slot in slots for pu in slot]
         assert len(used) == len(set(used)) == copies * threads, topology.source
 
@@ -340,7 +340,7 @@ def check_threads(topology: Topology, threads: int) -> None:
     in_caches = sum(count // threads for count in caches.values())
     alike = len({pu.kind for pu in topology.pus}) == 1
     for copies in range(1, most + 1, max(1, most // 12)):
-        found = place(
+        found = plan_placements(
             topology, layout(CpuOrder.BALANCED), copies, MemoryPolicy.LOCAL, threads
         ).placements
         about = (topology.source, copies, threads)
@@ -360,7 +360,7 @@ def check_threads(topology: Topology, threads: int) -> None:
 
 
 def test_copies_of_threads_stay_together_on_any_machine() -> None:
-    machines = (*map(from_synthetic, DESCRIBED), *generated()[:80])
+    machines = (*map(parse_synthetic, DESCRIBED), *generated()[:80])
     for number, topology in enumerate(machines):
         check_threads(topology, THREADS[number % len(THREADS)])
 
@@ -380,11 +380,11 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
         cpus = cpus[: 1 + seed % len(cpus)]
         text = ",".join(map(str, cpus))
         listed = Layout(f"list:{text}", "", CpuOrder.LIST, BindLevel.PU, text=text)
-        found = place(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
+        found = plan_placements(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == cpus * 2, topology.source
         places = [seed % len(topology.pus), 0, seed % len(topology.pus)]
         text = f"N:{','.join(map(str, places))}"
         first = sorted(topology.pus, key=lambda pu: (pu.rank, pu.logical))
         again = Layout(f"expr:{text}", "", CpuOrder.EXPR, BindLevel.PU, text=text)
-        found = place(topology, again, 3, MemoryPolicy.LOCAL).placements
+        found = plan_placements(topology, again, 3, MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == [first[n].os for n in places], topology.source

@@ -3,10 +3,10 @@
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import assign
+from rater.plan.placement.assign import assign_cpus
 from rater.plan.placement.layout import Layout, load_layout, parse_cpus, parse_expression
-from rater.plan.placement.order import apply_filters, cpus_of, evaluate
-from rater.run.host.discover import from_synthetic
+from rater.plan.placement.order import apply_filters, cpus_of, evaluate_expression
+from rater.run.host.discover import parse_synthetic
 from tests.support.machines import SMT, made
 
 
@@ -42,20 +42,25 @@ from tests.support.machines import SMT, made
     ],
 )
 def test_expressions_mean_what_they_mean_to_likwid(text: str, wanted: list[int]) -> None:
-    assert [pu.os for pu in evaluate(SMT, text)] == wanted
+    assert [pu.os for pu in evaluate_expression(SMT, text)] == wanted
 
 
 def test_caches_and_dies_are_counted_over_the_machine() -> None:
-    topology = from_synthetic("pack:2 die:2 l3:2 core:2 pu:1")
-    assert [pu.os for pu in evaluate(topology, "C3@D1@S1:0")] == [6, 7, 4, 5, 6, 7, 8]
-    assert [pu.os for pu in evaluate(topology, "C:scatter:9")] == [*range(0, 16, 2), 1]
-    assert [pu.os for pu in evaluate(topology, "D:scatter:4")] == [0, 4, 8, 12]
+    topology = parse_synthetic("pack:2 die:2 l3:2 core:2 pu:1")
+    assert [pu.os for pu in evaluate_expression(topology, "C3@D1@S1:0")] == [6, 7, 4, 5, 6, 7, 8]
+    assert [pu.os for pu in evaluate_expression(topology, "C:scatter:9")] == [*range(0, 16, 2), 1]
+    assert [pu.os for pu in evaluate_expression(topology, "D:scatter:4")] == [0, 4, 8, 12]
 
 
 def test_numbers_of_lgroups_are_those_of_the_system_and_gaps_stay() -> None:
     some = made([[[0], [1]], [[2], [3]], [[4], [5]]], usable={0, 3, 4, 5})
-    assert [pu.os for pu in evaluate(some, "M2@M1")] == [4, 5, 3]
-    assert [slot[0].os for slot in assign(some, load_layout("expr:N"), 4).slots] == [0, 3, 4, 5]
+    assert [pu.os for pu in evaluate_expression(some, "M2@M1")] == [4, 5, 3]
+    assert [slot[0].os for slot in assign_cpus(some, load_layout("expr:N"), 4).slots] == [
+        0,
+        3,
+        4,
+        5,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_a_wrong_expression_is_an_error_with_its_position(text: str, message: st
 )
 def test_an_expression_that_the_machine_does_not_fit_is_an_error(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        evaluate(SMT, text)
+        evaluate_expression(SMT, text)
     assert message in str(caught.value)
 
 
@@ -147,8 +152,8 @@ def test_cpus_that_the_machine_lacks_are_named_with_what_there_is() -> None:
 def test_filters_take_cpus_out_of_a_list_and_reserved_ones_must_not_be_in_it() -> None:
     base = load_layout("list:0-7")
     first = Layout(base.name, "", base.order, base.bind, text=base.text, smt=1)
-    assert [slot[0].os for slot in assign(SMT, first, 4).slots] == [0, 1, 2, 3]
+    assert [slot[0].os for slot in assign_cpus(SMT, first, 4).slots] == [0, 1, 2, 3]
     kept = Layout(base.name, "", base.order, base.bind, text=base.text, reserve=1)
     assert [pu.os for pu in apply_filters(SMT, kept).reserved] == [0, 4]
     with pytest.raises(InputError, match="CPUs 0,4 are not free to use: use some of 1-3,5-7"):
-        assign(SMT, kept, 4)
+        assign_cpus(SMT, kept, 4)

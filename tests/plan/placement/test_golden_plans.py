@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.layout import NAMED_ORDERS, CpuOrder, Layout, load_layout, override
+from rater.plan.placement.layout import NAMED_ORDERS, CpuOrder, Layout, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy
-from rater.plan.placement.place import Placed, Placement, place
+from rater.plan.placement.place import Placement, PlacementPlan, plan_placements
 from rater.plan.topology import Topology
 from tests.support.machines import generated, real, real_machines
 from tests.support.places import needs_machines
@@ -31,8 +31,8 @@ def asked() -> dict[str, tuple[Layout, Memory]]:
         order.value: load_layout(order) for order in NAMED_ORDERS if order is not CpuOrder.NONE
     }
     balanced = found["balanced"]
-    found["balanced, bind core, smt 1"] = override(balanced, bind="core", smt=1)
-    found["fill, bind node, reserve 2"] = override(found["fill"], bind="node", reserve=2)
+    found["balanced, bind core, smt 1"] = override_layout(balanced, bind="core", smt=1)
+    found["fill, bind node, reserve 2"] = override_layout(found["fill"], bind="node", reserve=2)
     return {name: (layout, local) for name, layout in found.items()} | {
         "balanced, mem bind": (balanced, Memory(MemoryPolicy.BIND)),
         "balanced, mem interleave": (balanced, Memory(MemoryPolicy.INTERLEAVE)),
@@ -46,7 +46,7 @@ def plans(topology: Topology) -> dict[str, str]:
     for name, (layout, memory) in asked().items():
         try:
             by_copies = {
-                copies: place(topology, layout, copies, memory)
+                copies: plan_placements(topology, layout, copies, memory)
                 for copies in (-(-pus // 3), pus, pus + pus // 2)
             }
         except InputError as error:  # CPUs without memory that could be bound
@@ -64,7 +64,7 @@ def _cpus(placement: Placement) -> str:
     return str(cpus[0]) if len(cpus) == 1 else f"{cpus[0]}..{cpus[-1]}({len(cpus)})"
 
 
-def digest(placed: Placed) -> str:
+def digest(placed: PlacementPlan) -> str:
     """Of all that a plan says: places, memory, reserved CPUs, warnings."""
     return hashlib.sha256(json.dumps(asdict(placed)).encode()).hexdigest()[:12]
 

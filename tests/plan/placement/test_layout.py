@@ -9,7 +9,7 @@ from rater.plan.placement.layout import (
     Counts,
     CpuOrder,
     Layout,
-    Parts,
+    MachineParts,
     layout_names,
     load_layout,
     parse_layout,
@@ -71,8 +71,8 @@ rest = 1
         smt=2,
         kind="1",
         reserve=3,
-        only=Parts(cpus=tuple(range(64)), nodes=(0, 1, 2, 8)),
-        exclude=Parts(cpus=(5,), nodes=(1,), cores=(3, 7)),
+        only=MachineParts(cpus=tuple(range(64)), nodes=(0, 1, 2, 8)),
+        exclude=MachineParts(cpus=(5,), nodes=(1,), cores=(3, 7)),
         counts=Counts(((0, 4), (1, 2), (2, 2)), 1),
     )
 

@@ -9,15 +9,15 @@ import pytest
 from rater.errors import InputError
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySupport, parse_memory
-from rater.plan.placement.place import Placement, place, settle
-from rater.plan.topology import RawNode, RawPU, Topology, build
+from rater.plan.placement.place import Placement, apply_memory_support, plan_placements
+from rater.plan.topology import RawNode, RawPU, Topology, build_topology
 from rater.run.host import discover as machine
 from tests.support.machines import real
 from tests.support.places import needs_machines
 
 BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
 UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
-FOUR = machine.from_synthetic("nodes=4x2")
+FOUR = machine.parse_synthetic("nodes=4x2")
 ALL = MemorySupport(frozenset(MemoryPolicy), preferred_many=True)
 NONE_AT_ALL = MemorySupport(
     frozenset(), preferred_many=False, reason="[Errno 1] Operation not permitted"
@@ -25,7 +25,7 @@ NONE_AT_ALL = MemorySupport(
 
 
 def nodes(topology: Topology, text: str, copies: int = 4) -> list[tuple[int, ...]]:
-    placed = place(topology, BALANCED, copies, parse_memory(text))
+    placed = plan_placements(topology, BALANCED, copies, parse_memory(text))
     return [p.memory_nodes for p in placed.placements]
 
 
@@ -84,7 +84,7 @@ def test_interleaving_is_over_ordinary_memory_unless_nodes_are_named() -> None:
 def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are() -> None:
     with pytest.raises(InputError, match="nodes=4x2 has no node 4,7; expected numbers out of 0, 1"):
         nodes(FOUR, "bind:nodes=1,4,7")
-    topology = build(
+    topology = build_topology(
         [RawPU(os, os, 0, None, None) for os in range(2)],
         [RawNode(0, 1, 0, None), RawNode(1, 2, 0, None), RawNode(5, 0, 0, "NVM")],
         usable=0b11,
@@ -99,7 +99,7 @@ def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are()
     )
     assert nodes(topology, "interleave", 1) == [(0,)]
     assert nodes(topology, "preferred:nodes=5", 1) == [(5,)]
-    none = build(
+    none = build_topology(
         [RawPU(0, 0, 0, None, None)],
         [RawNode(0, 1, 0, None)],
         usable=1,
@@ -112,11 +112,11 @@ def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are()
 
 def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
     for text, found in (("bind:nodes=2,3", (2, 3)), ("interleave", (0, 1, 2, 3)), ("local", ())):
-        placed = place(FOUR, UNBOUND, 2, parse_memory(text))
+        placed = plan_placements(FOUR, UNBOUND, 2, parse_memory(text))
         assert [p.memory_nodes for p in placed.placements] == [found] * 2
     for policy in ("bind", "preferred"):
         with pytest.raises(InputError, match=f"no home node for --mem {policy}: use --mem local"):
-            place(FOUR, UNBOUND, 2, parse_memory(policy))
+            plan_placements(FOUR, UNBOUND, 2, parse_memory(policy))
 
 
 def planned(policy: MemoryPolicy, *nodes: int) -> Placement:
@@ -125,9 +125,12 @@ def planned(policy: MemoryPolicy, *nodes: int) -> Placement:
 
 def test_without_weights_memory_is_interleaved_evenly_with_one_warning() -> None:
     plan = tuple(planned(policy, 1, 2) for policy in MemoryPolicy)
-    assert settle(plan, ALL) == (plan, ())  # a kernel that has every policy changes nothing
+    assert apply_memory_support(plan, ALL) == (
+        plan,
+        (),
+    )  # a kernel that has every policy changes nothing
     older = replace(ALL, policies=ALL.policies - {MemoryPolicy.WEIGHTED})
-    found, warnings = settle([planned(MemoryPolicy.WEIGHTED, 0, 1)] * 3, older)
+    found, warnings = apply_memory_support([planned(MemoryPolicy.WEIGHTED, 0, 1)] * 3, older)
     assert found == (planned(MemoryPolicy.INTERLEAVE, 0, 1),) * 3
     assert warnings == (
         "--mem weighted: this kernel has no weighted interleaving (Linux 6.9 and newer): memory "
@@ -137,20 +140,22 @@ def test_without_weights_memory_is_interleaved_evenly_with_one_warning() -> None
 
 def test_a_kernel_that_can_prefer_one_node_prefers_the_first_with_a_warning() -> None:
     older = replace(ALL, preferred_many=False)
-    found, warnings = settle([planned(MemoryPolicy.PREFERRED, 2, 3)], older)
+    found, warnings = apply_memory_support([planned(MemoryPolicy.PREFERRED, 2, 3)], older)
     assert found == (planned(MemoryPolicy.PREFERRED, 2),)
     assert warnings == (
         "--mem preferred: this kernel has no MPOL_PREFERRED_MANY (Linux 5.15 and newer): node 2 is "
         "preferred with MPOL_PREFERRED, and not 3",
     )
-    assert settle([planned(MemoryPolicy.PREFERRED, 2)], older)[1][0].endswith("MPOL_PREFERRED")
+    assert apply_memory_support([planned(MemoryPolicy.PREFERRED, 2)], older)[1][0].endswith(
+        "MPOL_PREFERRED"
+    )
 
 
 def test_where_no_policy_can_be_set_local_is_left_to_the_kernel_and_all_else_refused() -> None:
-    found, [warning] = settle([planned(MemoryPolicy.LOCAL)], NONE_AT_ALL)
+    found, [warning] = apply_memory_support([planned(MemoryPolicy.LOCAL)], NONE_AT_ALL)
     assert found == (planned(MemoryPolicy.NONE),)
     assert "no memory policy ([Errno 1] Operation not permitted): copies keep the one" in warning
-    assert settle([planned(MemoryPolicy.NONE)], NONE_AT_ALL)[1] == ()
+    assert apply_memory_support([planned(MemoryPolicy.NONE)], NONE_AT_ALL)[1] == ()
     for policy in ("bind", "preferred", "interleave", "weighted"):
         with pytest.raises(InputError, match=f"--mem {policy}: the kernel does not let rater set"):
-            settle([planned(MemoryPolicy(policy), 0)], NONE_AT_ALL)
+            apply_memory_support([planned(MemoryPolicy(policy), 0)], NONE_AT_ALL)

@@ -6,19 +6,19 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
-from rater.plan.placement.assign import assign, distrib
+from rater.plan.placement.assign import assign_cpus, distrib
 from rater.plan.placement.layout import BindLevel, Counts, CpuOrder, Layout
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placed, place
-from rater.plan.topology import RawNode, RawPU, Topology, build
-from rater.run.host.discover import from_synthetic
+from rater.plan.placement.place import PlacementPlan, plan_placements
+from rater.plan.topology import RawNode, RawPU, Topology, build_topology
+from rater.run.host.discover import parse_synthetic
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import layout, numbers, scatter
 from tests.support.places import needs_machines
 
 
 def cpus(topology: Topology, order: CpuOrder, copies: int, **more: Any) -> list[int]:
-    return [slot[0].os for slot in assign(topology, layout(order, **more), copies).slots]
+    return [slot[0].os for slot in assign_cpus(topology, layout(order, **more), copies).slots]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_scatter_on_real_machines(name: str, first: list[int]) -> None:
     ],
 )
 def test_scatter_on_described_machines(description: str, first: list[int]) -> None:
-    assert numbers(scatter(from_synthetic(description)))[: len(first)] == first
+    assert numbers(scatter(parse_synthetic(description)))[: len(first)] == first
 
 
 def test_unequal_lgroups_are_equal_until_the_small_one_is_full() -> None:
@@ -98,7 +98,7 @@ def test_cores_of_a_lost_package_do_not_count_like_a_package_each() -> None:
     packages = [0, 0, 0, 0, None, None, None, None]
     pus = [RawPU(cpu, cpu, package, None, None) for cpu, package in enumerate(packages)]
     nodes = [RawNode(0, 0x0F, 0, None), RawNode(1, 0xF0, 0, None)]
-    broken = build(pus, nodes, usable=0xFF, allowed_nodes=3, source="broken")
+    broken = build_topology(pus, nodes, usable=0xFF, allowed_nodes=3, source="broken")
     assert numbers(scatter(broken)) == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
@@ -128,13 +128,13 @@ def _xml(packages: list[list[list[int]]]) -> str:
 @needs_machines
 def test_lgroups_without_cpus_get_no_copies_and_cpus_without_a_lgroup_do() -> None:
     power9 = real("power9")
-    placed = place(power9, layout(CpuOrder.SCATTER), len(power9.pus), MemoryPolicy.LOCAL)
+    placed = plan_placements(power9, layout(CpuOrder.SCATTER), len(power9.pus), MemoryPolicy.LOCAL)
     assert {p.node for p in placed.placements} == {0, 8}
     haswell = real("haswell")
-    placed = place(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.LOCAL)
+    placed = plan_placements(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.LOCAL)
     assert [p.node for p in placed.placements].count(None) == 2
     with pytest.raises(InputError, match="use --mem local"):
-        place(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.BIND)
+        plan_placements(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.BIND)
 
 
 def test_counts_go_through_a_lgroup_again_where_it_has_fewer_cpus() -> None:
@@ -143,47 +143,47 @@ def test_counts_go_through_a_lgroup_again_where_it_has_fewer_cpus() -> None:
     assert cpus(SMT, CpuOrder.BALANCED, 6, counts=counts) == [0, 0, 4, 1, 5, 2]
     assert cpus(SMT, CpuOrder.CORES, 6, counts=counts) == [0, 1, 2, 4, 5, 0]
     assert cpus(SMT, CpuOrder.FILL, 3, counts=Counts(((0, 0),), 3)) == [2, 3, 6]
-    slots = assign(SMT, layout(CpuOrder.DISTRIB, counts=Counts(((1, 2),), 1)), 3).slots
+    slots = assign_cpus(SMT, layout(CpuOrder.DISTRIB, counts=Counts(((1, 2),), 1)), 3).slots
     assert [numbers(slot) for slot in slots] == [[0, 4, 1, 5], [2, 6], [3, 7]]
 
 
 def test_counts_that_do_not_fit_the_machine_or_the_copies_are_an_error() -> None:
     four = layout(CpuOrder.SCATTER, counts=Counts(((0, 4),), 1))
     with pytest.raises(InputError, match=r"counts for 5 copies on made .*not for 8: use --copi"):
-        assign(SMT, four, 8)
+        assign_cpus(SMT, four, 8)
     with pytest.raises(InputError, match="lgroup 3 is not there; on made copies can run on lgro"):
-        assign(SMT, layout(CpuOrder.SCATTER, counts=Counts(((3, 1),))), 1)
+        assign_cpus(SMT, layout(CpuOrder.SCATTER, counts=Counts(((3, 1),))), 1)
 
 
 def test_copies_on_few_cpus_get_a_warning_with_the_numbers() -> None:
     few = Layout("list:0,2", "", CpuOrder.LIST, BindLevel.PU, text="0,2")
-    placed = place(SMT, few, 5, MemoryPolicy.LOCAL)
+    placed = plan_placements(SMT, few, 5, MemoryPolicy.LOCAL)
     assert [p.cpu for p in placed.placements] == [0, 2, 0, 2, 0]
     assert placed.warnings[0] == "5 copies share 2 PUs of 8 usable ones: 3 on 1 PU, 2 on 1 PU"
     assert placed.most == 2
     twice = Layout("expr", "", CpuOrder.EXPR, BindLevel.PU, text="N:0-1@N:0-1")
-    assert place(SMT, twice, 4, MemoryPolicy.LOCAL).warnings[0] == (
+    assert plan_placements(SMT, twice, 4, MemoryPolicy.LOCAL).warnings[0] == (
         "4 copies share 2 PUs of 8 usable ones: 2 copies on each"
     )
 
 
 def test_a_part_of_distrib_is_the_mask_of_its_copy() -> None:
-    placed = place(SMT, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.BIND)
+    placed = plan_placements(SMT, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.BIND)
     assert [p.cpus for p in placed.placements] == [(0, 4), (1, 5), (2, 3, 6, 7)]
     assert [p.cpu for p in placed.placements] == [0, 1, 2]
-    one = place(SMT, layout(CpuOrder.DISTRIB), 1, MemoryPolicy.BIND).placements[0]
+    one = plan_placements(SMT, layout(CpuOrder.DISTRIB), 1, MemoryPolicy.BIND).placements[0]
     assert (one.cpus, one.memory_nodes) == (tuple(range(8)), (0, 1))
     wide = Layout("wide", "", CpuOrder.DISTRIB, BindLevel.NODE)
-    assert place(SMT, wide, 3, MemoryPolicy.LOCAL).placements[0].cpus == (0, 1, 4, 5)
+    assert plan_placements(SMT, wide, 3, MemoryPolicy.LOCAL).placements[0].cpus == (0, 1, 4, 5)
 
 
 def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_before() -> None:
     # Eight PUs; lgroups 0-2, 1-3, 2-4, ...: 0-2 counts, and 3-5 behind it.
     pus = [RawPU(cpu, None, None, None, None) for cpu in range(8)]
     nodes = [RawNode(n, 0b111 << n, 0, None) for n in range(6)]
-    topology = build(pus, nodes, usable=0xFF, allowed_nodes=~0, source="crossing")
+    topology = build_topology(pus, nodes, usable=0xFF, allowed_nodes=~0, source="crossing")
     assert [numbers(part) for part in distrib(topology, 3)] == [[0], [1, 2], [3, 4, 5, 6, 7]]
-    many = build(
+    many = build_topology(
         [RawPU(cpu, None, None, None, None) for cpu in range(9000)],
         [RawNode(n, 0b111 << n, 0, None) for n in range(8998)],
         usable=(1 << 9000) - 1,
@@ -194,15 +194,15 @@ def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_befor
 
 
 def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:
-    topology = from_synthetic("pack:2 numa:2 core:3 pu:2")
+    topology = parse_synthetic("pack:2 numa:2 core:3 pu:2")
     found = [numbers(part) for part in distrib(topology, 5)]
     assert found == [[0, 1], [2, 3, 4, 5], [*range(6, 12)], [*range(12, 18)], [*range(18, 24)]]
     assert [len(part) for part in distrib(topology, 3)] == [6, 6, 12]
 
 
-def threaded(order: CpuOrder, text: str, copies: int, threads: int, **more: Any) -> Placed:
+def threaded(order: CpuOrder, text: str, copies: int, threads: int, **more: Any) -> PlacementPlan:
     written = Layout(order.value, "", order, BindLevel.PU, text=text, **more)
-    return place(SMT, written, copies, MemoryPolicy.LOCAL, threads)
+    return plan_placements(SMT, written, copies, MemoryPolicy.LOCAL, threads)
 
 
 def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
@@ -222,26 +222,28 @@ def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
 
 def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
     one = made([[[0], [1], [2]], [[3], [4], [5]]])
-    placed = place(one, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
+    placed = plan_placements(one, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
     assert [p.cpus for p in placed.placements] == [(0,), (1, 2), (3, 4, 5)]
     assert "1 copy has 1 CPU for 2 threads" in placed.warnings
     assert placed.most == 2
-    assert place(one, layout(CpuOrder.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2
+    assert plan_placements(one, layout(CpuOrder.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2
 
 
 @pytest.mark.parametrize("order", [CpuOrder.COMPACT, CpuOrder.OS, CpuOrder.FILL])
 def test_copies_lie_in_one_lgroup_while_such_room_is_free(order: CpuOrder) -> None:
     two = made([[[0], [1], [2]], [[3], [4], [5]]])
-    cut = [[numbers(s) for s in assign(two, layout(order), copies, 2).slots] for copies in (2, 3)]
+    cut = [
+        [numbers(s) for s in assign_cpus(two, layout(order), copies, 2).slots] for copies in (2, 3)
+    ]
     assert cut == [[[0, 1], [3, 4]], [[0, 1], [2, 5], [3, 4]]]
 
 
 def test_a_full_lgroup_of_counts_does_not_crowd_the_others() -> None:
     counts = Counts(((0, 2), (1, 1)))
-    slots = assign(SMT, layout(CpuOrder.COMPACT, counts=counts), 3, 2).slots
+    slots = assign_cpus(SMT, layout(CpuOrder.COMPACT, counts=counts), 3, 2).slots
     assert [numbers(slot) for slot in slots] == [[0, 4], [1, 5], [2, 3]]
     with pytest.raises(InputError, match="lgroup 0 has 4 usable CPUs, and one copy uses 5"):
-        assign(SMT, layout(CpuOrder.COMPACT, counts=Counts(((0, 1),))), 1, 5)
+        assign_cpus(SMT, layout(CpuOrder.COMPACT, counts=Counts(((0, 1),))), 1, 5)
 
 
 def test_cpus_of_a_list_that_no_copy_gets_are_named_with_the_reason() -> None:
@@ -256,10 +258,10 @@ def test_cpus_of_a_list_that_no_copy_gets_are_named_with_the_reason() -> None:
 
 
 def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
-    topology = from_synthetic("pack:1 numa:2 core:2 pu:1")
+    topology = parse_synthetic("pack:1 numa:2 core:2 pu:1")
     package = Layout("package", "", CpuOrder.COMPACT, BindLevel.PACKAGE)
-    assert place(topology, package, 1, MemoryPolicy.BIND).warnings == (
+    assert plan_placements(topology, package, 1, MemoryPolicy.BIND).warnings == (
         "1 copy may run on CPUs of several lgroups, and --mem bind takes memory of the first "
         "CPU's only: it is remote from the others",
     )
-    assert place(topology, package, 1, MemoryPolicy.LOCAL).warnings == ()
+    assert plan_placements(topology, package, 1, MemoryPolicy.LOCAL).warnings == ()

@@ -6,8 +6,8 @@ from rater.errors import InputError
 from rater.plan.placement.assign import MOST_COPIES
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import default_memory, place, resolve_copies
-from rater.plan.topology import RawDistances, RawKind, RawNode, RawPU, Topology, build
+from rater.plan.placement.place import default_memory, plan_placements, resolve_copies
+from rater.plan.topology import RawDistances, RawKind, RawNode, RawPU, Topology, build_topology
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import scatter
 from tests.support.places import needs_machines
@@ -18,12 +18,12 @@ LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
 
 
 def warnings(topology: Topology, copies: int, threads: int = 1) -> tuple[str, ...]:
-    return place(topology, BALANCED, copies, LOCAL, threads).warnings
+    return plan_placements(topology, BALANCED, copies, LOCAL, threads).warnings
 
 
 def flat(kinds: list[RawKind], cpus: int) -> Topology:
     """One lgroup of so many cores of these kinds."""
-    return build(
+    return build_topology(
         [RawPU(os, os, 0, None, None) for os in range(cpus)],
         [RawNode(0, (1 << cpus) - 1, 0, None)],
         usable=(1 << cpus) - 1,
@@ -34,34 +34,34 @@ def flat(kinds: list[RawKind], cpus: int) -> Topology:
 
 
 def test_more_copies_than_pus_go_round() -> None:
-    placed = place(SMT, BALANCED, 18, LOCAL)
+    placed = plan_placements(SMT, BALANCED, 18, LOCAL)
     assert [p.cpu for p in placed.placements] == [0, 4, 1, 5, 2, 6, 3, 7] * 2 + [0, 4]
     assert placed.warnings == (
         "18 copies share 8 usable PUs: 3 on 2 PUs, 2 on 6 PUs",
         "lgroups run unequal numbers of copies: 10 on lgroup 0, 8 on lgroup 1",
     )
     assert warnings(SMT, 16) == ("16 copies share 8 usable PUs: 2 copies on each",)
-    assert place(SMT, UNBOUND, 9, LOCAL).warnings == (
+    assert plan_placements(SMT, UNBOUND, 9, LOCAL).warnings == (
         "9 copies share 8 usable PUs: 2 on 1 PU, 1 on 7 PUs",
     )
 
 
 def test_a_placement_tells_all_of_its_pu() -> None:
-    found = place(SMT, BALANCED, 8, LOCAL).placements[5]
+    found = plan_placements(SMT, BALANCED, 8, LOCAL).placements[5]
     assert (found.copy, found.cpus, found.cpu, found.core) == (5, (6,), 6, 2)
     assert (found.node, found.package, found.llc) == (1, 1, None)
     assert (found.policy, found.memory_nodes) == (LOCAL, ())
 
 
 def test_unbound_copies_have_no_place() -> None:
-    placed = place(SMT, UNBOUND, 3, MemoryPolicy.NONE)
+    placed = plan_placements(SMT, UNBOUND, 3, MemoryPolicy.NONE)
     assert [p.copy for p in placed.placements] == [0, 1, 2]
     for p in placed.placements:
         assert (p.cpus, p.cpu, p.core, p.llc, p.node, p.package) == (None,) * 6
         assert (p.policy, p.memory_nodes) == (MemoryPolicy.NONE, ())
     assert placed.warnings == ()
     with pytest.raises(InputError, match="layout none does not bind copies to CPUs"):
-        place(SMT, UNBOUND, 3, BIND)
+        plan_placements(SMT, UNBOUND, 3, BIND)
 
 
 def test_memory_is_local_by_default_where_copies_are_bound() -> None:
@@ -82,35 +82,40 @@ def test_a_mask_is_as_wide_as_the_layout_says(
     bind: BindLevel, masks: list[tuple[int, ...]]
 ) -> None:
     layout = Layout("wide", "", CpuOrder.BALANCED, bind)
-    assert [p.cpus for p in place(SMT, layout, 8, LOCAL).placements][:3] == masks
+    assert [p.cpus for p in plan_placements(SMT, layout, 8, LOCAL).placements][:3] == masks
 
 
 def test_a_mask_holds_what_may_be_used_and_an_object_that_the_machine_lacks_is_an_error() -> None:
     topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
     layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.NODE)
-    assert {p.cpus for p in place(topology, layout, 5, LOCAL).placements} == {(0, 1, 5), (2, 3)}
+    assert {p.cpus for p in plan_placements(topology, layout, 5, LOCAL).placements} == {
+        (0, 1, 5),
+        (2, 3),
+    }
     layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.LLC)
     with pytest.raises(InputError, match="made names no llc for CPUs 0-7"):
-        place(SMT, layout, 2, LOCAL)
+        plan_placements(SMT, layout, 2, LOCAL)
 
 
 def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> None:
-    placed = [(p.cpu, p.memory_nodes) for p in place(SMT, BALANCED, 4, BIND).placements]
+    placed = [(p.cpu, p.memory_nodes) for p in plan_placements(SMT, BALANCED, 4, BIND).placements]
     assert placed == [(0, (0,)), (1, (0,)), (2, (1,)), (3, (1,))]
     # Node 0 is forbidden, and node 2 is nearer to it than node 1.
     values = ((10.0, 30.0, 20.0), (30.0, 10.0, 30.0), (20.0, 30.0, 10.0))
     parts = [RawPU(os, os, 0, None, None) for os in range(3)]
     nodes = [RawNode(os, 1 << os, 0, None) for os in range(3)]
-    made = functools.partial(build, parts, nodes, usable=0b111, allowed_nodes=0b110, source="made")
+    made = functools.partial(
+        build_topology, parts, nodes, usable=0b111, allowed_nodes=0b110, source="made"
+    )
     remote = (
         "1 CPU without memory of an own NUMA node (0): all memory of the copies there is remote"
     )
     topology = made(distances=RawDistances((0, 1, 2), values))
-    found = place(topology, BALANCED, 3, BIND)
+    found = plan_placements(topology, BALANCED, 3, BIND)
     assert [p.memory_nodes for p in found.placements] == [(2,), (1,), (2,)]
     assert found.warnings[-1] == f"{remote}, from lgroup 2"
     with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
-        place(made(), BALANCED, 3, BIND)
+        plan_placements(made(), BALANCED, 3, BIND)
     assert warnings(made(), 3) == (remote,)
 
 
@@ -128,7 +133,7 @@ def test_unequal_lgroups_get_a_warning_with_their_numbers() -> None:
     assert warnings(uneven, 5) == (
         "lgroups run unequal numbers of copies: 3 on lgroup 0, 1 on lgroups 1-2 each",
     )
-    assert [p.cpu for p in place(uneven, BALANCED, 4, LOCAL).placements] == [0, 1, 3, 4]
+    assert [p.cpu for p in plan_placements(uneven, BALANCED, 4, LOCAL).placements] == [0, 1, 3, 4]
 
 
 def test_cpus_of_different_speeds_get_a_warning_and_are_not_mixed_without_need() -> None:
@@ -147,12 +152,12 @@ def test_a_node_over_several_packages_has_its_turn_before_them() -> None:
     # Node 0 spans packages 0 and 1; node 1 is package 2.
     pus = [RawPU(os, os, os // 2, None, None) for os in range(6)]
     nodes = [RawNode(0, 0b001111, 0, None), RawNode(1, 0b110000, 0, None)]
-    topology = build(pus, nodes, usable=0b111111, allowed_nodes=3, source="made")
+    topology = build_topology(pus, nodes, usable=0b111111, allowed_nodes=3, source="made")
     assert [pu.os for pu in scatter(topology)] == [0, 4, 2, 5, 1, 3]
 
 
 def slots(topology: Topology, copies: int, threads: int) -> list[tuple[int, ...] | None]:
-    return [p.cpus for p in place(topology, BALANCED, copies, LOCAL, threads).placements]
+    return [p.cpus for p in plan_placements(topology, BALANCED, copies, LOCAL, threads).placements]
 
 
 def test_a_copy_of_several_threads_gets_neighbours() -> None:
@@ -164,7 +169,7 @@ def test_a_copy_of_several_threads_gets_neighbours() -> None:
     assert slots(SMT, 2, 4) == [(0, 1, 4, 5), (2, 3, 6, 7)]
     # An lgroup has 3 PUs only with siblings: better than 3 cores in two of them.
     assert slots(SMT, 1, 3) == [(0, 1, 4)]
-    first = place(SMT, BALANCED, 2, LOCAL, 2).placements[1]
+    first = plan_placements(SMT, BALANCED, 2, LOCAL, 2).placements[1]
     assert (first.cpu, first.core, first.node, first.package) == (2, 2, 1, 1)
 
 
@@ -172,7 +177,7 @@ def test_a_copy_of_several_threads_lies_in_one_cache_if_it_fits() -> None:
     # A node of two LLCs of three cores, numbered 0-2 and 3-5.
     pus = [RawPU(os, os, 0, os // 3, None) for os in range(6)]
     nodes = [RawNode(0, 0b111111, 0, None)]
-    topology = build(pus, nodes, usable=0b111111, allowed_nodes=1, source="made")
+    topology = build_topology(pus, nodes, usable=0b111111, allowed_nodes=1, source="made")
     assert slots(topology, 2, 2) == [(0, 1), (3, 4)]
     assert slots(topology, 3, 2) == [(0, 1), (2, 5), (3, 4)]
     assert warnings(topology, 3, 2) == ()
@@ -184,15 +189,15 @@ def test_more_threads_than_pus_share_them_with_a_warning() -> None:
     assert warnings(SMT, 5, 2)[0] == (
         "5 copies of 2 threads on 8 usable PUs: there are PUs with more than one thread to run"
     )
-    assert place(SMT, UNBOUND, 4, LOCAL, 2).warnings == ()
-    assert place(SMT, UNBOUND, 1, LOCAL, 9).warnings == (
+    assert plan_placements(SMT, UNBOUND, 4, LOCAL, 2).warnings == ()
+    assert plan_placements(SMT, UNBOUND, 1, LOCAL, 9).warnings == (
         "1 copy of 9 threads on 8 usable PUs: there are PUs with more than one thread to run",
     )
 
 
 def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
     two = made([[[0], [1], [2]], [[3], [4], [5]]])
-    placed = place(two, BALANCED, 3, BIND, 2)
+    placed = plan_placements(two, BALANCED, 3, BIND, 2)
     assert [(p.cpus, p.memory_nodes) for p in placed.placements] == [
         ((0, 1), (0,)),
         ((2, 5), (0, 1)),

@@ -8,11 +8,11 @@ from dataclasses import replace
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import place
+from rater.plan.placement.place import plan_placements
 from rater.plan.placement.summary import remarks
-from rater.plan.placement.warnings import Pool, pools
+from rater.plan.placement.warnings import CorePool, pools
 from rater.plan.topology import CpuKind, Topology
-from rater.run.host.discover import from_synthetic
+from rater.run.host.discover import parse_synthetic
 from tests.support.machines import SMT, real
 from tests.support.places import MACHINES, needs_machines
 from tests.support.small_machines import hybrid, two_kinds
@@ -27,16 +27,16 @@ def warned(
     threads: int = 1,
 ) -> list[str]:
     layout = Layout("mine", "", order, bind)
-    placed = place(topology, layout, copies, MemoryPolicy.LOCAL, threads)
+    placed = plan_placements(topology, layout, copies, MemoryPolicy.LOCAL, threads)
     return [*placed.warnings, *remarks(topology, placed.placements, threads)]
 
 
 def test_cores_that_copies_share_are_found_by_their_masks() -> None:
     # PUs 0 and 4 are of core 0, 1 and 5 of core 1.
-    assert pools(SMT, [(0,), (4,), (1,)]) == [Pool(2, 1, 2), Pool(1, 1, 1)]
+    assert pools(SMT, [(0,), (4,), (1,)]) == [CorePool(2, 1, 2), CorePool(1, 1, 1)]
     node = (0, 1, 4, 5)
-    assert pools(SMT, [node, node, (2,)]) == [Pool(2, 2, 4), Pool(1, 1, 1)]
-    assert pools(SMT, [(0, 4), (4, 5), (3,)]) == [Pool(2, 2, 3), Pool(1, 1, 1)]
+    assert pools(SMT, [node, node, (2,)]) == [CorePool(2, 2, 4), CorePool(1, 1, 1)]
+    assert pools(SMT, [(0, 4), (4, 5), (3,)]) == [CorePool(2, 2, 3), CorePool(1, 1, 1)]
 
 
 def test_copies_on_a_wide_mask_share_cores_only_where_they_have_no_choice() -> None:
@@ -124,7 +124,7 @@ def test_a_hybrid_whose_copies_float_is_not_said_to_have_copies_on_cores_of_thei
 
 
 def test_copies_that_float_over_lgroups_are_in_none_of_them() -> None:
-    topology = from_synthetic("pack:1 numa:2 core:2 pu:1")
+    topology = parse_synthetic("pack:1 numa:2 core:2 pu:1")
     assert warned(topology, 3, BindLevel.PACKAGE) == []
     assert warned(topology, 3) == [
         "lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1"

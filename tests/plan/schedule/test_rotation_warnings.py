@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override
+from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override_layout
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import place
+from rater.plan.placement.place import plan_placements
 from rater.plan.schedule import Order, Plan, make_plan, remedies_for, rotation_warnings
 from rater.plan.topology import Topology
-from rater.run.host.discover import from_synthetic
+from rater.run.host.discover import parse_synthetic
 from tests.support.machines import generated, real
 from tests.support.places import needs_machines
 
@@ -26,9 +26,9 @@ def rotated(ring: int, copies: int, increment: int = 1) -> Plan:
 def warned(
     machine: str | Topology, layout: str | Layout, copies: int, ring: int, increment: int = 1
 ) -> tuple[str, ...]:
-    topology = from_synthetic(machine) if isinstance(machine, str) else machine
+    topology = parse_synthetic(machine) if isinstance(machine, str) else machine
     wanted = load_layout(layout) if isinstance(layout, str) else layout
-    placements = place(topology, wanted, copies, MemoryPolicy.LOCAL).placements
+    placements = plan_placements(topology, wanted, copies, MemoryPolicy.LOCAL).placements
     plan = rotated(ring, copies, increment)
     remedies = remedies_for(plan, placements, topology, wanted, 1)
     return rotation_warnings(plan, placements, topology, remedies)
@@ -86,8 +86,8 @@ def test_where_no_layout_mixes_a_ring_that_does_is_named() -> None:
 def test_advice_that_does_not_work_is_left_out() -> None:
     # Two copies on each PU, 60 apart: a multiple of 2, 3, 4, 5 and 6.
     text = "list:" + ",".join(str(cpu) for cpu in range(60))
-    machine = from_synthetic("pack:1 core:60 pu:1")
-    placements = place(machine, load_layout(text), 120, MemoryPolicy.LOCAL).placements
+    machine = parse_synthetic("pack:1 core:60 pu:1")
+    placements = plan_placements(machine, load_layout(text), 120, MemoryPolicy.LOCAL).placements
     plan = rotated(4, 120)
     remedies = remedies_for(plan, placements, machine, load_layout(text), 1)
     [said] = rotation_warnings(plan, placements, machine, remedies)
@@ -112,7 +112,7 @@ def test_lgroups_that_run_the_same_mix_in_step_are_named_without_advice() -> Non
 
 
 def test_copies_that_may_run_anywhere_meet_nobody_in_particular() -> None:
-    wide = override(load_layout("scatter"), bind="package")
+    wide = override_layout(load_layout("scatter"), bind="package")
     assert warned("pack:1 numa:4 core:6 pu:2", wide, 24, 4) == ()
     assert warned(FOUR, "none", 24, 4) == ()
 
@@ -143,7 +143,7 @@ def test_no_lgroup_of_one_benchmark_goes_unnamed_on_any_machine() -> None:
     for seed, topology in enumerate(generated()[:120]):
         layout = load_layout(("scatter", "os", "cores", "fill", "balanced")[seed % 5])
         copies, ring = len(topology.pus), 2 + seed % 7
-        found = place(topology, layout, copies, MemoryPolicy.LOCAL).placements
+        found = plan_placements(topology, layout, copies, MemoryPolicy.LOCAL).placements
         starts: dict[int, Counter[int]] = {}
         for p in found:
             if p.node is not None:

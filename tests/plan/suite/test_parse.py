@@ -6,7 +6,7 @@ import pytest
 from rater.errors import InputError
 from rater.plan.placement.layout import load_layout
 from rater.plan.suite import Command, Expected, Metric, parse_suite
-from rater.plan.suite_find import load_suite, select, suite_names
+from rater.plan.suite_find import load_suite, select_from_suite, suite_names
 from rater.text.documents import MistakesError
 
 HEAD = '[suite]\nformat = 1\nname = "own"\n'
@@ -180,14 +180,17 @@ def test_a_file_that_is_not_text_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_selected_benchmarks_keep_the_suites_order() -> None:
     suite = parse_suite(WHOLE, Path("own.toml"))
-    assert [b.name for b in select(suite, "own/pack,triad,pack").benchmarks] == ["triad", "pack"]
-    assert select(suite, "own") is suite
+    assert [b.name for b in select_from_suite(suite, "own/pack,triad,pack").benchmarks] == [
+        "triad",
+        "pack",
+    ]
+    assert select_from_suite(suite, "own") is suite
 
 
 def test_an_unknown_benchmark_is_an_error_with_the_nearest_names() -> None:
     suite = parse_suite(WHOLE, Path("own.toml"))
     with pytest.raises(InputError) as caught:
-        select(suite, "own/traid,zzz")
+        select_from_suite(suite, "own/traid,zzz")
     assert str(caught.value).splitlines() == [
         "suite own has no benchmark 'traid'; did you mean triad?",
         "suite own has no benchmark 'zzz'; there are: triad, pack",

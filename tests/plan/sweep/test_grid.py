@@ -12,15 +12,15 @@ from rater.plan.sweep import (
     Axis,
     AxisKind,
     BlockOrder,
-    Slot,
+    SweepSlot,
     check_axes,
     grid,
     is_sweep_text,
     kinds_of,
-    label_of,
+    order_slots,
     parse_axis,
     parse_sweep,
-    slots_of,
+    point_label,
 )
 from rater.text.documents import MistakesError
 
@@ -97,7 +97,7 @@ def test_an_unknown_name_is_told_with_those_near_it(axis: Axis, said: str) -> No
 
 def test_the_grid_has_the_last_axis_change_fastest_and_the_first_values_first() -> None:
     points = grid([Axis("copies", ("1", "4")), Axis("env:X", ("", "a"))])
-    assert [label_of(point) for point in points] == [
+    assert [point_label(point) for point in points] == [
         "copies=1 env:X=(none)",
         "copies=1 env:X=a",
         "copies=4 env:X=(none)",
@@ -106,7 +106,7 @@ def test_the_grid_has_the_last_axis_change_fastest_and_the_first_values_first() 
 
 
 def orders(order: BlockOrder, rounds: int = 3, seed: int = 7) -> list[list[int]]:
-    slots = slots_of([0, 1, 2, 3], rounds, order, seed)
+    slots = order_slots([0, 1, 2, 3], rounds, order, seed)
     return [[it.point for it in slots if it.block == block] for block in range(1, rounds + 1)]
 
 
@@ -124,10 +124,10 @@ def test_shuffled_blocks_are_permutations_of_one_seed() -> None:
 
 
 def test_slots_count_from_1_and_blocks_that_are_added_are_those_of_a_longer_sweep() -> None:
-    assert slots_of([0, 2], 1, BlockOrder.GIVEN, 0) == (Slot(1, 1, 0), Slot(1, 2, 2))
-    whole = slots_of([0, 2, 3], 5, BlockOrder.SHUFFLED, 7)
-    begun = slots_of([0, 2, 3], 2, BlockOrder.SHUFFLED, 7)
-    assert (*begun, *slots_of([0, 2, 3], 5, BlockOrder.SHUFFLED, 7, first=3)) == whole
+    assert order_slots([0, 2], 1, BlockOrder.GIVEN, 0) == (SweepSlot(1, 1, 0), SweepSlot(1, 2, 2))
+    whole = order_slots([0, 2, 3], 5, BlockOrder.SHUFFLED, 7)
+    begun = order_slots([0, 2, 3], 2, BlockOrder.SHUFFLED, 7)
+    assert (*begun, *order_slots([0, 2, 3], 5, BlockOrder.SHUFFLED, 7, first=3)) == whole
 
 
 # -- the file -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.topology import without_types
-from rater.run.host.discover import from_synthetic
+from rater.run.host.discover import parse_synthetic
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_all_else_stays_as_it_is(described: str) -> None:
     ],
 )
 def test_the_machine_has_the_order_that_was_described(order: str, numbers: list[int]) -> None:
-    machine = from_synthetic(f"pack:2 core:3 pu:2(indexes={order})")
+    machine = parse_synthetic(f"pack:2 core:3 pu:2(indexes={order})")
     assert [pu.os for pu in machine.pus] == numbers
 
 
@@ -69,5 +69,5 @@ def test_the_machine_has_the_order_that_was_described(order: str, numbers: list[
 )
 def test_an_order_that_hwloc_would_overlook_is_refused(indexes: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        from_synthetic(f"pack:2 core:3 pu:2(indexes={indexes})")
+        parse_synthetic(f"pack:2 core:3 pu:2(indexes={indexes})")
     assert said in str(caught.value)

@@ -21,7 +21,7 @@ from rater.run.copies.spawn import MARKER
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.workplace import checker
 from rater.run.workplace.checker import Checker
-from rater.run.workplace.compare_output import CheckRequest, CheckRules, Judged
+from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules
 from tests.support.rig import Rig
 
 ENDLESS = r"^((?:a+)+)$"
@@ -49,12 +49,12 @@ def test_many_copies_of_several_benchmarks_are_judged_in_their_order(tmp_path: P
     ] * 20
     with Checker() as process:
         found = process.check(requests)
-    wrong = Judged(Validity.INVALID, r"metric speed: no line of stdout matches speed (\d+)")
+    wrong = CheckResult(Validity.INVALID, r"metric speed: no line of stdout matches speed (\d+)")
     assert found[:5] == [
-        Judged(Validity.NOT_CHECKED, None, (("speed", 7.0),)),
+        CheckResult(Validity.NOT_CHECKED, None, (("speed", 7.0),)),
         wrong,
-        Judged(Validity.NOT_CHECKED),
-        Judged(Validity.VALID),
+        CheckResult(Validity.NOT_CHECKED),
+        CheckResult(Validity.VALID),
         wrong,
     ]
     assert found == found[:5] * 20
@@ -76,7 +76,7 @@ def test_files_are_found_by_their_names_and_numbers_in_the_order_of_the_suite(
     files = [str(tmp_path / name) for name in ("out.stdout", "out.stderr")]
     with Checker() as process:
         found = process.check([CheckRequest(rules, str(tmp_path), *files)])
-    assert found == [Judged(Validity.VALID, None, (("c", 2.0), ("b", 1.0), ("a", 0.0)))]
+    assert found == [CheckResult(Validity.VALID, None, (("c", 2.0), ("b", 1.0), ("a", 0.0)))]
 
 
 def give_the_next_one_time(monkeypatch: pytest.MonkeyPatch, process: Checker) -> None:
@@ -127,8 +127,8 @@ def test_a_check_without_end_is_left_alone_when_the_run_is_stopped(
     with Checker(stopped=lambda: time.monotonic() > begin_s + 0.2) as process:
         found = process.check([request(tmp_path, ""), request(tmp_path, TRAP, STUCK)])
         assert time.monotonic() - begin_s < 20
-        assert found == [Judged(Validity.NOT_CHECKED), Judged(Validity.UNCHECKED)]
-        assert process.check([request(tmp_path, "", NUMBER)]) == [Judged(Validity.UNCHECKED)]
+        assert found == [CheckResult(Validity.NOT_CHECKED), CheckResult(Validity.UNCHECKED)]
+        assert process.check([request(tmp_path, "", NUMBER)]) == [CheckResult(Validity.UNCHECKED)]
 
 
 def test_when_the_process_dies_the_copy_in_hand_is_wrong_and_another_goes_on(

@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.ends import CommandReport, CommandReports, workload_times
+from rater.run.copies.exit_watcher import CommandReport, CommandReports, workload_times
 from rater.run.programs.script import (
     REPORT_FD,
-    Line,
-    argv_of,
+    CommandLine,
     argv_of_texts,
+    count_reported_commands,
     failed_command,
-    workloads_in,
+    to_argv,
 )
 from tests.support.calls import rater
 from tests.support.shells import SHELLS
 
 
-def sh(script: str) -> Line:
-    return Line(("/bin/sh", "-c", script))
+def sh(script: str) -> CommandLine:
+    return CommandLine(("/bin/sh", "-c", script))
 
 
 @pytest.fixture(params=SHELLS)
@@ -66,10 +66,10 @@ def reports_of(
 
 
 def test_ends_of_all_commands_but_the_last_are_reported(shell: list[str], tmp_path: Path) -> None:
-    argv = argv_of([sh("true"), sh("ls /proc/self/fd"), sh("ls /proc/self/fd")], reports=True)
+    argv = to_argv([sh("true"), sh("ls /proc/self/fd"), sh("ls /proc/self/fd")], reports=True)
     status, reports = reports_of(shell, argv, tmp_path)
     assert (status, reports) == (0, [("e", 1, 0, 7), ("e", 2, 0, 7)])
-    assert workloads_in(argv) == 3
+    assert count_reported_commands(argv) == 3
     # No command finds the pipe open.
     assert "9" not in (tmp_path / "stdout").read_text().split()
 
@@ -77,7 +77,7 @@ def test_ends_of_all_commands_but_the_last_are_reported(shell: list[str], tmp_pa
 def test_the_command_that_fails_is_reported_and_no_other_begins(
     shell: list[str], tmp_path: Path
 ) -> None:
-    argv = argv_of([sh("true"), sh("kill -SEGV $$"), sh("true")], reports=True)
+    argv = to_argv([sh("true"), sh("kill -SEGV $$"), sh("true")], reports=True)
     status, reports = reports_of(shell, argv, tmp_path)
     assert status == -signal.SIGSEGV
     assert reports == [("e", 1, 0, 7), ("e", 2, 128 + signal.SIGSEGV, 7)]
@@ -86,7 +86,10 @@ def test_the_command_that_fails_is_reported_and_no_other_begins(
 def test_texts_report_their_process_too_and_find_nothing_of_it(
     shell: list[str], tmp_path: Path
 ) -> None:
-    lines = [Line(("x",), None, "o 1", "e", True, True), Line(("x",), None, "o2", "e", True, True)]
+    lines = [
+        CommandLine(("x",), None, "o 1", "e", True, True),
+        CommandLine(("x",), None, "o2", "e", True, True),
+    ]
     (tmp_path / "e").write_text("old\n")
     (tmp_path / "o2").write_text("old\n")
     texts = ['echo "$$ $# $0"; ls /proc/$$/fd >fds; echo 1 >&2', "exec sh -c 'echo $$; exit 3'"]
@@ -112,7 +115,11 @@ def test_a_text_that_is_no_command_fails_as_a_shell_fails_it(
 def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
     shell: list[str], tmp_path: Path
 ) -> None:
-    lines = [Line(("x",), None, "o"), Line(("y",), None, "no/o2"), Line(("z",), None, "o3")]
+    lines = [
+        CommandLine(("x",), None, "o"),
+        CommandLine(("y",), None, "no/o2"),
+        CommandLine(("z",), None, "o3"),
+    ]
     argv = argv_of_texts(["true"] * 3, lines, [["o"], ["no/o2"], ["o3"]])
     status, reports = reports_of(shell, argv, tmp_path)
     assert [(it.kind, it.workload) for it in reports] == [("s", 1), ("e", 1), ("e", 2)]
@@ -123,11 +130,11 @@ def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
 
 
 def test_a_script_that_nobody_listens_to_reports_nothing(tmp_path: Path) -> None:
-    argv = argv_of([sh("true"), sh("true")])
-    assert workloads_in(argv) == 0
+    argv = to_argv([sh("true"), sh("true")])
+    assert count_reported_commands(argv) == 0
     assert reports_of(["dash"], argv, tmp_path) == (0, [])
-    assert workloads_in(argv_of([sh("true")], reports=True)) == 0
-    assert workloads_in(("/bin/true",)) == 0
+    assert count_reported_commands(to_argv([sh("true")], reports=True)) == 0
+    assert count_reported_commands(("/bin/true",)) == 0
 
 
 def test_lines_that_come_in_pieces_or_are_no_lines_do_no_harm() -> None:

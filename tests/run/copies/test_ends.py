@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from rater.plan.schedule import make_plan
-from rater.run.copies.ends import Ends
+from rater.run.copies.exit_watcher import ExitWatcher
 from rater.run.copies.launch import Child, CopySpec
 
 STEP = make_plan(["a"], 1).phases[0].queues[0].steps[0]
@@ -46,7 +46,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
     copies: Copies, at_once: bool
 ) -> None:
-    ends = Ends(commands=False, at_once=at_once)
+    ends = ExitWatcher(commands=False, at_once=at_once)
     for _, child in copies:
         ends.expect(child)
     for process, _ in copies[:2]:
@@ -63,7 +63,7 @@ def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
 
 
 def test_what_ends_while_another_is_handled_is_stamped_next(copies: Copies) -> None:
-    ends = Ends(commands=False, at_once=True)
+    ends = ExitWatcher(commands=False, at_once=True)
     for _, child in copies:
         ends.expect(child)
     end(copies[0][0])

@@ -52,7 +52,9 @@ def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_envir
 def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with guard("slow", 1, use_cgroup=False) as keeper, monkeypatch.context() as patch:
         patch.setattr("rater.run.copies.guard.reap_dead", lambda pids: None)
-        patch.setattr("rater.run.copies.guard.describe", lambda pid: Leftover(pid, "big", None))
+        patch.setattr(
+            "rater.run.copies.guard.describe_process", lambda pid: Leftover(pid, "big", None)
+        )
         pid = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setsid=True)
         keeper.kill_strays()
         keeper.kill_strays()

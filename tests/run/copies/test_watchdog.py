@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rater.run.copies import watchdog
-from rater.run.copies.spawn import Watch, limit_mark
+from rater.run.copies.spawn import Watchdog, limit_mark
 
 MARK = "6f1c8a52-made-for-this-test"
 # Whoever started rater, and a copy that joined its group.
@@ -56,7 +56,7 @@ def test_who_started_a_dead_supervisor_lives_on_though_a_copy_joined_its_group()
 def test_a_watchdog_that_is_stopped_while_it_is_dismissed_is_let_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    watch = Watch(MARK, 1, None)
+    watch = Watchdog(MARK, 1, None)
     os.kill(watch.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, watch.pid, os.WSTOPPED | os.WNOWAIT)
     sent, kill = [], os.kill

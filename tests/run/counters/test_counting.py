@@ -12,7 +12,7 @@ from rater.plan.counter_choice import TableGroup
 from rater.plan.counter_tables import load_table
 from rater.plan.schedule import Order, Window, make_plan
 from rater.record.events import CopyCounted, PhaseCounted
-from rater.run.copies.counters import CounterSet, PerfKernel, ReadyGroup, probe
+from rater.run.copies.counters import CounterPlan, PerfKernel, ReadyGroup, probe_group
 from tests.support.perf import INHERIT, MadeKernel
 from tests.support.rig import Rig, Seen
 
@@ -28,14 +28,14 @@ done
 
 def software() -> ReadyGroup:
     table = load_table("software")
-    ready = probe(TableGroup(table, table.groups[0])).ready
+    ready = probe_group(TableGroup(table, table.groups[0])).ready
     if ready is None:
         pytest.skip("this kernel lets nobody count (kernel.perf_event_paranoid)")
     return ready
 
 
-def counted(ready: ReadyGroup, kernel: PerfKernel | None = None) -> CounterSet:
-    return CounterSet(lambda iteration: (ready,), len(ready.events), kernel or PerfKernel())
+def counted(ready: ReadyGroup, kernel: PerfKernel | None = None) -> CounterPlan:
+    return CounterPlan(lambda iteration: (ready,), len(ready.events), kernel or PerfKernel())
 
 
 def values(seen: Seen) -> dict[tuple[int, int, int], dict[str, int | None]]:

@@ -10,7 +10,13 @@ import pytest
 
 from rater.plan.counter_choice import TableGroup
 from rater.plan.counter_tables import load_table
-from rater.run.copies.counters import GroupProbe, PerfEvent, perf_events, probe, this_processor
+from rater.run.copies.counters import (
+    GroupProbe,
+    PerfEvent,
+    perf_events,
+    probe_group,
+    this_processor,
+)
 from tests.support.perf import USER_ONLY, MadeKernel
 
 SKX = load_table("intel-skx")
@@ -30,7 +36,7 @@ def machine(root: Path, *, paranoid: int | None = 2, watchdog: int = 0) -> Path:
 
 
 def tried(kernel: MadeKernel, root: Path, of: TableGroup = PIPELINE) -> GroupProbe:
-    found = probe(of, kernel, root)
+    found = probe_group(of, kernel, root)
     assert not kernel.opened, "nothing is left open"
     return found
 

@@ -75,9 +75,9 @@ def test_a_child_has_the_policy_that_was_planned(placement: Placement, names: se
 
 def test_what_the_thread_had_before_is_put_back_flags_and_all() -> None:
     support()
-    static_bind = binding._Kernel(2 | 1 << 15, 1 << NODE)
+    static_bind = binding._KernelPolicy(2 | 1 << 15, 1 << NODE)
 
-    def work() -> binding._Kernel:
+    def work() -> binding._KernelPolicy:
         binding._write_policy(static_bind)
         with ThreadBinding() as bound:
             bound.apply(planned(MemoryPolicy.LOCAL, cpu=CPU))
@@ -95,20 +95,20 @@ def test_what_the_thread_had_before_is_put_back_flags_and_all() -> None:
 def test_an_error_while_copies_are_spawned_undoes_all_the_same() -> None:
     support()
 
-    def work() -> tuple[binding._Kernel, set[int]]:
+    def work() -> tuple[binding._KernelPolicy, set[int]]:
         with pytest.raises(ZeroDivisionError), ThreadBinding() as bound:
             bound.apply(planned(MemoryPolicy.BIND, NODE, cpu=CPU))
             raise ZeroDivisionError
         return binding._read_policy(), os.sched_getaffinity(0)
 
-    assert in_a_thread(work) == (binding._Kernel(0, 0), os.sched_getaffinity(0))
+    assert in_a_thread(work) == (binding._KernelPolicy(0, 0), os.sched_getaffinity(0))
 
 
 def test_nodes_that_the_kernel_does_not_have_are_an_error_with_its_words() -> None:
     support()
     for policy in (MemoryPolicy.BIND, MemoryPolicy.INTERLEAVE):
 
-        def work(policy: MemoryPolicy = policy) -> binding._Kernel:
+        def work(policy: MemoryPolicy = policy) -> binding._KernelPolicy:
             with (
                 pytest.raises(RunError, match=rf"refused memory policy {policy} on nodes 900 \("),
                 ThreadBinding() as bound,
@@ -116,7 +116,7 @@ def test_nodes_that_the_kernel_does_not_have_are_an_error_with_its_words() -> No
                 bound.apply(planned(policy, 900))
             return binding._read_policy()
 
-        assert in_a_thread(work) == binding._Kernel(0, 0)
+        assert in_a_thread(work) == binding._KernelPolicy(0, 0)
 
 
 def test_less_than_what_was_asked_for_is_noticed() -> None:
@@ -124,11 +124,11 @@ def test_less_than_what_was_asked_for_is_noticed() -> None:
     # The node of number 900 is left out by the kernel where another one is there.
     with pytest.raises(RunError, match="the kernel"):
         in_a_thread(lambda: ThreadBinding().apply(planned(MemoryPolicy.BIND, NODE, 900)))
-    two = binding._difference(MemoryPolicy.BIND, (2, 3), binding._Kernel(2, 0b100))
+    two = binding._difference(MemoryPolicy.BIND, (2, 3), binding._KernelPolicy(2, 0b100))
     assert two == "the kernel gave nodes 2"
-    other = binding._difference(MemoryPolicy.WEIGHTED, (2,), binding._Kernel(3, 0b100))
+    other = binding._difference(MemoryPolicy.WEIGHTED, (2,), binding._KernelPolicy(3, 0b100))
     assert other == "the kernel has policy number 3"
-    assert binding._difference(MemoryPolicy.LOCAL, (), binding._Kernel(1, 0)) is None
+    assert binding._difference(MemoryPolicy.LOCAL, (), binding._KernelPolicy(1, 0)) is None
 
 
 def test_cpus_that_are_not_there_are_an_error() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.run.host.admission import default_lock_path, lost_lock, machine_lock
+from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
 
 
 def test_the_second_run_is_refused_and_told_who_is_first(tmp_path: Path) -> None:
@@ -48,17 +48,17 @@ def test_a_lock_file_that_is_removed_or_replaced_lets_no_second_run_begin_and_is
         pytest.raises(RunError, match="was removed or replaced during the run"),
         machine_lock(path, "first"),
     ):
-        assert lost_lock() is None
+        assert lost_lock_warning() is None
         path.unlink()
         if put_there is not None:
             path.write_text(put_there)
         refused = rf"process {os.getpid()} of user .*, whose lock file was removed .*--share"
         with pytest.raises(InputError, match=refused), machine_lock(path, "second"):
             pass
-        assert f"{path} was removed or replaced" in (lost_lock() or "")
+        assert f"{path} was removed or replaced" in (lost_lock_warning() or "")
         with machine_lock(path, "beside", share=True):
             pass
-    assert lost_lock() is None
+    assert lost_lock_warning() is None
     with machine_lock(path, "third"):
         assert path.read_text() == "third\n"
 
@@ -67,7 +67,7 @@ def test_who_shares_the_machine_loses_nothing_with_the_lock_file(tmp_path: Path)
     path = tmp_path / "lock"
     with machine_lock(path, "first", share=True):
         path.unlink()
-        assert lost_lock() is None
+        assert lost_lock_warning() is None
 
 
 def test_the_kernel_frees_the_lock_of_a_killed_rater(tmp_path: Path) -> None:

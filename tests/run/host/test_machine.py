@@ -21,7 +21,7 @@ XML = """<topology version="2.0">
 
 
 def test_this_machine_has_the_cpus_that_we_may_use() -> None:
-    topology = machine.discover()
+    topology = machine.discover_topology()
     assert {pu.os for pu in topology.pus} == os.sched_getaffinity(0)
     assert topology.is_this_system
     assert topology.source == "this machine"
@@ -32,7 +32,7 @@ def test_cpus_taken_away_by_taskset_are_not_usable_but_known() -> None:
     code = (
         "import json, os; from rater.run.host import discover as machine; "
         "one = min(os.sched_getaffinity(0)); os.sched_setaffinity(0, {one}); "
-        "t = machine.discover(); "
+        "t = machine.discover_topology(); "
         "print(json.dumps([[one], [p.os for p in t.pus], len(t.machine_pus)]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -49,7 +49,7 @@ def test_another_machine_in_the_environment_is_not_taken_for_this_one(
     monkeypatch.setenv("HWLOC_SYNTHETIC", "node:4 pu:2")
     monkeypatch.setenv("HWLOC_THISSYSTEM", "1")
     monkeypatch.setenv("HWLOC_PLUGINS_PATH", "/mine")
-    topology = machine.discover()
+    topology = machine.discover_topology()
     assert {pu.os for pu in topology.pus} == os.sched_getaffinity(0)
     assert all(node.os != 3 for node in topology.nodes)
     left = {name: value for name, value in os.environ.items() if name.startswith("HWLOC_")}
@@ -64,9 +64,11 @@ def test_another_machine_in_the_environment_is_not_taken_for_this_one(
 def test_hwloc_leaves_nothing_in_the_environment_and_is_loaded_only_when_needed() -> None:
     code = (
         "import os, sys; from pathlib import Path; from rater.run.host import discover as machine; "
-        "before = dict(os.environ); machine.load(sys.argv[1]); machine.load('nodes=2x2'); "
+        "before = dict(os.environ); machine.load_topology(sys.argv[1]); "
+        "machine.load_topology('nodes=2x2'); "
         "assert 'pyhwloc' not in sys.modules; "
-        "machine.discover(); assert 'pyhwloc' in sys.modules; assert dict(os.environ) == before"
+        "machine.discover_topology(); assert 'pyhwloc' in sys.modules; assert dict(os.environ) == "
+        "before"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "/dev/stdin"],
@@ -81,8 +83,8 @@ def test_hwloc_leaves_nothing_in_the_environment_and_is_loaded_only_when_needed(
 def test_without_pyhwloc_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyhwloc", None)
     with pytest.raises(InputError, match=r"hwloc cannot be loaded.*pip install 'pyhwloc>=3.0.1'"):
-        machine.discover()
-    assert len(machine.load("nodes=2x2").pus) == 4
+        machine.discover_topology()
+    assert len(machine.load_topology("nodes=2x2").pus) == 4
 
 
 def test_a_failing_hwloc_is_an_error_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,13 +95,13 @@ def test_a_failing_hwloc_is_an_error_and_no_traceback(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pyhwloc, "from_this_system", fail)
     with pytest.raises(InputError, match=r"hwloc cannot read this machine \(RuntimeError: no such"):
-        machine.discover()
+        machine.discover_topology()
 
 
 def test_a_file_is_read_by_our_own_reader(tmp_path: Path) -> None:
     path = tmp_path / "two threads.xml"
     path.write_text(XML)
-    topology = machine.load(str(path))
+    topology = machine.load_topology(str(path))
     assert topology == parse_xml(XML, str(path))
     assert [(pu.os, pu.node) for pu in topology.pus] == [(0, 3)]
     assert not topology.is_this_system
@@ -110,19 +112,19 @@ def test_a_wrong_file_is_an_error_with_file_and_line(
 ) -> None:
     (tmp_path / "broken.xml").write_text(XML.replace('os_index="1"', 'os_index="0"'))
     with pytest.raises(InputError, match=r"broken\.xml:4: object PU: os_index=0 is there twice"):
-        machine.load(str(tmp_path / "broken.xml"))
+        machine.load_topology(str(tmp_path / "broken.xml"))
     with pytest.raises(InputError, match="Is a directory"):
-        machine.load(str(tmp_path))
+        machine.load_topology(str(tmp_path))
     with pytest.raises(InputError, match=r"there is no topology file .*none\.xml"):
-        machine.load(str(tmp_path / "none.xml"))
+        machine.load_topology(str(tmp_path / "none.xml"))
     monkeypatch.setattr(machine, "_LARGEST_FILE_BYTES", 1 << 20)
     with pytest.raises(InputError, match="/dev/zero is larger than 1 MiB"):
-        machine.load("/dev/zero")
+        machine.load_topology("/dev/zero")
 
 
 def test_nodes_by_cpus_number_cpus_node_by_node() -> None:
     for text in ("nodes=4x24", "4x24", " nodes=4x24\n"):
-        topology = machine.load(text)
+        topology = machine.load_topology(text)
         assert [pu.os for pu in topology.pus] == list(range(96))
         assert [pu.core for pu in topology.pus] == list(range(96))
         assert [pu.node for pu in topology.pus] == [cpu // 24 for cpu in range(96)]
@@ -132,7 +134,7 @@ def test_nodes_by_cpus_number_cpus_node_by_node() -> None:
 
 
 def test_a_synthetic_description_is_read_by_hwloc() -> None:
-    topology = machine.load("pack:2 numa:2 l3:1 core:3 pu:2")
+    topology = machine.load_topology("pack:2 numa:2 l3:1 core:3 pu:2")
     assert (len(topology.pus), len(topology.cores), len(topology.domains)) == (24, 12, 4)
     assert {pu.package for pu in topology.pus} == {0, 1}
     assert {pu.llc for pu in topology.pus} == {0, 1, 2, 3}
@@ -141,7 +143,7 @@ def test_a_synthetic_description_is_read_by_hwloc() -> None:
 
 
 def test_a_description_may_be_of_cpus_without_cores() -> None:
-    assert len(machine.load("node:4 pu:2").cores) == 8
+    assert len(machine.load_topology("node:4 pu:2").cores) == 8
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_wrong_description_is_an_error_with_an_example(
     text: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        machine.load(text)
+        machine.load_topology(text)
     assert message in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
@@ -175,7 +177,7 @@ def test_a_wrong_description_is_an_error_with_an_example(
 @pytest.mark.parametrize("perturb", ["255", "1"])  # new memory is full of 0, of 254
 def test_an_order_of_cpus_by_types_is_never_overlooked(perturb: str) -> None:
     code = (
-        "from rater.run.host.discover import from_synthetic as f;"
+        "from rater.run.host.discover import parse_synthetic as f;"
         "print(*[pu.os for pu in f('pack:2 core:3 pu:2(indexes=core:pack:pu)').pus])"
     )
     done = subprocess.run(

@@ -7,10 +7,21 @@ import pytest
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.placement.summary import LgroupCheck, gb, memory_warnings, needs_by_node, preflight
-from rater.plan.topology import HugePages, LgroupMemory
+from rater.plan.placement.summary import (
+    NodeMemoryCheck,
+    gb,
+    memory_warnings,
+    needs_by_node,
+    preflight,
+)
+from rater.plan.topology import HugePages, NodeMemory
 from rater.run.host import memory as pagecache
-from rater.run.host.memory import cached, drop_cached, lgroups_now, preflight_now
+from rater.run.host.memory import (
+    drop_page_cache,
+    measure_page_cache,
+    preflight_now,
+    read_node_memory,
+)
 
 GB = 10**9
 PAGE = mmap.PAGESIZE
@@ -27,8 +38,8 @@ def memory(
     *,
     blocks: int | None = None,
     pools: tuple[HugePages, ...] = (),
-) -> LgroupMemory:
-    return LgroupMemory(node, 64 * GB, free, cache, 0, blocks, pools)
+) -> NodeMemory:
+    return NodeMemory(node, 64 * GB, free, cache, 0, blocks, pools)
 
 
 def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
@@ -40,8 +51,8 @@ def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
     assert found.warnings == ()
     assert found.refusal() is None
     assert found.rows == (
-        LgroupCheck(0, 1, 2 * GB, 8 * GB, GB, None, None, 0, "enough"),
-        LgroupCheck(1, 2, 5 * GB, 5 * GB, 0, None, None, 0, "enough"),
+        NodeMemoryCheck(0, 1, 2 * GB, 8 * GB, GB, None, None, 0, "enough"),
+        NodeMemoryCheck(1, 2, 5 * GB, 5 * GB, 0, None, None, 0, "enough"),
     )
 
 
@@ -141,7 +152,7 @@ def test_memory_in_small_pieces_matters_where_huge_pages_are_for_all() -> None:
 def test_what_is_not_known_is_no_warning() -> None:
     found = preflight([on(0, 5), on(1, None)], {0: 4 * GB, 1: 4 * GB}, {})
     assert found.warnings == ()
-    assert found.rows == (LgroupCheck(5, 1, 4 * GB, None, None, None, None, None, "unknown"),)
+    assert found.rows == (NodeMemoryCheck(5, 1, 4 * GB, None, None, None, None, None, "unknown"),)
     assert preflight([on(0, 0)], {}, {0: memory(0, 0)}).warnings == ()
 
 
@@ -209,12 +220,12 @@ def machine(root: Path) -> tuple[Path, Path]:
 def test_lgroups_are_read_from_the_kernel(tmp_path: Path) -> None:
     proc, sys = machine(tmp_path)
     pools = (HugePages(2 << 20, 8, 4), HugePages(1 << 30, 0, 0))
-    first = LgroupMemory(0, 1000 << 10, 100 << 10, 250 << 10, 8 << 10, None, pools)
+    first = NodeMemory(0, 1000 << 10, 100 << 10, 250 << 10, 8 << 10, None, pools)
     second = replace(first, node=1, free_bytes=200 << 10, free_huge_order_bytes=10 << 20)
-    assert lgroups_now(proc, sys) == {0: first, 1: second}
+    assert read_node_memory(proc, sys) == {0: first, 1: second}
     assert first.droppable_bytes == 242 << 10
     assert first.pooled_bytes == 8 << 20
-    assert lgroups_now(tmp_path, tmp_path) == {}
+    assert read_node_memory(tmp_path, tmp_path) == {}
 
 
 def test_the_preflight_of_a_machine_reads_it(tmp_path: Path) -> None:
@@ -229,7 +240,7 @@ def test_the_preflight_of_a_machine_reads_it(tmp_path: Path) -> None:
 def test_this_machine_has_lgroups() -> None:
     if not Path("/sys/devices/system/node/node0").exists():
         pytest.skip("this kernel knows no NUMA nodes")
-    for node, has in lgroups_now().items():
+    for node, has in read_node_memory().items():
         assert has.node == node
         assert has.total_bytes >= has.free_bytes > 0
 
@@ -251,7 +262,7 @@ def on_disk(path: Path) -> bool:
     """Tell whether the page cache of files here can be dropped (not on tmpfs)."""
     probe = path / "probe"
     probe.write_bytes(b"x" * PAGE)
-    dropped = drop_cached(probe)
+    dropped = drop_page_cache(probe)
     probe.unlink()
     return dropped.left_bytes == 0
 
@@ -259,13 +270,13 @@ def on_disk(path: Path) -> bool:
 def test_what_was_written_is_cached_until_it_is_dropped(tree: Path) -> None:
     if not on_disk(tree):
         pytest.skip("files here live in memory")
-    before = cached(tree)
+    before = measure_page_cache(tree)
     assert (before.files, before.size_bytes) == (2, 100 * PAGE - 7)
     assert before.cached_bytes == 100 * PAGE
-    dropped = drop_cached(tree)
+    dropped = drop_page_cache(tree)
     assert (dropped.files, dropped.dropped_bytes, dropped.left_bytes) == (2, 100 * PAGE, 0)
     assert dropped.problems == ()
-    after = cached(tree)
+    after = measure_page_cache(tree)
     assert after.cached_bytes == 0
     assert (tree / "data").read_bytes() == b"x" * (100 * PAGE - 7)
 
@@ -273,25 +284,25 @@ def test_what_was_written_is_cached_until_it_is_dropped(tree: Path) -> None:
 def test_mapped_pages_stay_and_are_counted(tree: Path) -> None:
     if not on_disk(tree):
         pytest.skip("files here live in memory")
-    drop_cached(tree)  # now on disk: what is read from there can be mapped and clean
+    drop_page_cache(tree)  # now on disk: what is read from there can be mapped and clean
     with (
         (tree / "data").open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
     ):
         assert sum(mapped[i * PAGE] for i in range(100)) == 100 * ord("x")
-        assert drop_cached(tree / "data").left_bytes == 100 * PAGE
-    assert drop_cached(tree / "data").left_bytes == 0
+        assert drop_page_cache(tree / "data").left_bytes == 100 * PAGE
+    assert drop_page_cache(tree / "data").left_bytes == 0
 
 
 def test_the_older_way_to_measure_agrees(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    newer = cached(tree)
+    newer = measure_page_cache(tree)
     monkeypatch.setattr(pagecache, "_cachestat", lambda _: None)
-    older = cached(tree)
+    older = measure_page_cache(tree)
     assert older == replace(newer, dirty_bytes=None)
 
 
 def test_what_cannot_be_dropped_is_told(tmp_path: Path) -> None:
-    dropped = drop_cached(tmp_path / "gone")
+    dropped = drop_page_cache(tmp_path / "gone")
     assert dropped.files == 0
     assert dropped.problems == (f"{tmp_path / 'gone'}: No such file or directory",)
-    assert cached(tmp_path / "gone").files == 0
+    assert measure_page_cache(tmp_path / "gone").files == 0

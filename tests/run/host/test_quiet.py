@@ -13,8 +13,14 @@ import psutil
 import pytest
 import trio
 
-from rater.run.host.busy import Busy, Busyness, BusyWatch, busy_warning, process_ticks
-from rater.run.host.idle import IdleWatch, Waited, rest, waited_note
+from rater.run.host.foreign_load import (
+    BusyProcess,
+    ForeignLoad,
+    ForeignLoadSampler,
+    foreign_load_warning,
+    process_ticks,
+)
+from rater.run.host.idle import IdleWaitResult, IdleWatch, cool_down, idle_wait_note
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 KERNEL_THREAD = 0x00200000
@@ -106,9 +112,9 @@ class Machine:
         path = self.sys / f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
         path.write_text(f"{self.khz[cpu]}\n")
 
-    def busy_watch(self) -> BusyWatch:
+    def busy_watch(self) -> ForeignLoadSampler:
         self.write()
-        return BusyWatch(pid=OURS, clock=self.clock, sleep=self.sleep)
+        return ForeignLoadSampler(pid=OURS, clock=self.clock, sleep=self.sleep)
 
     def idle_watch(self, cpus: tuple[int, ...] = (0, 1), max_s: float = 300.0) -> IdleWatch:
         self.write()
@@ -145,10 +151,10 @@ def test_who_worked_is_named_and_who_rested_is_not(machine: Machine) -> None:
     machine.sleep(1.0)
     found = watch.busy()
     assert found.processes == (
-        Busy(55, "kswapd0", 1.6, None),
-        Busy(4711, "chromium", 0.8, "root"),
+        BusyProcess(55, "kswapd0", 1.6, None),
+        BusyProcess(4711, "chromium", 0.8, "root"),
     )
-    assert busy_warning(found) == (
+    assert foreign_load_warning(found) == (
         "busy before the start: kernel thread kswapd0 (pid 55, 1.6 CPUs) and chromium (pid 4711, "
         "user root, 80 % of a CPU); their work shares the machine with the copies"
     )
@@ -158,7 +164,7 @@ def test_a_quiet_machine_gives_no_warning(machine: Machine) -> None:
     machine.processes = {1: (0, "init", 0, 50.0, 0.0, 1)}
     found = machine.busy_watch().busy()
     assert found.quiet
-    assert busy_warning(found) is None
+    assert foreign_load_warning(found) is None
 
 
 def test_what_rater_and_its_children_do_is_not_held_against_others(machine: Machine) -> None:
@@ -190,7 +196,7 @@ def test_work_of_processes_that_nobody_saw_is_told_as_a_sum(machine: Machine) ->
     found = watch.busy()
     assert found.processes == ()
     assert found.unseen == pytest.approx(1.7)
-    assert busy_warning(found) == (
+    assert foreign_load_warning(found) == (
         "busy before the start: small, short-lived or hidden processes (1.7 CPUs together); "
         "their work shares the machine with the copies"
     )
@@ -203,7 +209,7 @@ def test_time_stolen_by_the_hypervisor_is_named_above_one_per_cent(machine: Mach
     machine.sleep(0.5)
     found = watch.busy()
     assert found.stolen == pytest.approx(0.12)
-    assert busy_warning(found) == (
+    assert foreign_load_warning(found) == (
         "busy before the start: the hypervisor gives 12 % of this machine's CPU time to others "
         "(steal)"
     )
@@ -218,7 +224,7 @@ def test_a_pid_used_again_is_another_process(machine: Machine) -> None:
     watch = machine.busy_watch()
     machine.processes = {7: (1, "new", 0, 0.5, 0.0, 2000)}
     machine.sleep(1.0)
-    assert watch.busy().processes == (Busy(7, "new", 0.5, "root"),)
+    assert watch.busy().processes == (BusyProcess(7, "new", 0.5, "root"),)
 
 
 def test_only_the_rest_of_the_quarter_second_is_waited_for(machine: Machine) -> None:
@@ -242,9 +248,9 @@ def test_a_first_look_from_before_a_long_build_is_taken_again(machine: Machine) 
 
 
 def test_many_of_one_name_are_told_together_and_the_rest_is_counted() -> None:
-    same = [Busy(pid, "stress", 1.0, "anna") for pid in range(10, 18)]
-    others = [Busy(pid, f"p{pid}", 0.2, "root") for pid in range(20, 27)]
-    assert busy_warning(Busyness((*same, *others), 0.0, 0.0)) == (
+    same = [BusyProcess(pid, "stress", 1.0, "anna") for pid in range(10, 18)]
+    others = [BusyProcess(pid, f"p{pid}", 0.2, "root") for pid in range(20, 27)]
+    assert foreign_load_warning(ForeignLoad((*same, *others), 0.0, 0.0)) == (
         "busy before the start: stress (8 processes, user anna, 8.0 CPUs), "
         "p20 (pid 20, user root, 20 % of a CPU), p21 (pid 21, user root, 20 % of a CPU), "
         "p22 (pid 22, user root, 20 % of a CPU), p23 (pid 23, user root, 20 % of a CPU) and "
@@ -289,7 +295,7 @@ def test_a_command_shows_the_script_but_never_its_arguments(
 def test_a_process_of_this_machine_that_burns_cpu_is_found() -> None:
     burner = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"])
     try:
-        theirs, ours = BusyWatch(pid=0x7FFFFFFF), BusyWatch()
+        theirs, ours = ForeignLoadSampler(pid=0x7FFFFFFF), ForeignLoadSampler()
         found = {one.pid: one for one in theirs.busy(0.02).processes}
         assert burner.pid in found
         assert found[burner.pid].command == "sh"
@@ -303,7 +309,7 @@ def test_a_process_of_this_machine_that_burns_cpu_is_found() -> None:
 def test_a_proc_that_cannot_be_read_says_nothing(machine: Machine, tmp_path: Path) -> None:
     assert not machine.proc.exists()
     clock = itertools.count()
-    watch = BusyWatch(pid=1, clock=lambda: next(clock), sleep=lambda s: None)
+    watch = ForeignLoadSampler(pid=1, clock=lambda: next(clock), sleep=lambda s: None)
     assert watch.busy().quiet
     (tmp_path / "5").mkdir()
     (tmp_path / "5/stat").write_text("5 (torn")
@@ -315,10 +321,10 @@ def test_a_proc_that_cannot_be_read_says_nothing(machine: Machine, tmp_path: Pat
 
 def baseline_and_wait(
     watch: IdleWatch, change: object = None, told: list[str] | None = None
-) -> tuple[tuple[str, ...], Waited]:
+) -> tuple[tuple[str, ...], IdleWaitResult]:
     """Take the baseline, let a phase change the machine, wait."""
 
-    async def main() -> tuple[tuple[str, ...], Waited]:
+    async def main() -> tuple[tuple[str, ...], IdleWaitResult]:
         remarks = await watch.take_baseline()
         if callable(change):
             change()
@@ -339,9 +345,9 @@ def test_a_hot_machine_is_waited_for_until_it_is_within_three_degrees(machine: M
     told: list[str] = []
     remarks, waited = baseline_and_wait(machine.idle_watch(), phase, told)
     assert remarks == ()
-    assert waited == Waited(9.0, True, None)  # (71 - 53) degrees at 2 a second
+    assert waited == IdleWaitResult(9.0, True, None)  # (71 - 53) degrees at 2 a second
     assert told[0] == "coretemp Package id 0 is at 70 °C (50 before)"
-    assert waited_note(waited) is None
+    assert idle_wait_note(waited) is None
 
 
 def test_the_bound_ends_the_wait_and_says_what_is_not_back(machine: Machine) -> None:
@@ -354,7 +360,7 @@ def test_the_bound_ends_the_wait_and_says_what_is_not_back(machine: Machine) -> 
 
     _, waited = baseline_and_wait(watch, phase)
     assert (waited.waited_s, waited.reached) == (10.0, False)
-    assert waited_note(waited) == (
+    assert idle_wait_note(waited) == (
         "--until-idle: went on after 10 s although others keep 1.5 CPUs busy (0.0 before the first "
         "phase), k10temp Tctl is at 71 °C (55 before), core 0 is at 60 °C (50 before), "
         "core 1 is at 60 °C (50 before), 3 more sensors are too warm"
@@ -399,7 +405,7 @@ def test_our_own_work_does_not_keep_the_machine_busy(machine: Machine) -> None:
         machine.sleep = working  # type: ignore[method-assign]  # rater works while time passes
 
     _, waited = baseline_and_wait(watch, phase)
-    assert waited == Waited(0.5, True, None)
+    assert waited == IdleWaitResult(0.5, True, None)
 
 
 def test_a_baseline_that_is_not_idle_is_said(machine: Machine) -> None:
@@ -421,7 +427,7 @@ def test_what_the_machine_does_not_show_is_said_once_and_left_out(machine: Machi
         "--until-idle: this machine shows no temperatures and no CPU frequency: it goes by load "
         "alone",
     )
-    assert waited == Waited(0.5, True, None)
+    assert waited == IdleWaitResult(0.5, True, None)
 
 
 def test_a_machine_that_shows_nothing_is_not_waited_for(machine: Machine) -> None:
@@ -429,7 +435,7 @@ def test_a_machine_that_shows_nothing_is_not_waited_for(machine: Machine) -> Non
     machine.write = lambda: None  # type: ignore[method-assign]  # nothing comes back
     (machine.proc / "stat").unlink()
     remarks, waited = baseline_and_wait(watch)
-    assert waited == Waited(0.0, True, None)
+    assert waited == IdleWaitResult(0.0, True, None)
     assert remarks == (
         "--until-idle: this machine shows no load and no temperatures and no CPU frequency: it can "
         "not wait for anything",
@@ -439,16 +445,16 @@ def test_a_machine_that_shows_nothing_is_not_waited_for(machine: Machine) -> Non
 def test_cooling_down_comes_before_the_wait_and_both_can_be_cancelled(machine: Machine) -> None:
     watch = machine.idle_watch()
 
-    async def both() -> Waited:
+    async def both() -> IdleWaitResult:
         await watch.take_baseline()
-        return await rest(20.0, watch, sleep=machine.trio_sleep)
+        return await cool_down(20.0, watch, sleep=machine.trio_sleep)
 
-    assert trio.run(both) == Waited(20.5, True, None)
+    assert trio.run(both) == IdleWaitResult(20.5, True, None)
     assert machine.slept == [1.0, 20.0, 0.5]
 
     async def stopped() -> bool:
         with trio.move_on_after(0.01) as scope:
-            await rest(60.0, None)
+            await cool_down(60.0, None)
         return scope.cancelled_caught
 
     assert trio.run(stopped)
@@ -457,7 +463,7 @@ def test_cooling_down_comes_before_the_wait_and_both_can_be_cancelled(machine: M
 def test_this_machine_can_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rater.run.host.idle._BASELINE_S", 0.1)
 
-    async def main() -> Waited:
+    async def main() -> IdleWaitResult:
         watch = IdleWatch(os.sched_getaffinity(0), max_s=0.5)
         await watch.take_baseline()
         return await watch.wait()

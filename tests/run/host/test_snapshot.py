@@ -6,8 +6,8 @@ import pytest
 
 from rater.run.host import discover as machine
 from rater.run.host import facts
-from rater.run.host.memory import lgroups_now
-from rater.settings.known import volatile
+from rater.run.host.memory import read_node_memory
+from rater.settings.known import is_volatile
 
 XEON = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -85,7 +85,7 @@ def etc(tmp_path: Path) -> Path:
     return write(tmp_path / "etc", {"machine-id": "0123456789abcdef0123456789abcdef"})
 
 
-TWO_NODES = machine.from_synthetic("nodes=2x4")
+TWO_NODES = machine.parse_synthetic("nodes=2x4")
 
 
 def test_the_host_is_told_as_the_system_tells_it(proc: Path, sys_: Path, etc: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_fingerprint_follows_model_microcode_and_topology(
 ) -> None:
     prints = {facts.host_facts(TWO_NODES, proc, sys_, etc).fingerprint}
     for text in ("nodes=4x2", "nodes=2x5"):
-        other = machine.from_synthetic(text)
+        other = machine.parse_synthetic(text)
         prints.add(facts.host_facts(other, proc, sys_, etc).fingerprint)
     for old, new in (("0x2006e05", "0x2006e06"), ("6132", "6148")):
         write(proc, {"cpuinfo": XEON.replace(old, new)})
@@ -203,8 +203,8 @@ def test_what_does_not_exist_is_left_out(tmp_path: Path) -> None:
 
 
 def test_this_host_can_be_told() -> None:
-    host = facts.host_facts(machine.discover())
-    assert host == facts.host_facts(machine.discover())
+    host = facts.host_facts(machine.discover_topology())
+    assert host == facts.host_facts(machine.discover_topology())
     assert host.memory_bytes is not None
     assert host.memory_bytes > 0
     assert dict(facts.settings_snapshot())["kernel.release"]
@@ -270,7 +270,7 @@ def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
         "memory.node1.shmem_bytes": "1048576",
         "memory.node1.writeback_bytes": "0",
     }
-    now = lgroups_now(proc, sys)
+    now = read_node_memory(proc, sys)
     assert {node: (it.free_bytes, it.page_cache_bytes) for node, it in now.items()} == {
         0: (100 << 10, (5000 - 1024) << 10),
         1: (7 << 10, 0),
@@ -286,7 +286,7 @@ def test_a_single_lgroup_has_what_the_machine_has(tmp_path: Path) -> None:
         tmp_path / "sys",
         {"devices/system/node/node0/meminfo": NODE.format(node=0, free=5, files=5000)},
     )
-    now = lgroups_now(proc, sys)[0]
+    now = read_node_memory(proc, sys)[0]
     assert (now.free_bytes, now.page_cache_bytes) == (90 << 10, 10 << 10)
 
 
@@ -341,4 +341,4 @@ def test_variables_that_may_change_speed_are_told_and_no_others() -> None:
     ],
 )
 def test_readings_are_told_from_settings(name: str, answer: bool) -> None:
-    assert volatile(name) is answer
+    assert is_volatile(name) is answer

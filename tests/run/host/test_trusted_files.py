@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.files import UntrustedError, open_file, private_folder, replace_file, settled
+from rater.files import (
+    UntrustedError,
+    open_file,
+    private_folder,
+    replace_file,
+    resolve_trusted_folder,
+)
 from rater.run.host.admission import machine_lock
 from rater.settings import journal as journals
-from rater.settings.journal import DamagedError, Journal, this_owner
-from rater.settings.restore import left_behind, recover
-from rater.settings.tuner import Tuner
+from rater.settings.journal import DamagedJournalError, Journal, this_owner
+from rater.settings.restore import find_leftovers, restore_leftovers
+from rater.settings.tuner import SettingsSession
 from tests.support.settings_tree import make_tree
 from tests.support.strangers import STRANGER, give, needs_root, stranger_does, stranger_holds
 
@@ -160,7 +166,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(make: str, shared: Path
 def test_a_journal_that_another_user_wrote_is_not_acted_on(shared: Path) -> None:
     save(shared / "it")
     give(shared / "it")
-    with pytest.raises(DamagedError, match="a file of user 1234"):
+    with pytest.raises(DamagedJournalError, match="a file of user 1234"):
         journals.load(shared / "it")
 
 
@@ -171,7 +177,7 @@ def test_settings_are_put_back_whatever_another_user_holds(shared: Path) -> None
     shared.chmod(0o755)
     path = shared / "settings.json"
     (shared / "settings.json.lock").touch(0o644)  # of an earlier rater
-    tuner = Tuner(root, path, "rater sweep mini")
+    tuner = SettingsSession(root, path, "rater sweep mini")
     tuner.set({"swappiness": "10"})
     tuner._stack.close()  # as if it were killed
     document = path.read_text().replace(f'"pid": {os.getpid()}', '"pid": 999999999')
@@ -179,8 +185,8 @@ def test_settings_are_put_back_whatever_another_user_holds(shared: Path) -> None
     held = [stranger_holds(file) for file in sorted(shared.glob("settings.json*"))]
     assert len(held) == 3
     with held[0], held[1], held[2]:
-        assert left_behind(root, path) is not None
-        assert recover(root, path, lambda _: None)
+        assert find_leftovers(root, path) is not None
+        assert restore_leftovers(root, path, lambda _: None)
     assert swappiness.read_text() == before
 
 
@@ -212,15 +218,15 @@ def test_ways_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "there").symlink_to("real/deep")
     (tmp_path / "round").symlink_to("round")
-    assert settled(tmp_path / "there" / ".." / "deep") == tmp_path / "real" / "deep"
-    assert settled(tmp_path / "new" / "er", make=True) == tmp_path / "new" / "er"
+    assert resolve_trusted_folder(tmp_path / "there" / ".." / "deep") == tmp_path / "real" / "deep"
+    assert resolve_trusted_folder(tmp_path / "new" / "er", make=True) == tmp_path / "new" / "er"
     with pytest.raises(FileNotFoundError):
-        settled(tmp_path / "missing")
+        resolve_trusted_folder(tmp_path / "missing")
     with pytest.raises(OSError, match="Too many levels"):
-        settled(tmp_path / "round")
+        resolve_trusted_folder(tmp_path / "round")
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
-        settled(tmp_path / "file" / "in")
+        resolve_trusted_folder(tmp_path / "file" / "in")
 
 
 def test_a_private_folder_is_written_by_nobody_else(shared: Path) -> None:

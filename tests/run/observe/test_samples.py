@@ -26,7 +26,7 @@ from rater.record.events import (
 from rater.record.run import RunStatus
 from rater.run.copies.launch import Child, CopySpec
 from rater.run.observe import observer, probe
-from rater.run.observe.probe import MOST_SAMPLES, GateCheck, Samples, merged
+from rater.run.observe.probe import MOST_SAMPLES, GateCheck, Samples, merge_samples
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import sample
@@ -209,24 +209,24 @@ def test_a_sample_that_comes_after_the_end_is_not_lost() -> None:
 def test_two_samples_as_one_have_averages_by_samples_and_extremes() -> None:
     first = sample({0: 300, 1: 100}, looks=3, migrations=5, swap_bytes=None, policy="local")
     then = sample({1: 900}, allowed=(2, 3), migrations=2, swap_bytes=7, policy=None, age_ns=9)
-    one = merged(first, then, (0,))
+    one = merge_samples(first, then, (0,))
     assert (one.looks, one.age_ns, one.policy) == (4, 9, "local")
     assert one.node_bytes == ((0, 225), (1, 300))
     assert (one.migrations, one.swap_bytes, one.allowed) == (5, 7, (2, 3))
     assert one.rss_bytes == round((1_000_400 * 3 + 1_000_900) / 4)
     assert one.peak_bytes == 2_000_900
     unread = replace(then, node_bytes=None, page_bytes=None, rss_bytes=None)
-    assert merged(first, unread, (0,)).node_bytes == first.node_bytes
-    assert merged(unread, first, (0,)).page_bytes == first.page_bytes
+    assert merge_samples(first, unread, (0,)).node_bytes == first.node_bytes
+    assert merge_samples(unread, first, (0,)).page_bytes == first.page_bytes
 
 
 def test_of_samples_put_together_the_one_with_most_astray_is_kept() -> None:
     home, away = sample({0: 900}), sample({0: 10, 1: 890})
-    one = merged(merged(home, away, (0,)), home, (0,))
+    one = merge_samples(merge_samples(home, away, (0,)), home, (0,))
     assert one.node_bytes == ((0, 603), (1, 297))
     assert one.astray_bytes == ((0, 10), (1, 890))
-    assert merged(home, home, (0,)).astray_bytes == ((0, 900),)
-    assert merged(sample(None), sample(None), (0,)).astray_bytes is None
+    assert merge_samples(home, home, (0,)).astray_bytes == ((0, 900),)
+    assert merge_samples(sample(None), sample(None), (0,)).astray_bytes is None
 
 
 def test_a_stop_while_copies_are_sampled_ends_the_run(tmp_path: Path) -> None:

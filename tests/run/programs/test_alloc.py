@@ -19,7 +19,7 @@ from rater.run.programs.tuning import (
     read_elf,
     transparent_pages,
     tuning_for,
-    untouched_by,
+    unreached_reason,
 )
 from rater.store.store import open_store
 from rater.workflow.run.workload import pages_problem
@@ -196,12 +196,12 @@ def test_programs_that_do_not_see_it_are_known(tmp_path: Path, library: Path) ->
     small = elf(tmp_path / "small", bits=32, interpreter="/lib/ld-linux.so.2")
     script = tmp_path / "script"
     script.write_text(f"#!{static} -x\n")
-    assert untouched_by(preload, static) == "is statically linked"
-    assert untouched_by(preload, script) == "is statically linked"
-    assert untouched_by(tunable, static) is None  # glibc reads them there too
-    assert untouched_by(tunable, musl) == "uses musl, not glibc"
-    assert untouched_by(preload, small) == "is for another kind of machine than the library"
-    assert untouched_by(preload, Path("/bin/sh")) is None
+    assert unreached_reason(preload, static) == "is statically linked"
+    assert unreached_reason(preload, script) == "is statically linked"
+    assert unreached_reason(tunable, static) is None  # glibc reads them there too
+    assert unreached_reason(tunable, musl) == "uses musl, not glibc"
+    assert unreached_reason(preload, small) == "is for another kind of machine than the library"
+    assert unreached_reason(preload, Path("/bin/sh")) is None
 
 
 # -- what pages need of the machine -------------------------------------------------------------

@@ -12,9 +12,16 @@ import pytest
 
 from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, parse_suite
-from rater.run.host.admission import Available, Load, available, cgroup_headroom, estimate, misfit
+from rater.run.host.admission import (
+    AvailableResources,
+    MemoryDemand,
+    available,
+    cgroup_headroom,
+    estimate_needs,
+    misfit,
+)
 from rater.run.programs import compile as build_module
-from rater.run.programs.child_process import Excess, Limits, run_alone, run_tool
+from rater.run.programs.child_process import LimitExceeded, Limits, run_alone, run_tool
 from rater.run.programs.compile import (
     build,
     cache_root,
@@ -27,7 +34,7 @@ from rater.run.programs.inputs import (
     InputWatch,
     ReadyInput,
     cannot_be_made,
-    digest_of,
+    inputs_digest,
     links_work,
     make_run_dir,
     ready_inputs,
@@ -35,7 +42,7 @@ from rater.run.programs.inputs import (
     run_dir_name,
     uncached_bytes,
 )
-from rater.run.programs.script import lines_of
+from rater.run.programs.script import command_lines
 from tests.support.places import CHECKOUT
 from tests.support.processes import wait_until_dead
 
@@ -194,7 +201,7 @@ def test_a_command_is_found_and_hashed(own: Path, tmp_path: Path) -> None:
     script.chmod(0o755)
     wanted = benchmark(own, 'args = ["z"]', what='command = ["./run.sh", "-x"]')
     built = build(wanted, "any", tmp_path)
-    assert lines_of(wanted, wanted.sizes["test"], built)[0].words == (str(script), "-x", "z")
+    assert command_lines(wanted, wanted.sizes["test"], built)[0].words == (str(script), "-x", "z")
     assert (built.compiler, built.flags) == (None, None)
     assert built.sha256 == build_module.sha256_of(script)
     assert find_command("sh").name == "sh"
@@ -370,7 +377,7 @@ def test_names_and_contents_of_inputs_have_one_digest(own: Path, tmp_path: Path)
         (own / "b").write_text("b")
         listed = ", ".join(f'{{ name = "{n}", path = "{n[-1]}" }}' for n in names.split())
         wanted = benchmark(own, f"inputs = [{listed}]")
-        return digest_of(ready_inputs(wanted, wanted.sizes["test"], tmp_path))
+        return inputs_digest(ready_inputs(wanted, wanted.sizes["test"], tmp_path))
 
     assert digest("", "x") is None
     first = digest("a b", "x")
@@ -504,14 +511,18 @@ def test_a_tool_is_heard_on_both_streams_and_a_flood_is_cut(tmp_path: Path) -> N
 def test_a_benchmark_on_trial_is_killed_with_its_children_when_time_is_up(tmp_path: Path) -> None:
     argv = ["sh", "-c", "sleep 60 & echo $!; wait"]
     ended = run_alone(argv, tmp_path, os.environ, Limits(time_s=0.2))
-    assert (ended.excess, ended.exit_code, ended.signal) == (Excess.TIME, None, signal.SIGKILL)
+    assert (ended.excess, ended.exit_code, ended.signal) == (
+        LimitExceeded.TIME,
+        None,
+        signal.SIGKILL,
+    )
     assert ended.elapsed_s < 10
     wait_until_dead(int((tmp_path / "stdout").read_text()))
 
 
 def test_a_benchmark_on_trial_that_floods_its_output_is_stopped(tmp_path: Path) -> None:
     ended = run_alone(["yes"], tmp_path, os.environ, Limits(20, 4 << 20))
-    assert (ended.excess, ended.signal) == (Excess.OUTPUT, signal.SIGKILL)
+    assert (ended.excess, ended.signal) == (LimitExceeded.OUTPUT, signal.SIGKILL)
     assert (tmp_path / "stdout").stat().st_size == 1 << 20
 
 
@@ -520,20 +531,24 @@ MB = 1_000_000
 
 def test_memory_and_disk_of_the_worst_phase_count() -> None:
     phases = [
-        [Load("a", copies=4, runs=4, memory_bytes=10 * MB, disk_bytes=MB, input_bytes=MB)],
-        [Load("b", copies=4, runs=4, memory_bytes=None, disk_bytes=0, input_bytes=5 * MB)],
+        [MemoryDemand("a", copies=4, runs=4, memory_bytes=10 * MB, disk_bytes=MB, input_bytes=MB)],
+        [MemoryDemand("b", copies=4, runs=4, memory_bytes=None, disk_bytes=0, input_bytes=5 * MB)],
     ]
-    needs = estimate(phases, Available(100 * MB, None, 100 * MB, "/w"), keep=False)
+    needs = estimate_needs(phases, AvailableResources(100 * MB, None, 100 * MB, "/w"), keep=False)
     assert (needs.memory_bytes, needs.memory_benchmark) == (40 * MB, "a")
     assert (needs.disk_bytes, needs.unstated, needs.problems) == (20 * MB, ("b",), ())
-    kept = estimate(phases, Available(100 * MB, None, 100 * MB, "/w"), keep=True)
+    kept = estimate_needs(phases, AvailableResources(100 * MB, None, 100 * MB, "/w"), keep=True)
     assert kept.disk_bytes == 28 * MB
 
 
 def test_what_cannot_fit_is_told_with_the_numbers_and_the_way_out() -> None:
-    phase = [Load("gups", copies=64, runs=64, memory_bytes=900 * MB, disk_bytes=MB, input_bytes=0)]
-    tight = Available(12_300 * MB, "/box", 10 * MB, "/w")
-    assert estimate([phase], tight, keep=False).problems == (
+    phase = [
+        MemoryDemand(
+            "gups", copies=64, runs=64, memory_bytes=900 * MB, disk_bytes=MB, input_bytes=0
+        )
+    ]
+    tight = AvailableResources(12_300 * MB, "/box", 10 * MB, "/w")
+    assert estimate_needs([phase], tight, keep=False).problems == (
         "memory: 57.6 GB needed (64 copies of gups), 12.3 GB available (the limit of cgroup /box); "
         "--copies 13 would fit, or a smaller --size, or --force",
         "disk: 64.0 MB needed by run directories, 10.0 MB free in /w; "
@@ -542,24 +557,26 @@ def test_what_cannot_fit_is_told_with_the_numbers_and_the_way_out() -> None:
 
 
 def test_memory_that_copies_divide_needs_no_fewer_copies() -> None:
-    load = Load("g", copies=4, runs=4, memory_bytes=500 * MB, disk_bytes=0, input_bytes=0)
-    tight = Available(1_000 * MB, None, MB, "/w")
-    (said,) = estimate([[replace(load, is_divided=True)]], tight, keep=False).problems
+    load = MemoryDemand("g", copies=4, runs=4, memory_bytes=500 * MB, disk_bytes=0, input_bytes=0)
+    tight = AvailableResources(1_000 * MB, None, MB, "/w")
+    (said,) = estimate_needs([[replace(load, is_divided=True)]], tight, keep=False).problems
     assert said.endswith("2.0 GB needed (4 copies of g), 1.0 GB available; take a smaller --size, "
                          "or --force")  # fmt: skip
-    (said,) = estimate([[load]], tight, keep=False).problems
+    (said,) = estimate_needs([[load]], tight, keep=False).problems
     assert "--copies 2 would fit" in said
 
 
 def test_a_benchmark_that_does_not_fit_alone_is_told_with_the_numbers() -> None:
-    load = Load("g", copies=2, runs=2, memory_bytes=16_000 * MB, disk_bytes=MB, input_bytes=MB)
-    assert misfit(load, Available(22_100 * MB, None, 10 * MB, "/w")) == (
+    load = MemoryDemand(
+        "g", copies=2, runs=2, memory_bytes=16_000 * MB, disk_bytes=MB, input_bytes=MB
+    )
+    assert misfit(load, AvailableResources(22_100 * MB, None, 10 * MB, "/w")) == (
         "32.0 GB needed, 22.1 GB available"
     )
-    assert misfit(load, Available(40_000 * MB, None, 3 * MB, "/w")) == (
+    assert misfit(load, AvailableResources(40_000 * MB, None, 3 * MB, "/w")) == (
         "4.0 MB of disk needed, 3.0 MB free in /w"
     )
-    assert misfit(load, Available(40_000 * MB, None, 4 * MB, "/w")) is None
+    assert misfit(load, AvailableResources(40_000 * MB, None, 4 * MB, "/w")) is None
 
 
 def test_what_this_machine_has_left_is_measured(tmp_path: Path) -> None:

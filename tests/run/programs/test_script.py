@@ -15,12 +15,12 @@ from rater.errors import InputError
 from rater.plan.suite import Command, parse_suite
 from rater.run.programs.compile import build
 from rater.run.programs.script import (
-    Line,
-    argv_of,
+    CommandLine,
+    command_lines,
     digest_of_programs,
     failed_command,
-    lines_of,
     shown,
+    to_argv,
 )
 from tests.support.shells import SHELLS, sh
 
@@ -28,8 +28,8 @@ from tests.support.shells import SHELLS, sh
 class Ended:
     """A script that ran to its end in one of the shells."""
 
-    def __init__(self, shell: list[str], lines: list[Line], folder: Path) -> None:
-        argv = argv_of(lines)
+    def __init__(self, shell: list[str], lines: list[CommandLine], folder: Path) -> None:
+        argv = to_argv(lines)
         program = shutil.which(shell[0])
         if program is None:
             pytest.skip(f"no {shell[0]} here")
@@ -56,8 +56,11 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 
 def test_one_plain_command_is_executed_without_a_shell() -> None:
-    assert argv_of([Line(("/bin/echo", "a b"))]) == ("/bin/echo", "a b")
-    assert argv_of([Line(("/bin/echo",))], ["/usr/bin/nice"]) == ("/usr/bin/nice", "/bin/echo")
+    assert to_argv([CommandLine(("/bin/echo", "a b"))]) == ("/bin/echo", "a b")
+    assert to_argv([CommandLine(("/bin/echo",))], ["/usr/bin/nice"]) == (
+        "/usr/bin/nice",
+        "/bin/echo",
+    )
     assert failed_command(("/bin/echo",), "/nonexistent", 1, None) is None
 
 
@@ -94,10 +97,10 @@ def test_nobody_is_blamed_for_a_script_that_was_killed_from_outside(tmp_path: Pa
 def test_a_program_or_input_that_is_not_there_fails_its_own_command(
     shell: list[str], tmp_path: Path
 ) -> None:
-    done = Ended(shell, [Line(("/no/such",)), sh("echo no")], tmp_path)
+    done = Ended(shell, [CommandLine(("/no/such",)), sh("echo no")], tmp_path)
     assert (done.exit_code, done.blamed) == (127, "command 1 of 2 (/no/such): exit code 127")
-    for lines in ([Line(("/bin/cat",), "missing"), sh("true")],
-                  [sh("true"), Line(("/bin/cat",), "missing")]):  # fmt: skip
+    for lines in ([CommandLine(("/bin/cat",), "missing"), sh("true")],
+                  [sh("true"), CommandLine(("/bin/cat",), "missing")]):  # fmt: skip
         done = Ended(shell, lines, tmp_path)
         position = 1 if lines[0].stdin else 2
         assert done.exit_code in (1, 2)
@@ -112,9 +115,9 @@ def test_streams_go_to_files_and_words_stay_as_they_are(shell: list[str], tmp_pa
     done = Ended(
         shell,
         [
-            Line((cat,), "in put", "o 'ut"),
-            Line((printf, "%s\\n", *odd), stdout="words"),
-            Line(("/bin/sh", "-c", "cat; echo more >&2"), "o 'ut", None, "err"),
+            CommandLine((cat,), "in put", "o 'ut"),
+            CommandLine((printf, "%s\\n", *odd), stdout="words"),
+            CommandLine(("/bin/sh", "-c", "cat; echo more >&2"), "o 'ut", None, "err"),
         ],
         tmp_path,
     )
@@ -125,7 +128,7 @@ def test_streams_go_to_files_and_words_stay_as_they_are(shell: list[str], tmp_pa
 
 def test_one_command_with_an_input_needs_no_process_more(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("hello\n")
-    argv = argv_of([Line(("/bin/sh", "-c", "read x; echo $x $PPID"), "in")])
+    argv = to_argv([CommandLine(("/bin/sh", "-c", "read x; echo $x $PPID"), "in")])
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == f"hello {os.getpid()}\n"
 
@@ -158,7 +161,7 @@ def test_a_line_that_a_program_wrote_itself_blames_no_command_that_is_not_there(
 
 def test_commands_beyond_what_linux_takes_are_an_error() -> None:
     with pytest.raises(InputError, match="bytes long together, Linux takes at most 131071"):
-        argv_of([sh("x" * 70_000), sh("x" * 70_000)])
+        to_argv([sh("x" * 70_000), sh("x" * 70_000)])
 
 
 SUITE = """\
@@ -187,16 +190,16 @@ def test_a_size_may_have_programs_of_its_own(tmp_path: Path) -> None:
     digests = {}
     for name, size in wanted.sizes.items():
         built = build(wanted, "base", tmp_path, size)
-        lines[name] = lines_of(wanted, size, built)
+        lines[name] = command_lines(wanted, size, built)
         digests[name] = digest_of_programs(built, lines[name])
-    assert lines["one"] == (Line((cat, "-u", "x")),)
-    assert lines["other"] == (Line((true, "-a", "y")),)
+    assert lines["one"] == (CommandLine((cat, "-u", "x")),)
+    assert lines["other"] == (CommandLine((true, "-a", "y")),)
     assert shown(lines["all"]) == f"{cat} -u in >out && {cmp} in out"
-    assert argv_of(lines["all"], ["/usr/bin/nice", "-n 1"])[2].count("/usr/bin/nice '-n 1' ") == 2
+    assert to_argv(lines["all"], ["/usr/bin/nice", "-n 1"])[2].count("/usr/bin/nice '-n 1' ") == 2
     assert len({*digests.values()}) == 3
     gone = replace(wanted, command=("no-such-program",))
     size = wanted.sizes["other"]
-    assert lines_of(gone, size, build(gone, "base", tmp_path, size)) == lines["other"]
+    assert command_lines(gone, size, build(gone, "base", tmp_path, size)) == lines["other"]
     with pytest.raises(InputError, match="benchmark p: 'no-such-program' is not in PATH"):
         build(gone, "base", tmp_path, wanted.sizes["all"])
     nope = replace(size, commands=(Command(("nope",), (), None, None, None),) * 2)

@@ -19,23 +19,23 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Phase, Step, make_plan
 from rater.plan.suite import Benchmark, InputFile, Size, Suite
 from rater.run.host import discover as machine
-from rater.run.host.memory import cached, drop_cached, lgroups_now
+from rater.run.host.memory import drop_page_cache, measure_page_cache, read_node_memory
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs import compile
 from rater.run.programs.child_process import Limits
-from rater.run.programs.compile import digest_once, sha256_of
+from rater.run.programs.compile import cached_digest, sha256_of
 from rater.run.programs.inputs import (
     ReadyInput,
-    digest_of,
+    cache_setup_files,
     flush_file_system,
+    inputs_digest,
     locked,
     make_run_dir,
     page_cache_spread,
     ready_inputs,
     spread_over,
-    take_files,
 )
-from rater.run.programs.script import environment_of, set_up_suite, setup_folder
+from rater.run.programs.script import benchmark_environment, set_up_suite, setup_folder
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.run_dirs import CopyEnvironments, Program, RunFolders
 from tests.support.processes import wait_until_dead
@@ -152,7 +152,7 @@ def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
 
 def test_the_nearer_environment_wins(tmp_path: Path) -> None:
     suite = own_suite(tmp_path, "true")
-    found = dict(environment_of(suite, BENCHMARK, SIZE, tmp_path / "cache"))
+    found = dict(benchmark_environment(suite, BENCHMARK, SIZE, tmp_path / "cache"))
     assert found == {
         "A": "suite",
         "B": "bench",
@@ -160,7 +160,10 @@ def test_the_nearer_environment_wins(tmp_path: Path) -> None:
         "RATER_SUITE_DIR": str(tmp_path),
         "RATER_SETUP_DIR": str(setup_folder(suite, tmp_path / "cache")),
     }
-    assert dict(environment_of(None, BENCHMARK, SIZE, tmp_path)) == {"B": "bench", "C": "size"}
+    assert dict(benchmark_environment(None, BENCHMARK, SIZE, tmp_path)) == {
+        "B": "bench",
+        "C": "size",
+    }
 
 
 def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
@@ -251,7 +254,7 @@ def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
 
     def taken() -> tuple[ReadyInput, ...]:
-        return ready_inputs(BENCHMARK, size, cache, take_files(folder, ["made"], cache))
+        return ready_inputs(BENCHMARK, size, cache, cache_setup_files(folder, ["made"], cache))
 
     with pytest.raises(InputError, match="input in of p: the suite's set-up did not leave made in"):
         taken()
@@ -265,7 +268,7 @@ def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
     assert not first.damaged()
     assert first.path.read_text() == "one"
     (second,) = taken()
-    assert digest_of([first]) != digest_of([second])
+    assert inputs_digest([first]) != inputs_digest([second])
     (folder / "made").write_text("one")
     assert taken() == (first,)
     # A copy that writes into what all share spoils its own run, not the next one.
@@ -284,7 +287,7 @@ def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
 def on_disk(folder: Path) -> bool:
     """Tell whether the page cache of files here can be dropped (not on tmpfs)."""
     (folder / "probe").write_bytes(b"x")
-    return drop_cached(folder / "probe").left_bytes == 0
+    return drop_page_cache(folder / "probe").left_bytes == 0
 
 
 def read_bytes() -> int:
@@ -302,15 +305,19 @@ def test_nothing_that_a_set_up_left_stays_in_the_page_cache_but_the_input(tmp_pa
     cache, size = tmp_path / "cache", replace(SIZE, inputs=(made_input(),))
     for _ in range(2):
         left = set_up_suite(suite, cache, os.environ, ["made", "linked"])
-        assert cached(setup_folder(suite, cache)).size_bytes == 8_000_000
-        assert cached(setup_folder(suite, cache)).cached_bytes == 0
-        assert cached(tmp_path / "elsewhere").cached_bytes == 0
+        assert measure_page_cache(setup_folder(suite, cache)).size_bytes == 8_000_000
+        assert measure_page_cache(setup_folder(suite, cache)).cached_bytes == 0
+        assert measure_page_cache(tmp_path / "elsewhere").cached_bytes == 0
         (made,) = ready_inputs(BENCHMARK, size, cache, left)
-    assert cached(made.path).cached_bytes > 2_000_000
+    assert measure_page_cache(made.path).cached_bytes > 2_000_000
     # A later run finds it cold and leaves it so: nothing was made.
-    drop_cached(cache)
+    drop_page_cache(cache)
     set_up_suite(suite, cache, os.environ, ["made", "linked"])
-    assert cached(cache / "setup").cached_bytes == cached(made.path).cached_bytes == 0
+    assert (
+        measure_page_cache(cache / "setup").cached_bytes
+        == measure_page_cache(made.path).cached_bytes
+        == 0
+    )
 
 
 def test_what_a_set_up_did_not_change_is_not_read_again(tmp_path: Path) -> None:
@@ -319,15 +326,15 @@ def test_what_a_set_up_did_not_change_is_not_read_again(tmp_path: Path) -> None:
     folder, cache = tmp_path / "setup", tmp_path / "cache"
     folder.mkdir()
     (folder / "made").write_bytes(b"x" * 4_000_000)
-    first = take_files(folder, ["made"], cache)
+    first = cache_setup_files(folder, ["made"], cache)
     before = read_bytes()
-    assert take_files(folder, ["made"], cache) == first
+    assert cache_setup_files(folder, ["made"], cache) == first
     assert read_bytes() - before < 1_000_000
     # Nor is it believed when the input that was made of it is gone.
     made = first.found["made"]
     assert isinstance(made, ReadyInput)
     made.path.unlink()
-    again = take_files(folder, ["made"], cache).found["made"]
+    again = cache_setup_files(folder, ["made"], cache).found["made"]
     assert isinstance(again, ReadyInput)
     assert (again.path, again.sha256) == (made.path, made.sha256)
     assert again.path.read_bytes() == b"x" * 4_000_000
@@ -338,13 +345,13 @@ def test_a_changed_file_is_read_again_whatever_its_size_and_time(tmp_path: Path)
     for number in range(10):
         path.write_text(f"{number}")
         os.utime(path, ns=(1, 1))
-        assert digest_once(path, records) == sha256_of(path)
-        assert digest_once(path, records) == sha256_of(path)
+        assert cached_digest(path, records) == sha256_of(path)
+        assert cached_digest(path, records) == sha256_of(path)
     assert len(list(records.iterdir())) == 1
     (tmp_path / "other").write_text("x")
     os.utime(tmp_path / "other", ns=(1, 1))
     (tmp_path / "other").replace(path)
-    assert digest_once(path, records) == sha256_of(path)
+    assert cached_digest(path, records) == sha256_of(path)
 
 
 def test_a_file_younger_than_the_clock_can_tell_is_not_noted(
@@ -354,12 +361,12 @@ def test_a_file_younger_than_the_clock_can_tell_is_not_noted(
     path.write_text("1")
     before_ns = path.stat().st_ctime_ns - 1  # a server's clock may be ahead of ours
     monkeypatch.setattr(compile, "time_ns", lambda: before_ns)
-    assert digest_once(path, records) == sha256_of(path)
+    assert cached_digest(path, records) == sha256_of(path)
     assert not records.exists()
 
 
 def test_a_set_up_may_be_spread_over_the_lgroups_and_copies_are_not(tmp_path: Path) -> None:
-    nodes = lgroups_now()
+    nodes = read_node_memory()
     if MemoryPolicy.INTERLEAVE not in memory_support().policies or not nodes:
         pytest.skip("the kernel does not let us interleave memory")
     suite = own_suite(tmp_path, "sh", "-c", "cat /proc/self/numa_maps >> maps")
@@ -375,12 +382,12 @@ def test_a_set_up_may_be_spread_over_the_lgroups_and_copies_are_not(tmp_path: Pa
 
 
 def test_page_cache_is_spread_over_ordinary_memory_beside_cpus() -> None:
-    four = machine.from_synthetic("pack:2 numa:2 core:2 pu:1")
+    four = machine.parse_synthetic("pack:2 numa:2 core:2 pu:1")
     assert spread_over(four) == (0, 1, 2, 3)
     zero, one, two, three = four.nodes
     others = (zero, replace(one, allowed=False), replace(two, cpus=()), three)
     assert spread_over(replace(four, nodes=others)) == (0, 3)
-    assert spread_over(machine.from_synthetic("numa:1 core:2 pu:1")) == ()
+    assert spread_over(machine.parse_synthetic("numa:1 core:2 pu:1")) == ()
 
 
 def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Path) -> None:
@@ -389,7 +396,7 @@ def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Pat
     (tmp_path / "mine").write_text("mine")
     (folder / "made").symlink_to(tmp_path / "mine")
     size = replace(SIZE, inputs=(made_input(),))
-    left = take_files(folder, ["made"], tmp_path)
+    left = cache_setup_files(folder, ["made"], tmp_path)
     (ready,) = ready_inputs(BENCHMARK, size, tmp_path, left)
     assert ready.path.read_text() == "mine"
     assert not ready.path.samefile(tmp_path / "mine")

@@ -22,15 +22,15 @@ from rater.analysis.divots.selftest import Judgement, judge
 from rater.cli import main
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import Disturbance, Fault, Injection
+from rater.plan.selftest import Disturbance, Injection, PlantKind
 from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
 from rater.record.run import CopyStatus
 from rater.run import competitor
 from rater.run.copies.guard import children, guard
-from rater.run.disturb import Disturbed, Injector, busy_by_cpu
+from rater.run.disturb import DisturbanceRecord, Injector, busy_by_cpu
 from rater.run.host import discover as machine
 from rater.run.host.admission import default_lock_path, machine_lock
-from rater.run.host.busy import Busy, Busyness
+from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.run.host.thread_binding import memory_support
 from rater.store.store import open_store
 from rater.workflow.run import selftest, selftest_runs
@@ -81,7 +81,7 @@ def stopping() -> Iterator[tuple[Injector, subprocess.Popen[bytes]]]:
             copy.kill()
 
 
-def seen_by(injector: Injector) -> Disturbed:
+def seen_by(injector: Injector) -> DisturbanceRecord:
     injector.put(END)
     injector.close()
     [seen] = injector.seen
@@ -204,12 +204,12 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
 def test_memory_is_taken_from_the_planted_node_by_the_planted_copies_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    node = machine.discover().nodes[0].os
+    node = machine.discover_topology().nodes[0].os
     remote = Injection(
-        Fault.REMOTE_MEMORY, "lgroup 0", "", copies=(1,), node=node, remote=((1, node),)
+        PlantKind.REMOTE_MEMORY, "lgroup 0", "", copies=(1,), node=node, remote=((1, node),)
     )
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
-    monkeypatch.setattr("rater.plan.selftest.choose", lambda *_: ((remote,), ()))
+    monkeypatch.setattr("rater.plan.selftest.plan_injections", lambda *_: ((remote,), ()))
     assert main(["selftest", "--quick", "--copies", "3", "--keep"]) in (0, 1, 3)
     with open_store(tmp_path / "rater.db") as store:
         [number] = store.find_all("tag:selftest=remote-memory")
@@ -229,7 +229,7 @@ def test_a_disturbed_run_that_is_not_right_is_made_once_more(
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
     monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)  # whatever others take is too much
     monkeypatch.setattr(selftest, "_REPEATS", 1)
-    monkeypatch.setattr(selftest._Test, "_judge", staticmethod(never_named))
+    monkeypatch.setattr(selftest._SelftestRunner, "_judge", staticmethod(never_named))
     assert main(["selftest", "--quick", "--copies", "3", "--json"]) == 3
     said = capsys.readouterr()
     document = json.loads(said.out)
@@ -259,8 +259,10 @@ def test_one_undisturbed_run_is_enough_to_refuse_and_names_who_is_busy(
 ) -> None:
     monkeypatch.setattr(planted, "NOISIEST", 1e-9)
     monkeypatch.setattr(selftest, "_REPEATS", 5)
-    busy = Busyness((Busy(7, "cc1", 0.96, "ann"),), 0.0, 0.0)
-    monkeypatch.setattr("rater.run.host.busy.BusyWatch.busy", lambda *_, **__: busy)
+    busy = ForeignLoad((BusyProcess(7, "cc1", 0.96, "ann"),), 0.0, 0.0)
+    monkeypatch.setattr(
+        "rater.run.host.foreign_load.ForeignLoadSampler.busy", lambda *_, **__: busy
+    )
     assert main(["selftest", "--copies", "3", "--json"]) == 3
     said = capsys.readouterr()
     assert said.err.splitlines()[0] == (
@@ -282,7 +284,7 @@ def test_what_is_not_judged_for_too_long_is_given_up(
     monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)
     monkeypatch.setattr(selftest, "_REPEATS", 5)
     monkeypatch.setattr(selftest, "_REPEATS_S", 0.0)
-    monkeypatch.setattr(selftest._Test, "_judge", staticmethod(never_named))
+    monkeypatch.setattr(selftest._SelftestRunner, "_judge", staticmethod(never_named))
     assert main(["selftest", "--quick", "--copies", "3", "--json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["made_again"], document["not_judged"]) == (0, 1)

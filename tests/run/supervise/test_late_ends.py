@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.run.copies.ends import Ends
+from rater.run.copies.exit_watcher import ExitWatcher
 from rater.run.copies.launch import Child, CopySpec
 from tests.support.calls import RATER, rows
 from tests.support.rig import Rig
@@ -70,14 +70,14 @@ def test_a_run_during_which_the_machine_was_suspended_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep_ns = iter([5_000 * MS, 5_900 * MS, 5_900 * MS, 17_900 * MS])
-    monkeypatch.setattr("rater.run.copies.ends.asleep_ns", lambda: next(asleep_ns))
+    monkeypatch.setattr("rater.run.copies.exit_watcher.asleep_ns", lambda: next(asleep_ns))
     notes = Rig(tmp_path).run({"a": "true", "b": "true"}, copies=1).notes
     assert notes.count("the machine was suspended") == 1
     assert "suspended for 12 s while copies ran: their times are without that" in notes
 
 
-def ends_of(script: str) -> tuple[Ends, Child]:
-    ends = Ends(commands=False, at_once=True)
+def ends_of(script: str) -> tuple[ExitWatcher, Child]:
+    ends = ExitWatcher(commands=False, at_once=True)
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", script], {}, setpgroup=0)
     spec = CopySpec((), {}, "", "")
     child = Child(0, 0, None, pid, os.pidfd_open(pid), spec, None)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def taken(seen_ago_ms: int, started_ago_ms: int) -> int | None:
 def test_only_what_matters_to_the_time_of_a_copy_makes_it_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rater.run.copies.ends.time.monotonic_ns", lambda: NOW_NS)
+    monkeypatch.setattr("rater.run.copies.exit_watcher.time.monotonic_ns", lambda: NOW_NS)
     assert taken(seen_ago_ms=900, started_ago_ms=2000) is None  # a beat, and a busy machine
     assert taken(seen_ago_ms=1300, started_ago_ms=2000) == 1300
     assert taken(seen_ago_ms=1300, started_ago_ms=500) == 500  # no sooner than it began

@@ -14,7 +14,7 @@ from rater.errors import InputError, RunError
 from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record.events import CopyEnded, Event, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.run.copies.launch import Child, Launcher, Wanted
+from rater.run.copies.launch import Child, Launcher, StartRequest
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.supervise.job import WindowWatch
 from rater.run.supervise.supervisor import Supervisor
@@ -119,7 +119,7 @@ def test_a_next_run_that_can_not_be_started_fails_the_run_and_ends_the_others(
 ) -> None:
     start = Launcher.start
 
-    def refused(self: Launcher, wanted: Wanted, binding: ThreadBinding) -> Child | None:
+    def refused(self: Launcher, wanted: StartRequest, binding: ThreadBinding) -> Child | None:
         if (wanted.copy, wanted.position) == (1, 2):
             raise RunError("no process for copy 1")
         return start(self, wanted, binding)

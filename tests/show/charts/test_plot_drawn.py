@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rater.analysis.results.copies import cells_of
+from rater.analysis.results.copies import group_cells
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy
 from rater.show.charts.panels import picture_svg
@@ -27,7 +27,7 @@ from tests.support.example_runs import copy_row, stored
 
 def picture(rows: Sequence[StoredCopy], *labels: Label) -> Picture:
     run = stored(rows, copies=len({row.copy for row in rows}), hostname="h")
-    return picture_of(run.head, cells_of(run), labels)
+    return picture_of(run.head, group_cells(run), labels)
 
 
 def times(*seconds: float, **changes: object) -> list[StoredCopy]:

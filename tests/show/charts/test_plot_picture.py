@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.divots.model.finding import CellEffect, Kind, Single
-from rater.analysis.results.copies import cells_of
+from rater.analysis.divots.model.finding import CellEffect, CopyEffect, Kind
+from rater.analysis.results.copies import group_cells
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredCopy
 from rater.show.charts.panels import (
@@ -17,7 +17,7 @@ from rater.show.charts.panels import (
     percent_text,
     time_text,
 )
-from rater.show.charts.picture import Label, LgroupSpan, Picture, picture_of
+from rater.show.charts.picture import Label, NodeSpan, Picture, picture_of
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 
@@ -26,7 +26,7 @@ def picture(
     rows: Sequence[StoredCopy], labels: Sequence[Label] = (), iteration: int | None = None
 ) -> Picture:
     run = stored(rows, copies=len({row.copy for row in rows}))
-    return picture_of(run.head, cells_of(run), labels, iteration=iteration)
+    return picture_of(run.head, group_cells(run), labels, iteration=iteration)
 
 
 def times(*seconds: float, per_node: int = 2, **changes: object) -> list[StoredCopy]:
@@ -54,7 +54,7 @@ def test_copies_stand_by_lgroup_then_by_number() -> None:
     rows = [copy_row(n, 10.0, node=n % 2) for n in range(4)]
     shown = picture(rows)
     assert shown.names == (0, 2, 1, 3)
-    assert shown.groups == (LgroupSpan(0, 0, 2), LgroupSpan(1, 2, 2))
+    assert shown.groups == (NodeSpan(0, 0, 2), NodeSpan(1, 2, 2))
     assert not shown.ascending
     assert [dot.place for dot in shown.panels[0].dots] == [0, 2, 1, 3]
 
@@ -141,10 +141,10 @@ def test_failed_copies_have_a_place_but_no_time() -> None:
 
 def test_steady_copies_are_their_median_run_with_a_range_or_without() -> None:
     run = windowed([*in_turn(0, (2.0, 3.0, 4.0)), *in_turn(1, (3.0, 3.0, 3.0))], 0.0, 9.0)
-    shown = picture_of(run.head, cells_of(run))
+    shown = picture_of(run.head, group_cells(run))
     assert shown.repeated
     assert shown.panels[0].extent_s() == (2.0, 4.0)
-    (panel,) = picture_of(run.head, cells_of(run), ranges=False).panels
+    (panel,) = picture_of(run.head, group_cells(run), ranges=False).panels
     assert panel.extent_s() == (3.0, 3.0)
 
 
@@ -180,10 +180,10 @@ def test_findings_become_names_benchmark_by_benchmark() -> None:
 
 def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
     singles = (
-        Single("a", None, 1, 9, 9, 1, 0.42),
-        Single("a", None, 2, 9, 9, 1, 0.43),
-        Single("b", None, 1, 3, 3, 0, 1.33),
-        Single("b", None, 1, 5, 5, 0, 1.39),
+        CopyEffect("a", None, 1, 9, 9, 1, 0.42),
+        CopyEffect("a", None, 2, 9, 9, 1, 0.43),
+        CopyEffect("b", None, 1, 3, 3, 0, 1.33),
+        CopyEffect("b", None, 1, 5, 5, 0, 1.39),
     )
     first, second = labels_from([replace(FINDING, kind=Kind.OUTLIER_COPY, singles=singles)])
     assert first == Label(

@@ -13,7 +13,7 @@ from rater.analysis.compare.model import Comparison
 from rater.cli import main
 from rater.show.compare.table import print_comparison
 from rater.store.store import Store
-from rater.workflow.results.points import looks_of, points_from
+from rater.workflow.results.points import count_interim_looks, load_points
 from tests.support.calls import Rater
 from tests.support.made_runs import make
 from tests.support.printed import printed_by
@@ -27,8 +27,8 @@ class _Terminal(io.StringIO):
 
 
 def compared(store: Store, *words: str) -> Comparison:
-    points = points_from(store, list(words))
-    return compare(points, margin=MARGIN, looks=looks_of(store, points))
+    points = load_points(store, list(words))
+    return compare(points, margin=MARGIN, looks=count_interim_looks(store, points))
 
 
 def test_of_fourteen_benchmarks_those_that_changed_stand_in_the_table(

@@ -2,21 +2,21 @@
 
 import pytest
 
-from rater.show.console import Column, Columns, Page, table_lines
+from rater.show.console import Column, Columns, TextLayout, table_lines
 from rater.show.format import (
-    aligned,
-    clock,
+    align_columns,
     crop,
-    decimals,
-    duration,
-    figures,
-    gigabytes,
+    format_clock,
+    format_duration,
+    format_gigabytes,
+    format_number,
+    format_together,
     gigabytes_column,
-    number,
-    place,
-    plain,
-    what_ran,
-    wrapped,
+    needed_decimals,
+    place_texts,
+    run_title,
+    sanitize,
+    wrap_text,
 )
 
 
@@ -39,14 +39,14 @@ from rater.show.format import (
 def test_numbers_beside_each_other_are_written_alike(
     values: list[float | None], written: list[str]
 ) -> None:
-    assert figures(values) == written
+    assert format_together(values) == written
 
 
 def test_several_lines_become_one_that_shows_where_they_end() -> None:
-    assert plain("set-up ended with status 2: make\ncc: no\r\n\nstop\n") == (
+    assert sanitize("set-up ended with status 2: make\ncc: no\r\n\nstop\n") == (
         "set-up ended with status 2: make | cc: no | stop"
     )
-    assert plain("a\tb\x1b[1m\x9b") == "a?b?[1m?"
+    assert sanitize("a\tb\x1b[1m\x9b") == "a?b?[1m?"
 
 
 def test_columns_are_made_of_what_the_rows_are_of() -> None:
@@ -61,18 +61,18 @@ def test_columns_are_made_of_what_the_rows_are_of() -> None:
 
 
 def test_sentences_stand_below_each_other_behind_their_margin() -> None:
-    assert Page(24).beside("name", 6, ["one two three four five", "six"]) == [
+    assert TextLayout(24).hang_indent("name", 6, ["one two three four five", "six"]) == [
         "name  one two three four",
         "      five",
         "      six",
     ]
-    assert Page(24).beside("name", 6, []) == ["name"]
+    assert TextLayout(24).hang_indent("name", 6, []) == ["name"]
 
 
 def test_sizes_and_places_are_as_short_as_they_can_be() -> None:
     assert gigabytes_column([4_000_000_000, None, 250_000_000]) == ["4.00", "-", "0.25"]
-    assert (place(3, 1), place(None, 1)) == (["CPU 3", "lgroup 1"], ["lgroup 1"])
-    assert place(3, None) == ["CPU 3"]
+    assert (place_texts(3, 1), place_texts(None, 1)) == (["CPU 3", "lgroup 1"], ["lgroup 1"])
+    assert place_texts(3, None) == ["CPU 3"]
 
 
 def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
@@ -104,33 +104,37 @@ def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
 def test_a_column_has_the_decimals_its_smallest_number_needs(
     values: list[float], places: int
 ) -> None:
-    assert decimals(values) == places
+    assert needed_decimals(values) == places
 
 
 def test_times_and_bytes_read_as_people_say_them() -> None:
-    assert [clock(s) for s in (7, 725, 3723)] == ["0:07", "12:05", "1:02:03"]
-    durations = [duration(s) for s in (0.0, 0.0062, 0.44, 42, 725, 11100)]
+    assert [format_clock(s) for s in (7, 725, 3723)] == ["0:07", "12:05", "1:02:03"]
+    durations = [format_duration(s) for s in (0.0, 0.0062, 0.44, 42, 725, 11100)]
     assert durations == ["0.0 s", "6.2 ms", "0.4 s", "42 s", "12 min", "3 h 05 min"]
-    assert [gigabytes(b) for b in (12.34e9, 4e6)] == ["12 GB", "0.0040 GB"]
-    assert (number(None), number(float("nan"))) == ("-", "-")
+    assert [format_gigabytes(b) for b in (12.34e9, 4e6)] == ["12 GB", "0.0040 GB"]
+    assert (format_number(None), format_number(float("nan"))) == ("-", "-")
 
 
 def test_wide_signs_take_two_cells_of_a_column() -> None:
     wide = "\u6027\u80fd"  # two signs, four cells
-    assert aligned([[wide, "1"], ["abcd", "2"]], [False, True]) == [f"{wide}  1", "abcd  2"]
+    assert align_columns([[wide, "1"], ["abcd", "2"]], [False, True]) == [f"{wide}  1", "abcd  2"]
     cropped = [crop(wide, cells) for cells in (4, 3, 2, 1)]
     assert cropped == [wide, "\u6027\u2026", "\u2026", "\u2026"]
-    assert wrapped(f"{wide} {wide} {wide}", 9) == [f"{wide} {wide}", f"    {wide}"]
+    assert wrap_text(f"{wide} {wide} {wide}", 9) == [f"{wide} {wide}", f"    {wide}"]
 
 
 def test_sentences_break_between_words_and_keep_their_blanks() -> None:
-    assert wrapped("", 20) == [""]
-    assert wrapped("line 3: 'a  b' is not", 20) == ["line 3: 'a  b' is", "    not"]
-    assert wrapped("/a/very/long/path and more", 10) == ["/a/very/long/path", "    and", "    more"]
+    assert wrap_text("", 20) == [""]
+    assert wrap_text("line 3: 'a  b' is not", 20) == ["line 3: 'a  b' is", "    not"]
+    assert wrap_text("/a/very/long/path and more", 10) == [
+        "/a/very/long/path",
+        "    and",
+        "    more",
+    ]
 
 
 def test_what_ran_names_one_benchmark_and_counts_several() -> None:
-    assert what_ran("mini", ["lu"]) == ("mini/lu", "")
-    assert what_ran("mini", ["lu", "sort", "rays"]) == ("mini", "3 benchmarks")
-    assert what_ran("mini, mini, other", ["lu", "x"]) == ("mini, other", "2 benchmarks")
-    assert what_ran(None, ["gups"]) == ("gups", "")
+    assert run_title("mini", ["lu"]) == ("mini/lu", "")
+    assert run_title("mini", ["lu", "sort", "rays"]) == ("mini", "3 benchmarks")
+    assert run_title("mini, mini, other", ["lu", "x"]) == ("mini, other", "2 benchmarks")
+    assert run_title(None, ["gups"]) == ("gups", "")

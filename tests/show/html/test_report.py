@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 import pytest
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.compare.scaling import scale
+from rater.analysis.compare.scaling import scaling_curves
 from rater.analysis.divots.model.finding import Analysis, Kind
-from rater.analysis.results.copies import Point, PointRun, cells_of
+from rater.analysis.results.copies import Point, PointRun, group_cells
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
 from rater.record.run import CopyStatus, MachinePU
@@ -30,9 +30,9 @@ from rater.show.charts.picture import Label, picture_of
 from rater.show.charts.timeline import timeline
 from rater.show.charts.vega import element
 from rater.show.console import Column
-from rater.show.html.page import Together, page_of
+from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page, script_json, table_html
-from rater.show.html.story import PageRun, run_data, score_lost
+from rater.show.html.story import ReportRun, run_data, score_lost
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.drawings import needs_vega
@@ -42,21 +42,21 @@ from tests.support.placement_samples import seen_run
 from tests.support.report_runs import HOSTILE, Page, document, written
 
 
-def page_run(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> PageRun:
-    cells = cells_of(run)
+def page_run(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> ReportRun:
+    cells = group_cells(run)
     picture = picture_of(run.head, cells, labels)
-    return PageRun(run, summarise(run), cells, picture, divots, run_counters(run))
+    return ReportRun(run, summarise(run), cells, picture, divots, run_counters(run))
 
 
 def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
     shown = [page_run(run, divots=divots) for run in runs]
-    return Page(page_of(shown, "var vega;", together(*runs) if len(runs) > 1 else None))
+    return Page(report_html(shown, "var vega;", together(*runs) if len(runs) > 1 else None))
 
 
-def together(*runs: StoredRun) -> Together:
+def together(*runs: StoredRun) -> RunSet:
     points = [Point(f"run {run.head.run}", (), (PointRun(run, None),)) for run in runs]
-    scaling = scale(points)
-    return Together(compare(points), scaling if scaling.curves else None)
+    scaling = scaling_curves(points)
+    return RunSet(compare(points), scaling if scaling.curves else None)
 
 
 def a_run(**head: object) -> StoredRun:
@@ -304,7 +304,7 @@ def test_the_page_asks_nothing_of_the_network() -> None:
 
 
 def test_only_the_scripts_of_the_page_may_run() -> None:
-    text = page_of([page_run(a_run())], "var vega = '</script>';")
+    text = report_html([page_run(a_run())], "var vega = '</script>';")
     shown = Page(text)
 
     data, *scripts = shown.scripts
@@ -648,7 +648,7 @@ def test_hostile_names_stay_text_in_every_part_of_the_page() -> None:
     run = replace(run, settings=((bad, bad),), warnings=(bad,), environment=((bad, bad),))
 
     again = replace(run, head=replace(run.head, run=8))
-    text = page_of([page_run(run), page_run(again)], "", together(run, again))
+    text = report_html([page_run(run), page_run(again)], "", together(run, again))
 
     shown = Page(text)
     assert len(shown.scripts) == 3, "data, library and script; no other"

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
 from rater.record.run import CopyStatus, Run, RunStatus, Validity
-from rater.show.live.grid import Grid, LineView, fit, groups_of, title
+from rater.show.live.grid import Grid, LineView, choose_layout, copies_by_node, title
 from rater.show.live.live import LiveView, View, make_view
 from rater.show.live.progress import (
     DONE,
@@ -313,19 +313,19 @@ def test_phases_count_as_they_come_whatever_their_numbers() -> None:
 
 
 def test_every_copy_has_a_sign_where_there_is_room() -> None:
-    groups = groups_of(128, run_of(128, 4).placements)
+    groups = copies_by_node(128, run_of(128, 4).placements)
     assert [group.label for group in groups] == ["lgroup 0", "lgroup 1", "lgroup 2", "lgroup 3"]
-    (group,) = groups_of(3, run_of(3, bound=False).placements)
+    (group,) = copies_by_node(3, run_of(3, bound=False).placements)
     assert (group.label, group.copies) == ("not bound", (0, 1, 2))
-    layout = fit(groups, 79, 16)
+    layout = choose_layout(groups, 79, 16)
     assert (layout.kind, layout.columns, layout.shown) == ("signs", 1, 4)
 
 
 def test_1024_copies_on_a_small_terminal_are_rows_of_64_or_counts() -> None:
-    groups = groups_of(1024, run_of(1024, 8).placements)
-    assert fit(groups, 79, 16).per_row == 64
-    assert fit(groups, 79, 15).kind == "counts"
-    many = fit(groups_of(1024, run_of(1024, 128).placements), 79, 10)
+    groups = copies_by_node(1024, run_of(1024, 8).placements)
+    assert choose_layout(groups, 79, 16).per_row == 64
+    assert choose_layout(groups, 79, 15).kind == "counts"
+    many = choose_layout(copies_by_node(1024, run_of(1024, 128).placements), 79, 10)
     assert many.kind == "counts" and many.shown < 128
 
 
@@ -343,7 +343,7 @@ def test_no_line_is_wider_than_the_terminal(
 
 
 def test_a_single_failed_copy_does_not_vanish_in_a_bar() -> None:
-    grid = Grid(groups_of(1024, run_of(1024, 8).placements), ascii_only=True)
+    grid = Grid(copies_by_node(1024, run_of(1024, 8).placements), ascii_only=True)
     states = bytearray([DONE]) * 1024
     states[3] = FAILED
     lines = grid.lines(states, set(), set(), 79, 10)
@@ -352,7 +352,7 @@ def test_a_single_failed_copy_does_not_vanish_in_a_bar() -> None:
 
 
 def test_only_the_groups_of_touched_copies_are_made_again() -> None:
-    grid = Grid(groups_of(4, run_of(4, 2).placements), ascii_only=True)
+    grid = Grid(copies_by_node(4, run_of(4, 2).placements), ascii_only=True)
     states = bytearray(4)
     before = list(grid.lines(states, set(), set(range(4)), 79, 10))
     states[3] = RUNNING

@@ -51,7 +51,7 @@ def store_run(store: Store) -> int:
     """Two copies on two lgroups; each computes for 9 s of 10."""
     placed = tuple(PlacedCopy(n, (2 * n,), 2 * n, 2 * n, 0, n, 0, "none", ()) for n in range(2))
     run = replace(run_of(2, 2), placements=placed)
-    number = store.begin(run, HOST, [], PUS, GONE)
+    number = store.create_run(run, HOST, [], PUS, GONE)
     store.append(number, phase())
     for copy in range(2):
         store.append(number, replace(ended(copy, 10.0), user_ns=9 * S, last_cpu=2 * copy))
@@ -117,7 +117,7 @@ def test_the_queries_find_what_the_analysis_finds(store: Store) -> None:
 
 
 def test_copies_that_may_run_anywhere_have_no_cpu_of_their_own_to_ask_for(store: Store) -> None:
-    number = store.begin(replace(run_of(2, bound=False), uuid="v"), HOST, [], PUS, GONE)
+    number = store.create_run(replace(run_of(2, bound=False), uuid="v"), HOST, [], PUS, GONE)
     store.append(number, phase(), ended(0, 10.0), CPUS, MACHINE, over(0.0, 10.0))
     assert query_file(store, "foreign_load") == []
 

@@ -11,7 +11,7 @@ import pytest
 
 from rater.errors import InputError
 from rater.speccpu.kit import problems_of, programs_of, read_benchmark
-from rater.speccpu.kit_files import find_runs, newest_runs, run_of
+from rater.speccpu.kit_files import find_runs, kit_run, newest_runs
 from tests.support.kit import StandInKit
 
 
@@ -39,12 +39,12 @@ def test_run_directories_are_found_from_every_folder_above_them(kit: StandInKit)
 
 
 def test_a_directory_tells_tune_size_label_and_number(kit: StandInKit) -> None:
-    run = run_of(kit.count(1, tune="peak", size="refrate", first=13))
+    run = kit_run(kit.count(1, tune="peak", size="refrate", first=13))
     assert (run.tune, run.size, run.label, run.number) == ("peak", "refrate", "rig", 13)
     old = kit.root / "benchspec" / "CINT2000" / "164.gzip" / "run" / "00000003"
     old.mkdir(parents=True)
     (old / "speccmds.cmd").write_text("-u 1\n-o x ./x\n")
-    run = run_of(old / "speccmds.cmd")
+    run = kit_run(old / "speccmds.cmd")
     assert (run.benchmark, run.tune, run.size, run.number) == ("164.gzip", None, None, 3)
 
 
@@ -61,7 +61,7 @@ def test_what_is_not_there_is_told_with_the_way_out(kit: StandInKit, tmp_path: P
         with pytest.raises(InputError, match=message):
             find_runs(str(folder))
     with pytest.raises(InputError, match="no such file"):
-        run_of(tmp_path / "x.cmd")
+        kit_run(tmp_path / "x.cmd")
 
 
 def test_the_newest_of_several_is_taken_and_said(kit: StandInKit) -> None:
@@ -93,7 +93,7 @@ def test_sizes_and_tunes_are_chosen_not_guessed(kit: StandInKit) -> None:
 def test_a_benchmark_is_read_with_all_that_lies_beside_it(kit: StandInKit) -> None:
     file = kit.count(3, binds=["0", "8", "16"])
     (file.parents[2] / "data" / "ref" / "reftime").write_text("ref\n9120\n")
-    found = read_benchmark(run_of(file))
+    found = read_benchmark(kit_run(file))
     assert [Path(it).name[-4:] for it in found.directories] == ["0000", "0001", "0002"]
     assert found.commands.binds == ("0", "8", "16")
     assert len(found.comparison) == 2
@@ -107,7 +107,7 @@ def test_reference_times_of_2017_and_nonsense(kit: StandInKit) -> None:
     time = file.parents[2] / "data" / "refrate" / "reftime"
     for text, value in (("refrate 1616\n", 1616.0), ("refrate\n", None), ("x\n", None)):
         time.write_text(text)
-        assert read_benchmark(run_of(file)).reference_s == value
+        assert read_benchmark(kit_run(file)).reference_s == value
 
 
 def test_a_copy_of_a_command_file_is_called_after_its_directories(
@@ -116,11 +116,11 @@ def test_a_copy_of_a_command_file_is_called_after_its_directories(
     file = kit.count(2)
     copy = tmp_path / "mine.speccmds.cmd"
     copy.write_text(file.read_text())
-    found = read_benchmark(run_of(copy))
+    found = read_benchmark(kit_run(copy))
     assert (found.name, found.run.size, found.run.file) == ("901.count", "ref", copy)
     alone = tmp_path / "other.speccmds.cmd"
     alone.write_text("-o out ./exe\n")
-    found = read_benchmark(run_of(alone))
+    found = read_benchmark(kit_run(alone))
     assert (found.name, found.directories) == ("other", (str(tmp_path),))
 
 
@@ -142,7 +142,7 @@ def test_directories_that_are_not_there_are_named(kit: StandInKit) -> None:
     for inside in gone.iterdir():
         inside.unlink()
     gone.rmdir()
-    found = read_benchmark(run_of(file))
+    found = read_benchmark(kit_run(file))
     assert problems_of(found, 2) == ()
     (message,) = problems_of(found, 3)
     assert message.startswith(f"copy 2 of 901.count: no run directory {gone}; make run directories")
@@ -151,7 +151,7 @@ def test_directories_that_are_not_there_are_named(kit: StandInKit) -> None:
 def test_bytes_that_are_no_text_are_kept(kit: StandInKit) -> None:
     file = kit.count(1)
     file.write_bytes(b"-E A \xff\n" + file.read_bytes())
-    assert read_benchmark(run_of(file)).commands.environment == (("A", "\udcff"),)
+    assert read_benchmark(kit_run(file)).commands.environment == (("A", "\udcff"),)
 
 
 def test_a_copied_kit_runs_in_its_own_directories(kit: StandInKit) -> None:
@@ -163,7 +163,7 @@ def test_a_copied_kit_runs_in_its_own_directories(kit: StandInKit) -> None:
     assert all(it.startswith(f"{other}/") for it in found.directories)
     assert f"its command file names {kit.root}, which is another tree" in found.remarks[0]
     # Not where copies would be missing.
-    shutil.rmtree(run_of(run.file).file.parent.with_name("run_base_ref_rig.0001"))
+    shutil.rmtree(kit_run(run.file).file.parent.with_name("run_base_ref_rig.0001"))
     found = read_benchmark(run)
     assert all(it.startswith(f"{kit.root}/") for it in found.directories)
     assert "another tree: copies run there" in found.remarks[0]
@@ -195,7 +195,7 @@ def test_two_copies_in_one_directory_are_refused(kit: StandInKit, name: str) -> 
     (file.parent.parent / "link").symlink_to(file.parent)
     file.write_text(f"-C {file.parent}\n-C ../{name}\nexe\n")
     with pytest.raises(InputError, match="two copies have the run directory"):
-        read_benchmark(run_of(file))
+        read_benchmark(kit_run(file))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_comparison_that_says_nothing_keeps_nobody_from_running(
     file = kit.count(1, expected={})
     if text is not None:
         (file.parent / "compare.cmd").write_text(text)
-    found = read_benchmark(run_of(file))
+    found = read_benchmark(kit_run(file))
     assert found.comparison == ()
     (remark,) = found.remarks
     assert re.match(f"901.count: outputs are not validated: {message}", remark)

@@ -11,8 +11,8 @@ import pytest
 from rater.errors import InputError
 from rater.plan.topology import Topology
 from rater.speccpu.config import read_config
-from rater.speccpu.lint import KINDS, Lint, lint
-from rater.speccpu.lint_fix import Corrected, corrected
+from rater.speccpu.lint import KINDS, LintReport, lint
+from rater.speccpu.lint_fix import CorrectedList, corrected
 from rater.speccpu.lint_list import MOST_SEATS, ResultOf, Source, read_source
 from rater.speccpu.lint_machine import misplaced
 from rater.speccpu.places import binding_of
@@ -276,7 +276,7 @@ def test_a_node_against_the_pattern_is_told_without_a_machine_only() -> None:
 # -- the corrected list ---------------------------------------------------------------------------
 
 
-def fixed(text: str, topology: Topology, copies: int | None = None) -> list[Corrected]:
+def fixed(text: str, topology: Topology, copies: int | None = None) -> list[CorrectedList]:
     own = source(text)
     return list(corrected(lint(own, topology, copies=copies), topology, own))
 
@@ -390,14 +390,14 @@ def any_list(machine: Topology, style: str, dice: random.Random) -> str:
     return text
 
 
-def without(text: str, one: Corrected) -> str:
+def without(text: str, one: CorrectedList) -> str:
     """Return the file with the corrected lines in the place of its own."""
     taken = ("bind", *(line.split(" =")[0] for line in one.lines))
     kept = [line for line in text.splitlines() if not line.startswith(taken)]
     return "\n".join([*kept, *one.text.splitlines(), ""])
 
 
-def sound(text: str, machine: Topology, one: Corrected) -> None:
+def sound(text: str, machine: Topology, one: CorrectedList) -> None:
     """Hold a corrected list against the machine by itself, without what the lint makes of it."""
     config = read_config(text)
     submit = config.submit("default", "base")
@@ -434,7 +434,7 @@ def test_the_corrected_list_is_clean_on_any_machine() -> None:
             for one in corrected(first, machine, own):
                 new = without(text, one)
                 sound(new, machine, one)
-                again: Lint = lint(source(new), machine, copies=asked and one.copies)
+                again: LintReport = lint(source(new), machine, copies=asked and one.copies)
                 assert again.findings == (), (machine.source, style, text, one.text)
                 corrections += 1
     assert corrections > 75

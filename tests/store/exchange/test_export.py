@@ -84,7 +84,7 @@ def test_last_is_the_run_stored_last_whenever_it_started(store: Store) -> None:
 
 
 def test_a_run_of_our_own_can_go_to_another_database(store: Store, tmp_path: Path) -> None:
-    number = store.begin(run_of(2), HOST, (), PUS)
+    number = store.create_run(run_of(2), HOST, (), PUS)
     failed = replace(ended(1, 3.0), status=CopyStatus.FAILED, user_ns=10**9)
     store.append(number, phase(), ended(0, 2.0), failed, over(0.0, 3.0))
     store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
@@ -103,7 +103,9 @@ def test_a_rotated_run_that_repeats_a_benchmark_in_a_round_can_go_to_another_dat
     store: Store, tmp_path: Path
 ) -> None:
     # Ring a b, increment 2: copy 0 runs a twice a round, copy 1 b.
-    run = store.begin(replace(run_of(2, names="ab", order="rotated"), increment=2), HOST, (), PUS)
+    run = store.create_run(
+        replace(run_of(2, names="ab", order="rotated"), increment=2), HOST, (), PUS
+    )
     store.append(run, phase(name=None, iteration=None))
     for number, name in ((0, "a"), (1, "b")):
         for step in (0, 1):
@@ -122,7 +124,7 @@ def test_a_rotated_run_that_repeats_a_benchmark_in_a_round_can_go_to_another_dat
 def test_a_run_of_our_own_without_any_copy_can_go_to_another_database(
     store: Store, tmp_path: Path
 ) -> None:
-    number = store.begin(run_of(2), HOST, (), PUS)
+    number = store.create_run(run_of(2), HOST, (), PUS)
     document = observations_document(store.load(number))
     assert document["observations"] == []
     back = taken_over(document, tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from rater.analysis.doctor import CHECKS, examine
 from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict, MachineFacts
-from rater.run.host.busy import Busy, Busyness
+from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.workflow import doctor as doctor_facts
 from rater.workflow.doctor import facts_now
 from tests.support.calls import Rater
@@ -186,13 +186,13 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
 class Somebody:
     """Works beside us, and the hypervisor for others."""
 
-    def busy(self, least_share: float) -> Busyness:
-        return Busyness((Busy(7, "make", 1.5, "ann"),), 0.1, 0.02)
+    def busy(self, least_share: float) -> ForeignLoad:
+        return ForeignLoad((BusyProcess(7, "make", 1.5, "ann"),), 0.1, 0.02)
 
 
 @pytest.fixture(autouse=True)
 def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_facts, "BusyWatch", Somebody)
+    monkeypatch.setattr(doctor_facts, "ForeignLoadSampler", Somebody)
 
 
 def found_in(root: Path) -> dict[str, DoctorFinding]:

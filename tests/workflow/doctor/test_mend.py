@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.compare.conditions import stored_conditions
-from rater.workflow.run.repeat import what_changed
+from rater.workflow.run.repeat import changed_conditions
 from tests.support.calls import RATER, Rater
 from tests.support.doctor_tree import change, make_doctor_tree
 from tests.support.example_runs import copy_row, stored
@@ -139,6 +139,6 @@ def test_what_will_be_set_is_no_difference_from_a_run_that_had_it() -> None:
     run = replace(stored([copy_row(0, 1.0)]), settings=settings)
     present = (("kernel.numa_balancing", "1"), ("vm.swappiness", "10"))
     now = replace(stored_conditions(run), settings=present)
-    told = [one.what for one in what_changed(run, now, ["numa_balancing"])]
+    told = [one.what for one in changed_conditions(run, now, ["numa_balancing"])]
     assert told == ["setting vm.swappiness"]
-    assert len(what_changed(run, now)) == 2
+    assert len(changed_conditions(run, now)) == 2

@@ -13,14 +13,22 @@ from rater.analysis.divots.model.fit import PartEffect
 from rater.analysis.divots.model.noise import (
     Tail,
     TimeNoise,
-    levels_of,
-    noise_of,
-    shortest,
-    tail_of,
+    estimate_noise,
+    fit_tail,
+    shorth_spread,
+    slot_medians,
 )
-from rater.analysis.divots.model.parts import Part, ln_choose, place_of, set_part
+from rater.analysis.divots.model.parts import Part, ln_choose, part_from_set, place_of
 from rater.analysis.divots.model.table import UNKNOWN, Hit, Table
-from rater.analysis.stats.robust import Bools, Floats, Ints, median, middle, quantiles, untied
+from rater.analysis.stats.robust import (
+    Bools,
+    Floats,
+    Ints,
+    median,
+    overall_median,
+    quantiles,
+    untied,
+)
 
 # -- Benchmarks whose copies fall into two groups, fast and slow -----------------------------------
 #
@@ -273,12 +281,12 @@ def two_modes(
     benchmark alone; halves of the machine differ by chance where copies have two modes.
     """
     hits = []
-    noise = noise_of(rest, groups, steps)
-    z = rest / noise.between[:, None, None]
+    noise = estimate_noise(rest, groups, steps)
+    z = rest / noise.between_copy_sd[:, None, None]
     for one in find_modes(rest, groups, steps, fixed=table.fixed):
         b = one.benchmark
         others = np.delete(z, b, axis=0)  # its own slow copies are no tail
-        tail = tail_of(others, noise.freedom)
+        tail = fit_tail(others, noise.dof)
         clear = one.dip >= limits.DIPS[0] and one.share >= 1 - limits.MOST
         if early and not (clear and _of_no_part(table, machine, rest, one.slow[one.cells], b)):
             continue
@@ -296,7 +304,7 @@ def two_modes(
     return hits, rest
 
 
-def two_and_two(rest: Floats, steps: Floats, entries: list[PartEffect]) -> list[PartEffect]:
+def split_of_four(rest: Floats, steps: Floats, entries: list[PartEffect]) -> list[PartEffect]:
     """Return what parts four copies of one iteration two and two, by who the slow ones are.
 
     Not in benchmarks that the model has an entry of: what that leaves is two pairs about zero.
@@ -319,7 +327,7 @@ def two_and_two(rest: Floats, steps: Floats, entries: list[PartEffect]) -> list[
         here = apart & (slow == slots).all(axis=1)
         size = np.where(here, middle_gap + inside / 2, 0.0)[:, None]
         every = bool(here.mean() >= limits.MOST)
-        part = set_part(slots)
+        part = part_from_set(slots)
         found.append(PartEffect(part, here, np.ones(1, dtype=bool), size, won.max(), every))
     return found
 
@@ -333,7 +341,7 @@ def _of_no_part(
         return True
     if place_of(table, machine, often)[1]:
         return False
-    others = np.delete(levels_of(rest), benchmark, axis=0)
+    others = np.delete(slot_medians(rest), benchmark, axis=0)
     if not len(others):
         return True
     apart = median(others[:, often]) - median(others[:, ~often])
@@ -343,15 +351,15 @@ def _of_no_part(
 def _beyond_tail(values: Floats, slow: Bools, tail: Tail, benchmarks: int) -> bool:
     """Tell whether slow copies (I, S) are more than a long tail of the others, in most cells."""
     # Of a coarse clock most are equal.
-    scale = np.maximum(limits.NOISE_FLOOR, shortest(values))
+    scale = np.maximum(limits.NOISE_FLOOR, shorth_spread(values))
     won = []
     for row, mask, spread in zip(values, slow, scale, strict=True):
         n, m = int((~np.isnan(row)).sum()), int(mask.sum())
         if not 0 < m < n:
             continue
-        far = quantiles((row[mask] - middle(row[~mask])) / spread, 0.25)[0]
+        far = quantiles((row[mask] - overall_median(row[~mask])) / spread, 0.25)[0]
         # Of many a tail that is known too light adds up: four times as many may be there.
-        won.append(m * (float(tail.gain(far, n)) - math.log(4)) - ln_choose(n, m))
+        won.append(m * (float(tail.log_evidence(far, n)) - math.log(4)) - ln_choose(n, m))
     return bool(won) and bool(np.median(won) > math.log(benchmarks / limits.ALPHA_SINGLE))
 
 
@@ -391,7 +399,7 @@ def single_hits(table: Table, machine: list[Part], hits: list[Hit], effects: Flo
     return found
 
 
-def of_one_part(machine: list[Part], hits: list[Hit]) -> list[Hit]:
+def merge_by_part(machine: list[Part], hits: list[Hit]) -> list[Hit]:
     """Return the hits, those of now these and now other copies of one part as one finding.
 
     Where they are slow, or fast, by as much, what they share is the cause. That so many of all
@@ -445,7 +453,7 @@ def _of_cell(hits: list[Hit], cell: tuple[int, int], sign: int) -> list[Hit]:
     return [it for it in hits if it.kind in few and it.cells == [cell] and sign * it.size > 0]
 
 
-def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], Floats]:
+def unstable_fast_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], Floats]:
     """Return benchmarks of which some copies are fast, others each time: they do not repeat.
 
     And what is left of (B, I, S) without those. An empty gap lies behind the fast copies, wider
@@ -463,7 +471,7 @@ def lucky_copies(table: Table, rest: Floats, steps: Floats) -> tuple[list[Hit], 
     gap = np.take_along_axis(gaps, at[..., None], axis=2)[..., 0]
     edge = np.take_along_axis(ordered, at[..., None], axis=2)[..., 0]
     apart = (gap >= -limits.HALF * edge) & (edge < -limits.EVERYWHERE - steps[:, None])
-    scale = np.nan_to_num(shortest(rest.reshape(b * i, s))).reshape(b, i)
+    scale = np.nan_to_num(shorth_spread(rest.reshape(b * i, s))).reshape(b, i)
     scale = np.maximum(scale, np.maximum(steps[:, None], limits.NOISE_FLOOR))
     nearer, farther = _beyond_of_three((edge + gap) / -scale), _beyond_of_three(edge / -scale)
     nats = (at + 1.0) * np.log(nearer / farther) - math.log(most)
@@ -503,14 +511,16 @@ def always_different(table: Table, rest: Floats, noise: TimeNoise) -> list[Hit]:
     _, i, s = table.shape
     if i < 2 or s < 8 or not table.fixed:
         return []
-    wide = noise.between >= np.maximum(limits.OF_MANY, 4 * noise.repeat / math.sqrt(i))
+    wide = noise.between_copy_sd >= np.maximum(
+        limits.OF_MANY, 4 * noise.within_copy_sd / math.sqrt(i)
+    )
     if not wide.any():
         return []
-    levels = levels_of(rest)
+    levels = slot_medians(rest)
     covered = ~np.isnan(table.log_s) & wide[:, None, None]
     effect = np.where(covered, np.nan_to_num(levels)[:, None], 0.0)
     facts: dict[str, float | str] = {
-        "spread": float(np.median(noise.between[wide])),
-        "repeat": float(np.median(noise.repeat[wide])),
+        "spread": float(np.median(noise.between_copy_sd[wide])),
+        "repeat": float(np.median(noise.within_copy_sd[wide])),
     }
     return [Hit(Kind.OUTLIER_COPY, covered, effect, "spread", facts=facts)]

@@ -10,19 +10,19 @@ import numpy as np
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.copies import (
     always_different,
-    lucky_copies,
-    of_one_part,
+    merge_by_part,
     single_hits,
-    two_and_two,
+    split_of_four,
     two_modes,
+    unstable_fast_copies,
 )
 from rater.analysis.divots.model.finding import PLACED, Kind, Thresholds
 from rater.analysis.divots.model.fit import PartEffect, fit_parts, single_copies, told_alone
-from rater.analysis.divots.model.layout import Predicted, explain, sharing_classes
+from rater.analysis.divots.model.layout import LayoutEffect, remove_layout_effects, sharing_classes
 from rater.analysis.divots.model.noise import (
     TimeNoise,
     clock_steps,
-    noise_of,
+    estimate_noise,
 )
 from rater.analysis.divots.model.over_time import iteration_hits, startup_hits
 from rater.analysis.divots.model.parts import (
@@ -30,8 +30,8 @@ from rater.analysis.divots.model.parts import (
     Part,
     like_groups,
     machine_parts,
+    part_from_set,
     place_of,
-    set_part,
 )
 from rater.analysis.divots.model.table import UNKNOWN, Hit, Table, total_effect
 from rater.analysis.stats.robust import Floats, Ints, mean, median
@@ -40,29 +40,29 @@ _OF_COPIES = (*PLACED, Kind.BIMODAL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Detected:
+class DetectionResult:
     """All that was found in a run, with what the words are made from."""
 
     table: Table
     hits: list[Hit]
-    predicted: list[Predicted]
-    rest: Floats  # (B, I, S) what nothing explains, NaN where a copy stands out singly
+    predicted: list[LayoutEffect]
+    residuals: Floats  # (B, I, S) what nothing explains, NaN where a copy stands out singly
     left: Floats  # (B, I, S) times without what is told, and no more than that
     noise: TimeNoise
     machine: list[Part]
     groups: Ints  # (S,) inside of which copies are alike
 
 
-def detect(table: Table, thresholds: Thresholds) -> Detected:
+def detect(table: Table, thresholds: Thresholds) -> DetectionResult:
     """Find what is slow, or fast, in a run."""
-    explained = explain(table)
+    explained = remove_layout_effects(table)
     classes = sharing_classes(table)[1]
     groups, steps = like_groups(table, classes), clock_steps(table)
     machine = machine_parts(table, classes)
     values = explained.residuals.copy()
     hits, judged = startup_hits(table, machine, values, groups, steps)
     values[~judged] = np.nan
-    early, values = lucky_copies(table, values, steps)
+    early, values = unstable_fast_copies(table, values, steps)
     modes, values = two_modes(table, machine, values, groups, steps, early=True)
     early += modes
     fitted = fit_parts(values, machine, groups, steps, thresholds)
@@ -75,7 +75,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
         values = values - total_effect(table.shape, moving)
         fitted = fit_parts(values, machine, groups, steps, thresholds)
     entries, rest, noise = fitted
-    halves = two_and_two(rest, steps, entries)
+    halves = split_of_four(rest, steps, entries)
     rest = rest - sum((it.effect() for it in halves), np.zeros(rest.shape))
     found = [_hit_of(table, machine, it) for it in _joined(entries + halves, machine)]
     found += moving
@@ -84,10 +84,10 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     hits += found + early + modes
     over_time, rest = iteration_hits(table, hits, rest, noise)
     hits = over_time
-    noise = noise_of(rest, groups, steps, told_alone(entries, rest.shape))
+    noise = estimate_noise(rest, groups, steps, told_alone(entries, rest.shape))
     effects = single_copies(rest, groups, noise, thresholds)
     hits += single_hits(table, machine, hits, effects)
-    hits = of_one_part(machine, hits)
+    hits = merge_by_part(machine, hits)
     rest = np.where(effects != 0, np.nan, rest)
     hits += always_different(table, rest, noise)
     hits = [hit for hit in hits if _counts(hit, thresholds)]
@@ -95,7 +95,7 @@ def detect(table: Table, thresholds: Thresholds) -> Detected:
     out = {id(hit) for hit in (*early, *moving)}
     told = [hit for hit in hits if hit.kind in _OF_COPIES and id(hit) not in out]
     left = values - total_effect(table.shape, told)
-    return Detected(table, hits, explained.predicted, rest, left, noise, machine, groups)
+    return DetectionResult(table, hits, explained.predicted, rest, left, noise, machine, groups)
 
 
 def _counts(hit: Hit, thresholds: Thresholds) -> bool:
@@ -140,7 +140,7 @@ def _joined(entries: list[PartEffect], machine: list[Part]) -> list[PartEffect]:
                 it.iterations == other.iterations
             ).all():
                 slots = other.part.slots & ~it.part.slots
-                kept[back] = replace(other, part=set_part(slots))
+                kept[back] = replace(other, part=part_from_set(slots))
             continue
         for place, other in enumerate(kept):
             if _same_cause(it, other, whole):
@@ -152,7 +152,7 @@ def _joined(entries: list[PartEffect], machine: list[Part]) -> list[PartEffect]:
                 size = np.where(only, other.size + it.size, size)
                 kept[place] = replace(
                     other,
-                    part=set_part(slots),
+                    part=part_from_set(slots),
                     benchmarks=both,
                     size=size,
                     everywhere=other.everywhere or it.everywhere,
@@ -183,7 +183,7 @@ def _of_fewer(it: PartEffect) -> PartEffect:
     slots = it.part.slots
     if slots.mean() <= (limits.BIGGEST if _typical(it) > 0 else 1 - limits.BIGGEST):
         return it
-    return replace(it, part=set_part(~slots), size=-it.size)
+    return replace(it, part=part_from_set(~slots), size=-it.size)
 
 
 def _typical(it: PartEffect) -> float:
@@ -326,7 +326,7 @@ def _turns(table: Table, hits: list[Hit], rest: Floats, noise: TimeNoise) -> lis
             else rest[b] + sum((hit.effect[b] for hit in own), np.zeros(rest.shape[1:]))
         )
         each = np.stack([median(back[:, here]) for here in members], axis=1)  # (I, N)
-        error = noise.repeat[b] ** 2 * np.mean([1.57 / here.sum() for here in members])
+        error = noise.within_copy_sd[b] ** 2 * np.mean([1.57 / here.sum() for here in members])
         moves = each - mean(each, axis=0) - mean(each)[:, None] + mean(each.ravel())
         if np.isnan(moves).any():
             continue

@@ -10,7 +10,14 @@ import numpy as np
 
 from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.finding import Thresholds
-from rater.analysis.divots.model.noise import Tail, TimeNoise, gain, levels_of, shortest, tail_of
+from rater.analysis.divots.model.noise import (
+    Tail,
+    TimeNoise,
+    fit_tail,
+    log_evidence,
+    shorth_spread,
+    slot_medians,
+)
 from rater.analysis.divots.model.parts import SETS, Part, PartArrays
 from rater.analysis.stats.robust import (
     MAD_TO_SD,
@@ -40,8 +47,8 @@ class PartScope:
     error: Floats  # (B, P) standard error
     chance: Floats  # (B, P) share of its square that is noise, not what parts differ by
     all_error: Floats  # (P,) standard error of the median over the benchmarks
-    shows: Bools  # (B, P) most iterations and most of the part's copies have it
-    levels: Floats  # (B, S) single copies
+    consistent: Bools  # (B, P) most iterations and most of the part's copies have it
+    slot_medians: Floats  # (B, S) single copies
     scale: Floats  # (B,) standard deviation of those
     least: Floats  # (P,) smallest effect in one benchmark, as a share
     everywhere: Floats  # (P,) in all, as ln
@@ -53,17 +60,17 @@ class PartScope:
         return 1 if self.once else math.ceil(int(self.iterations.sum()) / 2)
 
 
-def scopes_of(
+def part_scopes(
     values: Floats, parts: PartArrays, noise: TimeNoise, thresholds: Thresholds
 ) -> Iterator[PartScope]:
     """Yield what parts do in all iterations, then in each of several."""
     b, i, s = values.shape
     each, count = effects_of(values, parts), parts.sizes
-    levels = levels_of(values)
-    typical = mean(each, axis=1) if i <= 2 else levels_of(each)  # (B, P)
+    levels = slot_medians(values)
+    typical = mean(each, axis=1) if i <= 2 else slot_medians(each)  # (B, P)
     weight = _error(count) + _error(np.maximum(1.0, s - count))  # (P,)
-    sampling = noise.between[:, None] ** 2 * weight
-    again = noise.repeat[:, None] ** 2 * weight
+    sampling = noise.between_copy_sd[:, None] ** 2 * weight
+    again = noise.within_copy_sd[:, None] ** 2 * weight
     kinds = np.array(parts.kinds)
     natural = {
         kind: natural_of(typical[:, here], each[:, :, here], sampling[:, here], again[:, here])
@@ -75,8 +82,8 @@ def scopes_of(
     few = single | ((kinds == "set") & (count <= limits.SIDE * s))
     least = np.where(few, thresholds.copy, thresholds.group)
     everywhere = np.where(few, limits.OF_MANY, limits.EVERYWHERE)
-    inside, most = _inside(levels, parts, typical, noise.between)
-    # Of a single copy `between` is what copies differ by: natural differences are in it.
+    inside, most = _inside(levels, parts, typical, noise.between_copy_sd)
+    # Of a single copy `between_copy_sd` is what copies differ by: natural differences are in it.
     inner = np.maximum(sampling, inside**2 * weight)
     error = np.sqrt(inner + np.where(single, 0.0, tau**2) + turns**2 / i)
     yield PartScope(
@@ -86,16 +93,16 @@ def scopes_of(
         error=error,
         chance=inner / error**2,
         all_error=_of_all(tau_all, error),
-        shows=_repeat(each, typical) & most,
-        levels=levels,
-        scale=noise.between,
+        consistent=_repeat(each, typical) & most,
+        slot_medians=levels,
+        scale=noise.between_copy_sd,
         least=least,
         everywhere=everywhere,
         need=np.where(single & (i == 1), limits.SEVERAL, 1),
     )
     for k in range(i) if i > 1 else ():
         others = np.delete(each, k, axis=1)
-        moved = each[:, k] - (mean(others, axis=1) if i <= 3 else levels_of(others))
+        moved = each[:, k] - (mean(others, axis=1) if i <= 3 else slot_medians(others))
         turned = turns**2
         if i > 2:  # what the other iterations do among themselves
             own = np.nan_to_num(_variance(others) - again)
@@ -103,7 +110,7 @@ def scopes_of(
             turned = (turned + (i - 2) * own) / (i - 1)
         # The level of the others is known as badly.
         swing = np.sqrt((again + turned) * (1 + 1 / (i - 1)) + limits.TAU_FEW**2)
-        _, most = _inside(values[:, k], parts, moved, noise.repeat)
+        _, most = _inside(values[:, k], parts, moved, noise.within_copy_sd)
         most &= np.sign(each[:, k]) == np.sign(moved)
         most &= np.abs(each[:, k]) >= limits.SHOWS * np.abs(moved)
         yield PartScope(
@@ -113,9 +120,9 @@ def scopes_of(
             error=swing,
             chance=1 - limits.TAU_FEW**2 / swing**2,
             all_error=_of_all(np.full(len(count), limits.TAU), swing),
-            shows=most,
-            levels=values[:, k],
-            scale=noise.repeat,
+            consistent=most,
+            slot_medians=values[:, k],
+            scale=noise.within_copy_sd,
             least=np.maximum(least, limits.FAR),
             everywhere=np.maximum(everywhere, limits.OF_MANY),
             need=np.where(single, limits.SEVERAL, 1),
@@ -188,7 +195,7 @@ def _error(count: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Natural:
+class NaturalSpread:
     """What parts of one kind differ by in a healthy run: standard deviations of ln."""
 
     of_benchmark: Floats  # (B,) from part to part in one benchmark
@@ -196,7 +203,7 @@ class Natural:
     turns: Floats  # (B,) of one part from iteration to iteration
 
 
-def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -> Natural:
+def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -> NaturalSpread:
     """Return what parts of one kind differ by: (B, P) and (B, I, P), beyond chance.
 
     `sampling`, `again` (B, P): variances of a part's level and of one iteration of it.
@@ -209,7 +216,7 @@ def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -
         own = MAD_TO_SD * median(np.abs(typical - median(typical)[:, None]))
     elif b >= limits.MANY_PARTS:
         # Of few parts all benchmarks together tell; up to half of those may have an effect.
-        own = np.full(b, float(median(shortest(typical.T))))
+        own = np.full(b, float(median(shorth_spread(typical.T))))
     of_all = 0.0
     if many >= limits.MANY_PARTS:
         of_all = MAD_TO_SD * float(median(np.abs(common - median(common))))
@@ -221,7 +228,9 @@ def natural_of(typical: Floats, each: Floats, sampling: Floats, again: Floats) -
             turns = np.full(b, float(median(turns)) if b >= limits.MANY_PARTS else 0.0)
         turns = _beyond(turns, median(again))
     of_all = float(_beyond(np.array(of_all), MEDIAN_ERROR**2 / b * median(median(sampling))))
-    return Natural(np.maximum(floor, _beyond(own, median(sampling))), max(floor, of_all), turns)
+    return NaturalSpread(
+        np.maximum(floor, _beyond(own, median(sampling))), max(floor, of_all), turns
+    )
 
 
 def _beyond(spread: Floats, variance: Floats) -> Floats:
@@ -230,7 +239,7 @@ def _beyond(spread: Floats, variance: Floats) -> Floats:
 
 
 def _natural_of_parts(
-    natural: dict[str, Natural], parts: PartArrays, b: int
+    natural: dict[str, NaturalSpread], parts: PartArrays, b: int
 ) -> tuple[Floats, Floats, Floats]:
     tau = np.full((b, len(parts.parts)), limits.TAU)
     tau_all = np.full(len(parts.parts), limits.TAU)
@@ -284,7 +293,7 @@ def _repeat(each: Floats, typical: Floats) -> Bools:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class Candidate:
     """A part with the benchmarks and iterations in which it differs."""
 
     part: Part
@@ -296,7 +305,7 @@ class Choice:
     everywhere: bool  # nearly all benchmarks alike, no list
 
 
-def choices(scopes: list[PartScope], parts: PartArrays, noise: TimeNoise) -> list[Choice]:
+def choices(scopes: list[PartScope], parts: PartArrays, noise: TimeNoise) -> list[Candidate]:
     """Return every part that pays for its description, in the iterations where it does."""
     tails = tails_of(scopes[0], noise)
     return [
@@ -325,22 +334,22 @@ def freedom_of(scope: PartScope, count: Floats, noise: TimeNoise, tail: Tail) ->
     is a bound (Satterthwaite's rule for a sum of variances).
     """
     many = np.where(count == 2, 2, np.ceil(count / 2)) * scope.times
-    found: Floats = 1 / (tail.shape / many + scope.chance**2 / noise.freedom)
+    found: Floats = 1 / (tail.shape / many + scope.chance**2 / noise.dof)
     return found
 
 
 def tails_of(scope: PartScope, noise: TimeNoise) -> tuple[Tail, Tail]:
     """Return the upper and the lower tail of single copies' levels."""
-    z = scope.levels / scope.scale[:, None]
+    z = scope.slot_medians / scope.scale[:, None]
     if len(z) >= 3:  # what a slot is slow by in all benchmarks is no tail
         z = z - median(z.T)
         # Nor is what one benchmark has, if it is in two modes.
         z = np.delete(z, int(np.argmax(np.nan_to_num(quantiles(np.abs(z), 0.9)[0]))), axis=0)
-    return tail_of(z, noise.freedom), tail_of(-z, noise.freedom)
+    return fit_tail(z, noise.dof), fit_tail(-z, noise.dof)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Worth:
+class NetEvidence:
     """What parts win, P of them; by benchmark where it says so."""
 
     won: Floats  # (P,) nats beyond the cost of saying so
@@ -348,25 +357,27 @@ class Worth:
     everywhere: Bools  # (P,) nearly all benchmarks alike
 
 
-def worth_of(scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail) -> Worth:
+def worth_of(
+    scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail
+) -> NetEvidence:
     """Return what parts win: in each benchmark that shows it, or in nearly all together."""
-    b, slots = scope.levels.shape
+    b, slots = scope.slot_medians.shape
     effect, count = sign * scope.effect, parts.sizes
     single = count == 1
     is_set = np.array([kind in SETS for kind in parts.kinds])
     cost = np.array([cost_of(part, scope) for part in parts.parts])
     freedom = freedom_of(scope, count, noise, tail)
     z = effect / scope.error
-    nats = gain(np.maximum(z, 0), freedom)
-    nats = np.where(single, tail.gain(z, noise.freedom, 1 if scope.times == 1 else 2), nats)
-    usable = scope.shows & (effect >= np.log1p(scope.least) + noise.steps[:, None])
+    nats = log_evidence(np.maximum(z, 0), freedom)
+    nats = np.where(single, tail.log_evidence(z, noise.dof, 1 if scope.times == 1 else 2), nats)
+    usable = scope.consistent & (effect >= np.log1p(scope.least) + noise.steps[:, None])
     usable &= (count > 1) | (b * len(scope.iterations) > 1)
     if sign > 0:
         usable &= count <= limits.BIGGEST * slots
     else:  # of two halves of a machine the slower one is named
         usable &= count <= np.where(is_set, 0.5, 1 - limits.BIGGEST) * slots
         for place in np.flatnonzero((usable.sum(axis=0) == 1) & (is_set | single)):
-            if not _few_apart(scope.levels[usable[:, place]], parts.parts[place]):
+            if not _few_apart(scope.slot_medians[usable[:, place]], parts.parts[place]):
                 usable[:, place] = False
     naming = to_name(b)
     of_sets = _of_sets(scope, parts, noise, tail, usable & is_set & (nats > naming))
@@ -380,21 +391,21 @@ def worth_of(scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, t
     if b >= 3:
         common = median(effect.T)
         fine = np.mean(effect > limits.SHOWS * np.abs(common), axis=0) >= limits.MOST
-        fine &= np.mean(scope.shows & (effect > 0), axis=0) >= limits.MOST
+        fine &= np.mean(scope.consistent & (effect > 0), axis=0) >= limits.MOST
         fine &= (common >= scope.everywhere) & (~is_set | of_sets.any(axis=0))
         far = np.maximum(common, 0) / scope.all_error
-        of_all = gain(far, mean(freedom.T) * math.ceil(b / 2))
+        of_all = log_evidence(far, mean(freedom.T) * math.ceil(b / 2))
         whole = np.where(fine, np.where(is_set, of_sets.sum(axis=0), of_all), 0)
         is_all = (whole >= some) | (np.mean(each > 0, axis=0) >= limits.MOST)
         is_all &= whole > 0
         alike = effect + 2 * scope.error > limits.SHOWS * common
         benchmarks = np.where(is_all, alike, benchmarks)
-    return Worth(np.maximum(some, whole) - cost, benchmarks, is_all)
+    return NetEvidence(np.maximum(some, whole) - cost, benchmarks, is_all)
 
 
 def _chosen(
     scope: PartScope, parts: PartArrays, noise: TimeNoise, sign: int, tail: Tail
-) -> list[Choice]:
+) -> list[Candidate]:
     worth = worth_of(scope, parts, noise, sign, tail)
     found = []
     for place in np.flatnonzero(worth.won > 0):
@@ -402,7 +413,7 @@ def _chosen(
         explained = float(_by_copies(scope, part, tail)[benchmarks].sum()) - part.cost
         if explained > 0:
             won, every = float(worth.won[place]), bool(worth.everywhere[place])
-            found.append(Choice(part, benchmarks, scope.iterations, sign, won, explained, every))
+            found.append(Candidate(part, benchmarks, scope.iterations, sign, won, explained, every))
     return found
 
 
@@ -410,33 +421,35 @@ def _of_sets(
     scope: PartScope, parts: PartArrays, noise: TimeNoise, tail: Tail, usable: Bools
 ) -> Floats:
     """Return the nats (B, P) of sets of copies that the times name, copy by copy."""
-    slots = scope.levels.shape[1]
+    slots = scope.slot_medians.shape[1]
     found = np.zeros(usable.shape)
     for place in np.flatnonzero(usable.any(axis=0)):
         part = parts.parts[place]
         # A long tail is no second sort of copies: most of the set must lie beyond it.
-        inner, outer = scope.levels[:, part.slots], scope.levels[:, ~part.slots]
+        inner, outer = scope.slot_medians[:, part.slots], scope.slot_medians[:, ~part.slots]
         low, high = quantiles((inner - median(outer)[:, None]) / scope.scale[:, None], 0.25, 0.75)
         least = np.maximum(np.nan_to_num(low), -np.nan_to_num(high))
-        beyond = part.size * tail.gain(least, noise.freedom)
+        beyond = part.size * tail.log_evidence(least, noise.dof)
         found[:, place] = np.minimum(_by_copies(scope, part, tail), beyond)
         lone = (usable & (found > to_name(len(found))))[:, place]
         # A few copies of a single cell are judged by the tail of the times.
         one_cell = scope.once or len(scope.iterations) == 1
         few = one_cell and part.size <= limits.SIDE * slots
-        if lone.sum() <= 1 and (few or not _apart(scope.levels[lone], part.slots)):
+        if lone.sum() <= 1 and (few or not _apart(scope.slot_medians[lone], part.slots)):
             found[:, place] = 0
     return found
 
 
 def _by_copies(scope: PartScope, part: Part, tail: Tail) -> Floats:
     """Return by how many nats (B,) the part describes single copies better than no part."""
-    levels, scale = scope.levels, scope.scale[:, None]
+    levels, scale = scope.slot_medians, scope.scale[:, None]
     freedom = min(limits.FREEDOM_OF_ONE, 1 / tail.shape)
     inner, outer = levels[:, part.slots], levels[:, ~part.slots]
-    won: Floats = np.nansum(gain((levels - median(levels)[:, None]) / scale, freedom), axis=1)
+    won: Floats = np.nansum(
+        log_evidence((levels - median(levels)[:, None]) / scale, freedom), axis=1
+    )
     for side in (inner, outer):
-        won -= np.nansum(gain((side - median(side)[:, None]) / scale, freedom), axis=1)
+        won -= np.nansum(log_evidence((side - median(side)[:, None]) / scale, freedom), axis=1)
     return won
 
 

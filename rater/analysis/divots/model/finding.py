@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
-from rater.analysis.compare.conditions import reasons
-from rater.analysis.divots.model import words
+from rater.analysis.compare.conditions import disturbance_reasons
+from rater.analysis.divots.model import formatting
 from rater.record.stored import RunHead
 from rater.text import kinds
 
@@ -67,7 +67,7 @@ class CellEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
+class CopyEffect:
     """One copy in one cell, of a finding about copies that are judged singly."""
 
     benchmark: str
@@ -108,7 +108,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     cells: tuple[CellEffect, ...] = ()
     details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
-    singles: tuple[Single, ...] = field(default=(), repr=False)  # empty for findings of groups
+    singles: tuple[CopyEffect, ...] = field(default=(), repr=False)  # empty for findings of groups
     time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
     # Its share of what all findings cost together: the costly ones are taken away first.
     share_lost: float | None = None
@@ -164,7 +164,7 @@ class Analysis:
     @property
     def disturbed(self) -> tuple[str, ...]:
         """Why the run was too disturbed to judge; empty: it was not."""
-        return reasons(self.others_cost, self.noise_cost)
+        return disturbance_reasons(self.others_cost, self.noise_cost)
 
     @property
     def lost(self) -> float:
@@ -194,7 +194,7 @@ def from_json(text: str) -> Finding:
 _MOST_NAMED = 4  # runs with a size each; of more a range is told
 
 
-class There(StrEnum):
+class Presence(StrEnum):
     """Whether a run has a fault that was found in another."""
 
     YES = "yes"
@@ -205,33 +205,33 @@ class There(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FaultMeasurement:
     """What one run has of a fault: its size there by that run's own times."""
 
     run: int
-    there: There
+    there: Presence
     place: str
     benchmarks: tuple[str, ...]  # empty: all
     slowdown: float | None  # None: there is nothing to measure it by
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class RecurringDivot:
     """One sort of divot over several runs."""
 
     kind: Kind  # RECURRING, WANDERING or ONCE
     of: Kind  # what it is each time
     benchmarks: tuple[str, ...]  # empty: all
-    looks: tuple[Look, ...]  # one a run
+    looks: tuple[FaultMeasurement, ...]  # one a run
     slowdown: float  # where it is: the middle one
     copies: tuple[int, ...]
     nodes: tuple[int, ...]
     cpus: tuple[int, ...]
 
     @property
-    def places(self) -> tuple[Look, ...]:
+    def places(self) -> tuple[FaultMeasurement, ...]:
         """The runs that have it."""
-        return tuple(one for one in self.looks if one.there is There.YES)
+        return tuple(one for one in self.looks if one.there is Presence.YES)
 
     @property
     def summary(self) -> str:
@@ -239,7 +239,9 @@ class Between:
         what = ", ".join(self.benchmarks) or "all benchmarks"
         seen, place = self.places, self.places[0].place
         many = f"in {len(seen)} of {len(self.looks)} runs"
-        others = "".join(f"; {_without(one)}" for one in self.looks if one.there is not There.YES)
+        others = "".join(
+            f"; {_without(one)}" for one in self.looks if one.there is not Presence.YES
+        )
         if self.kind is Kind.ONCE:
             return f"{place}: {what} {_size(seen[0])} in run {seen[0].run} only{others}"
         if self.kind is Kind.RECURRING:
@@ -262,35 +264,35 @@ class Between:
         )
 
 
-def _size(one: Look) -> str:
-    return words.per_cent(one.slowdown or 1.0)
+def _size(one: FaultMeasurement) -> str:
+    return formatting.format_slowdown(one.slowdown or 1.0)
 
 
-def _sizes(seen: Sequence[Look]) -> str:
-    return words.sizes([one.slowdown or 1.0 for one in seen])
+def _sizes(seen: Sequence[FaultMeasurement]) -> str:
+    return formatting.sizes([one.slowdown or 1.0 for one in seen])
 
 
-def _by_run(seen: Sequence[Look]) -> str:
+def _by_run(seen: Sequence[FaultMeasurement]) -> str:
     if len(seen) > _MOST_NAMED:
         return ""
     return f" ({', '.join(f'run {one.run} {_size(one)}' for one in seen)})"
 
 
-def _more(seen: Sequence[Look]) -> str:
+def _more(seen: Sequence[FaultMeasurement]) -> str:
     return f" and {len(seen) - _MOST_NAMED} more" if len(seen) > _MOST_NAMED else ""
 
 
-def _wider(one: Between, seen: Sequence[Look]) -> str:
+def _wider(one: RecurringDivot, seen: Sequence[FaultMeasurement]) -> str:
     """Say which runs have it in other benchmarks as well."""
     wide = [str(it.run) for it in seen if it.benchmarks != one.benchmarks]
     return f", in run {', '.join(wide)} in more benchmarks" if wide else ""
 
 
-def _without(one: Look) -> str:
+def _without(one: FaultMeasurement) -> str:
     told = {
-        There.NO: f"not in run {one.run}",
-        There.SMALLER: f"smaller in run {one.run}",
-        There.OPEN: f"run {one.run} is too noisy to tell",
+        Presence.NO: f"not in run {one.run}",
+        Presence.SMALLER: f"smaller in run {one.run}",
+        Presence.OPEN: f"run {one.run} is too noisy to tell",
     }
     if one.there not in told:
         return f"run {one.run} had none of it to measure"

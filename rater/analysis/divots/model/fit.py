@@ -8,18 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.effects import Choice, choices, scopes_of
+from rater.analysis.divots.model.effects import Candidate, choices, part_scopes
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.noise import (
     TimeNoise,
+    estimate_noise,
+    fit_tail,
     group_centred,
-    levels_of,
-    noise_of,
     noise_of_cells,
-    tail_of,
+    slot_medians,
 )
-from rater.analysis.divots.model.parts import SETS, Part, arrays_of, run_sets, set_part, split_sets
-from rater.analysis.stats.robust import Bools, Floats, Ints, centred, mean, median
+from rater.analysis.divots.model.parts import (
+    SETS,
+    Part,
+    part_from_set,
+    run_sets,
+    split_sets,
+    to_part_arrays,
+)
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median, subtract_median
 
 
 @dataclass(slots=True, eq=False)
@@ -53,8 +60,8 @@ def fit_parts(
     `sets`: sets of copies that only the times name are parts as well.
     """
     entries: list[PartEffect] = []
-    rest = centred(values)
-    noise = noise_of(rest, groups, steps)
+    rest = subtract_median(values)
+    noise = estimate_noise(rest, groups, steps)
     for _ in range(limits.MOST_FINDINGS):
         best = _best(rest, machine, noise, thresholds, entries, sets=sets)
         if best is None:
@@ -64,7 +71,7 @@ def fit_parts(
             PartEffect(best.part, best.benchmarks, best.iterations, size, best.won, best.everywhere)
         )
         rest = _estimate(values, entries)
-        noise = noise_of(rest, groups, steps, told_alone(entries, values.shape))
+        noise = estimate_noise(rest, groups, steps, told_alone(entries, values.shape))
     return entries, rest, noise
 
 
@@ -85,11 +92,11 @@ def _best(
     entries: list[PartEffect],
     *,
     sets: bool,
-) -> Choice | None:
+) -> Candidate | None:
     """Return the part that explains most of those that pay for themselves."""
     i = rest.shape[1]
-    levels = levels_of(rest)
-    z = levels / noise.between[:, None]
+    levels = slot_medians(rest)
+    z = levels / noise.between_copy_sd[:, None]
     clipped = np.clip(z, -8, 8)
     pooled = median(levels.T)[None]
     profiles = np.concatenate((pooled, levels))
@@ -104,12 +111,12 @@ def _best(
     for mask, kind in found if sets else ():
         if mask.tobytes() not in seen and 2 <= mask.sum() < len(mask):
             seen.add(mask.tobytes())
-            extra.append(set_part(mask, kind))
+            extra.append(part_from_set(mask, kind))
     if not machine:
         return None
-    parts = arrays_of(machine + extra)
-    offered = choices(list(scopes_of(rest, parts, noise, thresholds)), parts, noise)
-    offered = [one for one in offered if not _told(one, entries)]
+    parts = to_part_arrays(machine + extra)
+    offered = choices(list(part_scopes(rest, parts, noise, thresholds)), parts, noise)
+    offered = [one for one in offered if not _is_modelled(one, entries)]
     best = max(offered, key=lambda one: one.explained, default=None)
     if best is None or best.part.kind not in SETS:
         return best
@@ -128,7 +135,7 @@ def _best(
     return max(inside, key=lambda one: one.explained, default=best)
 
 
-def _told(one: Choice, entries: list[PartEffect]) -> bool:
+def _is_modelled(one: Candidate, entries: list[PartEffect]) -> bool:
     """Tell whether a part is in the model already just there."""
     return any(
         it.part.slots.tobytes() == one.part.slots.tobytes()
@@ -161,7 +168,7 @@ def _estimate(values: Floats, entries: list[PartEffect]) -> Floats:
             it.size = np.zeros(values.shape[:2])
             it.size[cells] = typical[:, None]
             total += it.effect()
-    return centred(values - total)
+    return subtract_median(values - total)
 
 
 def nearer(one: Floats, other: Floats) -> Floats:
@@ -196,8 +203,8 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
         found = np.zeros(rest.shape, dtype=bool)
         for sign in (1, -1):
             # Fast ones count only with an empty gap behind them: a tail of fast copies is usual.
-            tail = tail_of(sign * z, freedom)
-            nats = tail.gain(np.nan_to_num(sign * z), freedom)
+            tail = fit_tail(sign * z, freedom)
+            nats = tail.log_evidence(np.nan_to_num(sign * z), freedom)
             small = sign * np.nan_to_num(left) < least
             nats = np.where(small, 0.0, nats)
             order = np.argsort(-np.nan_to_num(sign * z), axis=2, kind="stable")
@@ -221,5 +228,5 @@ def single_copies(rest: Floats, groups: Ints, noise: TimeNoise, thresholds: Thre
         if not found.any():
             break
         effects[found] = rest[found]
-        left = centred(np.where(found, np.nan, left))
+        left = subtract_median(np.where(found, np.nan, left))
     return effects

@@ -111,7 +111,7 @@ def _with_sizes(
 
 def _common_error(scales: TimeNoise, copies: Floats) -> Floats:
     """Return (I,) the standard error of what all benchmarks have in common in an iteration."""
-    error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    error = MEDIAN_ERROR * scales.within_copy_sd[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     if len(error) <= _OF_TWO:  # both show it
         return np.asarray(np.max(error, axis=0) / math.sqrt(_OF_TWO))
     return np.asarray(MEDIAN_ERROR * np.sqrt(mean(error.T**2) / len(error)))
@@ -163,7 +163,7 @@ def _of_one(
     """
     excess = change - np.nan_to_num(common)
     usual = float(np.nan_to_num(mad(excess.ravel()))) if len(excess) >= 3 else 0.0
-    error = MEDIAN_ERROR * scales.repeat[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
+    error = MEDIAN_ERROR * scales.within_copy_sd[:, None] * np.sqrt(1.5 / np.maximum(copies, 1))
     noise = np.hypot(max(limits.TAU, usual), error)
     z = excess / noise
     sizes = np.abs(excess) if change.shape[1] >= limits.SEVERAL else excess
@@ -210,7 +210,7 @@ def _drift(medians: Floats) -> Drift | None:
     return Drift(rise, fit)
 
 
-def keepers(own: Floats, size: float, spread: float) -> Bools:
+def unaffected_copies(own: Floats, size: float, spread: float) -> Bools:
     """Return which copies did not take part in a slow iteration.
 
     `own` (S,) is each copy's ln time in it over its own median of the other

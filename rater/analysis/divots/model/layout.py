@@ -19,10 +19,10 @@ from rater.analysis.stats.robust import (
     Bools,
     Floats,
     Ints,
-    centred,
     median,
-    middle,
+    overall_median,
     quantiles,
+    subtract_median,
     theil_sen,
 )
 
@@ -30,18 +30,18 @@ _PLACES = (1 - limits.SAME, 0.5, limits.SAME)  # quantiles that a layout moves a
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Predicted:
+class LayoutEffect:
     """One thing the layout explains: which slots, and how much slower than the main ones."""
 
     what: str  # sharing-cpu, sharing-core, core-kind, load, lighter
     slots: Bools
     effect: Floats  # (B,) ln slowdown of these slots, by benchmark
     load: float  # copies on the CPU, busy threads on the core, copies on the lgroup ...
-    usual: float  # ... and of the main class
+    baseline: float  # ... and of the main class
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Explained:
+class LayoutFit:
     """Times without what the layout predicts, and what it may have done beyond that.
 
     Where a slow part is the only one of its sort, what the layout gave it cannot be told: that
@@ -49,16 +49,16 @@ class Explained:
     """
 
     residuals: Floats  # (B, I, S), cell medians out
-    predicted: list[Predicted]
+    predicted: list[LayoutEffect]
 
 
-def explain(table: Table) -> Explained:
+def remove_layout_effects(table: Table) -> LayoutFit:
     """Return ln times with what the layout predicts taken out."""
     y = table.log_s.copy()
     allowed = np.zeros((table.shape[0], table.shape[2]))
     classes, of_class = sharing_classes(table)
     main = int(np.argmax(np.bincount(of_class)))
-    predicted: list[Predicted] = []
+    predicted: list[LayoutEffect] = []
     for g in range(len(classes)):
         if g != main:
             found = _class_offset(table, y, (of_class == g, of_class == main), classes[[g, main]])
@@ -68,14 +68,15 @@ def explain(table: Table) -> Explained:
             if classes[g, 2] != classes[main, 2]:
                 fastest -= limits.SLOWEST_KIND
             allowed[:, of_class == g] += np.minimum(fastest - found.effect, 0.0)[:, None]
-    y = centred(y)
+    y = subtract_median(y)
     predicted += _load(table, y, allowed)
     told = [
         one
         for one in predicted
-        if middle(np.abs(one.effect)) >= 2 * limits.TAU or np.abs(one.effect).max() >= limits.FAR
+        if overall_median(np.abs(one.effect)) >= 2 * limits.TAU
+        or np.abs(one.effect).max() >= limits.FAR
     ]
-    return Explained(_without_gain(centred(y), allowed, of_class, table.node), told)
+    return LayoutFit(_without_gain(subtract_median(y), allowed, of_class, table.node), told)
 
 
 def _without_gain(values: Floats, allowed: Floats, of_class: Ints, node: Ints) -> Floats:
@@ -133,7 +134,9 @@ def copies_on(table: Table, part: Ints) -> Floats:
     return counts
 
 
-def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: Floats) -> Predicted:
+def _class_offset(
+    table: Table, y: Floats, members: tuple[Bools, Bools], keys: Floats
+) -> LayoutEffect:
     """Return what a class of slots differs from the main one by, within physical bounds.
 
     `members` are the slots of the class and of the main one, `keys` (2, 3) their
@@ -159,15 +162,15 @@ def _class_offset(table: Table, y: Floats, members: tuple[Bools, Bools], keys: F
         # Cores with fewer threads beside cores with more are another kind (hybrid machines).
         what = "core-kind"
         low, high = low - limits.SLOWEST_KIND, high + limits.SLOWEST_KIND
-        wrong = np.sign(offset) != np.sign(middle(offset))
+        wrong = np.sign(offset) != np.sign(overall_median(offset))
         if _contradicted(np.abs(offset) > limits.OF_MANY, wrong):
             low = high = 0.0
-    return Predicted(
+    return LayoutEffect(
         what=what,
         slots=of_it,
         effect=np.clip(offset, low - limits.EVERYWHERE, high + limits.EVERYWHERE),
         load=float(own[1] * own[0] if what == "sharing-core" else own[0]),
-        usual=float(main[1] * main[0] if what == "sharing-core" else main[0]),
+        baseline=float(main[1] * main[0] if what == "sharing-core" else main[0]),
     )
 
 
@@ -208,7 +211,7 @@ def _agreeing(shifts: Floats, unit: float = 1.0) -> Floats:
     return np.where(apart, np.where(same, nearest, 0.0), typical)
 
 
-def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
+def _load(table: Table, y: Floats, allowed: Floats) -> list[LayoutEffect]:
     """Take the effect of fuller lgroups out of `y`, in place, and return it.
 
     What lighter ones may gain beyond that is added to `allowed`, in place.
@@ -271,7 +274,7 @@ def _load(table: Table, y: Floats, allowed: Floats) -> list[Predicted]:
             continue
         y[:, :, members[j]] -= effect[:, None, None]
         predicted.append(
-            Predicted("load", members[j], effect, float(loads[j]), float(math.exp(usual_log)))
+            LayoutEffect("load", members[j], effect, float(loads[j]), float(math.exp(usual_log)))
         )
     return predicted
 

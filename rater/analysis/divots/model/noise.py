@@ -25,15 +25,17 @@ _SHAPES = np.linspace(limits.LEAST_TAIL, limits.MOST_TAIL, 8)
 class TimeNoise:
     """Spreads of ln time as standard deviations, by benchmark."""
 
-    between: Floats  # (B,) of copies' levels over the iterations, parts out
-    repeat: Floats  # (B,) of one copy from iteration to iteration; one iteration: `between`
-    freedom: float  # degrees of freedom of one of them
+    between_copy_sd: Floats  # (B,) of copies' levels over the iterations, parts out
+    within_copy_sd: (
+        Floats  # (B,) of one copy from iteration to iteration; one iteration: `between_copy_sd`
+    )
+    dof: float  # degrees of freedom of one of them
     steps: Floats  # (B,) of a coarse clock over the median time; 0: fine
 
     @property
     def known(self) -> bool:
         """Whether anything told it: two or three copies do not, once, in one or two benchmarks."""
-        return bool((self.between < limits.NOTHING_KNOWN).all())
+        return bool((self.between_copy_sd < limits.NOTHING_KNOWN).all())
 
 
 def clock_steps(table: Table) -> Floats:
@@ -54,12 +56,12 @@ def clock_steps(table: Table) -> Floats:
     return steps
 
 
-def levels_of(values: Floats) -> Floats:
+def slot_medians(values: Floats) -> Floats:
     """Return (B, S) each slot's level over the iterations of (B, I, S): their median."""
     return median(np.swapaxes(values, 1, 2))
 
 
-def shortest(values: Floats, share: float = 0.5, groups: Ints | None = None) -> Floats:
+def shorth_spread(values: Floats, share: float = 0.5, groups: Ints | None = None) -> Floats:
     """Return the spread of each row (B, N): the shortest that holds this share, as a sd.
 
     Held against what normal noise has, of as many values, whose `groups` had their medians
@@ -107,7 +109,7 @@ def group_centred(values: Floats, groups: Ints) -> Floats:
     return centred
 
 
-def noise_of(
+def estimate_noise(
     residuals: Floats, groups: Ints, steps: Floats, told: Bools | None = None
 ) -> TimeNoise:
     """Return the spreads of residuals (B, I, S); `groups`: inside of which copies are alike.
@@ -115,7 +117,7 @@ def noise_of(
     `told` (B, S) are copies whose level the model has: that nothing is left of it is no calm.
     """
     b, i, s = residuals.shape
-    levels = levels_of(residuals)
+    levels = slot_medians(residuals)
     if told is not None:
         levels = np.where(told, np.nan, levels)
     floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * steps)
@@ -127,7 +129,7 @@ def noise_of(
         moves = (inner - mean(inner, axis=1)[:, None]) * math.sqrt(i / (i - 1))
         spread = _spread_of_moves(moves)
         if s >= limits.MANY:  # of each iteration: a half of the copies may be slow in some
-            spread = median(shortest(moves.reshape(b * i, s), groups=of).reshape(b, i))
+            spread = median(shorth_spread(moves.reshape(b * i, s), groups=of).reshape(b, i))
         repeat, freedom = _shrunk(spread, _freedom_of_half(s * (i - 1)), floor)
     if repeat is None and limits.SEVERAL < s < limits.MANY and b >= limits.SEVERAL:
         # Of so few that ran once: by what each differs from itself in other benchmarks.
@@ -138,8 +140,8 @@ def noise_of(
         # Of so few copies the half may be slow: what one repeats to is all that is known.
         between = np.hypot(repeat / math.sqrt(i), limits.TAU)
     elif s > 3:
-        like = shortest(group_centred(levels, groups), groups=groups)
-        any_copies = shortest(levels)
+        like = shorth_spread(group_centred(levels, groups), groups=groups)
+        any_copies = shorth_spread(levels)
         # Where half of a group is slow its median is nobody's, and most copies of all are closer.
         like = np.where(like > limits.NOBODYS * any_copies, any_copies, like)
         between, freedom = _shrunk(like, _freedom_of_half(s), floor)
@@ -163,11 +165,11 @@ def noise_of_cells(residuals: Floats, groups: Ints, noise: TimeNoise) -> tuple[F
     """
     b, i, s = residuals.shape
     if s < limits.MANY:  # of whose cells the middle takes too much of their noise with it
-        return np.maximum(noise.repeat, noise.between), noise.freedom
+        return np.maximum(noise.within_copy_sd, noise.between_copy_sd), noise.dof
     share = 1 - max(2, int(limits.SIDE * s)) / s  # of two neither may hide the other
     each = groups + (groups.max() + 1) * np.arange(i)[:, None]
     cells = np.where(groups == UNKNOWN, UNKNOWN, each).ravel()
-    spread = shortest(group_centred(residuals, groups).reshape(b, i * s), share, cells)
+    spread = shorth_spread(group_centred(residuals, groups).reshape(b, i * s), share, cells)
     floor = np.maximum(limits.NOISE_FLOOR, limits.COARSE * noise.steps)
     return _shrunk(spread, limits.FREEDOM * i * s, floor)
 
@@ -207,7 +209,7 @@ def _freedom_of(variance: float) -> float:
     return (1 + math.sqrt(1 + 8 * variance)) / (4 * variance)
 
 
-def gain(z: Floats, freedom: Floats | float) -> Floats:
+def log_evidence(z: Floats, freedom: Floats | float) -> Floats:
     """Return how many nats better a part with z standard errors of effect describes the times.
 
     How seldom Student's t is that far out: z squared over two where it is normal, and
@@ -246,7 +248,7 @@ class Tail:
         beyond = 1 - limits.TAIL_START / math.exp(float(self.weights @ far))
         return math.hypot(math.sqrt(shape), self.moves * beyond)
 
-    def gain(self, z: Floats, freedom: float, times: int = 1) -> Floats:
+    def log_evidence(self, z: Floats, freedom: float, times: int = 1) -> Floats:
         """Return how seldom a residual is that far out, in nats; 0 before the tail begins.
 
         `freedom`: of the standard deviation that z is told in, which is a guess itself;
@@ -259,7 +261,7 @@ class Tail:
         return nats
 
 
-def tail_of(values: Floats, freedom: float) -> Tail:
+def fit_tail(values: Floats, freedom: float) -> Tail:
     """Return the upper tail of standardised residuals (..., S): the usual one and their own.
 
     `freedom`: of the standard deviations that they are told in. Those are guesses, which makes a

@@ -14,8 +14,8 @@ from rater.analysis.divots.model.iterations import (
     Drift,
     SlowIteration,
     find_iterations,
-    keepers,
     typical_change,
+    unaffected_copies,
 )
 from rater.analysis.divots.model.noise import TimeNoise, group_centred
 from rater.analysis.divots.model.parts import Part
@@ -26,7 +26,7 @@ from rater.analysis.stats.robust import (
     Ints,
     correlation,
     median,
-    middle,
+    overall_median,
     quantiles,
     ranks,
 )
@@ -89,7 +89,7 @@ def _ramps(table: Table, residuals: Floats, groups: Ints) -> StartUp:
         place = (ranks(table.start_s[b, i, usable]) - 1) / int(usable.sum())
         effect[b, i, usable] = np.log1p(size[b, i] * place)
         residuals[b, i] -= effect[b, i]
-        residuals[b, i] -= middle(residuals[b, i])
+        residuals[b, i] -= overall_median(residuals[b, i])
     return StartUp("ramp", size > 0, size, effect)
 
 
@@ -120,7 +120,7 @@ def _ramp(start: Floats, values: Floats, inner: Floats, groups: Ints, *, rule: _
     if rho < rule.rho or math.atanh(min(rho, 0.999999)) * math.sqrt((n - 3) / 1.06) < rule.z:
         return 0.0
     early, late = place <= n / 3, place > n - n / 3
-    span = 1.5 * (middle(x[late]) - middle(x[early]))
+    span = 1.5 * (overall_median(x[late]) - overall_median(x[early]))
     if span < rule.span or _is_step(x, place):
         return 0.0
     return span if _is_ramp(x, place, groups[usable], np.exp(inner[usable]), span) else 0.0
@@ -229,7 +229,7 @@ def _input_wait(table: Table, known: Bools) -> StartUp:
         longer = more / np.maximum(1 - idle[:, 0], limits.IDLE)
         size[:, 0] = np.where(flagged, np.nan_to_num(longer), 0.0)
     elif b >= 3:
-        calm = middle(idle[:, 0]) < limits.OF_ONE
+        calm = overall_median(idle[:, 0]) < limits.OF_ONE
         flagged = (idle[:, 0] >= limits.IDLE) & calm & (np.mean(idle[:, 0] >= limits.IDLE) <= 1 / 3)
         size[:, 0] = np.where(flagged, np.nan_to_num(idle[:, 0]), 0.0)
     return StartUp("input-wait", size > 0, size)
@@ -354,7 +354,7 @@ def _iteration_hit(
         there = ~np.isnan(table.log_s[b, k])
         if one.benchmark != ALL:
             own = typical_change(fair, b, k)
-            stayed = keepers(own, one.size, float(noise.repeat[b])) & there
+            stayed = unaffected_copies(own, one.size, float(noise.within_copy_sd[b])) & there
             known = there & ~np.isnan(own)  # not of copies that failed in the other iterations
             if stayed.sum() > limits.HALF * known.sum():
                 return None

@@ -110,7 +110,7 @@ def _halves(node: Ints, core: Ints, cpu: Ints) -> Ints:
     return half
 
 
-def arrays_of(parts: list[Part]) -> PartArrays:
+def to_part_arrays(parts: list[Part]) -> PartArrays:
     """Return parts with their members as one index array."""
     slots = len(parts[0].slots) if parts else 0
     sizes = np.array([part.size for part in parts], dtype=np.int64)
@@ -120,7 +120,7 @@ def arrays_of(parts: list[Part]) -> PartArrays:
     return PartArrays(tuple(parts), index, sizes.astype(np.float64), tuple(p.kind for p in parts))
 
 
-def set_part(slots: Bools, kind: str = "set") -> Part:
+def part_from_set(slots: Bools, kind: str = "set") -> Part:
     """Return a set of copies that only the times name: which m of S costs ln (S over m) nats."""
     s, m = len(slots), int(slots.sum())
     which = math.log(s) if kind == "run" else ln_choose(s, m)  # of a run: where it ends

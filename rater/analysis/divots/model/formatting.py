@@ -11,7 +11,7 @@ _MOST_NAMED = 3
 _MOST_LETTERS = 60  # of a list of CPUs
 
 
-def per_cent(slowdown: float) -> str:
+def format_slowdown(slowdown: float) -> str:
     """Return `+18.2 %` or `-4.0 %` of a time over its fair time."""
     size = round((slowdown - 1) * 100, 1) + 0.0  # no -0.0
     if abs(size) < 99.95:
@@ -21,7 +21,7 @@ def per_cent(slowdown: float) -> str:
 
 def than_others(slowdown: float) -> str:
     """Return `58.2 % faster` or `18.2 % slower` of a time over its fair time."""
-    return f"{per_cent(slowdown)[1:]} {'faster' if slowdown < 1 else 'slower'}"
+    return f"{format_slowdown(slowdown)[1:]} {'faster' if slowdown < 1 else 'slower'}"
 
 
 def sizes(slowdowns: Sequence[float]) -> str:
@@ -30,11 +30,11 @@ def sizes(slowdowns: Sequence[float]) -> str:
     digits = 0 if max(abs(low - 1), abs(high - 1)) >= 0.0995 else 1
     one, two = (f"{round((end - 1) * 100, digits) + 0.0:+.{digits}f}" for end in (low, high))
     if len(slowdowns) == 1 or one == two:
-        return per_cent(slowdowns[0] if len(slowdowns) == 1 else (low + high) / 2)
+        return format_slowdown(slowdowns[0] if len(slowdowns) == 1 else (low + high) / 2)
     return f"{one} to {two} %"
 
 
-def cost(share: float) -> str:
+def format_cost(share: float) -> str:
     """Return `6.1 %` of a share, with fewer digits where it is large or tiny."""
     value = share * 100
     if value >= 10:
@@ -53,7 +53,7 @@ def named(names: Sequence[str], of: int | None = None, noun: str = "benchmark") 
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def cpus(numbers: Sequence[int]) -> str:
+def format_cpus(numbers: Sequence[int]) -> str:
     """Return `CPU 13`, `CPUs 8-15,24`, `odd CPUs 1-95`, or the first of many."""
     ordered = sorted(set(numbers))
     text = format_list(ordered)
@@ -64,6 +64,6 @@ def cpus(numbers: Sequence[int]) -> str:
     return f"{'CPU' if len(ordered) == 1 else 'CPUs'} {text}"
 
 
-def copies(numbers: Sequence[int]) -> str:
+def format_copies(numbers: Sequence[int]) -> str:
     """Return `copy 9` or `copies 16-23`."""
     return f"{'copy' if len(set(numbers)) == 1 else 'copies'} {format_list(numbers)}"

@@ -18,53 +18,65 @@ from pathlib import Path
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.request import request_from_json, request_to_json
-from rater.plan.sweep import ENVIRONMENT, AxisKind, Measure, slots_of
-from rater.process import Stopped, say
+from rater.plan.sweep import ENVIRONMENT, AxisKind, SweepMeasure, order_slots
+from rater.process import StoppedBySignal, print_error
 from rater.record.run import RunStatus
 from rater.run.host import discover as machine
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.observe.energy import EnergyReader
 from rater.run.programs.compile import cache_root
 from rater.settings.journal import default_journal_path, sysroot
-from rater.settings.tuner import TakenError, Tuner, find, present_settings, refuse_together
+from rater.settings.tuner import (
+    SettingChangedError,
+    SettingsSession,
+    available_settings,
+    find_setting,
+    refuse_together,
+)
 from rater.show.compare.sweep import dry_document, print_dry, print_missing, sweep_document
 from rater.show.plans.plan import EXECUTED, print_executed
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import (
     StoredSweep,
-    SweepAsked,
     SweepPoint,
+    SweepSpec,
+    claim_sweep,
     end_sweep,
     find_sweep,
-    give_back,
     load_sweep,
     new_sweep,
-    take_up,
+    undo_resume,
 )
-from rater.text.values import count, grouped, some
+from rater.text.values import count, group_by_key, truncate_list
 from rater.workflow.arguments import (
     BESIDE_RESUME,
-    existing_store,
-    options_given,
-    refuse_no_directory,
-    show,
+    check_current_directory,
+    given_options,
+    open_existing_store,
+    print_output,
     with_common,
 )
-from rater.workflow.doctor import put_back, tuned_settings_of
-from rater.workflow.run.head import directory_here, now_utc
-from rater.workflow.run.repeat import executed, go_into, not_ours
+from rater.workflow.doctor import restore_leftover_settings, tuned_settings_of
+from rater.workflow.run.head import directory_here, utc_timestamp
+from rater.workflow.run.repeat import chdir_to, distrust_reasons, executed_commands
 from rater.workflow.sweep.request import (
-    Asked,
-    PointAsked,
-    PointReady,
+    PointRequest,
+    ResolvedPoint,
+    SweepRequest,
     asked_from,
     build_all,
     refused_together,
     resolve_points,
     same_values,
 )
-from rater.workflow.sweep.runner import ChangedError, FirstSignal, Runner, SweepEnded, stoppable
+from rater.workflow.sweep.runner import (
+    ConditionsChangedError,
+    StopOnFirstSignal,
+    SweepEnded,
+    SweepRunner,
+    stoppable,
+)
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 
 # -- A sweep from its first look at the machine to its end: new ones, and those that go on ---------
@@ -72,14 +84,16 @@ from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 type Shown = Callable[[argparse.Namespace, Store, int], None]  # what a sweep came to, at its end
 
 
-def new(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
+def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
     """Look at all points, then make the runs; return the exit status."""
-    refuse_no_directory()
-    here = present_settings(sysroot())
+    check_current_directory()
+    here = available_settings(sysroot())
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(args, names)
     cache = cache_root()
-    points = resolve_points(dict(enumerate(asked.points)), asked.kinds, machine.discover(), cache)
+    points = resolve_points(
+        dict(enumerate(asked.points)), asked.kinds, machine.discover_topology(), cache
+    )
     refused = refused_together(points)
     same = _same_problems(asked, points)
     if args.dry_run:
@@ -91,7 +105,7 @@ def new(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
             way = "" if asked.skip_refused else "\n--skip-refused leaves them out"
             raise InputError(refused + way)
         if not args.quiet:
-            say(f"left out, {refused}")
+            print_error(f"left out, {refused}")
     usable = {point.point: point for point in points if not point.refusals}
 
     def begin(store: Store, later: Mapping[int, str]) -> int:
@@ -100,9 +114,9 @@ def new(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
         ]
         return _store(store, args, asked, all_known)
 
-    if asked.until_of is Measure.ENERGY:
+    if asked.until_of is SweepMeasure.ENERGY:
         _refuse_without_energy()
-    return conduct(
+    return execute_sweep(
         *(args, asked.kinds, usable, cache, begin),
         until=asked.until,
         may_leave_out=asked.skip_refused,
@@ -118,7 +132,7 @@ def _refuse_without_energy() -> None:
         raise InputError(f"--until energy: {why[0]}")
 
 
-def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
+def _same_problems(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> list[str]:
     """Return what is there twice: settings by two names, values that mean the same (1 and on).
 
     And values of settings that no machine takes.
@@ -126,9 +140,9 @@ def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
     problems = []
     settings = [axis for axis in asked.axes if asked.kinds[axis.name] is AxisKind.SETTING]
     try:
-        refuse_together({axis.name: find(axis.name, sysroot()) for axis in settings})
+        refuse_together({axis.name: find_setting(axis.name, sysroot()) for axis in settings})
         for axis in settings:
-            setting = find(axis.name, sysroot())
+            setting = find_setting(axis.name, sysroot())
             meant: dict[str, str] = {}
             for value in axis.values:
                 other = meant.setdefault(setting.accept(value), value)
@@ -140,16 +154,16 @@ def _same_problems(asked: Asked, points: Sequence[PointReady]) -> list[str]:
 
 
 def _store(
-    store: Store, args: argparse.Namespace, asked: Asked, points: Sequence[PointReady]
+    store: Store, args: argparse.Namespace, asked: SweepRequest, points: Sequence[ResolvedPoint]
 ) -> int:
     """Store a sweep that begins now; return its number."""
     usable = [point for point in points if not point.refusals]
     text = asked.file_text
     return new_sweep(
         store,
-        SweepAsked(
+        SweepSpec(
             uuid=str(uuids.uuid4()),
-            started_at=now_utc(),
+            started_at=utc_timestamp(),
             rounds=asked.rounds,
             block_order=asked.order,
             seed=asked.seed,
@@ -175,24 +189,27 @@ def _store(
             )
             for point in points
         ],
-        slots_of([it.point for it in usable], asked.rounds, asked.order, asked.seed),
+        order_slots([it.point for it in usable], asked.rounds, asked.order, asked.seed),
     )
 
 
 def _dry_run(
-    args: argparse.Namespace, asked: Asked, points: Sequence[PointReady], same: Sequence[str]
+    args: argparse.Namespace,
+    asked: SweepRequest,
+    points: Sequence[ResolvedPoint],
+    same: Sequence[str],
 ) -> int:
     """Show what would be swept, in which order, and what is in the way."""
     view = dry_view(asked, points)
     view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
-    show(args, lambda: dry_document(view), partial(print_dry, view))
+    print_output(args, lambda: dry_document(view), partial(print_dry, view))
     return 0
 
 
-def conduct(
+def execute_sweep(
     args: argparse.Namespace,
     kinds: Mapping[str, AxisKind],
-    points: Mapping[int, PointReady],
+    points: Mapping[int, ResolvedPoint],
     cache: Path,
     begin: Callable[[Store, Mapping[int, str]], int],
     *,
@@ -208,18 +225,18 @@ def conduct(
     `undo` takes that back where it is refused before anything was made.
     """
     what = f"rater sweep {' '.join(args.suites)}".strip()
-    holder = f"{what}, process {os.getpid()}, since {now_utc()}"
+    holder = f"{what}, process {os.getpid()}, since {utc_timestamp()}"
     ended: SweepEnded | None = None
     number: int | None = None
-    first: FirstSignal | None = None
+    first: StopOnFirstSignal | None = None
     try:
         with stoppable() as first, ExitStack() as stack, _undisturbed_at_the_end(first):
             # Entered in here, left behind that: a signal must not break off putting back.
             stack.enter_context(_lock(args, points.values(), holder))
-            for warning in put_back():
-                say(f"warning: {warning}")
+            for warning in restore_leftover_settings():
+                print_error(f"warning: {warning}")
             store = stack.enter_context(open_store(default_path(args.db)))
-            tuner = stack.enter_context(Tuner(sysroot(), default_journal_path(), what))
+            tuner = stack.enter_context(SettingsSession(sysroot(), default_journal_path(), what))
             points = _tuned(args, points, kinds)
             wanted = _wanted(points.values())
             if wanted:
@@ -231,28 +248,28 @@ def conduct(
             number = begin(store, refused)
             sweep = load_sweep(store, number)
             _report(args, f"sweep {number}: {count(len(sweep.missing), 'run')} to make")
-            runner = Runner(
+            runner = SweepRunner(
                 args=args,
                 store=store,
                 sweep=sweep,
                 points=points,
                 tuner=tuner,
-                changes_cpus=any(find(name, sysroot()).changes_cpus for name in wanted),
+                changes_cpus=any(find_setting(name, sysroot()).changes_cpus for name in wanted),
                 cache=cache,
                 compare_before=compare_before,
                 until=until,
             )
             try:
                 ended = runner.run()
-            except Stopped as stopped:
+            except StoppedBySignal as stopped:
                 ended = _stopped(stopped.number)
             except RaterError as error:
-                is_refused = isinstance(error, ChangedError) and not runner.made
+                is_refused = isinstance(error, ConditionsChangedError) and not runner.made
                 with suppress(StoreError):  # it may be what failed
                     _leave(store, number, error, undo if is_refused else None)
                 raise _with_way(error, number) from error
-            end_sweep(store, number, ended.status, ended.reason, now_utc())
-    except Stopped as stopped:  # before the first run, or while it was ended
+            end_sweep(store, number, ended.status, ended.reason, utc_timestamp())
+    except StoppedBySignal as stopped:  # before the first run, or while it was ended
         ended = ended or _stopped(stopped.number)
     except Exception as error:
         # Raised in the midst of a library, a signal may come out as the library's own error;
@@ -265,9 +282,9 @@ def conduct(
     assert ended is not None
     if ended.status is RunStatus.INTERRUPTED or ended.reason:
         way = f"; `rater sweep --resume {number}` goes on" if ended.goes_on else ""
-        say(f"sweep {number}: {ended.reason}{way}")
+        print_error(f"sweep {number}: {ended.reason}{way}")
     if args.json or not args.quiet:
-        with existing_store(args) as store:
+        with open_existing_store(args) as store:
             shown(args, store, number)
     return ended.exit_status
 
@@ -277,13 +294,13 @@ def _leave(
 ) -> None:
     """Store that a sweep ended in an error, or that it was never taken up."""
     if undo is None:
-        end_sweep(store, number, RunStatus.FAILED, str(error), now_utc())
+        end_sweep(store, number, RunStatus.FAILED, str(error), utc_timestamp())
     else:
         undo(store)
 
 
 @contextmanager
-def _undisturbed_at_the_end(first: FirstSignal) -> Iterator[None]:
+def _undisturbed_at_the_end(first: StopOnFirstSignal) -> Iterator[None]:
     """Close the first before anything that was entered outside is left, however that happens."""
     try:
         yield
@@ -293,11 +310,11 @@ def _undisturbed_at_the_end(first: FirstSignal) -> Iterator[None]:
 
 def _without_refused(
     args: argparse.Namespace,
-    points: Mapping[int, PointReady],
+    points: Mapping[int, ResolvedPoint],
     refused: Mapping[int, str],
     *,
     may_leave_out: bool,
-) -> dict[int, PointReady]:
+) -> dict[int, ResolvedPoint]:
     """Return the points that can run, now that all is built. Raises `InputError`."""
     if refused:
         refused_points = refused_together(
@@ -316,14 +333,14 @@ def _without_refused(
 
 def _with_way(error: RaterError, number: int) -> RaterError:
     """Return what ended a sweep, and how it goes on where somebody changed its settings."""
-    if not isinstance(error, TakenError):
+    if not isinstance(error, SettingChangedError):
         return error
     way = f"sweep {number} ends here; `rater sweep --resume {number}` goes on once that is settled"
     return RunError(f"{error}\n{way}")
 
 
 def _lock(
-    args: argparse.Namespace, points: Iterable[PointReady], holder: str
+    args: argparse.Namespace, points: Iterable[ResolvedPoint], holder: str
 ) -> AbstractContextManager[None]:
     requests = [point.request for point in points if point.request]
     return machine_lock(
@@ -341,23 +358,23 @@ def _stopped(signum: int) -> SweepEnded:
 
 
 def _tuned(
-    args: argparse.Namespace, points: Mapping[int, PointReady], kinds: Mapping[str, AxisKind]
-) -> dict[int, PointReady]:
+    args: argparse.Namespace, points: Mapping[int, ResolvedPoint], kinds: Mapping[str, AxisKind]
+) -> dict[int, ResolvedPoint]:
     """Return the points with what --tuned wants, told once; settings that are axes win."""
     request = next((it.request for it in points.values() if it.request), None)
     own = tuned_settings_of(request) if request else {}  # --tuned is no axis
     for name, kind in kinds.items():
         if kind is AxisKind.SETTING:
-            own.pop(find(name, sysroot()).name, None)
+            own.pop(find_setting(name, sysroot()).name, None)
     if own:
-        told = some([f"{name}={value}" for name, value in own.items()], 8)
+        told = truncate_list([f"{name}={value}" for name, value in own.items()], 8)
         _report(args, f"set for the sweep, and put back at its end: {told}")
     return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
 
 
-def _wanted(points: Iterable[PointReady]) -> dict[str, list[str]]:
+def _wanted(points: Iterable[ResolvedPoint]) -> dict[str, list[str]]:
     """Return all values that settings of the machine are to have."""
-    found = grouped(pair for point in points for pair in point.settings.items())
+    found = group_by_key(pair for point in points for pair in point.settings.items())
     return {name: list(dict.fromkeys(values)) for name, values in found.items()}
 
 
@@ -375,7 +392,7 @@ def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) ->
 
 def _report(args: argparse.Namespace, text: str) -> None:
     if not args.quiet:
-        say(text)
+        print_error(text)
 
 
 # -- A stored sweep that goes on: exactly what is missing of it, or more rounds --------------------
@@ -383,7 +400,7 @@ def _report(args: argparse.Namespace, text: str) -> None:
 
 def resume(args: argparse.Namespace) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
-    given = options_given(args, (*BESIDE_RESUME, "rounds"))
+    given = given_options(args, (*BESIDE_RESUME, "rounds"))
     if args.command is not None:
         given.append("-- COMMAND")
     if given:
@@ -391,7 +408,7 @@ def resume(args: argparse.Namespace) -> int:
             f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a sweep is run "
             "as it was asked for"
         )
-    with existing_store(args) as store:
+    with open_existing_store(args) as store:
         sweep = load_sweep(store, find_sweep(store, args.resume), secrets=True)
     asked = sweep.asked
     if sweep.status is RunStatus.RUNNING:
@@ -411,25 +428,27 @@ def resume(args: argparse.Namespace) -> int:
     )
     if not is_asked_for_more and not lacking:
         return _nothing_left(args, sweep)
-    go_into(args, asked.directory, f"sweep {sweep.number}")
+    chdir_to(args, asked.directory, f"sweep {sweep.number}")
     kinds = dict(sweep.axes)
     cache = cache_root()
     points = _points_again(args, sweep, kinds, cache)
     if args.dry_run:
         return _show_missing(args, sweep, points)
-    more = slots_of(sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1)
+    more = order_slots(
+        sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1
+    )
 
     def begin(store: Store, _: Mapping[int, str]) -> int:
-        take_up(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)
+        claim_sweep(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)
         return sweep.number
 
-    return conduct(
+    return execute_sweep(
         args,
         kinds,
         points,
         cache,
         begin,
-        undo=lambda store: give_back(store, sweep),
+        undo=lambda store: undo_resume(store, sweep),
         until=None if was_decided and is_asked_for_more else asked.until,
         compare_before=not args.force,
     )
@@ -437,14 +456,14 @@ def resume(args: argparse.Namespace) -> int:
 
 def _points_again(
     args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind], cache: Path
-) -> dict[int, PointReady]:
+) -> dict[int, ResolvedPoint]:
     """Return the points of a stored sweep as they are here and now; all must be able to run."""
     asked = {}
     for point in sweep.points:
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
-            asked[point.point] = PointAsked(point.values, with_common(request, args))
-    found = resolve_points(asked, kinds, machine.discover(), cache)
+            asked[point.point] = PointRequest(point.values, with_common(request, args))
+    found = resolve_points(asked, kinds, machine.discover_topology(), cache)
     refused = refused_together(found)
     if refused is not None:
         raise InputError(f"sweep {sweep.number} cannot go on: {refused}")
@@ -454,21 +473,21 @@ def _points_again(
 def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
     if not args.quiet:
         why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
-        say(f"sweep {sweep.number}: nothing is missing{why}")
+        print_error(f"sweep {sweep.number}: nothing is missing{why}")
     if args.json or not args.quiet:
-        with existing_store(args) as store:
+        with open_existing_store(args) as store:
             show_sweep(args, store, sweep.number)
     return 1 if any(it.failed for it in sweep.slots) else 0
 
 
 def _show_missing(
-    args: argparse.Namespace, sweep: StoredSweep, points: Mapping[int, PointReady]
+    args: argparse.Namespace, sweep: StoredSweep, points: Mapping[int, ResolvedPoint]
 ) -> int:
     view = view_of(sweep)
-    runs = [executed(point.resolved) for point in points.values() if point.resolved]
-    refused = not_ours(args, f"sweep {sweep.number}")
+    runs = [executed_commands(point.resolved) for point in points.values() if point.resolved]
+    refused = distrust_reasons(args, f"sweep {sweep.number}")
     document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
-    show(args, lambda: sweep_document(view) | document, partial(print_missing, view))
+    print_output(args, lambda: sweep_document(view) | document, partial(print_missing, view))
     if not args.json:
         for it in dict.fromkeys(runs):
             print_executed(it, sys.stdout)

@@ -13,9 +13,9 @@ from rater.errors import InputError, RaterError
 from rater.lab.layout import (
     VARIABLE,
     Category,
+    PageDirective,
     PageLayout,
-    PageOrder,
-    capped,
+    clip_windows,
     page_windows,
     parse_pages,
     pool_pages,
@@ -23,7 +23,7 @@ from rater.lab.layout import (
 )
 from rater.lab.pools import (
     PoolNeed,
-    filled,
+    fill_pools,
     gains_rights,
     huge_page_bytes,
     largest_needs,
@@ -36,7 +36,7 @@ from rater.lab.preload import (
     BEGIN,
     PageSetup,
     build_library,
-    last_of_each,
+    latest_reports,
     page_regions,
     read_reports,
 )
@@ -47,12 +47,12 @@ from rater.plan.schedule import Step
 from rater.record.run import BenchmarkUsed
 from rater.run.copies.spawn import MARKER
 from rater.run.programs.child_process import Limits, run_alone
-from rater.run.programs.tuning import CopyTuning, executed, read_elf, untouched_by
+from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.settings.journal import sysroot
 from rater.store.store import Store
-from rater.workflow.run.head import Start
-from rater.workflow.run.prepare import Ready
+from rater.workflow.run.head import RunStart
+from rater.workflow.run.prepare import PreparedRun
 
 # -- `--pages`: what was asked for, and whether this machine and these programs can have it --------
 
@@ -60,7 +60,7 @@ HUGETLB = "hugetlb"
 
 
 @dataclass(frozen=True, slots=True)
-class PagesAsked:
+class PageRequest:
     """What a request says of page sizes."""
 
     layout: PageLayout
@@ -68,7 +68,7 @@ class PagesAsked:
     heap_bytes: int | None  # how large the heap becomes; None: that is to be learnt
 
 
-def pages_asked(request: Request) -> PagesAsked | None:
+def pages_asked(request: Request) -> PageRequest | None:
     """Return what is asked for; None: page sizes are not chosen.
 
     Raises `InputError` for options that contradict each other.
@@ -82,7 +82,7 @@ def pages_asked(request: Request) -> PagesAsked | None:
         if value not in (None, "system"):
             raise InputError(_contradicts(option, str(value)))
     layout = parse_pages(request.pages)
-    return PagesAsked(layout, request.pages_backing == HUGETLB, request.pages_heap_bytes)
+    return PageRequest(layout, request.pages_backing == HUGETLB, request.pages_heap_bytes)
 
 
 def _contradicts(option: str, value: str) -> str:
@@ -108,7 +108,7 @@ def refuse_layout(request: Request, planned: Mapping[str, str] | None = None) ->
         raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
 
 
-def layout_problems(asked: PagesAsked, planned: Mapping[str, str]) -> list[str]:
+def layout_problems(asked: PageRequest, planned: Mapping[str, str]) -> list[str]:
     """Return why this machine does not give the pages that were asked for."""
     return machine_problems(asked.layout, pooled=asked.pooled, root=sysroot(), planned=planned)
 
@@ -119,7 +119,7 @@ def program_problems(programs: Iterable[Path], library: Path) -> list[str]:
     found = []
     for program in sorted(programs):
         runs = executed(program)
-        why = untouched_by(tuning, program) or gains_rights(runs)
+        why = unreached_reason(tuning, program) or gains_rights(runs)
         elf = read_elf(runs)
         if why is None and elf is not None and "musl" in (elf.interpreter or ""):
             why = "uses musl, not glibc"
@@ -134,7 +134,7 @@ def program_problems(programs: Iterable[Path], library: Path) -> list[str]:
 
 def learn_sizes(
     program: Program,
-    order: PageOrder,
+    order: PageDirective,
     huge_bytes: int,
     *,
     work: Path,
@@ -178,7 +178,7 @@ def learn_sizes(
         with suppress(RaterError):
             folders.clear(spec)
     file = reports / "0"
-    processes = [it for it in last_of_each(read_reports(file)) if it.event != BEGIN]
+    processes = [it for it in latest_reports(read_reports(file)) if it.event != BEGIN]
     with suppress(OSError):
         file.unlink()
     regions = page_regions(processes, order, huge_bytes)
@@ -225,7 +225,7 @@ class PageCopies:
 
 
 @dataclass(frozen=True, slots=True)
-class PagesReady:
+class PreparedPages:
     """Everything that copies need for their page sizes."""
 
     setup: PageSetup
@@ -244,7 +244,7 @@ def ready_pages(
     known: Callable[[BenchmarkUsed, bool], Extents],
     say: Callable[[str], None],
     fill: Callable[[Mapping[str, str]], None],
-) -> PagesReady | None:
+) -> PreparedPages | None:
     """Return what copies need; None where page sizes are not chosen.
 
     `fill` sets pools of huge pages, by the names of their settings, until the run is over; it
@@ -275,7 +275,7 @@ def ready_pages(
     needs = _pool_needs(asked, orders.values(), copies.placements, huge)
     pools: tuple[tuple[str, str], ...] = ()
     if not problems or asked.layout.best:
-        pools, lacking = filled(needs, fill, root)
+        pools, lacking = fill_pools(needs, fill, root)
         problems += [text + _by_category(asked, orders.values(), huge) for text in lacking]
     problems = list(dict.fromkeys(problems))
     if problems and not asked.layout.best:
@@ -290,7 +290,7 @@ def ready_pages(
         )
         for name, program in copies.programs.items()
     }
-    return PagesReady(
+    return PreparedPages(
         setup=PageSetup(orders, huge, reports),
         programs=programs,
         tuning=tuning,
@@ -310,7 +310,7 @@ def _giant(layout: PageLayout, huge: int) -> bool:
 
 def _sizes(
     request: Request,
-    asked: PagesAsked,
+    asked: PageRequest,
     copies: PageCopies,
     where: tuple[Path, Path, CopyTuning, int],
     *,
@@ -355,17 +355,17 @@ def _base(layout: PageLayout) -> PageLayout:
     return PageLayout(split=layout.split)
 
 
-def _order(asked: PagesAsked, extents: Extents, huge: int, root: Path) -> PageOrder:
+def _order(asked: PageRequest, extents: Extents, huge: int, root: Path) -> PageDirective:
     heap, mmap = reserves(asked.heap_bytes, extents, root)
     windows = page_windows(asked.layout, extents, huge)
     if asked.pooled:
-        windows = tuple(capped(windows, {it: extents.get(it, 0) for it in Category}, huge))
+        windows = tuple(clip_windows(windows, {it: extents.get(it, 0) for it in Category}, huge))
     else:
         giant = tuple(it for it in windows if it.page_bytes > huge)
         limits = {it: extents.get(it, 0) for it in Category}
         others = (it for it in windows if it not in giant)
-        windows = tuple(sorted((*capped(giant, limits, huge), *others)))
-    return PageOrder(
+        windows = tuple(sorted((*clip_windows(giant, limits, huge), *others)))
+    return PageDirective(
         windows=windows,
         heap_bytes=heap,
         mmap_bytes=mmap,
@@ -376,14 +376,14 @@ def _order(asked: PagesAsked, extents: Extents, huge: int, root: Path) -> PageOr
     )
 
 
-def _by_category(asked: PagesAsked, orders: Iterable[PageOrder], huge: int) -> str:
+def _by_category(asked: PageRequest, orders: Iterable[PageDirective], huge: int) -> str:
     """Say why a copy needs several pages where its data would fit into one."""
     every = {pool_pages_text(it.windows, huge, pooled=asked.pooled) for it in orders} - {""}
     return f"; each category has pages of its own: {' or '.join(sorted(every))}" if every else ""
 
 
 def _pool_needs(
-    asked: PagesAsked, orders: Iterable[PageOrder], placements: Sequence[Placement], huge: int
+    asked: PageRequest, orders: Iterable[PageDirective], placements: Sequence[Placement], huge: int
 ) -> tuple[PoolNeed, ...]:
     """Return what the program that needs most takes of each pool, with all copies."""
     per_copy = [pool_pages(order.windows, huge, pooled=asked.pooled) for order in orders]
@@ -396,14 +396,14 @@ def _pool_needs(
 
 
 def pages_of_run(
-    ready: Ready,
-    start: Start,
+    ready: PreparedRun,
+    start: RunStart,
     store: Store,
     cache: Path,
     *,
     say_text: Callable[[str], None],
     fill: Callable[[Mapping[str, str]], None],
-) -> PagesReady | None:
+) -> PreparedPages | None:
     """Make the page sizes of copies ready; None where they are not chosen."""
     resolved = ready.resolved
     if resolved.request.pages is None:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
-from rater.record.run import CopyStatus, Validity, storable
-from rater.run.copies.launch import Child, Reaped
-from rater.run.copies.limits import high_pipe
+from rater.record.run import CopyStatus, Validity, escape_undecodable
+from rater.run.copies.launch import Child, ExitInfo
+from rater.run.copies.limits import pipe_above_gate_descriptors
 from rater.run.programs.script import failed_command
 
 # -- Times of a copy's commands, by what its script reports while it runs: which ended when, and how
@@ -44,7 +44,7 @@ class CommandReports:
     """The pipe. `write_end` is for the scripts, to be put on their `REPORT_FD`."""
 
     def __init__(self) -> None:
-        self.read_end, self.write_end = high_pipe()
+        self.read_end, self.write_end = pipe_above_gate_descriptors()
         os.set_blocking(self.read_end, False)
         self._by_pid: dict[int, list[CommandReport]] = {}
         self._due: dict[int, int] = {}  # lines that a script has still to write, by its process
@@ -159,7 +159,7 @@ _SHELL_CODES = {
 
 def ended_event(
     child: Child,
-    reaped: Reaped,
+    reaped: ExitInfo,
     phase: int,
     origin_ns: int,
     now_ns: int,
@@ -201,7 +201,7 @@ def ended_event(
         voluntary_switches=usage.ru_nvcsw,
         involuntary_switches=usage.ru_nivcsw,
         note=note,
-        run_dir=storable(child.spec.files) if kept else None,
+        run_dir=escape_undecodable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
         gate=child.gate_facts,
         last_cpu=child.last_cpu,
@@ -211,14 +211,14 @@ def ended_event(
     )
 
 
-def how_it_ended(reaped: Reaped) -> str:
+def how_it_ended(reaped: ExitInfo) -> str:
     """Return exit code or signal in words."""
     if reaped.signal is not None:
         return f"signal {reaped.signal}"
     return f"exit code {reaped.exit_code}"
 
 
-def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
+def _verdict(child: Child, reaped: ExitInfo) -> tuple[CopyStatus, str | None]:
     notes = list(child.notes)
     if reaped.left_group:
         notes.append("left processes behind in its process group; they were killed")
@@ -239,7 +239,9 @@ def _verdict(child: Child, reaped: Reaped) -> tuple[CopyStatus, str | None]:
     ended_by = failed_command(child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal)
     if ended_by:
         in_shared = child.spec.workloads and not child.spec.output.endswith("/")
-        notes.append(ended_by + (f", in {storable(child.spec.directory)}" if in_shared else ""))
+        notes.append(
+            ended_by + (f", in {escape_undecodable(child.spec.directory)}" if in_shared else "")
+        )
     if reaped.signal == signal.SIGKILL:
         notes.append("killed from outside (out of memory? see `dmesg`)")
     elif reaped.exit_code in _SHELL_CODES:
@@ -266,7 +268,7 @@ def asleep_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
 
 
-class Ends:
+class ExitWatcher:
     """The living copies of a phase, by pidfd in `alive`; on the trio thread.
 
     `commands`: scripts report the commands they run. `at_once`: a copy's end is what its
@@ -373,7 +375,7 @@ class Ends:
                 child.late_ns = now_ns - max(self._seen_ns, child.start_ns)
 
     def workloads(
-        self, child: Child, reaped: Reaped, now_ns: int, origin_ns: int
+        self, child: Child, reaped: ExitInfo, now_ns: int, origin_ns: int
     ) -> tuple[WorkloadTime, ...]:
         """Return the times of an ended copy's commands, in the run's time."""
         if not self._reports or not child.spec.workloads:

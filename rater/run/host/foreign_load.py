@@ -17,7 +17,7 @@ from typing import NamedTuple
 import psutil
 
 from rater.process import stat_fields
-from rater.text.values import printable, series
+from rater.text.values import join_and, printable
 
 # -- CPU time as the kernel counts it: of the machine, and of every process that can be seen -------
 #
@@ -142,7 +142,7 @@ _INLINE = re.compile(r"-\w*[ce]|--eval")
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class BusyProcess:
     """A process that worked between two samples."""
 
     pid: int
@@ -157,10 +157,10 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Busyness:
+class ForeignLoad:
     """What others than ourselves did with the machine between two samples."""
 
-    processes: tuple[Busy, ...]  # above the share asked for, largest first
+    processes: tuple[BusyProcess, ...]  # above the share asked for, largest first
     unseen: float  # CPUs kept busy by small, short-lived and hidden processes together
     stolen: float  # share of the machine's CPU time that the hypervisor gave to others
 
@@ -177,7 +177,7 @@ class _Sample:
     processes: dict[int, ProcessTicks]
 
 
-class BusyWatch:
+class ForeignLoadSampler:
     """Samples all processes when made, and again when asked who was busy.
 
     Made early and asked late it costs no waiting. `pid` is the root of the process
@@ -196,7 +196,7 @@ class BusyWatch:
         self._sleep = sleep
         self._first = self._sample()
 
-    def busy(self, least_share: float = 0.1, *, stale_s: float = _STALE_S) -> Busyness:
+    def busy(self, least_share: float = 0.1, *, stale_s: float = _STALE_S) -> ForeignLoad:
         """Return who used more than `least_share` of a CPU since the first sample.
 
         Waits until a quarter of a second has passed since then. A first sample of
@@ -212,7 +212,7 @@ class BusyWatch:
     def _sample(self) -> _Sample:
         return _Sample(self._clock(), machine_times(), process_ticks(Path(psutil.PROCFS_PATH)))
 
-    def _compare(self, first: _Sample, second: _Sample, least_share: float) -> Busyness:
+    def _compare(self, first: _Sample, second: _Sample, least_share: float) -> ForeignLoad:
         elapsed_s = second.at_s - first.at_s
         ticks = elapsed_s * TICKS_PER_S
         ours = _tree(second.processes, self._pid)
@@ -234,24 +234,24 @@ class BusyWatch:
             user, command = (
                 (None, process.name) if process.kernel else _user_and_command(pid, process.name)
             )
-            processes.append(Busy(pid, printable(command, _NAME_WIDTH), used / ticks, user))
+            processes.append(BusyProcess(pid, printable(command, _NAME_WIDTH), used / ticks, user))
         if first.machine is None or second.machine is None:
-            return Busyness(tuple(processes), 0.0, 0.0)
-        return Busyness(
+            return ForeignLoad(tuple(processes), 0.0, 0.0)
+        return ForeignLoad(
             tuple(processes),
             _unseen_cpus(first.machine, second.machine, accounted / TICKS_PER_S, elapsed_s),
             _stolen_share(first.machine, second.machine),
         )
 
 
-def busy_warning(found: Busyness) -> str | None:
+def foreign_load_warning(found: ForeignLoad) -> str | None:
     """Say in one line who was busy, None when it was quiet (pure).
 
     Processes of one name and user are named together, at most five of them.
     """
     who, parts = busy_names(found), []
     if who:
-        parts.append(f"{series(who)}; their work shares the machine with the copies")
+        parts.append(f"{join_and(who)}; their work shares the machine with the copies")
     if found.stolen:
         parts.append(
             f"the hypervisor gives {found.stolen * 100:.0f} % of this machine's CPU time to others "
@@ -260,7 +260,7 @@ def busy_warning(found: Busyness) -> str | None:
     return f"busy before the start: {'; '.join(parts)}" if parts else None
 
 
-def busy_names(found: Busyness) -> list[str]:
+def busy_names(found: ForeignLoad) -> list[str]:
     """Name the processes that were busy, at most five, and what no process is known of (pure)."""
     who = _descriptions(found.processes)
     if found.unseen:
@@ -268,8 +268,8 @@ def busy_names(found: Busyness) -> list[str]:
     return who
 
 
-def _descriptions(processes: Iterable[Busy]) -> list[str]:
-    groups: dict[tuple[str, str | None], list[Busy]] = {}
+def _descriptions(processes: Iterable[BusyProcess]) -> list[str]:
+    groups: dict[tuple[str, str | None], list[BusyProcess]] = {}
     for one in processes:
         groups.setdefault((one.command, one.user), []).append(one)
     shares = {key: sum(one.share for one in group) for key, group in groups.items()}

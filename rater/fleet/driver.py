@@ -10,34 +10,41 @@ from functools import partial
 from pathlib import Path
 
 from rater.fleet.agent import this_rater
-from rater.fleet.archive import Admitted, admit
-from rater.fleet.backends import POLL_S, Backend, JobOrder, NotTakenError, SilentError, backend
+from rater.fleet.archive import AdmitOutcome, admit_database
+from rater.fleet.backends import (
+    POLL_S,
+    Backend,
+    JobRejectedError,
+    JobSpec,
+    SchedulerUnavailableError,
+    backend,
+)
 from rater.fleet.plan import (
+    AttemptObservation,
     AttemptState,
     JobSeen,
-    Looked,
     NodeAttempt,
-    due,
+    deciding_attempt,
+    due_actions,
     job_name,
-    judged,
-    outcome,
     scheduler_job,
+    updated_attempt,
 )
-from rater.fleet.shared_folder import Published, SharedFolder
+from rater.fleet.shared_folder import PublishedVerdict, SharedFolder
 from rater.fleet.store import (
     StoredAttempt,
     StoredFleet,
     change,
+    claim_submission,
     intend,
     load_fleet,
     mark_begun,
-    take_intent,
 )
 from rater.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
-from rater.process import is_alive, say, this_process
+from rater.process import is_alive, print_error, this_process
 from rater.store.open_database import OpenDatabase
 from rater.text.values import count
-from rater.workflow.arguments import show
+from rater.workflow.arguments import print_output
 
 # -- One step of a fleet: look, store what is seen, do what is due. Killed anywhere, it is repeated
 #
@@ -53,7 +60,7 @@ def no_news(_: NodeAttempt) -> None:
 
 
 @dataclass
-class Steps:
+class FleetDriver:
     """Steps of one fleet."""
 
     store: OpenDatabase
@@ -63,14 +70,16 @@ class Steps:
     _backend: Backend | None = None
     _seen: dict[str, JobSeen] = field(default_factory=dict)
     # What verdicts said, with the state of their files.
-    _files: dict[tuple[str, int], tuple[object, Published]] = field(default_factory=dict)
+    _files: dict[tuple[str, int], tuple[object, PublishedVerdict]] = field(default_factory=dict)
 
-    def look(self) -> StoredFleet:
+    def refresh(self) -> StoredFleet:
         """Look at what was published, and at the scheduler; store it; return the fleet."""
         fleet = load_fleet(self.store, self.number)
         folder = SharedFolder(Path(fleet.asked.folder))
         claimed = {
-            (row.it.node, row.it.attempt): folder.claimed_by(row.it.node, row.it.attempt)
+            (row.attempt.node, row.attempt.attempt): folder.claimed_by(
+                row.attempt.node, row.attempt.attempt
+            )
             for row in fleet.live
         }
         self._poll(fleet, claimed)  # before the look at what is published: it ends after that
@@ -78,11 +87,11 @@ class Steps:
         published = self._published(fleet, folder)
         changes = []
         for row in (row for of_node in fleet.rows.values() for row in of_node):
-            key = (row.it.node, row.it.attempt)
-            looked = self._looked(fleet, row.it, published.get(key), claimed.get(key), now_s)
-            now = judged(row.it, looked, fleet.limits)
+            key = (row.attempt.node, row.attempt.attempt)
+            looked = self._looked(fleet, row.attempt, published.get(key), claimed.get(key), now_s)
+            now = updated_attempt(row.attempt, looked, fleet.limits)
             changes.append((row, now))
-            if looked.damaged and now.state is AttemptState.LOST and now.state != row.it.state:
+            if looked.damaged and now.state is AttemptState.LOST and now.state != row.attempt.state:
                 folder.set_aside(*key)
         self._store(changes, now_s)
         return load_fleet(self.store, self.number)
@@ -95,8 +104,8 @@ class Steps:
         `again`: nodes that are tried once more however often they were.
         """
         now_s = time.time()
-        todo = due(fleet.rules, fleet.nodes, fleet.attempts)
-        rows = {(row.it.node, row.it.attempt): row for row in fleet.live}
+        todo = due_actions(fleet.rules, fleet.nodes, fleet.attempts)
+        rows = {(row.attempt.node, row.attempt.attempt): row for row in fleet.live}
         ends = [
             (rows[it.node, it.attempt], replace(it, ending=why, ending_s=now_s))
             for it, why in todo.end
@@ -107,9 +116,11 @@ class Steps:
         if submit and not self.silent:
             self._submit_left(fleet)
             all_at_once = replace(fleet.rules, parallel=None)
-            wanted = due(all_at_once, fleet.nodes, fleet.attempts, again=again).submit
+            wanted = due_actions(all_at_once, fleet.nodes, fleet.attempts, again=again).submit
             idle = self._idle([node for node, _ in wanted]) if wanted else set()
-            for node, attempt in due(fleet.rules, fleet.nodes, fleet.attempts, idle, again).submit:
+            for node, attempt in due_actions(
+                fleet.rules, fleet.nodes, fleet.attempts, idle, again
+            ).submit:
                 row = intend(self.store, self.number, node, attempt, time.time())
                 if row is not None and not self._submit(fleet, row):
                     break
@@ -119,17 +130,19 @@ class Steps:
 
     def _published(
         self, fleet: StoredFleet, folder: SharedFolder
-    ) -> dict[tuple[str, int], Published]:
+    ) -> dict[tuple[str, int], PublishedVerdict]:
         """Return what is published and not known to be whole yet, by node and attempt.
 
         A file that has not changed since the last look is not read again.
         """
-        found: dict[tuple[str, int], Published] = {}
+        found: dict[tuple[str, int], PublishedVerdict] = {}
         states = folder.verdict_files()
         for row in (row for of_node in fleet.rows.values() for row in of_node):
-            key = (row.it.node, row.it.attempt)
+            key = (row.attempt.node, row.attempt.attempt)
             state = states.get(key)
-            if state is None or (row.it.verdict is not None and row.it.state in _FOR_GOOD):
+            if state is None or (
+                row.attempt.verdict is not None and row.attempt.state in _FOR_GOOD
+            ):
                 continue
             known = self._files.get(key)
             if known is None or known[0] != state:
@@ -149,7 +162,7 @@ class Steps:
         """
         self.silent, self._seen = None, {}
         jobs = {}
-        for it in (row.it for row in fleet.live):
+        for it in (row.attempt for row in fleet.live):
             began = claimed.get((it.node, it.attempt))
             job = it.job if began is None else scheduler_job(began)
             jobs[job_name(fleet.asked.uuid, it.node, it.attempt)] = job
@@ -157,17 +170,17 @@ class Steps:
             return
         try:
             self._seen = dict(self._calls(fleet).poll(jobs))
-        except (SilentError, NotTakenError) as error:
+        except (SchedulerUnavailableError, JobRejectedError) as error:
             self.silent = str(error)
 
     def _looked(
         self,
         fleet: StoredFleet,
         it: NodeAttempt,
-        published: Published | None,
+        published: PublishedVerdict | None,
         claimed: str | None,
         now_s: float,
-    ) -> Looked:
+    ) -> AttemptObservation:
         """Return what there is to see of an attempt."""
         verdict = damaged = None
         if published is not None and published.absent:
@@ -177,7 +190,7 @@ class Steps:
         elif published is not None:
             damaged = published.damaged
             verdict = None if damaged else published.verdict
-        return Looked(
+        return AttemptObservation(
             now_s,
             verdict,
             damaged,
@@ -190,7 +203,9 @@ class Steps:
 
     def _end(self, fleet: StoredFleet, now_s: float) -> None:
         """End the jobs that are to end: gently at first, those that wait at once."""
-        ending = [row.it for row in fleet.live if row.it.ending is not None and row.it.job]
+        ending = [
+            row.attempt for row in fleet.live if row.attempt.ending is not None and row.attempt.job
+        ]
         gently: list[str] = []
         firmly: list[str] = []
         for it in ending:
@@ -200,28 +215,28 @@ class Steps:
             for some, kind in ((gently, True), (firmly, False)):
                 if some:
                     self._calls(fleet).cancel(some, gently=kind)
-        except (SilentError, NotTakenError) as error:
+        except (SchedulerUnavailableError, JobRejectedError) as error:
             self.silent = str(error)
 
     def _submit_left(self, fleet: StoredFleet) -> None:
         """Submit what was written down and is not with the scheduler: its submitter was killed."""
         for row in fleet.live:
-            it = row.it
+            it = row.attempt
             if it.state is not AttemptState.INTENT or it.ending is not None:
                 continue
             ours = row.owner == this_process()
             if not ours and is_alive(row.owner):
                 continue
-            taken = ours or take_intent(self.store, self.number, row)
+            taken = ours or claim_submission(self.store, self.number, row)
             if taken and not self._submit(fleet, row):
                 return
 
     def _submit(self, fleet: StoredFleet, row: StoredAttempt) -> bool:
         """Submit what is written down; False: the scheduler gives no answers now."""
-        asked, it = fleet.asked, row.it
+        asked, it = fleet.asked, row.attempt
         folder = SharedFolder(Path(asked.folder))
         log = folder.log(it.node, it.attempt)
-        order = JobOrder(
+        order = JobSpec(
             name=job_name(asked.uuid, it.node, it.attempt),
             node=it.node,
             command=(
@@ -236,11 +251,11 @@ class Steps:
         now_s = time.time()
         try:
             job = self._calls(fleet).submit(order)
-        except SilentError as error:
+        except SchedulerUnavailableError as error:
             self.silent = str(error)
             self._store([(row, replace(it, reason=f"not submitted yet: {error}"))], now_s)
             return False
-        except NotTakenError as error:
+        except JobRejectedError as error:
             why = f"not taken by the scheduler: {error}"
             no = replace(it, state=AttemptState.REFUSED, reason=why, ended_s=now_s)
             self._store([(row, no)], now_s)
@@ -253,7 +268,7 @@ class Steps:
         fleet = load_fleet(self.store, self.number)
         try:
             return {it.name for it in self._calls(fleet).nodes(tuple(nodes)) if it.is_idle}
-        except (SilentError, NotTakenError):
+        except (SchedulerUnavailableError, JobRejectedError):
             return set()
 
     def _calls(self, fleet: StoredFleet) -> Backend:
@@ -263,7 +278,7 @@ class Steps:
 
     def _store(self, changes: Iterable[tuple[StoredAttempt, NodeAttempt]], now_s: float) -> None:
         pairs = list(changes)
-        before = {(row.it.node, row.it.attempt): row.it.state for row, _ in pairs}
+        before = {(row.attempt.node, row.attempt.attempt): row.attempt.state for row, _ in pairs}
         for it in change(self.store, self.number, pairs, now_s):
             if before[it.node, it.attempt] is not it.state:
                 self.news(it)
@@ -272,7 +287,7 @@ class Steps:
 # -- Collect what nodes have published: into the archive and its index, as often as one likes ------
 
 
-def collected(steps: Steps, *, quiet: bool) -> int:
+def collect_published(steps: FleetDriver, *, quiet: bool) -> int:
     """Admit every published database that was not; return how many had to be set aside.
 
     One that is damaged makes its attempt a lost one, which is tried again where attempts are left.
@@ -281,37 +296,41 @@ def collected(steps: Steps, *, quiet: bool) -> int:
     folder = SharedFolder(Path(fleet.asked.folder))
     added = aside = 0
     for row in (row for of_node in fleet.rows.values() for row in of_node):
-        verdict = row.it.verdict
-        if verdict is None or verdict.database is None or row.it.collected == verdict.sha256:
+        verdict = row.attempt.verdict
+        if verdict is None or verdict.database is None or row.attempt.collected == verdict.sha256:
             continue
         file = folder.inbox / verdict.database
         if not file.exists():
-            say(f"{row.it.node}: {file} is not there (yet)")
+            print_error(f"{row.attempt.node}: {file} is not there (yet)")
             continue
         with steps.store.writing("collecting") as connection:
-            admission = admit(
+            admission = admit_database(
                 connection,
                 file,
                 fleet.number,
-                row.it.node,
-                row.it.attempt,
+                row.attempt.node,
+                row.attempt.attempt,
                 expected_sha256=verdict.sha256,
             )
-        if admission.outcome is Admitted.SET_ASIDE:
-            say(f"{row.it.node}: {verdict.database} is set aside: {admission.reason}")
-            folder.set_aside(row.it.node, row.it.attempt)
+        if admission.outcome is AdmitOutcome.SET_ASIDE:
+            print_error(f"{row.attempt.node}: {verdict.database} is set aside: {admission.reason}")
+            folder.set_aside(row.attempt.node, row.attempt.attempt)
             why = f"the published database was set aside: {admission.reason}"
-            _stored(steps, row, replace(row.it, state=AttemptState.LOST, reason=why, verdict=None))
+            _stored(
+                steps, row, replace(row.attempt, state=AttemptState.LOST, reason=why, verdict=None)
+            )
             aside += 1
             continue
-        added += admission.outcome in (Admitted.ADDED, Admitted.REPLACED)
-        _stored(steps, row, replace(row.it, collected=verdict.sha256))
+        added += admission.outcome in (AdmitOutcome.ADDED, AdmitOutcome.REPLACED)
+        _stored(steps, row, replace(row.attempt, collected=verdict.sha256))
     if not quiet:
-        say(f"{count(added, 'database')} collected" + (f", {aside} set aside" if aside else ""))
+        print_error(
+            f"{count(added, 'database')} collected" + (f", {aside} set aside" if aside else "")
+        )
     return aside
 
 
-def _stored(steps: Steps, row: StoredAttempt, now: NodeAttempt) -> None:
+def _stored(steps: FleetDriver, row: StoredAttempt, now: NodeAttempt) -> None:
     change(steps.store, steps.number, [(row, now)], time.time())
 
 
@@ -324,7 +343,7 @@ def view_of(fleet: StoredFleet, silent: str | None = None) -> FleetView:
     """Return a fleet as it is shown."""
     asked = fleet.asked
     nodes = tuple(
-        NodeView(node, outcome(tried) if tried else None, tried)
+        NodeView(node, deciding_attempt(tried) if tried else None, tried)
         for node, tried in fleet.attempts.items()
     )
     return FleetView(
@@ -352,7 +371,8 @@ def status_of(fleet: StoredFleet) -> str:
 def is_complete(fleet: StoredFleet) -> bool:
     """Tell whether every node has measured all that was planned."""
     return all(
-        tried and outcome(tried).state is AttemptState.COMPLETE for tried in fleet.attempts.values()
+        tried and deciding_attempt(tried).state is AttemptState.COMPLETE
+        for tried in fleet.attempts.values()
     )
 
 
@@ -361,10 +381,10 @@ def show_fleet(
 ) -> None:
     """Print a fleet."""
     view = view_of(fleet, silent)
-    show(args, partial(fleet_document, view), partial(print_fleet, view, every=every))
+    print_output(args, partial(fleet_document, view), partial(print_fleet, view, every=every))
 
 
-def told(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
+def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
     """Return what says on standard error what becomes of nodes; of many only how they end."""
 
     def tell(it: NodeAttempt) -> None:
@@ -373,29 +393,29 @@ def told(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
         if nodes > _MOST_FOLLOWED and not it.state.ended:
             return
         again = f" (attempt {it.attempt})" if it.attempt > 1 else ""
-        say(f"{it.node}{again}: {it.state}" + (f": {it.reason}" if it.reason else ""))
+        print_error(f"{it.node}{again}: {it.state}" + (f": {it.reason}" if it.reason else ""))
 
     return no_news if quiet else tell
 
 
-def waited(args: argparse.Namespace, steps: Steps) -> int:
+def waited(args: argparse.Namespace, steps: FleetDriver) -> int:
     """Go on with a fleet until it has come to its end, collect and show it; return the status.
 
     Ctrl-C ends the waiting alone: jobs go on.
     """
     said = None
     while True:
-        fleet = steps.act(steps.look())
+        fleet = steps.act(steps.refresh())
         if steps.silent != said and steps.silent is not None and not args.quiet:
-            say(f"the scheduler gave no answer, asking again: {steps.silent}")
+            print_error(f"the scheduler gave no answer, asking again: {steps.silent}")
         said = steps.silent
         if fleet.is_settled:
             break
         time.sleep(POLL_S[fleet.asked.backend] if args.poll is None else args.poll)
-    if collected(steps, quiet=args.quiet) and not steps.look().is_settled:
+    if collect_published(steps, quiet=args.quiet) and not steps.refresh().is_settled:
         return waited(args, steps)  # what was damaged is measured again
     mark_begun(steps.store, steps.number)
-    fleet = steps.look()
+    fleet = steps.refresh()
     if args.json or not args.quiet:
         show_fleet(args, fleet, steps.silent)
     return 0 if is_complete(fleet) else 1
