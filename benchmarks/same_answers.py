@@ -40,12 +40,6 @@ from benchmarks.same_answers_runs import environment, make_runs
 # behind its sign; the reason.
 EXPECTED = {
     ("report ", r"^\$\.bytes$"): "size of a page",
-    # Run 1 is the one with an iteration that does not count.
-    ("export 1 --format rsf", ""): "raw files without iterations that do not count (9e84136)",
-    (
-        "--format rsf",
-        r"^-spec\.cpu\d+\.(\S+\.)?rater_",
-    ): "raw files with SPEC's keys only (9e84136)",
 }
 
 # What a reading of the moment is called in JSON; its values are not compared, that it is there is.

@@ -35,7 +35,7 @@ JSON_OF_RUN = (
     *("export {0}", "export {0} --format json"),
 )
 TEXT_OF_RUN = ("show {0} --copies --cpus --proof", "divots {0}", "plot {0}")
-DATA_OF_RUN = ("export {0} --format csv", "export {0} --format rsf")
+DATA_OF_RUN = ("export {0} --format csv",)
 # Of a run that is not the hundredth of its kind.
 MORE_OF_RUN = (
     *("show {0}", "show {0} --copies --drop 1", "show {0} --copies --baseline-iteration 1"),

@@ -200,6 +200,7 @@ class Parser(argparse.ArgumentParser):
         choices = [str(it) for it in action.choices]
         near = _nearest(str(value), choices)
         way = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
+        way = _DROPPED.get(" ".join([self.prog, *action.option_strings, str(value)]), way)
         raise argparse.ArgumentError(action, f"{value!r} is no choice; {way}")
 
 
@@ -267,6 +268,12 @@ def _positional(words: Sequence[str]) -> Iterator[str]:
             next(left, None)
         elif not word.startswith("-"):
             yield word
+
+
+# What was dropped, as it was typed, and what does it now.
+_DROPPED = {
+    "rater export --format rsf": "use csv or observations, which have every copy's time and place",
+}
 
 
 def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:

@@ -56,8 +56,6 @@ HOOKS = {
     # rater.lab.show_study: for show.html.page
     "lab_gains": "rater.lab.show_study",
     "lab_sections": "rater.lab.show_study",
-    # rater.speccpu.export: for workflow.results.stored
-    "write_rsf": "rater.speccpu.export",
     # rater.speccpu.kit: for workflow.run.resolve
     "commands_bind": "rater.speccpu.kit",
     "places_of_file": "rater.speccpu.kit",

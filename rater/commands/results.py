@@ -130,12 +130,11 @@ def register_results(subparsers: Subparsers) -> None:
     add_run_word(export, text=ONE_RUN)
     export.add_argument(
         "--format",
-        choices=("observations", "csv", "json", "parquet", "rsf"),
+        choices=("observations", "csv", "json", "parquet"),
         default="observations",
         help="observations: times and places as `rater import` takes them (default); "
         "csv: a line per copy; parquet: the same with types (pip install 'rater-bench[data]'); "
-        "json: everything that is stored; rsf: `key: value` lines as in SPEC CPU's raw files, "
-        "marked as an estimate",
+        "json: everything that is stored",
     )
     export.set_defaults(run=lazy_command("workflow.results.stored", "export_run"))
 
@@ -206,7 +205,7 @@ def _import(args: argparse.Namespace) -> int:
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)
     if spec:
-        return lazy_command("speccpu.export", "import_spec")(args)
+        return lazy_command("speccpu.commands", "import_spec")(args)
     if hasattr(args, "topology"):
         raise InputError(
             "--topology belongs to `rater import spec FILE...`: a document has its own"

@@ -1,9 +1,11 @@
-"""`rater lint-bind`: the mistakes of a SPEC CPU configuration's bind list."""
+"""`rater lint-bind`: the mistakes of a SPEC CPU bind list; `rater import spec`: result files."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,3 +146,66 @@ def _hint(found: LintReport, topology: Topology | None) -> str:
     if cpus and cpus == os.sched_getaffinity(0):
         return "the list names just the CPUs of this machine: --topology this checks it so"
     return ""
+
+
+# -- SPEC CPU's result files into the database: `rater import spec FILE...` ------------------------
+
+_SAYING_S = 5.0  # between two words on how far the reading is
+
+
+def import_spec(args: argparse.Namespace) -> int:
+    """Import result files, one run each; what one of them lacks does not keep the others out."""
+    from rater.show.console import Printer, terminal
+    from rater.speccpu.read import read_spec, to_import
+    from rater.speccpu.show import import_document, print_import
+    from rater.store.connection import default_path
+    from rater.store.store import open_store
+
+    topology = None
+    described: str | None = getattr(args, "topology", None)
+    if described is not None:
+        from rater.run.host import discover as machine
+
+        topology = machine.load_topology(described)
+    documents = []
+    errors: list[str] = []
+    printer = Printer(terminal())
+    store = None
+    try:
+        for place, name in enumerate(args.file):
+            try:
+                one = to_import(read_spec(Path(name), _progress(name)), topology)
+            except InputError as error:
+                errors.append(str(error))
+                print_error(error)
+                continue
+            store = store or open_store(default_path(args.db))
+            number, added = store.add(one.stored, one.copies())
+            if args.json:
+                documents.append(import_document(one, number, added))
+                continue
+            if place:
+                printer.line()
+            again = f" (with another --topology: `rater rm {number}` first)" if topology else ""
+            print_import(one, number, added, printer, again=again)
+            if added:
+                printer.line(f"  rater show {number}")
+    finally:
+        if store is not None:
+            store.close()
+    if args.json:
+        print_json({"runs": documents, "errors": errors})
+    return InputError.exit_status if errors else 0
+
+
+def _progress(name: str) -> Callable[[int], None]:
+    """Return what says every few seconds how much of a file was read."""
+    last_s = time.monotonic()
+
+    def told(read_bytes: int) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s > _SAYING_S:
+            last_s = time.monotonic()
+            print_error(f"{name}: {read_bytes // 10**6} MB read")
+
+    return told

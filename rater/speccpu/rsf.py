@@ -7,7 +7,6 @@ import binascii
 import bz2
 import math
 import re
-import textwrap
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -114,7 +113,6 @@ def shorten(text: str) -> str:
 
 _MOST_BYTES = 16 << 20  # of the text; a real configuration has 20 KB, and a bomb has no end
 _HEADER_BYTES = 5
-_WIDTH = 76
 
 
 def unpack(pieces: Mapping[int, str]) -> str:
@@ -144,15 +142,9 @@ def unpack(pieces: Mapping[int, str]) -> str:
     return as_text(text)
 
 
-def pack(text: str) -> list[str]:
-    """Return the pieces, in order, of a text packed with zlib: what `unpack` takes back."""
-    data = zlib.compress(text.encode("utf-8", "replace"), 9)
-    return textwrap.wrap("@" + base64.b64encode(data).decode("ascii"), _WIDTH)
-
-
 # -- What a raw file says of the run as a whole: facts, the machine's sysinfo, the configuration ---
 
-ESTIMATE_KEY = "rater_estimate"  # rater's own export has it, and says so in words
+ESTIMATE_KEY = "rater_estimate"  # in files that `rater export --format rsf` wrote
 ESTIMATE_TEXT = "estimate made by rater: not a result of SPEC's tools and not a SPEC metric"
 _INDEXED = re.compile(r"([A-Za-z_]+?)(\d{3,6})$")
 # `lscpu` and `numactl --hardware` in the notes of sysinfo; the second may go on in more lines.

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rater.speccpu.rsf import pack
 from tests.support.calls import Rater
 from tests.support.places import SAMPLES, needs_samples
-from tests.support.raw_files import HEAD, bracket
+from tests.support.raw_files import HEAD, bracket, pack
 
 WRONG = """\
 # a list for four CPUs

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
+import textwrap
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-from rater.speccpu.rsf import pack
 
 HEAD = """\
 spec.cpu2006.metric: CINT2006
@@ -111,6 +112,12 @@ def ask(database: Path, query: str) -> list[tuple[Any, ...]]:
 def flat(text: str) -> str:
     """Return prose without its line breaks."""
     return " ".join(text.split())
+
+
+def pack(text: str) -> list[str]:
+    """Return the pieces, in order, of a configuration as SPEC CPU packs it with zlib."""
+    data = zlib.compress(text.encode(), 9)
+    return textwrap.wrap("@" + base64.b64encode(data).decode("ascii"), 76)
 
 
 def configured(config: str) -> str:

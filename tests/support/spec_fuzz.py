@@ -24,10 +24,11 @@ from rater.speccpu.config import read_config
 from rater.speccpu.log import read_log
 from rater.speccpu.read import to_import
 from rater.speccpu.result import SpecFile
-from rater.speccpu.rsf import pack, read_rsf
+from rater.speccpu.rsf import read_rsf
 from rater.speccpu.show import import_document, print_import
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
+from tests.support.raw_files import pack
 
 MACHINE = parse_synthetic("nodes=2x2")
 

@@ -24,7 +24,7 @@ HOSTILE = "=1\x1b]0;own\x07\x1b[31m\x1b[2J\x9b2Jx\x7f\u202e\u2066\rend"
 OURS = re.compile(r"\x1b\[(?:[\d;]*[mKAGH]|\?25[lh])|\r")
 SHOWING = """
 list | show 1 | show 1 --copies | divots 1 | compare 1 2 | export 1 --format csv | plot 1
-export 1 --format observations | export 1 --format rsf | rerun 1 --dry-run | sweep --list
+export 1 --format observations | rerun 1 --dry-run | sweep --list
 show 1 --json | list --json | export 1 --format json | run --resume 1 | list --db none\x1b[31m.db
 report 1 -o page.html | plot 1 -o plot.svg | report 1 2 -o pages.html | scale 1 2
 """

@@ -317,7 +317,7 @@ def _limited(stream: BinaryIO, file: str) -> bytes:
 
 def export_run(args: argparse.Namespace) -> int:
     """Write a run on standard output in the format that was asked for."""
-    if args.json and args.format in ("csv", "rsf", "parquet"):
+    if args.json and args.format in ("csv", "parquet"):
         raise InputError(
             f"--format {args.format} is no JSON document: leave out --json, or --format "
             f"{args.format}"
@@ -326,8 +326,6 @@ def export_run(args: argparse.Namespace) -> int:
         stored = store.load(store.find(args.which))
     if args.format == "csv":
         write_csv(stored, sys.stdout)
-    elif args.format == "rsf":
-        hook("write_rsf")(stored, sys.stdout)
     elif args.format == "parquet":
         _write_parquet(stored)
     else:

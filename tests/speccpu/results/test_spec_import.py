@@ -1,9 +1,8 @@
-"""`rater import spec` and `rater export --format rsf` as they are typed."""
+"""`rater import spec` as it is typed."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from rater.analysis.results.score import summarise
 from rater.cli import main
 from rater.store.store import open_store
 from tests.support.calls import Rater
-from tests.support.made_runs import make_run
 from tests.support.places import SAMPLES, needs_samples
 from tests.support.raw_files import HEAD, NEW, OLD, ask, bracket, configured, flat, write
 
@@ -309,111 +307,35 @@ def test_the_forms_of_import_are_told_apart(
 # -- export ---------------------------------------------------------------------------------------
 
 
-def reads_like_others(text: str) -> dict[str, dict[str, str]]:
-    """Read a raw file as small programs do: a regular expression, a dict by iteration."""
-    found: dict[str, dict[str, str]] = {}
-    pattern = r"^spec\.cpu\d+\.results\.(\w+\.(?:base|peak)\.\d{3})\.(\w+): (.*)$"
-    for at, key, value in re.findall(pattern, text, re.MULTILINE):
-        found.setdefault(at, {})[key] = value
-    return found
-
-
-def test_a_run_of_our_own_is_exported_as_an_estimate(rater: Rater, database: Path) -> None:
-    make_run(database)
-    status, out, _ = rater("export", "last", "--format", "rsf")
-    assert status == 0
-    estimate = "estimate made by rater: not a result of SPEC's tools and not a SPEC metric"
-    assert out.splitlines()[0] == f"# {estimate}"
-    assert f"spec.cpu2017.errors000: {estimate}" in out
-    assert "spec.cpu2017.invalid: 1" in out
-    results = reads_like_others(out)
-    one = results["gups.base.000"]
-    assert (one["copytime000"], one["copytime001"]) == ("3.000000000", "4.000000000")
-    assert (one["reported_time"], one["ratio"], one["reference"]) == (
-        "4.000000000",
-        "5.000000",
-        "10",
-    )
-    assert (one["copies"], one["selected"], one["valid"]) == ("2", "1", "S")
-
-
-def test_what_is_exported_can_be_imported(rater: Rater, tmp_path: Path, database: Path) -> None:
-    rater("import", "spec", write(tmp_path, OLD, "cpu.log"), "--topology", "nodes=2x8")
-    _, out, _ = rater("export", 1, "--format", "rsf")
-    back = write(tmp_path, out, "back.rsf")
-    status, message, _ = rater("import", "spec", back, "--topology", "nodes=2x8")
-    assert status == 0
-    assert "the file is an estimate that rater exported" in flat(message)
-    assert "all agree" in message
-    query = "SELECT copy, cpu, node, elapsed_ns, status FROM copy WHERE run_id = {}"
-    assert ask(database, query.format(1)) == ask(database, query.format(2))
-    ratio = "SELECT ratio FROM bracket_result WHERE run_id = {}"
-    assert ask(database, ratio.format(1)) == ask(database, ratio.format(2))
-
-
-def test_failures_are_exported_in_the_words_of_spec(
-    rater: Rater, tmp_path: Path, database: Path
+def test_an_estimate_that_rater_once_exported_is_no_result_of_spec(
+    rater: Rater, tmp_path: Path
 ) -> None:
-    wrong = NEW.replace(
-        "Benchmark Times:",
-        "*** Miscompare of a.out; for details see /opt/run/run_peak_refrate_oct12a.0000/a.mis\n"
-        "Benchmark Times:",
-    )
-    rater("import", "spec", write(tmp_path, wrong, "cpu.log"))
-    _, out, _ = rater("export", 1, "--format", "rsf")
-    one = reads_like_others(out)["505_mcf_r.peak.000"]
-    assert (one["valid"], one["errors000"], one["errors001"]) == (
-        "RE",
-        "copy 0: output miscompare: a.out",
-        "copy 1 non-zero return code (exit code=127, signal=0)",
-    )
-    rater("import", "spec", write(tmp_path, out, "back.rsf"))
-    query = "SELECT copy, status, exit_code, validity_detail FROM copy WHERE run_id = {}"
-    assert ask(database, query.format(2)) == ask(database, query.format(1))
+    own = 'spec.cpu2006.rater_estimate: 1\nspec.cpu2006.rater_run: {"mode": "staggered"}\n'
+    path = write(tmp_path, HEAD + own + bracket(more='rater_copy001: {"status": "failed"}'))
+    status, out, _ = rater("import", "spec", path)
+    assert (status, "the file is an estimate that rater exported" in flat(out)) == (0, True)
+    assert json.loads(rater("import", "spec", path, "--json")[1])["runs"][0]["problem_count"] == 0
 
 
-def test_a_rotated_run_is_exported_record_by_record(
-    rater: Rater, tmp_path: Path, database: Path
+def test_failed_copies_of_a_result_file_are_failed_in_the_observations(
+    rater: Rater, tmp_path: Path
 ) -> None:
-    observations = [
-        {"benchmark": name, "iteration": 1, "copy": copy, "step": step, "elapsed_s": seconds}
-        for copy, queue in enumerate([[("a", 3), ("b", 5)], [("b", 6), ("a", 4)]])
-        for step, (name, seconds) in enumerate(queue)
-    ]
-    run = {"uuid": "r", "mode": "rotated", "copies": 2}
-    path = write(
-        tmp_path, json.dumps({"rater": 1, "run": run, "observations": observations}), "r.json"
-    )
-    rater("import", path)
-    _, out, _ = rater("export", 1, "--format", "rsf")
-    found = reads_like_others(out)
-    times = {at: one["reported_time"] for at, one in found.items()}
-    assert times == {
-        "a.base.000": "3.000000000",
-        "b.base.000": "5.000000000",
-        "b.base.001": "6.000000000",
-        "a.base.001": "4.000000000",
-    }
-    rater("import", "spec", write(tmp_path, out, "back.rsf"))
-    queues = "SELECT copy, step, benchmark, elapsed_ns FROM copy WHERE run_id = {}"
-    assert ask(database, queues.format(2)) == ask(database, queues.format(1))
+    more = "errors000: copy 1 non-zero return code (exit code=1, signal=0)"
+    text = (HEAD + bracket(more=more)).replace("valid: S", "valid: RE")
+    rater("import", "spec", write(tmp_path, text))
+    copies = json.loads(rater("export", 1)[1])["observations"]
+    assert [copy.get("status", "ok") for copy in copies] == ["ok", "failed"]
 
 
-def test_a_steady_run_has_no_brackets_to_export(
-    rater: Rater, tmp_path: Path, database: Path
+def test_raw_files_are_no_longer_written_and_the_message_says_what_is(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = {"uuid": "s", "mode": "steady", "copies": 1, "warmup_s": 1, "window_s": 5}
-    one = {"benchmark": "a", "iteration": 1, "copy": 0, "start_s": 0, "elapsed_s": 2}
-    document = {"rater": 1, "run": run, "observations": [one]}
-    rater("import", write(tmp_path, json.dumps(document), "s.json"))
-    status, _, err = rater("export", 1, "--format", "rsf")
-    assert (status, "run 1 is steady" in err) == (2, True)
-
-
-def test_a_raw_file_is_no_json_document(rater: Rater, database: Path) -> None:
-    make_run(database)
-    status, _, err = rater("export", 1, "--format", "rsf", "--json")
-    assert (status, "--format rsf is no JSON document" in err) == (2, True)
+    with pytest.raises(SystemExit) as ended:
+        main(["export", "1", "--format", "rsf"])
+    assert ended.value.code == 2
+    assert (
+        "use csv or observations, which have every copy's time and place" in capsys.readouterr().err
+    )
 
 
 # -- real files -----------------------------------------------------------------------------------

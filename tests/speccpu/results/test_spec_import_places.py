@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from rater.speccpu.rsf import pack
 from tests.support.calls import Rater
-from tests.support.raw_files import HEAD, ask, bracket, configured, flat, write
+from tests.support.raw_files import HEAD, ask, bracket, configured, flat, pack, write
 
 BY_COPY = "submit = taskset -c $SPECCOPYNUM $command\n"
 SYSINFO = (

@@ -12,8 +12,8 @@ import pytest
 from rater.record.run import CopyStatus
 from rater.speccpu.recompute import recompute, recompute_rotated
 from rater.speccpu.result import Failure, SpecFile
-from rater.speccpu.rsf import pack, read_rsf, unpack
-from tests.support.raw_files import HEAD, bracket
+from rater.speccpu.rsf import read_rsf, unpack
+from tests.support.raw_files import HEAD, bracket, pack
 
 
 def read(text: str | bytes) -> SpecFile:
