@@ -187,7 +187,7 @@ def _about_files(keep: Path) -> Iterator[Question]:
         yield from _both(f"lint-bind {config}", f"lint-bind {config} --copies 12 --ignore idle")
         for machine in on:
             yield from _both(f"lint-bind {config} --topology {machine}")
-            yield from _ask("data", f"lint-bind {config} --topology {machine} --fix")
+            yield from _ask("data", f"lint-bind {config} --topology {machine}")
     for commands in sorted((SPEC / "speccmds").glob("*.cmd")):
         yield from _both(f"plan --speccmds {commands} --topology nodes=2x4")
 

@@ -111,7 +111,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater counters": ("rater counters", "rater counters cpi numa"),
     "rater lint-bind": (
         "rater lint-bind my.cfg",
-        "rater lint-bind my.cfg --topology nodes=2x20 --fix > binds.inc",
+        "rater lint-bind my.cfg --topology nodes=2x20",
     ),
     "rater fleet": (
         "rater fleet run mini --nodes n[001-128] --minutes 30 --wait",
@@ -272,6 +272,7 @@ def _positional(words: Sequence[str]) -> Iterator[str]:
 
 # What was dropped, as it was typed, and what does it now.
 _DROPPED = {
+    "rater lint-bind --fix": "`rater plan --topology MACHINE -- true` lists each copy's CPU",
     "rater export --format rsf": "use csv or observations, which have every copy's time and place",
 }
 
@@ -283,8 +284,8 @@ def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
         name = word.partition("=")[0]
         if word.startswith("-"):
             near = _nearest(name, options)
-            meant = f"; did you mean {near}?" if near else ""
-            return f"{parser.prog} has no option {name}{meant}"
+            meant = _DROPPED.get(f"{parser.prog} {name}", f"did you mean {near}?" if near else "")
+            return f"{parser.prog} has no option {name}{meant and '; '}{meant}"
     return f"{parser.prog} takes no further argument {' '.join(left)!r}"
 
 

@@ -61,12 +61,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=frozenset(),
         help="leave out findings of these kinds (the word in brackets at the end of each)",
     )
-    parser.add_argument(
-        "--fix",
-        action="store_true",
-        help="print corrected lines for the machine on stdout, in the file's own way of binding "
-        "(findings go to stderr)",
-    )
     parser.set_defaults(run=_lint)
     add_common(parser)
 
@@ -93,15 +87,9 @@ def _kinds(text: str) -> frozenset[str]:
 def _lint(args: argparse.Namespace) -> int:
     from rater.show.console import Printer, terminal
     from rater.speccpu.lint import lint
-    from rater.speccpu.lint_fix import corrected
     from rater.speccpu.lint_list import read_source
     from rater.speccpu.show import lint_document, print_lint
 
-    if args.fix and args.topology is None:
-        raise InputError(
-            "--fix needs the machine: --topology FILE.xml, 'pack:2 numa:1 core:10 pu:2', "
-            "nodes=2x20, or `this` for this machine"
-        )
     topology = _machine(args.topology)
     source = read_source(Path(args.config))
     found = lint(source, topology, copies=args.copies, section=args.section, ignore=args.ignore)
@@ -112,19 +100,10 @@ def _lint(args: argparse.Namespace) -> int:
             f"{args.config}: no submit, bind or bindN line{why}: nothing to check{more}"
         )
     machine = topology.source if topology else None
-    fixes = corrected(found, topology, source) if args.fix and topology else None
     if args.json:
-        print_json(lint_document(found, source, machine, fixes))
+        print_json(lint_document(found, source, machine))
         return 1 if found.findings else 0
-    # What is to be pasted stands alone on stdout.
-    console = terminal(stderr=bool(args.fix))
-    print_lint(found, source, machine, Printer(console), hint=_hint(found, topology))
-    if fixes is not None:
-        if fixes:
-            print("\n\n".join(one.text for one in fixes))
-        else:
-            why = "no list that names CPUs" if found.findings else "nothing to correct"
-            print_error(f"--fix prints no lines: {why}")
+    print_lint(found, source, machine, Printer(terminal()), hint=_hint(found, topology))
     return 1 if found.findings else 0
 
 

@@ -104,7 +104,7 @@ def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterat
             scope.submit_line,
             "no-binds",
             "submit uses $BIND and there is no bind line: copies run unbound; add "
-            "bind0 = ..., bind1 = ... (--fix with --topology prints them)",
+            "bind0 = ..., bind1 = ...",
         )
     if scope.unused_list is not None and scope.uses_bind:
         yield LintFinding(

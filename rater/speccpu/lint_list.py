@@ -195,7 +195,6 @@ def _packed(path: Path) -> Source:
 
 BIND = re.compile(r"\$\{?BIND\b")
 BY_COPY = re.compile(r"\$\{?SPEC(?:COPY|USER)NUM\b\}?")
-_SUBMIT = re.compile(r"submit(?:\d{1,9})?$", re.ASCII)
 _RELATIVE_CPUS = re.compile(r"(?:--physcpubind(?:=|\s+)|-C\s*=?)\+\d")
 _RELATIVE_NODES = re.compile(r"(?:--(?:membind|preferred)(?:=|\s+)|-[mp]\s*=?)\+\d")
 # Any benchmark of a set that has no section of its own stands for the set.
@@ -238,8 +237,6 @@ class Scope:
     label: str
     submit: str
     submit_line: int  # 0: none
-    submits: tuple[ConfigSetting, ...]  # its lines
-    section: Section  # where its list stands
     form: str  # "bindN", "bind", or "copy": worked out from the number of the copy
     uses_bind: bool
     binds: tuple[ConfigSetting, ...]  # the lines of its list
@@ -382,17 +379,10 @@ def _scope(
             BoundCopy(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
             for copy in range(1 if copies is None else min(copies, MOST_SEATS))
         ]
-    submits = tuple(one for name, one in held.items() if _SUBMIT.match(name))
-    if listed and (uses_bind or not submits):
-        section = listed[0][0].section
-    else:
-        section = submits[0].section if submits else Section()
     return Scope(
         label=_label(members),
         submit=command,
         submit_line=line,
-        submits=submits,
-        section=section,
         form=form if uses_bind else "copy",
         uses_bind=uses_bind,
         binds=tuple(dict.fromkeys(own for own, _, _ in listed)),

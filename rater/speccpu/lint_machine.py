@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import PlacementPlan, plan_placements
+from rater.plan.placement.place import plan_placements
 from rater.plan.topology import PU, Topology
 from rater.speccpu.lint_list import BoundCopy, LintFinding, Scope, Source, cpus_text, nodes_text
 from rater.text.values import copies_text, count
@@ -103,12 +103,7 @@ def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterat
         yield from _idle(scope, topology)
 
 
-def spread(topology: Topology, copies: int, width: int) -> PlacementPlan:
-    """Return rater's placement of copies on `width` CPUs each."""
-    return plan_placements(topology, _SPREAD, copies, MemoryPolicy.LOCAL, width)
-
-
-def width_of(scope: Scope) -> int:
+def _width_of(scope: Scope) -> int:
     """Return the CPUs of a copy: more than 1 where each copy has several of its own."""
     masks = Counter(seat.cpus for seat in scope.used if seat.cpus and not seat.wide)
     if not masks or max(masks.values()) > 1:
@@ -116,14 +111,14 @@ def width_of(scope: Scope) -> int:
     return Counter(len(mask) for mask in masks).most_common(1)[0][0]
 
 
-def wanted_copies(scope: Scope, topology: Topology) -> int:
+def _wanted_copies(scope: Scope, topology: Topology) -> int:
     """Return how many copies a list must have to leave nothing idle and share no core early.
 
     The CPUs are those of as many threads a core as the copies need.
     """
-    width = width_of(scope)
+    width = _width_of(scope)
     if width > 1:
-        return spread(topology, 1, width).most
+        return plan_placements(topology, _SPREAD, 1, MemoryPolicy.LOCAL, width).most
     return len(_tier(scope, topology))
 
 
@@ -242,10 +237,10 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     doubled = scope.goes_round or sum(len(seat.cpus) for seat in seats) > len(used)
     if scope.asked and not doubled:
         return  # so many copies are wanted
-    width = width_of(scope)
+    width = _width_of(scope)
     if width > 1:
         idle = set(topology.by_cpu) - used
-        if scope.running >= wanted_copies(scope, topology) or len(idle) < width:
+        if scope.running >= _wanted_copies(scope, topology) or len(idle) < width:
             return
     else:
         idle = {pu.os for pu in _tier(scope, topology)} - used
@@ -261,7 +256,7 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
         out = f"bind {them} where copies share CPUs"
     else:
         out = (
-            f"a list for all has {wanted_copies(scope, topology)} copies (if {scope.running} are "
+            f"a list for all has {_wanted_copies(scope, topology)} copies (if {scope.running} are "
             f"meant: --copies {scope.running})"
         )
     yield LintFinding(
@@ -292,5 +287,5 @@ def prefix_note(scope: Scope, topology: Topology) -> Iterator[str]:
         of = f" ({scope.label})" if scope.label else ""
         yield (
             f"with {early[0]} to {early[-1]} copies of this list{of} some share a core while other "
-            "cores have none (--fix --copies N prints a list for N)"
+            "cores have none"
         )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from rater.show.console import Printer
 from rater.show.format import format_number, needed_decimals
 from rater.speccpu.keys import Problem
 from rater.speccpu.lint import KINDS, LintReport
-from rater.speccpu.lint_fix import CorrectedList
 from rater.speccpu.lint_list import BoundCopy, LintFinding, Scope, Source
 from rater.speccpu.read import SpecImport
 from rater.speccpu.recompute import Disagreement, RecomputedResults, own_ratio
@@ -195,10 +193,8 @@ def _list_line(scope: Scope, *, several: bool) -> str:
     return label + (", ".join(parts) or "no CPUs named")
 
 
-def lint_document(
-    found: LintReport, source: Source, topology: str | None, fixes: Sequence[CorrectedList] | None
-) -> dict[str, Any]:
-    """Return all of it as JSON values; `fixes` is None where they were not asked for."""
+def lint_document(found: LintReport, source: Source, topology: str | None) -> dict[str, Any]:
+    """Return all of it as JSON values."""
     where = {"where": lambda one: source.where(one.line)}
     table = {
         LintFinding: JsonFields(
@@ -212,7 +208,6 @@ def lint_document(
         BoundCopy: JsonFields(
             "copy name", where, "cpus memory=binding.policy memory_nodes=binding.mem_nodes"
         ),
-        CorrectedList: JsonFields("sections=label section copies remarks lines"),
     }
     document = {
         "file": source.name,
@@ -223,6 +218,6 @@ def lint_document(
         "lists": found.scopes,
         "notes": found.notes,
         "not_checked": found.unchecked,
-    } | ({} if fixes is None else {"fix": fixes})
+    }
     values: dict[str, Any] = to_json(document, table)
     return values

@@ -55,29 +55,9 @@ def test_without_a_machine_the_rest_is_said_to_be_left_out(rater: Rater) -> None
     assert "nodes=2x20" in out and "this" in out
 
 
-def test_corrected_lines_stand_alone_on_stdout_and_are_clean(rater: Rater) -> None:
-    Path("a.cfg").write_text(WRONG)
-    status, out, err = rater("a.cfg", "--topology", "nodes=2x2", "--fix")
-    assert status == 1
-    assert "[far-memory]" in err and "[far-memory]" not in out
-    assert out.splitlines() == [
-        "# made by `rater lint-bind --fix` for nodes=2x2",
-        "# in place of lines 3-6",
-        "bind0 = numactl -m 0 --physcpubind=0",
-        "bind1 = numactl -m 1 --physcpubind=2",
-        "bind2 = numactl -m 0 --physcpubind=1",
-        "bind3 = numactl -m 1 --physcpubind=3",
-    ]
-    Path("b.cfg").write_text("submit = $BIND $command\n" + out)
-    assert rater("b.cfg", "--topology", "nodes=2x2")[0] == 0
-    status, out, err = rater("b.cfg", "--topology", "nodes=2x2", "--fix")
-    assert (status, out) == (0, "")
-    assert "nothing to correct" in err
-
-
 def test_json_has_all_of_it(rater: Rater) -> None:
     Path("a.cfg").write_text(WRONG)
-    status, out, _ = rater("a.cfg", "--topology", "nodes=2x2", "--fix", "--json")
+    status, out, _ = rater("a.cfg", "--topology", "nodes=2x2", "--json")
     document = json.loads(out)
     assert status == 1
     assert [(one["line"], one["kind"], one["cpus"]) for one in document["findings"]] == [
@@ -86,7 +66,6 @@ def test_json_has_all_of_it(rater: Rater) -> None:
         (6, "far-memory", [1]),
         (6, "idle", [3]),
     ]
-    assert document["fix"][0]["lines"][0] == "bind0 = numactl -m 0 --physcpubind=0"
     assert document["lists"][0]["binds"][3]["memory_nodes"] == [1]
 
 
@@ -116,8 +95,6 @@ def test_included_files_are_read_and_their_lines_named(rater: Rater) -> None:
     assert "binds.inc:2: bind1 binds CPU 0 again (bind0, binds.inc:1 has it)" in out
     assert "a.cfg:4: 3 copies and 2 binds" in out
     assert "a.cfg:2: include: absent.inc is not there to be read" in " ".join(out.split())
-    _, out, _ = rater("a.cfg", "--topology", "nodes=1x3", "--fix")
-    assert "# in place of lines 1-2 of binds.inc" in out
 
 
 def test_a_file_that_includes_itself_comes_to_an_end(rater: Rater) -> None:
@@ -155,23 +132,22 @@ def test_what_cannot_be_read_is_status_2(rater: Rater, content: bytes | None, me
     assert message in err
 
 
-def test_a_corrected_list_needs_a_machine(rater: Rater) -> None:
-    Path("a.cfg").write_text(WRONG)
-    status, _, err = rater("a.cfg", "--fix")
-    assert status == 2
-    assert "--fix needs the machine: --topology" in err
-
-
 @pytest.mark.parametrize(
-    "words", [("--copies", "0"), ("--copies", "x"), ("--ignore", "everything")]
+    ("words", "said"),
+    [
+        (("--copies", "0"), "expected"),
+        (("--copies", "x"), "expected"),
+        (("--ignore", "everything"), "expected"),
+        (("--fix",), "`rater plan --topology MACHINE -- true` lists each copy's CPU"),
+    ],
 )
 def test_wrong_options_are_status_2(
-    rater: Rater, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+    rater: Rater, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         rater("a.cfg", *words)
     assert ended.value.code == 2
-    assert "expected" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 def test_this_machine_is_taken_when_it_is_named(rater: Rater) -> None:
