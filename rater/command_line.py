@@ -273,6 +273,10 @@ def _positional(words: Sequence[str]) -> Iterator[str]:
 # What was dropped, as it was typed, and what does it now.
 _DROPPED = {
     "rater lint-bind --fix": "`rater plan --topology MACHINE -- true` lists each copy's CPU",
+    **dict.fromkeys(
+        (f"rater {name} --speccmds-out" for name in ("run", "plan", "sweep")),
+        "`rater show RUN --copies --json` has the times of every workload",
+    ),
     "rater export --format rsf": "use csv or observations, which have every copy's time and place",
 }
 
@@ -451,7 +455,8 @@ def _read(
         actions = _options(commands[name])
         for key, value in values.items() if isinstance(values, dict) else ():
             if key not in actions:
-                table.mistake(f"no option of `rater {name}`; {did_you_mean(key, actions)}", key)
+                near = _DROPPED.get(f"rater {name} --{key}") or did_you_mean(key, actions)
+                table.mistake(f"no option of `rater {name}`; {near}", key)
                 continue
             try:
                 words = list(_words(actions[key], key, value))

@@ -75,7 +75,6 @@ HOOKS = {
     "kit_program": "rater.speccpu.run",
     "read_kit": "rater.speccpu.run",
     "with_file_defaults": "rater.speccpu.run",
-    "write_outs": "rater.speccpu.run",
 }
 
 # Values of wings that the core hands on and never looks into but by the names it was given.

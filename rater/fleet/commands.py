@@ -114,7 +114,7 @@ def _register_run(commands: Subparsers) -> None:
     fleet.add_argument("--wait", action="store_true", help="until the end, as `rater fleet wait`")
     _add_poll(fleet)
     fleet.add_argument("--quiet", action="store_true", help="no news, no table")
-    add_run_arguments(parser, without=("wait", "share", "speccmds-out"))
+    add_run_arguments(parser, without=("wait", "share"))
     add_common(parser)
     parser.set_defaults(run=lazy_command("fleet.run", "run"))
 

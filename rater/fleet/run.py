@@ -62,7 +62,7 @@ from rater.workflow.run.resolve import load_workloads
 
 _SETTLE_S = {"slurm": 60.0, "local": 1.0}
 # Options of `rater run` that jobs do not get: their nodes are theirs alone, --wait is another one.
-_NOT_PASSED = {"wait": None, "share": False, "speccmds_out": False}
+_NOT_PASSED = {"wait": None, "share": False}
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,12 +350,6 @@ class Request:
     )
     run_dirs: bool = _how("a command's copies get directories", kind=FLAG)
     keep: bool = _how("keep the run directories", kind=FLAG, traits=NO_EFFECT)
-    speccmds_out: bool = _how(
-        "leave a speccmds.out as specinvoke does in the run directory of copy 0; one that "
-        "rater did not write is kept as speccmds.out.1 (or .2, ...)",
-        kind=FLAG,
-        traits=NO_EFFECT,
-    )
     force: bool = _how(
         "run even if memory or disk may be insufficient", kind=FLAG, traits=NO_EFFECT
     )
@@ -412,6 +406,7 @@ def request_from_json(text: str, where: str) -> Request:
         raise InputError(f"{where}: what it was asked for is not JSON ({error})") from error
     if type(values) is not dict:
         raise InputError(f"{where}: what it was asked for is no JSON object")
+    values.pop("speccmds_out", None)  # no longer an option, and without effect on the run
     unknown = sorted(values.keys() - {field.name for field in fields(Request)})
     if unknown:
         raise InputError(

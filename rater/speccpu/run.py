@@ -1,24 +1,21 @@
-"""Benchmarks of an installed kit as what copies run, and what specinvoke would have left."""
+"""Benchmarks of an installed kit as what copies run."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater import __version__
 from rater.errors import InputError
 from rater.plan.placement.place import Placement
 from rater.plan.request import KIT_COPIES, Request
 from rater.plan.suite import Benchmark, Command, Size
 from rater.record.run import escape_undecodable
-from rater.record.stored import StoredCopy, StoredRun
 from rater.speccpu.kit import (
     COMPARE,
     KitBenchmark,
@@ -41,7 +38,6 @@ from rater.speccpu.kit_files import (
     words_of,
 )
 from rater.text.values import truncate_list
-from rater.workflow.run.resolve import RunPlan
 
 if TYPE_CHECKING:
     from rater.run.programs.compile import BuiltProgram
@@ -305,154 +301,3 @@ def kit_files(request: Request) -> tuple[str | None, str | None]:
     kits = read_kit(request).benchmarks
     files = [escape_undecodable(str(kit.run.file)) for kit in kits]
     return "\n".join(files), "\n".join(sha256_of(kit.run.file) for kit in kits)
-
-
-# -- Write what specinvoke leaves in `speccmds.out`, so that scripts that read it go on working ----
-#
-# Field by field and blank by blank as the `speccmds.out` texts in the CPU2017 sample log
-# (`notes/spec-formats.md` section 2.3), but for the first line, which says who wrote it.
-
-OUT = "speccmds.out"
-
-
-@dataclass(frozen=True, slots=True)
-class ChildRun:
-    """One workload run once by one copy; times in nanoseconds since the epoch."""
-
-    copy: int
-    start_ns: int
-    finish_ns: int
-    pid: int | None
-    wait_status: int  # as wait(2) gives it: exit code x 256, or the signal
-    command: str
-
-
-def raw_status(exit_code: int | None, signal: int | None) -> int:
-    """Return a wait status (the core bit is not known); 0 where neither is known."""
-    return signal if signal is not None else (exit_code or 0) << 8
-
-
-def speccmds_out(runs: Sequence[Sequence[ChildRun]], *, by: str, file: str) -> str:
-    """Return the text for one benchmark, whose iterations are `runs`, none of them empty.
-
-    `by` says who writes it and is the first line; `file` is the command file's name.
-    """
-    lines = [by, "timer ticks over every 1000 ns", f"running commands in {file} {len(runs)} times"]
-    first = min(child.start_ns for children in runs for child in children)
-    last = max(child.finish_ns for children in runs for child in children)
-    lines.append(f"runs started at\t\t{_when(first)}")
-    for number, children in enumerate(runs, 1):
-        start_ns = min(child.start_ns for child in children)
-        finish_ns = max(child.finish_ns for child in children)
-        lines.append(f"run {number} started at\t{_when(start_ns)}")
-        # As they happen; the sort is stable, so that each copy's own stay in order.
-        ordered = sorted(children, key=lambda it: (it.copy, it.start_ns))
-        events = [(at, n, it) for it in ordered for n, at in ((1, it.start_ns), (0, it.finish_ns))]
-        events.sort(key=lambda it: it[0])
-        lines += [_started(child) if begins else _finished(child) for _, begins, child in events]
-        lines.append(f"run {number} finished at:\t{_when(finish_ns)}")
-        lines.append(f"run {number} elapsed time:\t{_span(finish_ns - start_ns)}")
-    lines.append(f"runs finished at\t{_when(last)}")
-    lines.append(f"runs elapsed time:\t{_span(last - first)}")
-    failed = sum(child.wait_status != 0 for children in runs for child in children)
-    if failed:
-        lines.append(f"error: a total of {failed} children finished with errors")
-    lines.append("specinvoke exit: rc=0")
-    return "\n".join(lines) + "\n"
-
-
-def _started(child: ChildRun) -> str:
-    at = _time(child.start_ns)
-    return f"child started: {child.copy},\t{at}, pid={child.pid or 0}, '{child.command}'"
-
-
-def _finished(child: ChildRun) -> str:
-    seconds, rest = divmod(child.finish_ns - child.start_ns, 10**9)
-    return (
-        f"child finished: {child.copy},\t{_time(child.finish_ns)}, sec={seconds}, nsec={rest}, "
-        f"pid={child.pid or 0}, rc={child.wait_status}"
-    )
-
-
-def _time(at_ns: int) -> str:
-    seconds, rest = divmod(at_ns, 10**9)
-    return f"{seconds}, {rest:09}"
-
-
-def _when(at_ns: int) -> str:
-    return f"{_time(at_ns)}, {time.ctime(at_ns // 10**9)}"
-
-
-def _span(span_ns: int) -> str:
-    seconds, rest = divmod(span_ns, 10**9)
-    return f"{seconds:10}, {rest:09}, {seconds}.{rest:09}"
-
-
-# -- `--speccmds-out`: what specinvoke would have left in the run directory of copy 0 --------------
-
-_BY = "written by rater"  # how the first line begins: what stands so was not made by specinvoke
-
-
-def write_outs(
-    resolved: RunPlan, run: StoredRun, began_ns: int, say: Callable[[str], None]
-) -> None:
-    """Write a file for every benchmark of the run; `say` tells of each, and what was in the way.
-
-    `began_ns` is the run's time 0 since the epoch. A file that rater did not write is kept
-    under another name.
-    """
-    run = run.without_torn()
-    for workload in resolved.workloads:
-        kit = workload.kit
-        copies = [copy for copy in run.copies if copy.benchmark == workload.benchmark.name]
-        if kit is None or not any(copy.workloads for copy in copies):
-            continue
-        by = f"{_BY} {__version__}: run {run.head.run} ({run.head.uuid}), {kit.name}"
-        text = speccmds_out(_runs(resolved, kit, copies, began_ns), by=by, file=kit.run.file.name)
-        file = Path(kit.directories[0]) / OUT
-        try:
-            kept = _keep(file)
-            file.unlink(missing_ok=True)
-            with file.open("x", encoding="utf-8", errors="surrogateescape") as new:
-                new.write(text)
-        except OSError as error:
-            say(f"{file}: cannot be written ({error.strerror}); the times are in the database")
-            continue
-        say(f"{kit.name}: {file}" + (f" (the one that was there is {kept.name})" if kept else ""))
-
-
-def _runs(
-    resolved: RunPlan, kit: KitBenchmark, copies: list[StoredCopy], began_ns: int
-) -> list[list[ChildRun]]:
-    """Return the children of each iteration, in order."""
-    from_file = resolved.request.bind_from_file
-    texts = {it.copy: texts_of(kit, it, from_file=from_file) for it in resolved.placements}
-    runs: defaultdict[tuple[int, int], list[ChildRun]] = defaultdict(list)
-    for copy in copies:
-        for it in copy.workloads:
-            if it.start_ns is None or it.finish_ns is None:
-                continue
-            child = ChildRun(
-                copy.copy,
-                began_ns + it.start_ns,
-                began_ns + it.finish_ns,
-                it.pid,
-                raw_status(it.exit_code, it.signal),
-                texts[copy.copy][it.workload - 1],
-            )
-            runs[copy.phase, copy.iteration].append(child)
-    return [runs[key] for key in sorted(runs)]
-
-
-def _keep(file: Path) -> Path | None:
-    """Give a file that rater did not write another name; return that, None where there was none."""
-    if not file.exists():
-        return None
-    with file.open("rb") as opened:
-        if opened.read(len(_BY)) == _BY.encode():
-            return None
-    number = 1
-    while (kept := file.with_name(f"{file.name}.{number}")).exists():
-        number += 1
-    file.rename(kept)
-    return kept

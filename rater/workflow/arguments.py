@@ -142,10 +142,11 @@ def _check_kit(args: argparse.Namespace) -> bool:
         what = others[0] if others else "a command behind `--`"
         named = kits[0] if kits else f"--speccmds {args.speccmds[0]}"
         raise InputError(f"both {named} and {what}: one run rates one or the other")
-    for name in ("bind-from-file", "speccmds-out"):
-        if BY_NAME[name].given(args) and not of_kit:
-            raise InputError(f"--{name} is for {KIT}DIR and --speccmds FILE.cmd: leave it out")
     if args.bind_from_file:
+        if not of_kit:
+            raise InputError(
+                f"--bind-from-file is for {KIT}DIR and --speccmds FILE.cmd: leave it out"
+            )
         for name in ("layout", "bind", "smt", "kind", "reserve"):
             if BY_NAME[name].given(args):
                 raise InputError(

@@ -71,6 +71,7 @@ def test_a_name_for_commands_does_not_refuse_a_suite(configuration: Path, rater:
     ("text", "answer"),
     [
         ("[run]\ncopys = 3\n", "2: run.copys: no option of `rater run`; did you mean copies?"),
+        ("[run]\nspeccmds-out = true\n", "--copies --json` has the times of every workload"),
         ("[rnu]\ncopies = 3\n", "1: rnu: unknown command; did you mean run?"),
         ("[run]\ntimeout = '1x'\n", "2: run.timeout: expected seconds or a number with a unit"),
         ("[run]\nkeep = 'yes'\n", "2: run.keep: expected true or false, got 'yes'"),

@@ -49,7 +49,7 @@ def test_64_staggered_copies_of_two_workloads_each_are_run_validated_and_timed(
     kit: StandInKit,
 ) -> None:
     count, words = kit.count(64), kit.words(64)
-    message = ran(f"spec:{kit.root}", "--stagger", "1", "--speccmds-out")
+    message = ran(f"spec:{kit.root}", "--stagger", "1")
     assert "placement as planned: 128 copy runs" in message
     assert rows("SELECT mode, copies, size, tune, stagger_ms FROM run") == [
         ("staggered", 64, "ref", "base", 1.0)
@@ -75,13 +75,6 @@ def test_64_staggered_copies_of_two_workloads_each_are_run_validated_and_timed(
         assert (run_dir(words, copy) / "w2.err").read_text() == ""
         text = (run_dir(count, copy) / "two.out.cmp").read_text()
         assert text == "specdiff run completed\n"
-    lines = (count.parent / "speccmds.out").read_text().splitlines()
-    assert lines[0].startswith("written by rater ")
-    assert sum(line.startswith("child started: ") for line in lines) == 128
-    assert (
-        sum(line.startswith("child finished: ") and line.endswith(" rc=0") for line in lines) == 128
-    )
-    assert any(line.startswith("child started: 63,\t") and "EXE" not in line for line in lines)
 
 
 def test_64_rotated_copies_run_both_benchmarks_and_their_last_round_is_validated(
@@ -336,7 +329,7 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
     (run_dir(file, 2) / "in").touch()
     file.write_text(file.read_text().replace("-o c", "-i in -o c"))
     (file.parent / "in").touch()
-    done = rater("run", "--speccmds", file, "--speccmds-out")
+    done = rater("run", "--speccmds", file)
     assert done.returncode == 1
     assert "workload" not in done.stderr
     assert rows("SELECT copy, status, exit_code, note FROM copy") == [
@@ -363,9 +356,6 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
     assert re.fullmatch(r"6\.f +1 +2 .* \d\.\d+ +\d\.\d+! +- +exit code 3\b.*", shown[-2]), shown
     document = json.loads(rater("show", "last", "--copies", "--json").stdout)
     assert [it["exit_code"] for it in document["copy_runs"][2]["workloads"]] == [0, 3]
-    out = (file.parent / "speccmds.out").read_text()
-    assert out.count("rc=768\n") == 2
-    assert "error: a total of 2 children finished with errors\nspecinvoke exit: rc=0\n" in out
 
 
 def test_signals_timeouts_and_what_is_not_there(kit: StandInKit) -> None:
@@ -413,13 +403,12 @@ def test_an_interrupted_run_ends_its_copies_and_knows_which_workload_they_were_i
 
     watcher = threading.Thread(target=interrupt)
     watcher.start()
-    assert rater("run", f"spec:{kit.root}", "--quiet", "--speccmds-out").returncode == 130
+    assert rater("run", f"spec:{kit.root}", "--quiet").returncode == 130
     watcher.join()
     assert rows("SELECT status, validity FROM copy") == [("interrupted", "unchecked")] * 2
     assert rows("SELECT copy, workload, exit_code, signal FROM workload") == [
         (copy, *ended) for copy in (0, 1) for ended in ((1, 0, None), (2, None, 15))
     ]
-    assert "rc=15\n" in (file.parent / "speccmds.out").read_text()
 
 
 def test_a_wrong_output_is_a_failed_copy_with_the_words_of_the_kits_tool(kit: StandInKit) -> None:
@@ -478,25 +467,11 @@ def test_a_specdiff_that_breaks_has_found_nothing(
     assert detail is None or detail in message
 
 
-def test_a_speccmds_out_of_the_kits_own_is_kept(kit: StandInKit) -> None:
-    file = kit.count(1)
-    out = file.parent / "speccmds.out"
-    out.write_text("specinvoke r4356\n")
-    message = ran(f"spec:{kit.root}", "--speccmds-out", "--iterations", "2")
-    assert "(the one that was there is speccmds.out.1)" in message
-    assert (file.parent / "speccmds.out.1").read_text() == "specinvoke r4356\n"
-    assert "run 2 finished at:" in out.read_text()
-    message = ran(f"spec:{kit.root}", "--speccmds-out")
-    assert "the one that was there" not in message
-    assert not (file.parent / "speccmds.out.2").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["spec:{0}", "mini"], "both spec:.* and mini"),
         (["--bind-from-file"], "--bind-from-file is for spec:DIR"),
-        (["mini", "--speccmds-out"], "--speccmds-out is for spec:DIR"),
         (["spec:{0}", "--bind-from-file"], "has no -b lines"),
         (["spec:{0}", "--bind-from-file", "--layout", "spread"], "leave out --layout"),
         (["spec:{0}", "--run-dirs"], "--run-dirs: copies of a kit"),

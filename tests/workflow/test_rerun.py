@@ -33,7 +33,7 @@ EVERY = [
 ]
 # What goes with no command, and with no suite of rater's own.
 OF_KIT = [
-    *("spec:/kit", "--speccmds", "./a b.cmd", "c.cmd", "--bind-from-file", "--speccmds-out"),
+    *("spec:/kit", "--speccmds", "./a b.cmd", "c.cmd", "--bind-from-file"),
     *("--size", "ref", "--tune", "peak"),
 ]
 
@@ -67,15 +67,16 @@ def test_a_request_comes_back_from_json_as_it_was(request_: Request) -> None:
 def test_every_field_of_the_test_above_is_not_the_default() -> None:
     default, every = asdict(asked(command=["x"])), asdict(asked(*EVERY, command=["y"]))
     same = {name for name in default if default[name] == every[name]}
-    of_kit = {"speccmds", "bind_from_file", "speccmds_out"}
+    of_kit = {"speccmds", "bind_from_file"}
     assert same == {"suites", "size", "tune"} | of_kit  # not of commands
     kit = asdict(asked(*OF_KIT))
     assert {name for name in same if default[name] == kit[name]} == set()
 
 
-def test_what_an_older_rater_did_not_know_has_its_default() -> None:
+def test_what_an_older_rater_did_not_know_has_its_default_and_what_it_had_is_left() -> None:
     values = json.loads(request_to_json(asked("mini", "--copies", "3")))
     del values["cooldown_s"], values["layout"]
+    values["speccmds_out"] = True  # an option that there was
     assert request_from_json(json.dumps(values), "run 7") == asked("mini", "--copies", "3")
 
 

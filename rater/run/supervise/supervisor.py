@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -47,7 +47,6 @@ class Outcome:
     status: RunStatus
     reason: str | None
     signal: int | None
-    began_ns: int | None = None  # the run's time 0 on the clock on the wall; None: nothing ran
 
 
 class Supervisor:
@@ -96,9 +95,6 @@ class Supervisor:
         finally:
             sys.setswitchinterval(before_s)
         outcome = self._outcome()
-        if self._state.origin_ns is not None:
-            since_ns = time.monotonic_ns() - self._state.origin_ns
-            outcome = replace(outcome, began_ns=time.time_ns() - since_ns)
         if self._state.observer is not None:
             self._emit(self._state.observer.report())
         self._emit(RunEnded(outcome.status, outcome.reason))

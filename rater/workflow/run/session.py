@@ -455,8 +455,6 @@ class Session:
 
     def _finish(self, store: Store, run: StoredRun, proved: RunProof, outcome: Outcome) -> int:
         """Show the result and return the exit status."""
-        if self.resolved.request.speccmds_out and outcome.began_ns is not None:
-            hook("write_outs")(self.resolved, run, outcome.began_ns, self._say)
         if self.one_of_many is None and (self.args.json or not self.args.quiet):
             from rater.workflow.results.stored import print_result
 

@@ -1,9 +1,8 @@
-"""Command files of specinvoke, and the text that it leaves behind."""
+"""Command files of specinvoke."""
 
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
@@ -18,7 +17,6 @@ from rater.speccpu.kit_files import (
     uses_bind,
     words_of,
 )
-from rater.speccpu.run import ChildRun, raw_status, speccmds_out
 from tests.support.places import SAMPLES, needs_samples
 
 EVERY = """\
@@ -195,82 +193,3 @@ def test_the_real_command_files_are_read() -> None:
     assert all(file.copies == 1 for file in found.values())
     assert [it.stdin for it in found["445.gobmk"].commands][:2] == ["13x13.tst", "nngs.tst"]
     assert found["403.gcc"].commands[0].text.endswith("/gcc_base.CPU_O3 166.i -o 166.s")
-
-
-# -- speccmds.out --------------------------------------------------------------------------------
-
-S = 10**9
-TWO_COPIES = """\
-me
-timer ticks over every 1000 ns
-running commands in speccmds.cmd 1 times
-runs started at\t\t1000000000, 000000000, {0}
-run 1 started at\t1000000000, 000000000, {0}
-child started: 0,\t1000000000, 000000000, pid=7, 'exe a'
-child started: 1,\t1000000001, 500000000, pid=0, 'exe b'
-child finished: 0,\t1000000002, 000000000, sec=2, nsec=0, pid=7, rc=0
-child started: 0,\t1000000002, 000000000, pid=8, 'exe c'
-child finished: 0,\t1000000003, 000000005, sec=1, nsec=5, pid=8, rc=32512
-child finished: 1,\t1000000004, 250000000, sec=2, nsec=750000000, pid=0, rc=9
-run 1 finished at:\t1000000004, 250000000, {1}
-run 1 elapsed time:\t         4, 250000000, 4.250000000
-runs finished at\t1000000004, 250000000, {1}
-runs elapsed time:\t         4, 250000000, 4.250000000
-error: a total of 2 children finished with errors
-specinvoke exit: rc=0
-"""
-
-
-def test_children_are_told_as_they_start_and_finish() -> None:
-    begin = 10**9 * S
-    children = [
-        ChildRun(0, begin, begin + 2 * S, 7, raw_status(0, None), "exe a"),
-        ChildRun(0, begin + 2 * S, begin + 3 * S + 5, 8, raw_status(127, None), "exe c"),
-        ChildRun(1, begin + S * 3 // 2, begin + S * 17 // 4, None, raw_status(None, 9), "exe b"),
-    ]
-    text = speccmds_out([children], by="me", file="speccmds.cmd")
-    assert text == TWO_COPIES.format(time.ctime(10**9), time.ctime(10**9 + 4))
-
-
-def test_iterations_are_runs_of_one_file() -> None:
-    runs = [[ChildRun(0, n * S, n * S + 1, 1, 0, "x")] for n in (5, 9)]
-    lines = speccmds_out(runs, by="me", file="c.cmd").splitlines()
-    assert lines[2] == "running commands in c.cmd 2 times"
-    assert [line for line in lines if "elapsed" in line] == [
-        "run 1 elapsed time:\t         0, 000000001, 0.000000001",
-        "run 2 elapsed time:\t         0, 000000001, 0.000000001",
-        "runs elapsed time:\t         4, 000000001, 4.000000001",
-    ]
-
-
-@needs_samples
-def test_a_real_text_comes_out_as_it_is_but_for_times_that_children_do_not_have() -> None:
-    log = (SAMPLES / "CPU2017-1copy-failed.log").read_text().splitlines()
-    at = next(n for n, line in enumerate(log) if "makerand.pl" in line and "child started" in line)
-    began, ended = log[at], log[at + 1]
-    start = re.fullmatch(r"child started: 0,\t(\d+), (\d+), pid=(\d+), '(.*)'", began)
-    finish = re.fullmatch(
-        r"child finished: 0,\t(\d+), (\d+), sec=0, nsec=\d+, pid=\d+, rc=(\d+)", ended
-    )
-    assert start
-    assert finish
-    child = ChildRun(
-        0,
-        int(start[1]) * S + int(start[2]),
-        int(finish[1]) * S + int(finish[2]),
-        int(start[3]),
-        int(finish[3]),
-        start[4],
-    )
-    ours = speccmds_out([[child]], by="me", file="speccmds.cmd").splitlines()
-    theirs = log[at - 3 : at + 8]
-    assert [began, ended] == ours[5:7]
-    digits = re.compile(r"\d")
-    # But for digits, and for the zone the sample was made in.
-    shape = [
-        digits.sub("0", re.sub(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]+", "", it)) for it in theirs
-    ]
-    own = [
-        digits.sub("0", re.sub(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]+", "", it)) for it in ours[2:]
-    ]
-    assert own == shape
