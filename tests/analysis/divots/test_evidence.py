@@ -174,6 +174,74 @@ def test_remote_memory_is_told_as_a_share() -> None:
     assert "; memory 74 % remote" in evidence_line(found)
 
 
+def test_a_slow_copy_with_local_memory_is_not_accused_with_those_that_have_none() -> None:
+    """CPU 0 is slow by itself, copies 4 to 7 have a hard binding to the other node."""
+    slow = (0, *SLOW)
+    samples = [sample(c, {0: 100} if c in SLOW else {c // 4: 100}, allowed=(c,)) for c in range(12)]
+    rows = [row(c) for c in range(12)]
+    assert [
+        text.partition(": copy")[0]
+        for text in told(run_of(rows, samples), finding(copies=slow, cpus=slow))
+    ] == ["copies 4-7: memory 100 % remote", "copies 4-7: not placed as planned"]
+
+
+def test_memory_that_the_plan_put_on_another_node_is_remote_and_at_home_it_is_not() -> None:
+    rows = [row(c) for c in range(COPIES)]
+
+    def planned_on_node_0(home: bool) -> StoredRun:
+        samples = [
+            sample(c, {1 if home and c in SLOW else 0: 100}, allowed=(c,), policy="bind")
+            for c in range(COPIES)
+        ]
+        run = run_of(rows, samples)
+        return replace(
+            run,
+            placements=tuple(
+                replace(it, memory_policy="bind", memory_nodes=(0,)) for it in run.placements
+            ),
+        )
+
+    assert told(planned_on_node_0(home=False)) == ["memory 100 % remote"]
+    assert [text.partition(":")[0] for text in told(planned_on_node_0(home=True))] == [
+        "not placed as planned"
+    ]
+
+
+def test_what_is_known_of_few_of_the_copies_is_told_of_none() -> None:
+    rows = [row(c) for c in range(COPIES)]
+    for seen in ((4, 0, 1, 2, 3), (4, 5, 6, 7, 0)):
+        samples = [sample(c, {0: 100}, allowed=(c,)) for c in seen]
+        assert told(run_of(rows, samples)) == []
+    samples = [sample(c, {0: 100}, allowed=(c,)) for c in (4, 5, 6, 0, 1, 2)]
+    assert told(run_of(rows, samples))[0] == "copies 4-6: memory 100 % remote"
+
+
+def test_counters_that_count_nothing_anywhere_differ_by_nothing() -> None:
+    nothing = [row(c, counts=group_counts("numa", 1.0, llc_miss=0)) for c in range(COPIES)]
+    assert told(replace(run_of(nothing), settings=SKX_TABLE)) == []
+
+
+@pytest.mark.parametrize("kind", [Kind.STEP, Kind.WARM_UP])
+def test_a_step_and_a_warm_up_are_compared_with_the_other_iterations(kind: Kind) -> None:
+    rows = [
+        row(c, phase=i, iteration=i + 1, major_faults=500 if i > 1 else 0)
+        for i in range(4)
+        for c in range(4)
+    ]
+    cells = tuple(CellEffect("a", "base", number, 1.2, 0.1) for number in (3, 4))
+    one = finding(kind, copies=(0, 1, 2, 3), cpus=(), cells=cells)
+    assert told(run_of(rows), one) == ["500 major page faults"]
+
+
+def test_a_gradient_is_compared_slow_against_fast() -> None:
+    rows = [
+        copy_row(c, 10 + c, cpu_ns=round((10 + c) * S), major_faults=900 if c > 3 else 0)
+        for c in range(COPIES)
+    ]
+    one = finding(Kind.GRADIENT, copies=tuple(range(8)), cpus=tuple(range(8)))
+    assert told(run_of(rows), one) == ["900 major page faults"]
+
+
 def test_a_competitor_is_told_before_the_wait_that_it_makes() -> None:
     rows = [row(c, cpu_ns=6 * S) if c in SLOW else row(c) for c in range(COPIES)]
     readings = [reading(c, user_ns=10 * S) for c in range(COPIES)]
@@ -278,7 +346,9 @@ def test_a_slow_iteration_is_compared_with_the_others_copy_by_copy() -> None:
         cpus=(),
         cells=(CellEffect("a", "base", 2, 1.2, 0.1),),
     )
-    assert told(run_of(rows), one) == ["was on a CPU 30 % of the time (other iterations 50 %)"]
+    assert told(run_of(rows), one) == [
+        "copies 1-3: was on a CPU 30 % of the time (other iterations 50 %)"
+    ]
 
 
 def test_two_modes_are_compared_slow_against_fast() -> None:

@@ -28,6 +28,10 @@ class Kind(StrEnum):
     DRIFT = "drift"
     BIMODAL = "bimodal"
     STARTUP = "startup"
+    STEP = "step"  # from an iteration on
+    WARM_UP = "warm-up"  # the first iterations; explained, as a rule
+    GRADIENT = "gradient"  # the later a copy starts, or the higher its number, the slower
+    NO_PLACE = "no-place"  # one copy each time, by chance another one
     RECURRING = "recurring"  # the same part in several runs
     WANDERING = "wandering"  # another part each time
     ONCE = "once"  # of several runs in one only
@@ -147,7 +151,7 @@ class Thresholds:
     copy: float = 0.03
 
 
-VERSION = 13  # of what is found: stored findings of another one are made anew
+VERSION = 14  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)
