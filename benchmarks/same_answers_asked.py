@@ -112,7 +112,7 @@ def _about_runs(db: sqlite3.Connection) -> Iterator[Question]:
         "SELECT DISTINCT run_id FROM divot JOIN run ON id = run_id AND source = 'run'"
     )
     yield from _both(*(f"divots --confirm {run} --dry-run" for (run,) in slow), "scale 1")
-    yield from _both("show 6 --with 1", "show 7 --with 3", "show 2 --copies --baseline 1 --drop 1")
+    yield from _both("show 6", "show 7", "show 2 --copies --baseline 1 --drop 1")
     yield from _both("plot 8 --benchmark lu", "plot 2 --iteration 2", "report 5 -o page.html")
     yield from _ask("text", "plot 1 -o runs.svg", "plot 6 --machine -o machine.png")
     yield from _ask("text", "plot 3 --timeline -o timeline.svg")

@@ -273,6 +273,7 @@ def _positional(words: Sequence[str]) -> Iterator[str]:
 # What was dropped, as it was typed, and what does it now.
 _DROPPED = {
     "rater lint-bind --fix": "`rater plan --topology MACHINE -- true` lists each copy's CPU",
+    "rater show --with": "`rater compare RUN RUN2` compares any two runs",
     **dict.fromkeys(
         (f"rater {name} --speccmds-out" for name in ("run", "plan", "sweep")),
         "`rater show RUN --copies --json` has the times of every workload",

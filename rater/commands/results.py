@@ -67,13 +67,6 @@ def register_results(subparsers: Subparsers) -> None:
     )
     add_run_word(show, "?", ONE_RUN)
     show.add_argument(
-        "--with",
-        dest="beside",
-        metavar="RUN2",
-        help="of a steady run: the run in homogeneous (or rotated) mode to compare it with; "
-        "default: the latest of the same copies",
-    )
-    show.add_argument(
         "--proof",
         dest="with_proof",
         action="store_true",

@@ -165,7 +165,7 @@ def _check_kit(args: argparse.Namespace) -> bool:
 
 # -- What every use case shares: an existing store, JSON or text on standard output, a word aside --
 
-_RUN_WORDS = ("which", "points", "beside", "baseline")  # arguments that are words for runs
+_RUN_WORDS = ("which", "points", "baseline")  # arguments that are words for runs
 
 
 def open_existing_store(args: argparse.Namespace) -> Store:

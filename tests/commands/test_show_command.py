@@ -67,25 +67,13 @@ def test_a_steady_run_beside_one_of_other_programs_says_why_and_has_no_empty_tab
     assert told[place + 1 : place + 3] == ["gups: not compared: the commands differ", ""]
 
 
-@pytest.mark.parametrize("runs", [("2", "1"), ("1", "2")])
-def test_the_run_to_compare_with_can_be_named_in_either_order(
-    database: Path, rater: Rater, runs: tuple[str, str]
+def test_another_run_to_compare_with_is_compares_business(
+    rater: Rater, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add(database, "a")
-    add(database, "b", (3.0, 43.0))
-    status, out, _ = rater("show", runs[0], "--with", runs[1])
-    assert status == 0
-    assert out.startswith("run 2: ")
-    assert "run 2, steady, beside run 1, homogeneous:" in out
-
-
-def test_two_runs_that_are_no_such_pair_are_refused(database: Path, rater: Rater) -> None:
-    add(database, "a")
-    add(database, "b")
-    status, out, err = rater("show", "1", "--with", "2")
-    assert (status, out) == (2, "")
-    assert "--with 2: run 1 is homogeneous and run 2 is homogeneous; expected a steady run" in err
-    assert rater("show", "1", "--with", "9")[0] == 2
+    with pytest.raises(SystemExit) as ended:
+        rater("show", "2", "--with", "1")
+    assert ended.value.code == 2
+    assert "`rater compare RUN RUN2` compares any two runs" in capsys.readouterr().err
 
 
 def test_a_steady_run_alone_says_that_nothing_stands_beside_it(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.differences import (
-    barrier_differences,
+    differ_beyond_mode,
     disturbed_runs,
     doctor_differences,
     minor_differences,
@@ -70,8 +70,8 @@ class BarrierComparison:
     steady: int  # numbers of the runs
     other: int
     order: str  # homogeneous or rotated, of both
-    other_mode: str  # homogeneous, rotated, or staggered
-    differences: tuple[str, ...]  # in what the runs differ beside their mode, in words
+    other_mode: str  # homogeneous or rotated
+    differences: tuple[str, ...]  # in rests and inherited variables, in words
     sides: tuple[BarrierBenchmark, ...]
     # Geometric means over the benchmarks that have both; in rotated order, `difference` is that
     # of the whole mix: reference seconds of work (without references, runs) in a second.
@@ -88,7 +88,7 @@ def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
     """Return the number of the run to show beside a steady one, None where there is none.
 
     The latest complete run of the same host, suite, size, tune, copies, layout,
-    memory and options that change what a copy does (`barrier_differences`) that ran all
+    memory and options that change what a copy does (`differ_beyond_mode`) that ran all
     of its benchmarks in homogeneous mode (for a steady run in rotated order: in
     rotated mode, and exactly the same benchmarks).
     """
@@ -100,20 +100,10 @@ def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
         and other.source == "run"
         and other.mode == head.order
         and head.hostname is not None
-        and not barrier_differences(head, other)
+        and not differ_beyond_mode(head, other)
         and _has_benchmarks(head, other)
     ]
     return max(found, default=None)
-
-
-def can_compare(head: RunHead, other: RunHead) -> bool:
-    """Tell whether the runs are a steady one and one of the same order that is not."""
-    return (
-        head.mode == "steady"
-        and head.window_s is not None
-        and other.mode != "steady"
-        and other.order == head.order
-    )
 
 
 def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
@@ -149,10 +139,7 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
         other=other.head.run,
         order=summary.head.order,
         other_mode=other.head.mode,
-        differences=(
-            *barrier_differences(summary.head, other.head),
-            *minor_differences(summary.head, summary.settings, other.head, other.settings),
-        ),
+        differences=minor_differences(summary.head, summary.settings, other.head, other.settings),
         sides=sides,
         difference=difference if complete or summary.mix is None else None,
         longer=_mean_change([side.longer for side in sides if side.reason is None]),
@@ -184,9 +171,7 @@ def _benchmarks(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...
         phase = mix.selected if mix else window.steady if window else None
         other_run_s = times.median if times else there.run_s if there else None
         reason = _program(mine.get(key[0]), used.get(key[0]))
-        if not mix and there is None:
-            reason = f"run {other_run} did not run it"
-        elif here is None or (here.run_s is None if mix else window is None):
+        if here is None or (here.run_s is None if mix else window is None):
             reason = f"run {steady_run} has no result of it"
         elif (times if mix else bracket) is None:
             reason = f"run {other_run} has no result of it"

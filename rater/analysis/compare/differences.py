@@ -292,37 +292,25 @@ def _other_members(one: ConditionDifference) -> bool:
 
 _INHERITED = "env."
 _NOT_COMPARED = "env.PATH"  # the programs themselves are compared by content
-_SAME = ("suite", "size", "tune", "copies", "layout", "memory", "wrap")
+_SAME = ("hostname", "suite", "size", "tune", "copies", "layout", "memory", "wrap")
 
 type Settings = tuple[tuple[str, str], ...]
 
 
-def barrier_differences(head: RunHead, other: RunHead) -> tuple[str, ...]:
-    """Return what keeps a run from being compared unasked, in words, the other's value first.
+def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
+    """Tell whether more than the mode keeps a run from being compared unasked.
 
-    From what was asked for; what the programs are, `compare.barrier` compares.
+    From what was asked for; what the programs are, `compare_with_barrier` compares.
     """
-
-    def facts(it: RunHead) -> Facts:
-        return {"host": it.hostname} | {field: text_of(getattr(it, field)) for field in _SAME}
-
-    found = _in_words(compare_facts(facts(head), facts(other)))
-    if other.stagger_ms:
-        found.append(f"{other.stagger_ms:g} ms between starts")
     here, there = stored_request(head), stored_request(other)
+    if other.stagger_ms or any(getattr(head, it) != getattr(other, it) for it in _SAME):
+        return True
     if here is None or there is None:
-        if here is not there:
-            found.append(f"options that are {'' if here is None else 'not '}known")
-        return tuple(found)
-    found += _in_words(_of_variables("--env", _variables(here), _variables(there)))
-    options = (
-        {
-            "--prepare": text_of(it.get("prepare")),
-            "--run-dirs": text_of(bool(it.get("run_dirs"))),
-        }
-        for it in (here, there)
+        return here is not there
+    return any(
+        what(here) != what(there)
+        for what in (_variables, lambda it: it.get("prepare"), lambda it: bool(it.get("run_dirs")))
     )
-    return (*found, *_in_words(compare_facts(*options)))
 
 
 def minor_differences(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rater.analysis.compare.compare import can_compare, compare_with_barrier
+from rater.analysis.compare.compare import compare_with_barrier
 from rater.analysis.compare.model import Comparison
 from rater.analysis.compare.scaling import Scaling
 from rater.analysis.compare.scaling_samples import orders, smt_yields
@@ -269,7 +269,7 @@ def _details(page_run: ReportRun, *, several: bool) -> Html:
 def _results(page_run: ReportRun) -> Iterator[Html]:
     summary, printer = page_run.summary, HtmlPrinter()
     print_results(summary, printer)
-    if page_run.barrier is not None and can_compare(summary.head, page_run.barrier.head):
+    if page_run.barrier is not None:
         print_beside(compare_with_barrier(summary, page_run.barrier), printer)
     if summary.metrics:
         print_metrics(summary.metrics, printer)

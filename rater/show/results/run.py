@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from rater.analysis.compare.compare import can_compare, compare_with_barrier
+from rater.analysis.compare.compare import compare_with_barrier
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.placement import RunProof
@@ -219,8 +219,7 @@ def print_summary(
     there a remark of `warned`, which was on the screen before the run, takes one line. Of many
     benchmarks each has one line there, and what is as it should be none.
 
-    `beside` is what to compare a steady run with: one of the same order with a
-    barrier (`analysis.beside.comparable` finds it); another run is not looked at.
+    `beside` is what to compare a steady run with, as `find_barrier_run` finds it.
     `proof`: with the memory of every benchmark, and every copy not placed as planned;
     `notable`: what the machine's readings say of it; `divots`: what was found slow.
     """
@@ -244,7 +243,7 @@ def print_summary(
     if summary.metrics:
         printer.line()
         print_metrics(summary.metrics, printer)
-    if beside is not None and can_compare(head, beside.head):
+    if beside is not None:
         print_beside(compare_with_barrier(summary, beside), printer)
     elif summary.steady and head.status is RunStatus.COMPLETE:
         printer.line()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rater.analysis.compare.compare import can_compare, compare_with_barrier, find_barrier_run
+from rater.analysis.compare.compare import compare_with_barrier, find_barrier_run
 from rater.analysis.compare.conditions import disturbed_members
 from rater.analysis.results.copies import group_cells, median_copy_times, normalise, ratio_pairs
 from rater.analysis.results.counters import run_counts
@@ -67,7 +67,6 @@ def print_result(
     run: StoredRun,
     *,
     after_run: bool = True,
-    barrier: StoredRun | None = None,
     proof: bool = False,
     copies: CopiesView | None = None,
     cpus: bool = False,
@@ -76,13 +75,12 @@ def print_result(
 ) -> None:
     """Print a run with its divots, for people or as JSON; `after_run`: with what comes next.
 
-    `barrier`: what a steady run is compared with, else `run_beside` finds it; `proof`: with all
-    that was seen of where copies ran; `copies`: with the times of all copies; `cpus`: with what
-    the CPUs did; `counters`: with what was counted; `proved`: what is known of placements, where
-    that was worked out.
+    `proof`: with all that was seen of where copies ran; `copies`: with the times of all copies;
+    `cpus`: with what the CPUs did; `counters`: with what was counted; `proved`: what is known of
+    placements, where that was worked out.
     """
     summary = summarise(run, proved)
-    barrier = barrier or run_beside(store, run)
+    barrier = run_beside(store, run)
     other = summarise(barrier) if barrier else None
     readings = run_counters(run)
     divots = analysis_for_results(store, run)
@@ -147,16 +145,12 @@ def show_run(args: argparse.Namespace) -> int:
     _check_copies_options(args)
     with open_store_for_reading(args) as store:
         run = store.load(store.find(args.which))
-        barrier = None
-        if args.beside is not None:
-            run, barrier = _pair(run, store.load(store.find(args.beside)))
         baseline = None if args.baseline is None else store.load(store.find(args.baseline))
         print_result(
             args,
             store,
             run,
             after_run=False,
-            barrier=barrier,
             proof=args.with_proof,
             copies=_copies_view(args, run, baseline) if args.with_copies else None,
             cpus=args.with_cpus,
@@ -195,22 +189,6 @@ def _copies_view(
         drop=drop,
         times=normalise(cells, median_copy_times(theirs, args.baseline_iteration), drop),
         pairs=ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
-    )
-
-
-def _pair(run: StoredRun, other: StoredRun) -> tuple[StoredRun, StoredRun]:
-    """Return the steady one of two runs first; raises `InputError` where they are no such pair."""
-    for steady, barrier in ((run, other), (other, run)):
-        if can_compare(steady.head, barrier.head):
-            return steady, barrier
-    modes = " and ".join(
-        f"run {one.head.run} is {one.head.mode}"
-        + (" in rotated order" if one.head.mode == "steady" and one.head.order == "rotated" else "")
-        for one in (run, other)
-    )
-    raise InputError(
-        f"--with {other.head.run}: {modes}; expected a steady run and one in homogeneous mode "
-        "(or rotated, where the steady one is in rotated order)"
     )
 
 

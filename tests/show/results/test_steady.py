@@ -1,5 +1,6 @@
 """Screens of steady runs, of metrics, and of a steady run beside one with a barrier."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -277,8 +278,10 @@ def test_equal_rates_are_no_more_and_no_less_and_what_is_not_alike_has_a_warning
     text = in_words(shown(windowed(rows, 4.0, 44.0), beside=other))
     assert "Steady completed no more and no less per hour than homogeneous." in text
     assert "A run took the same time in steady mode" in text
-    text = in_words(shown(steady(), beside=barrier(size="ref")))
-    assert "they differ in more than the mode: run 5 has size ref, not test" in text
+    rested = (json.dumps({"environment": [], "cooldown_s": rest}) for rest in (0.0, 5.0))
+    here, there = steady(request=next(rested)), barrier(request=next(rested))
+    text = in_words(shown(here, beside=there))
+    assert "they differ in more than the mode: run 5 has --cooldown 5, not none" in text
 
 
 # -- suites with benchmarks left out --------------------------------------------------------------
