@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import lzma
-import os
-import secrets
-import shutil
 import sqlite3
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -20,125 +14,46 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError, RaterError, RunError
-from rater.files import flush_folder, folder, open_file, private_folder
+from rater.files import folder, private_folder, replace_file
 from rater.fleet.merge_source import SourceCopy, checked, copy_source, scratch_folder
 from rater.record.run import RunStatus
 from rater.settings.known import is_volatile
 from rater.store.rows import insert_row
 from rater.store.store import Store, open_store
 
-# -- Databases that nodes published, kept whole: compressed, each under the SHA-256 of its bytes ---
-#
-# xz at its fastest levels takes 13 % of a database's size, in 10 to 25 ms; gzip 15 %, bzip2 14 %,
-# xz at its default 12 % in 50 to 130 ms (a run of 14 benchmarks, three to six iterations).
-
-_PRESET = 1
-_CHUNK = 1 << 20
-_DAY_S = 86400
+# -- Databases that nodes published, kept whole in a folder, each under its SHA-256 ---------------
 
 
-def archive_folder(connection: sqlite3.Connection) -> Path:
-    """Return where the archive of an open database is: the folder NAME.archive beside it."""
+def archived_file(connection: sqlite3.Connection, sha256: str) -> Path:
+    """Return where an archived database is: in the folder NAME.archive beside the open one."""
     path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
-    return path.with_name(f"{path.name}.archive")
+    return path.with_name(f"{path.name}.archive") / f"{sha256}.db"
 
 
-def pack(database: Path, folder: Path) -> Path:
-    """Compress a database into the archive's `folder`, under a name that is in nobody's way.
+def copy_archived(connection: sqlite3.Connection, sha256: str, into: Path) -> Path:
+    """Copy an archived database into a folder, where it may be brought up to date.
 
-    `store_packed` gives it its name. Raises `OSError` where the archive cannot be written.
+    Raises `RunError` where it is gone or damaged.
     """
-    folder = private_folder(folder)
-    _sweep(folder)
-    part = folder / f".{secrets.token_hex(8)}.part"
-    number = open_file(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    file = archived_file(connection, sha256)
+    packed = file.parent / sha256[:2] / f"{sha256}.db.xz"  # as archives of before had it
+    if packed.exists() and not file.exists():
+        raise RunError(f"{packed}: packed by an older rater; unpack it: xz -dc {packed} > {file}")
+    way_out = "what its node published can be copied there again"
     try:
-        with os.fdopen(number, "wb") as raw, database.open("rb") as plain:
-            with lzma.open(raw, "wb", preset=_PRESET) as packed:
-                shutil.copyfileobj(plain, packed, _CHUNK)
-            raw.flush()
-            os.fsync(raw.fileno())
-    except BaseException:
-        drop(part)
-        raise
-    return part
+        copy, found = copy_source(file, into)
+    except InputError as error:
+        raise RunError(f"the archived database cannot be read: {error}; {way_out}") from error
+    if found != sha256:
+        raise RunError(f"{file}: the archived database is damaged (its SHA-256 differs); {way_out}")
+    return copy
 
 
-def store_packed(part: Path, folder: Path, sha256: str) -> None:
-    """Give what `pack` made its name; the same database twice is one file."""
-    file = _file(folder, sha256)
-    private_folder(file.parent)
-    part.replace(file)
-    flush_folder(file.parent)
-
-
-def drop(part: Path) -> None:
-    """Remove what `pack` made and nobody wants."""
-    with suppress(FileNotFoundError):
-        part.unlink()
-
-
-def forget(connection: sqlite3.Connection, sha256: str) -> None:
+def _forget(connection: sqlite3.Connection, sha256: str) -> None:
     """Remove an archived database that no row refers to any more."""
     used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ? LIMIT 1", (sha256,))
     if used.fetchone() is None:
-        drop(_file(archive_folder(connection), sha256))
-
-
-@contextmanager
-def opened(connection: sqlite3.Connection, sha256: str, size: int) -> Iterator[Store]:
-    """Open an archived database: a copy, brought up to date, gone afterwards.
-
-    Raises `RunError` where it is gone or damaged.
-    """
-    with tempfile.TemporaryDirectory(prefix="rater-archive-") as scratch:
-        path = unpack(connection, sha256, size, Path(scratch))
-        with open_store(path) as store:
-            yield store
-
-
-def unpack(connection: sqlite3.Connection, sha256: str, size: int, into: Path) -> Path:
-    """Write an archived database of `size` bytes into a folder; return the file.
-
-    Raises `RunError` where it is gone or damaged.
-    """
-    path = into / f"{sha256}.db"
-    _unpack(_file(archive_folder(connection), sha256), path, sha256, size)
-    return path
-
-
-def _sweep(folder: Path) -> None:
-    """Remove parts of raters that were killed: nobody takes a day for one."""
-    for part in folder.glob(".*.part"):
-        with suppress(FileNotFoundError):
-            if time.time() - part.stat().st_mtime > _DAY_S:
-                part.unlink()
-
-
-def _unpack(file: Path, path: Path, sha256: str, size: int) -> None:
-    digest, left = hashlib.sha256(), size
-    way_out = "collect its fleet again where the published file is still there"
-    try:
-        with (
-            os.fdopen(open_file(file, os.O_RDONLY), "rb") as raw,
-            lzma.open(raw) as packed,
-            path.open("xb") as copy,
-        ):
-            while left >= 0 and (chunk := packed.read(_CHUNK)):
-                left -= len(chunk)
-                digest.update(chunk)
-                copy.write(chunk)
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise RunError(
-            f"{file}: the archived database cannot be read ({what}); {way_out}"
-        ) from error
-    if left or digest.hexdigest() != sha256:
-        raise RunError(f"{file}: the archived database is damaged (its SHA-256 differs); {way_out}")
-
-
-def _file(folder: Path, sha256: str) -> Path:
-    return folder / sha256[:2] / f"{sha256}.db.xz"
+        archived_file(connection, sha256).unlink(missing_ok=True)
 
 
 # -- Admit a published database: whole into the archive, what is compared into the index -----------
@@ -249,19 +164,12 @@ def admit_database(
         known = _known(connection, fleet, node, attempt)
         if known is not None and known.sha256 == sha256:
             return known
-        archive_ = archive_folder(connection)
-        size = copy.stat().st_size
-        part = pack(copy, archive_)  # before it is brought up to date: as it is
+        content = copy.read_bytes()  # before it is brought up to date: as it is
         try:
-            try:
-                found = _extract(checked(published, copy, sha256), size)
-            except (RaterError, sqlite3.Error, ValueError, TypeError) as error:
-                return Admission(
-                    AdmitOutcome.SET_ASIDE, str(error).replace(str(copy), str(published))
-                )
-            return _store(connection, archive_, part, found, (fleet, node, attempt))
-        finally:
-            drop(part)
+            found = _extract(checked(published, copy, sha256), len(content))
+        except (RaterError, sqlite3.Error, ValueError, TypeError) as error:
+            return Admission(AdmitOutcome.SET_ASIDE, str(error).replace(str(copy), str(published)))
+        return _store(connection, content, found, (fleet, node, attempt))
 
 
 def _refuse_other(copy: Path, sha256: str, expected: str | None) -> None:
@@ -271,21 +179,9 @@ def _refuse_other(copy: Path, sha256: str, expected: str | None) -> None:
         raise InputError("its SHA-256 is not what its node said when it published it")
 
 
-def remove_fleet(connection: sqlite3.Connection, fleet: int) -> None:
-    """Forget the runs of a fleet, in the index and in the archive."""
-    with _transaction(connection):
-        gone = connection.execute("SELECT DISTINCT sha256 FROM fleet_run WHERE fleet = ?", (fleet,))
-        archived = [sha256 for (sha256,) in gone]
-        for table in ("result", "fleet_run"):
-            connection.execute(f"DELETE FROM {table} WHERE fleet = ?", (fleet,))
-    for sha256 in archived:
-        forget(connection, sha256)
-
-
 def _store(
     connection: sqlite3.Connection,
-    archive_: Path,
-    part: Path,
+    content: bytes,
     found: _Extract,
     key: tuple[int, str, int],
 ) -> Admission:
@@ -295,7 +191,9 @@ def _store(
             worth = known.status is RunStatus.COMPLETE, known.copy_runs - known.failed
             if known.sha256 == found.sha256 or worth >= found.worth:
                 return known
-        store_packed(part, archive_, found.sha256)  # before the rows that refer to it
+        file = archived_file(connection, found.sha256)
+        private_folder(file.parent)
+        replace_file(file, content, mode=0o600)  # before the rows that refer to it
         where = "fleet = ? AND host = ? AND attempt = ?"
         for table in ("result", "fleet_run"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)
@@ -310,7 +208,7 @@ def _store(
             insert_row(connection, "result", None, **more, bracket_s=bracket_s, copy_s=copy_s)
     # In a transaction of the caller's it may yet be wanted again.
     if known is not None and known.sha256 is not None and not connection.in_transaction:
-        forget(connection, known.sha256)
+        _forget(connection, known.sha256)
     return Admission(
         AdmitOutcome.ADDED if known is None else AdmitOutcome.REPLACED,
         sha256=found.sha256,

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 
 from rater.errors import InputError
-from rater.fleet import archive
-from rater.fleet.archive import unpack
+from rater.fleet.archive import copy_archived
 from rater.fleet.merge import merge_database
+from rater.fleet.merge_source import scratch_folder
 from rater.fleet.record import (
     FleetReference,
     HistoryPoint,
@@ -27,7 +27,7 @@ from rater.fleet.record import (
 from rater.record.run import is_fleet_word
 from rater.store.connection import connect
 from rater.store.rows import read_rows
-from rater.store.store import Store
+from rater.store.store import Store, open_store
 from rater.text.values import truncate_list
 
 # -- Read the index of fleets: runs, times of all hosts, histories; open an archived run -----------
@@ -121,8 +121,11 @@ def find_archived(connection: sqlite3.Connection, text: str) -> IndexedRun:
 
 @contextmanager
 def opened_run(connection: sqlite3.Connection, run: IndexedRun) -> Iterator[Store]:
-    """Open the archived database that an indexed run is in."""
-    with archive.opened(connection, run.sha256, run.bytes) as store:
+    """Open a copy of the archived database that an indexed run is in, brought up to date."""
+    with (
+        scratch_folder() as scratch,
+        open_store(copy_archived(connection, run.sha256, scratch)) as store,
+    ):
         yield store
 
 
@@ -328,7 +331,7 @@ class ArchivedStore(Store):
     """Copies of archived runs in a database that goes when it is closed; their words find them."""
 
     def __init__(self, store: Store, words: Sequence[str]) -> None:
-        """Unpack what `words` mean; `store` has the index, and is not needed afterwards.
+        """Copy what `words` mean; `store` has the index, and is not needed afterwards.
 
         Raises `InputError` for words that mean nothing, `RunError` for a damaged archive.
         """
@@ -346,13 +349,13 @@ class ArchivedStore(Store):
     def _add(self, store: Store, word: str) -> None:
         with store.reading() as connection:
             run = find_archived(connection, word)
-            file = unpack(connection, run.sha256, run.bytes, self._scratch)
+            file = copy_archived(connection, run.sha256, self._scratch)
         merge_database(self, file)
         file.unlink()
         self.numbers[word] = super().find(run.uuid)
 
     def find(self, spec: str) -> int:
-        """Return the number of a word that was unpacked."""
+        """Return the number of a word that was copied."""
         return self._number(spec)
 
     def find_all(self, spec: str) -> tuple[int, ...]:

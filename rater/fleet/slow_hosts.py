@@ -189,9 +189,7 @@ def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace)
 
 # -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
 
-_DIVOTS_MOST_OPENED = (
-    5  # slow hosts whose own divots are told unasked: each is unpacked and searched
-)
+_DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
 type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
 

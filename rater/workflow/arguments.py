@@ -184,7 +184,7 @@ def open_existing_store(args: argparse.Namespace) -> Store:
 def open_store_for_reading(args: argparse.Namespace) -> Store:
     """Open the database, which there must be, of a command that only reads runs.
 
-    Where its words name runs in the archive of a fleet (`fleet:3/n017`), these are unpacked, and
+    Where its words name runs in the archive of a fleet (`fleet:3/n017`), these are copied, and
     the store has them alone.
     """
     from rater.wings import hook
@@ -198,10 +198,10 @@ def open_store_for_reading(args: argparse.Namespace) -> Store:
     if not archived:
         return store
     with store:
-        unpacked = hook("ArchivedStore")(store, archived)
-    for word, number in unpacked.numbers.items():
+        copied = hook("ArchivedStore")(store, archived)
+    for word, number in copied.numbers.items():
         print_error(f"{word} is called run {number} here, and {word} in commands")
-    found: Store = unpacked
+    found: Store = copied
     return found
 
 

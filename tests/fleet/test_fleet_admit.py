@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 import sqlite3
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 
 from rater.errors import RunError
-from rater.fleet import archive
-from rater.fleet.archive import AdmitOutcome, admit_database, remove_fleet
+from rater.fleet.archive import AdmitOutcome, admit_database, archived_file
+from rater.fleet.index import indexed_runs, opened_run
 from rater.record.run import RunStatus
 from rater.store.connection import connect
 from tests.support.fleets import MadeHost, publish
@@ -43,7 +44,7 @@ def published(made: Path, tmp_path: Path) -> Path:
 
 
 def archived(connection: sqlite3.Connection) -> list[Path]:
-    return sorted(it for it in archive.archive_folder(connection).rglob("*") if it.is_file())
+    return sorted(it for it in archived_file(connection, "x").parent.rglob("*") if it.is_file())
 
 
 def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
@@ -69,8 +70,10 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
         '"thp.enabled": "madvise"}',
     )
     assert found.sha256 is not None
-    with archive.opened(into, found.sha256, len(before)) as store:
+    (run,) = indexed_runs(into, 3)
+    with opened_run(into, run) as store:
         assert [head.status for head in store.runs()] == [RunStatus.COMPLETE]
+    assert [it.read_bytes() for it in archived(into)] == [before]  # the store was a copy
 
 
 def test_admitting_again_changes_nothing(into: sqlite3.Connection, published: Path) -> None:
@@ -95,21 +98,16 @@ def test_more_of_an_attempt_replaces_less_and_never_the_other_way(
     assert whole.outcome is AdmitOutcome.REPLACED
     late = admit_database(into, part, 3, "n1", 1)
     assert (late.outcome, late.sha256) == (AdmitOutcome.KNOWN, whole.sha256)
-    assert [it.name for it in archived(into)] == [f"{whole.sha256}.db.xz"]
+    assert [it.name for it in archived(into)] == [f"{whole.sha256}.db"]
     assert into.execute("SELECT bracket_s FROM result").fetchall() == [("[4.0, 5.0]",)]
 
 
-def test_attempts_and_fleets_stand_beside_each_other_and_a_fleet_can_go(
+def test_attempts_and_fleets_stand_beside_each_other_in_one_file(
     into: sqlite3.Connection, published: Path
 ) -> None:
     for fleet, attempt in ((3, 1), (3, 2), (4, 1)):
         assert admit_database(into, published, fleet, "n1", attempt).outcome is AdmitOutcome.ADDED
-    assert len(archived(into)) == 1
-    remove_fleet(into, 3)
-    assert into.execute("SELECT fleet, attempt FROM result").fetchall() == [(4, 1)]
-    assert len(archived(into)) == 1
-    remove_fleet(into, 4)
-    assert archived(into) == []
+    assert [it.read_bytes() for it in archived(into)] == [published.read_bytes()]
 
 
 def cut(path: Path) -> None:
@@ -211,17 +209,34 @@ def test_a_failed_transaction_leaves_no_row_and_no_half_file(
     with pytest.raises(sqlite3.Error):
         admit_database(into, published, 3, "n1", 1)
     assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
-    assert [it for it in archived(into) if it.suffix == ".part"] == []
+    assert [it for it in archived(into) if it.suffix != ".db"] == []
     into.execute("DROP TRIGGER stop")
     assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.ADDED
 
 
-def test_a_damaged_archive_is_said_to_be_damaged(into: sqlite3.Connection, published: Path) -> None:
-    found = admit_database(into, published, 3, "n1", 1)
+def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_way_out(
+    into: sqlite3.Connection, published: Path
+) -> None:
+    admit_database(into, published, 3, "n1", 1)
+    (run,) = indexed_runs(into, 3)
     (file,) = archived(into)
-    file.write_bytes(file.read_bytes()[:-40])
-    with (
-        pytest.raises(RunError, match=r"(?s)archived database.*collect"),
-        archive.opened(into, found.sha256 or "", published.stat().st_size),
+    for harm, reason in (
+        (
+            lambda: file.write_bytes(file.read_bytes()[:-40]),
+            r"its SHA-256 differs\); what its node",
+        ),
+        (file.unlink, "cannot be read: .* can be copied there again"),
     ):
+        harm()
+        with pytest.raises(RunError, match=reason), opened_run(into, run):
+            pass
+    packed = file.parent / run.sha256[:2] / f"{run.sha256}.db.xz"
+    packed.parent.mkdir()
+    packed.write_bytes(lzma.compress(published.read_bytes()))
+    with pytest.raises(RunError, match="packed by an older rater") as told, opened_run(into, run):
         pass
+    command = str(told.value).partition("unpack it: ")[2]
+    file.write_bytes(lzma.decompress(packed.read_bytes()))
+    assert command == f"xz -dc {packed} > {file}"
+    with opened_run(into, run) as store:
+        assert len(store.runs()) == 1
