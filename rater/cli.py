@@ -21,8 +21,8 @@ from rater.command_line import (
     unknown_command,
 )
 from rater.errors import RaterError
+from rater.files import is_there, journal_paths
 from rater.process import StoppedBySignal, handled, ignore_broken_pipe, print_error, raise_stopped
-from rater.settings.journal import is_there, journal_paths
 from rater.text.secrets import cleaned_streams
 from rater.wings import COMMANDS
 

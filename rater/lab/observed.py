@@ -13,11 +13,10 @@ from math import exp
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.rates import BenchmarkRate, Key, RunRates, run_rates, same_keys
-from rater.analysis.results.steady import is_good
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
 from rater.errors import InputError
 from rater.lab.layout import PageShare, parse_pages
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key, size_bytes, truncate_list
 
 # -- What a model is of: x and y with their units, and where their values are from -----------------

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from rater.errors import InputError, RaterError
+from rater.files import sysroot
 from rater.lab.layout import (
     VARIABLE,
     Category,
@@ -49,7 +50,6 @@ from rater.run.copies.spawn import MARKER
 from rater.run.programs.child_process import Limits, run_alone
 from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
 from rater.run.workplace.run_dirs import Program, RunFolders
-from rater.settings.journal import sysroot
 from rater.store.store import Store
 from rater.workflow.run.head import RunStart
 from rater.workflow.run.prepare import PreparedRun

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rater.errors import InputError, RunError
-from rater.files import private_folder, replace_file
+from rater.files import private_folder, replace_file, sysroot
 from rater.lab.layout import VARIABLE, PageDirective
 from rater.lab.pools import reserves
 from rater.lab.tlb import (
@@ -50,7 +50,6 @@ from rater.run.programs.compile import (
     cpu_identity,
     sha256_of,
 )
-from rater.settings.journal import sysroot
 
 # -- The programs of a traced run, compiled into the cache: a valgrind tool and what reads it ------
 

@@ -182,6 +182,9 @@ class MachinePU:
     package: int | None  # hwloc logical index
 
 
+MOST_COPIES = 99_999  # of a run
+
+
 # -- Words that name a fleet -----------------------------------------------------------------------
 
 PREFIX = "fleet:"

@@ -295,3 +295,8 @@ class StoredRun:
             machine_readings=tuple(it for it in self.machine_readings if it.phase not in torn),
             counted=tuple(it for it in self.counted if it.phase not in torn),
         )
+
+
+def is_good(copy: StoredCopy) -> bool:
+    """Tell whether the copy ran to its end, well, and nothing is known against its output."""
+    return copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID

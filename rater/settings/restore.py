@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.files import is_there
 from rater.process import STOP_SIGNALS, boot_id, is_alive
 from rater.settings import journal as journals
-from rater.settings.journal import DamagedJournalError, Entry, Journal, is_locked, is_there
+from rater.settings.journal import DamagedJournalError, Entry, Journal, is_locked
 from rater.settings.known import read_value, write_value
 from rater.text.values import truncate_list
 

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,7 +19,6 @@ from rich.pager import Pager
 from rich.segment import Segment
 from rich.text import Text
 
-from rater.analysis.results.score import BenchmarkScore, IterationScore
 from rater.show.format import (
     align_columns,
     crop,
@@ -32,6 +31,9 @@ from rater.show.format import (
 )
 from rater.text.secrets import raw_stream
 from rater.text.values import percent, printable_lines, signed_percent
+
+if TYPE_CHECKING:
+    from rater.analysis.results.score import BenchmarkScore, IterationScore
 
 # -- Tables of text that never wrap: columns give way in a fixed order when there is little room ---
 

@@ -66,7 +66,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _copies(text: str) -> int:
-    from rater.plan.placement.assign import MOST_COPIES
+    from rater.record.run import MOST_COPIES
 
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
     if not 1 <= number <= MOST_COPIES:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rater.errors import InputError
-from rater.plan.placement.assign import MOST_COPIES
+from rater.record.run import MOST_COPIES
 from rater.text.documents import did_you_mean, file_problem
 from rater.text.values import truncate_list
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rater.plan.placement.assign import MOST_COPIES
+from rater.record.run import MOST_COPIES
 from rater.speccpu import keys
 from rater.speccpu import log_words as words
 from rater.speccpu.keys import Problems

@@ -7,9 +7,8 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rater.plan.placement.assign import MOST_COPIES
 from rater.record.events import WorkloadTime
-from rater.record.run import CopyStatus, Validity
+from rater.record.run import MOST_COPIES, CopyStatus, Validity
 from rater.record.stored import PublishedResult, StoredBracket, StoredCopy
 from rater.speccpu import keys
 from rater.speccpu.places import BindingResolver

@@ -11,8 +11,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from rater.plan.placement.assign import MOST_COPIES
-from rater.record.run import CopyStatus
+from rater.record.run import MOST_COPIES, CopyStatus
 from rater.speccpu import keys
 from rater.speccpu.config import SpecConfig, read_config
 from rater.speccpu.keys import Problems

@@ -12,9 +12,16 @@ from typing import Any
 
 from rater.errors import InputError
 from rater.plan.counter_tables import TABLE_TEXT
-from rater.plan.placement.assign import MOST_COPIES
 from rater.record.events import EventCount, MachineReadings
-from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, RunStatus, Validity
+from rater.record.run import (
+    MOST_COPIES,
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MachinePU,
+    RunStatus,
+    Validity,
+)
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document

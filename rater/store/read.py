@@ -13,7 +13,6 @@ from typing import Any
 
 from rater.errors import InputError
 from rater.files import folder
-from rater.plan.placement.assign import MOST_COPIES
 from rater.process import ProcessId, is_alive
 from rater.record.events import (
     CpuReading,
@@ -28,6 +27,7 @@ from rater.record.events import (
     WorkloadTime,
 )
 from rater.record.run import (
+    MOST_COPIES,
     BenchmarkUsed,
     Host,
     MachinePU,

@@ -14,6 +14,7 @@ from typing import Self
 from rater.analysis.doctor import CHECKS, examine, facts_of_run, tuned_settings
 from rater.analysis.doctor_checks import DoctorFinding, MachineFacts
 from rater.errors import InputError
+from rater.files import default_journal_path, journal_paths, sysroot
 from rater.plan.request import Request
 from rater.process import StoppedBySignal, print_error
 from rater.run.host.admission import default_lock_path, machine_lock
@@ -21,7 +22,6 @@ from rater.run.host.facts import microcode_now, present_readings, settings_snaps
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.memory import pool_rooms
 from rater.run.programs.script import process_settings
-from rater.settings.journal import default_journal_path, journal_paths, sysroot
 from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
 from rater.settings.tuner import SettingsSession, available_settings, find_setting
 from rater.show.console import terminal_layout

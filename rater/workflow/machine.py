@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.files import is_there, journal_paths, sysroot
 from rater.plan.counter_choice import (
     CounterChoice,
     TableGroup,
@@ -40,7 +41,6 @@ from rater.run.host import discover as machine
 from rater.run.host.memory import read_node_memory
 from rater.run.observe.energy import energy_sources
 from rater.run.programs.compile import compile_program, find_command
-from rater.settings.journal import is_there, journal_paths, sysroot
 from rater.settings.restore import forget, restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, lacking
 from rater.show.console import terminal_layout

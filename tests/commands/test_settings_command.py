@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.settings.journal import default_journal_path, journal_paths
+from rater.files import default_journal_path, journal_paths
 from rater.settings.tuner import SettingsSession
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import BOOT_ID, line, policy, values

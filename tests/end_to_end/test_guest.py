@@ -76,7 +76,7 @@ import json, os, pathlib, shutil, signal, sys
 from rater.cli import main
 from rater.run.observe.probe import Samples
 from rater.run.supervise import job as phase_record
-from rater.settings.journal import default_journal_path
+from rater.files import (default_journal_path)
 from rater.settings.tuner import SettingsSession
 
 program, *policies = sys.argv[1:]

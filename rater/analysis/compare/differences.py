@@ -10,8 +10,6 @@ from rater.analysis.compare.conditions import (
     Facts,
     compare_facts,
     condition_differences,
-    disturbance_reasons,
-    foreign_load_cost,
     memory_of,
     stored_conditions,
     text_of,
@@ -20,6 +18,7 @@ from rater.analysis.doctor import CHECKS, facts_of_run
 from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict
 from rater.analysis.results.copies import Point
 from rater.analysis.results.cpu_use import MachineDisturbance, run_counters
+from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
 from rater.analysis.results.placement import PlacementVerdict, prove_run
 from rater.analysis.results.steady import left_out, stored_request
 from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option

@@ -14,10 +14,9 @@ from statistics import fmean, median, stdev
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
-from rater.analysis.results.steady import is_good
 from rater.analysis.stats.estimate import t_quantile
 from rater.record.run import PlacedCopy
-from rater.record.stored import RunHead, StoredRun
+from rater.record.stored import RunHead, StoredRun, is_good
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 2

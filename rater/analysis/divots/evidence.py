@@ -21,10 +21,9 @@ from rater.analysis.divots.model.finding import PLACED, Evidence, Finding, Kind
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
-from rater.analysis.results.steady import is_good
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.plan.counter_tables import CounterTable
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredCopy, StoredRun, is_good
 
 # -- What of a copy's run may tell why it was slow, and what difference of it matters --------------
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from rater.analysis.results.steady import is_good
 from rater.plan.schedule import Phase, Plan
 from rater.record.run import CopyStatus, RunStatus, Validity, is_from_outside
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key
 
 _GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.results.steady import CopyTime, failure_text, gaps_ns, is_good
+from rater.analysis.results.steady import CopyTime, failure_text, gaps_ns
 from rater.analysis.stats.estimate import Spread, geometric_mean, spread
 from rater.plan.schedule import ring_steps
 from rater.record.run import CopyStatus, Validity
-from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key
 
 PROPOSED_IN = "proposed in arXiv 2609.29681"

@@ -15,7 +15,6 @@ from rater.analysis.results.steady import (
     SteadyMix,
     SteadyPhase,
     failed_copy,
-    is_good,
     is_selection,
     is_steady,
     left_out,
@@ -26,7 +25,14 @@ from rater.analysis.results.steady import (
 )
 from rater.analysis.stats.estimate import geometric_mean, lower_median_index
 from rater.record.run import BenchmarkUsed, CopyStatus
-from rater.record.stored import PublishedResult, RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import (
+    PublishedResult,
+    RunHead,
+    StoredBracket,
+    StoredCopy,
+    StoredRun,
+    is_good,
+)
 from rater.text.values import group_by_key
 from rater.wings import RunPages, hook
 

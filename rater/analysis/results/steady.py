@@ -14,7 +14,7 @@ from rater.analysis.results.steadiness import Steadiness, TimedRun, compare_halv
 from rater.analysis.stats.estimate import Spread, lower_median_index, spread
 from rater.plan.schedule import ring_steps
 from rater.record.run import BenchmarkUsed, CopyStatus, Validity
-from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key
 
 # -- What a run was asked for, and what it left out ------------------------------------------------
@@ -74,11 +74,6 @@ class FailedCopy:
     status: CopyStatus
     what: str  # "killed by SIGSEGV", "wrong output: line 3: ..."
     run_dir: str | None
-
-
-def is_good(copy: StoredCopy) -> bool:
-    """Tell whether the copy ran to its end, well, and nothing is known against its output."""
-    return copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID
 
 
 def copy_time(copy: StoredCopy) -> CopyTime:

@@ -26,6 +26,7 @@ from rater.plan.placement.order import (
     whole_first,
 )
 from rater.plan.topology import PU, Domain, Topology
+from rater.record.run import MOST_COPIES
 from rater.text import cpuset
 from rater.text.values import group_by_key
 
@@ -174,8 +175,6 @@ def _ceil(number: int, by: int) -> int:
 
 
 # -- What a layout's counts give to each lgroup, and what is wrong with counts for another machine -
-
-MOST_COPIES = 99_999
 
 
 @dataclass(frozen=True, slots=True)

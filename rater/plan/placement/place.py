@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rater.errors import InputError
-from rater.plan.placement.assign import (
-    MOST_COPIES,
-    CpuAssignment,
-    OverfullNode,
-    assign_cpus,
-    counted,
-    named_by,
-)
+from rater.plan.placement.assign import CpuAssignment, OverfullNode, assign_cpus, counted, named_by
 from rater.plan.placement.layout import EXPLICIT, BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import (
     AT_HOME,
@@ -28,6 +21,7 @@ from rater.plan.placement.memory_policy import (
 from rater.plan.placement.order import Key, apply_filters, restrict_to
 from rater.plan.placement.warnings import placement_warnings, unbound_warnings
 from rater.plan.topology import Topology
+from rater.record.run import MOST_COPIES
 from rater.text import cpuset
 from rater.text.values import group_by_key
 

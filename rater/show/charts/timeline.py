@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from rater.analysis.results.score import IterationScore, Summary
-from rater.analysis.results.steady import failure_text, is_good
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.analysis.results.steady import failure_text
+from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
 from rater.show.format import sanitize

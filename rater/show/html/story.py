@@ -13,9 +13,8 @@ from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind,
 from rater.analysis.results.copies import Cell
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.score import Summary
-from rater.analysis.results.steady import is_good
 from rater.record.run import CopyStatus
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredRun, is_good
 from rater.show.charts.machine import machine_rows, slowdowns
 from rater.show.charts.panels import dot_kinds, group_values, panel_values, seconds
 from rater.show.charts.picture import Dot, Picture

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rater.analysis.compare.conditions import disturbance_reasons
+from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
 from rater.show.console import Columns, Printer

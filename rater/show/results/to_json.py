@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rater.analysis.compare.compare import BarrierComparison
-from rater.analysis.compare.conditions import disturbed_members
 from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.model.finding import (
     Analysis,
@@ -18,6 +17,7 @@ from rater.analysis.divots.model.finding import (
     Kind,
     RecurringDivot,
 )
+from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
 from rater.analysis.results.score import BenchmarkScore, IterationScore, SuiteScore, Summary

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rater.analysis.compare.conditions import disturbed_members
-from rater.errors import InputError
+from rater.analysis.results.disturbed import disturbed_members
+from rater.errors import InputError, RaterError
 from rater.process import print_error
-from rater.record.run import escape_undecodable
-from rater.record.stored import RunHead
+from rater.record.run import RunStatus, escape_undecodable
+from rater.record.stored import RunHead, StoredRun
 from rater.show.results.listing import ListedRun, RunPage, print_list, rows_that_fit
-from rater.store.connection import default_path, is_there
+from rater.store.connection import StoreError, default_path, is_there
 from rater.store.read import RunFilter
-from rater.store.store import Store, divot_count, open_store
+from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score, open_store
 from rater.text.values import duration_s
 from rater.workflow.arguments import print_output
-from rater.workflow.results.divots import scores_of
 
 
 def list_runs(args: argparse.Namespace) -> int:
@@ -121,3 +122,50 @@ def latest_like(store: Store, head: RunHead) -> tuple[RunHead, ...]:
     """Return the runs of the same host and suite: what a run is compared with is among them."""
     wanted = RunFilter(host=head.hostname, suite=head.suite)
     return store.runs(store.matching(wanted, None)[0])
+
+
+# -- The one number of a run: worked out when it has ended, kept, and asked for by lists -----------
+
+_VERSION = 1  # of the formula
+_LONGEST_S = 1.0  # that a list works out what nobody has; the next list goes on
+
+
+def store_score(store: Store, run: StoredRun) -> RunScore:
+    """Work out the number of a run, and keep it."""
+    from rater.analysis.results.rates import overall  # lists that know all numbers start without
+
+    found = overall(run)
+    score = RunScore(
+        value=found.value if found else None,
+        unit=found.unit if found else None,
+        copy_runs=len(run.copies),
+        version=_VERSION,
+    )
+    try:
+        with store.writing("storing a score") as connection:
+            keep_score(connection, run.head.run, score)
+    except StoreError as error:  # the disk is full: it is worked out again
+        print_error(f"run {run.head.run}: {error}")
+    return score
+
+
+def scores_of(store: Store, heads: Sequence[RunHead]) -> dict[int, RunScore]:
+    """Return the numbers of runs by run: what is kept, else the latest runs' for a second."""
+    found: dict[int, RunScore] = {}
+    with store.reading() as connection:
+        for head in heads:
+            score = kept_score(connection, head.run, _VERSION)
+            if score is not None:
+                found[head.run] = score
+    until_s = time.monotonic() + _LONGEST_S
+    for head in reversed(heads):
+        if time.monotonic() > until_s:
+            break
+        if head.run not in found and head.status is not RunStatus.RUNNING:
+            try:
+                found[head.run] = store_score(store, store.load(head.run))
+            except (RaterError, ArithmeticError, ValueError) as error:
+                if isinstance(error, StoreError):
+                    raise
+                continue  # damaged rows: `rater show` says which
+    return found

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rater.analysis.compare.compare import compare_with_barrier, find_barrier_run
-from rater.analysis.compare.conditions import disturbed_members
 from rater.analysis.results.copies import group_cells, median_copy_times, normalise, ratio_pairs
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.score import summarise
 from rater.errors import InputError

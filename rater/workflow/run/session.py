@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from rater.analysis.results.placement import RunProof
-from rater.analysis.results.steady import is_good
 from rater.errors import InputError
-from rater.files import replace_file
+from rater.files import default_journal_path, replace_file, sysroot
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
 from rater.process import DeferredSignals, held, print_error
@@ -42,7 +41,7 @@ from rater.record.events import (
     Sampled,
 )
 from rater.record.run import Run, RunStatus
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredRun, is_good
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.guard import Guard, guard
 from rater.run.copies.limits import refuse_copies
@@ -53,14 +52,14 @@ from rater.run.host.thread_binding import realtime_priority
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import RunFolders, stderr_tail
-from rater.settings.journal import default_journal_path, sysroot
 from rater.settings.tuner import SettingsSession
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.wings import PagesReady, hook
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.machine import ready_counters
-from rater.workflow.results.divots import store_placement_verdicts, store_score
+from rater.workflow.results.divots import store_placement_verdicts
+from rater.workflow.results.listing import store_score
 from rater.workflow.run.head import ActiveRun, RunLauncher, start_of, utc_timestamp
 from rater.workflow.run.prepare import (
     HostLoad,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.files import sysroot
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
 from rater.plan.suite import Benchmark, Command, Size, Suite
@@ -28,7 +29,6 @@ from rater.run.programs.tuning import (
     tuning_for,
     unreached_reason,
 )
-from rater.settings.journal import sysroot
 from rater.settings.tuner import available_settings
 from rater.text.documents import did_you_mean
 from rater.text.values import printable

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
+from rater.files import default_journal_path, sysroot
 from rater.plan.request import request_from_json, request_to_json
 from rater.plan.sweep import ENVIRONMENT, AxisKind, SweepMeasure, order_slots
 from rater.process import StoppedBySignal, print_error
@@ -25,7 +26,6 @@ from rater.run.host import discover as machine
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.observe.energy import EnergyReader
 from rater.run.programs.compile import cache_root
-from rater.settings.journal import default_journal_path, sysroot
 from rater.settings.tuner import (
     SettingChangedError,
     SettingsSession,

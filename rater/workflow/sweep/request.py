@@ -319,7 +319,7 @@ def resolved_with(
 
     `settings` are those that will be set before.
     """
-    from rater.settings.journal import sysroot
+    from rater.files import sysroot
     from rater.settings.tuner import find_setting
     from rater.workflow.run.prepare import checked
     from rater.workflow.run.resolve import resolve
@@ -439,7 +439,7 @@ def _meaning(point: ResolvedPoint) -> object:
 
 
 def _changing_cpus(kinds: Mapping[str, AxisKind]) -> list[str]:
-    from rater.settings.journal import sysroot
+    from rater.files import sysroot
     from rater.settings.tuner import find_setting
 
     return [

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
-from rater.analysis.results.steady import is_good
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep import SweepMeasure, SweepSlot
 from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.record.run import RunStatus, escape_undecodable
+from rater.record.stored import is_good
 from rater.settings.tuner import SettingChangedError
 from rater.show.compare.notes import changes_text
 from rater.show.format import format_duration, format_number

@@ -136,7 +136,7 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
 
 def dry_view(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> SweepView:
     """Return a sweep that is not made."""
-    from rater.settings.journal import sysroot
+    from rater.files import sysroot
     from rater.settings.tuner import find_setting
     from rater.workflow.run.resolve import expected_total_s
     from rater.workflow.sweep.runner import SweepEta

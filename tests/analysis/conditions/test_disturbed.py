@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rater.analysis.compare.conditions import disturbance_reasons, foreign_load_cost
 from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
 from rater.record.events import CpuReading
 from rater.record.stored import StoredCopy, StoredRun
 from tests.support.cpu_readings import computed, read_run

@@ -3,11 +3,11 @@ import functools
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import MOST_COPIES
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import default_memory, plan_placements, resolve_copies
 from rater.plan.topology import RawDistances, RawKind, RawNode, RawPU, Topology, build_topology
+from rater.record.run import MOST_COPIES
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import scatter
 from tests.support.places import needs_machines

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
-from rater.analysis.compare.conditions import disturbance_reasons
 from rater.analysis.divots.model import formatting
+from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.stored import RunHead
 from rater.text import kinds
 
