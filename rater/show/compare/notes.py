@@ -6,90 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from math import log
-from typing import TextIO
 
-from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, Side
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
-from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.independence import LEAST_TESTED
 from rater.analysis.stats.intervals import Decision, RatioInterval
-from rater.record.stored import RunHead
-from rater.show.console import Columns, Printer, is_ascii
-from rater.show.format import align_columns, crop, sanitize
-from rater.show.live.grid import phase_name
+from rater.show.console import Columns, Printer
+from rater.show.format import crop
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, count, percent, runs_text, to_json, truncate_list
-
-# -- What changed since a run was made, and what it lacks: as text and as values for JSON ----------
-
-
-def changes_text(found: Sequence[ConditionDifference]) -> str:
-    """Return a line for each difference, indented, each behind a line end."""
-    return "".join(f"\n  {sanitize(str(difference))}" for difference in found)
-
-
-DIFFERENCE = JsonFields("what before now weighs=significant")
-
-
-def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, object]]:
-    """Return differences for JSON."""
-    return [DIFFERENCE.of(it) for it in found]
-
-
-def print_remainder(head: RunHead, left: RemainingPlan, out: TextIO) -> None:
-    """Print which phases of a run are done, torn and missing."""
-    ascii_only = is_ascii(out.encoding)
-    phases = left.phases
-    done = sum(it.state is PhaseState.DONE for it in phases)
-    print(
-        f"run {head.run} ({head.uuid[:8]}), {head.status.value}: "
-        f"{done} of {count(len(phases), 'phase')} done",
-        file=out,
-    )
-    rows = [
-        (
-            str(_number(it)),
-            phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, ascii_only),
-            _state(it),
-        )
-        for it in phases
-    ]
-    for line in align_columns([("phase", "what", ""), *rows], (True, False, False)):
-        print(f"  {line}", file=out)
-
-
-def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, object]:
-    """Return the same for JSON."""
-    return {
-        "dry_run": True,
-        "run": head.run,
-        "uuid": head.uuid,
-        "status": head.status.reported,
-        "phases": [
-            {
-                "phase": _number(it),
-                "benchmark": it.phase.benchmark,
-                "iteration": it.phase.iteration,
-                "state": it.state.value,
-                "runs_as": None if it.state is PhaseState.DONE else it.phase.number,
-            }
-            for it in left.phases
-        ],
-    }
-
-
-def _number(it: PlannedPhase) -> int:
-    return it.phase.number if it.stored is None else it.stored
-
-
-def _state(it: PlannedPhase) -> str:
-    if it.state is PhaseState.TORN:
-        return f"torn: runs again as phase {it.phase.number}"
-    return it.state.value
-
 
 # -- Which benchmarks of a comparison are worth a line where not all have room ---------------------
 

@@ -6,16 +6,28 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import NodeShare, nodes_of_memory
 from rater.plan.schedule import Order, Plan
 from rater.plan.topology import Topology
-from rater.show.console import Column, Columns, table_lines
-from rater.show.format import format_duration, format_gigabytes, gigabytes_column, sanitize
+from rater.record.stored import RunHead
+from rater.show.console import Column, Columns, is_ascii, table_lines
+from rater.show.format import (
+    align_columns,
+    format_duration,
+    format_gigabytes,
+    gigabytes_column,
+    sanitize,
+)
+from rater.show.live.grid import phase_name
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, copies_text, count, objects, to_json
+
+if TYPE_CHECKING:
+    from rater.analysis.compare.conditions import ConditionDifference
 
 # -- What a run would execute, for whom it is not their own: commands, set-ups, variables ----------
 
@@ -492,3 +504,71 @@ def _estimates(view: PlanView, estimates: Estimates) -> Iterator[str]:
 def _some(copies: tuple[int, ...]) -> str:
     shown = ",".join(str(copy) for copy in copies[:4])
     return shown if len(copies) <= 4 else f"{shown},...,{copies[-1]}"
+
+
+# -- What changed since a run was made, and what it lacks: as text and as values for JSON ----------
+
+
+def changes_text(found: Sequence[ConditionDifference]) -> str:
+    """Return a line for each difference, indented, each behind a line end."""
+    return "".join(f"\n  {sanitize(str(difference))}" for difference in found)
+
+
+DIFFERENCE = JsonFields("what before now weighs=significant")
+
+
+def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, object]]:
+    """Return differences for JSON."""
+    return [DIFFERENCE.of(it) for it in found]
+
+
+def print_remainder(head: RunHead, left: RemainingPlan, out: TextIO) -> None:
+    """Print which phases of a run are done, torn and missing."""
+    ascii_only = is_ascii(out.encoding)
+    phases = left.phases
+    done = sum(it.state is PhaseState.DONE for it in phases)
+    print(
+        f"run {head.run} ({head.uuid[:8]}), {head.status.value}: "
+        f"{done} of {count(len(phases), 'phase')} done",
+        file=out,
+    )
+    rows = [
+        (
+            str(_number(it)),
+            phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, ascii_only),
+            _state(it),
+        )
+        for it in phases
+    ]
+    for line in align_columns([("phase", "what", ""), *rows], (True, False, False)):
+        print(f"  {line}", file=out)
+
+
+def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, object]:
+    """Return the same for JSON."""
+    return {
+        "dry_run": True,
+        "run": head.run,
+        "uuid": head.uuid,
+        "status": head.status.reported,
+        "phases": [
+            {
+                "phase": _number(it),
+                "benchmark": it.phase.benchmark,
+                "iteration": it.phase.iteration,
+                "state": it.state.value,
+                "runs_as": None if it.state is PhaseState.DONE else it.phase.number,
+            }
+            for it in left.phases
+        ],
+    }
+
+
+def _number(it: PlannedPhase) -> int:
+    return it.phase.number if it.stored is None else it.stored
+
+
+def _state(it: PlannedPhase) -> str:
+    if it.state is PhaseState.TORN:
+        return f"torn: runs again as phase {it.phase.number}"
+    return it.state.value

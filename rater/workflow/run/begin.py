@@ -19,14 +19,15 @@ from rater.record.stored import StoredRun
 from rater.run.copies.guard import end_leftovers, remove_unnamed
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
-from rater.show.compare.notes import (
+from rater.show.live.grid import phase_name
+from rater.show.plans.plan import (
+    EXECUTED,
     changes_document,
     changes_text,
+    print_executed,
     print_remainder,
     remainder_document,
 )
-from rater.show.live.grid import phase_name
-from rater.show.plans.plan import EXECUTED, print_executed
 from rater.store.store import Store
 from rater.text.values import count
 from rater.workflow.arguments import (

@@ -38,9 +38,15 @@ from rater.run.host.facts import machine_id
 from rater.run.host.memory import read_node_memory
 from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
-from rater.show.compare.notes import changes_text
 from rater.show.format import sanitize
-from rater.show.plans.plan import Estimates, ExecutedCommands, PlanView, plan_document, print_plan
+from rater.show.plans.plan import (
+    Estimates,
+    ExecutedCommands,
+    PlanView,
+    changes_text,
+    plan_document,
+    print_plan,
+)
 from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.wings import hook
@@ -388,7 +394,7 @@ def dry_run(
     if not args.json:
         print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
     if again is not None:
-        from rater.show.compare.notes import changes_document, changes_text
+        from rater.show.plans.plan import changes_document, changes_text
         from rater.workflow.doctor import tuned_settings_of
         from rater.workflow.run.head import conditions_now
 

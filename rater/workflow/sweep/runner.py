@@ -22,8 +22,8 @@ from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import is_good
 from rater.settings.tuner import SettingChangedError
-from rater.show.compare.notes import changes_text
 from rater.show.format import format_duration, format_number
+from rater.show.plans.plan import changes_text
 from rater.text.values import count, truncate_list
 from rater.workflow.doctor import RunSettings
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart
