@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rater.analysis.compare.compare import compare_with_barrier
+from rater.analysis.compare.barrier import compare_with_barrier
 from rater.analysis.compare.model import Comparison
 from rater.analysis.compare.scaling import Scaling
 from rater.analysis.compare.scaling_samples import orders, smt_yields

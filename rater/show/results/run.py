@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from rater.analysis.compare.compare import compare_with_barrier
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.placement import RunProof
@@ -45,6 +45,9 @@ from rater.show.results.steady import print_beside, print_mix, print_verdicts, p
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, percent
 from rater.wings import hook
+
+if TYPE_CHECKING:
+    from rater.analysis.compare.barrier import BarrierComparison
 
 # -- What a suite comes to, in a line --------------------------------------------------------------
 
@@ -206,7 +209,7 @@ def print_summary(
     console: Console,
     *,
     after_run: bool = True,
-    beside: Summary | None = None,
+    beside: BarrierComparison | None = None,
     proof: bool = False,
     notable: Sequence[MachineDisturbance] = (),
     divots: Analysis | None = None,
@@ -219,7 +222,7 @@ def print_summary(
     there a remark of `warned`, which was on the screen before the run, takes one line. Of many
     benchmarks each has one line there, and what is as it should be none.
 
-    `beside` is what to compare a steady run with, as `find_barrier_run` finds it.
+    `beside` is a steady run beside one of the same order with a barrier.
     `proof`: with the memory of every benchmark, and every copy not placed as planned;
     `notable`: what the machine's readings say of it; `divots`: what was found slow.
     """
@@ -244,7 +247,7 @@ def print_summary(
         printer.line()
         print_metrics(summary.metrics, printer)
     if beside is not None:
-        print_beside(compare_with_barrier(summary, beside), printer)
+        print_beside(beside, printer)
     elif summary.steady and head.status is RunStatus.COMPLETE:
         printer.line()
         printer.prose(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rater.analysis.compare.compare import BarrierComparison
 from rater.analysis.results.score import Summary
 from rater.analysis.results.steadiness import DriftVerdict, Steadiness
 from rater.analysis.results.steady import ENOUGH, SteadyMix, SteadyPhase
@@ -22,6 +22,9 @@ from rater.show.console import (
 )
 from rater.show.format import format_duration, format_number, needed_decimals, or_dash, place_texts
 from rater.text.values import count, percent, signed_percent
+
+if TYPE_CHECKING:
+    from rater.analysis.compare.barrier import BarrierComparison
 
 # -- Windows of steady mode as a table, a verdict on each, and what would mend it ------------------
 

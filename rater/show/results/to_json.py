@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rater.analysis.compare.compare import BarrierComparison
 from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.model.finding import (
     Analysis,
@@ -26,6 +25,9 @@ from rater.analysis.results.steady import SteadyMix, SteadyPhase, SteadyRate
 from rater.record.stored import PublishedResult, RunHead
 from rater.show.results.cpu_use import energy_document
 from rater.text.values import JsonFields, objects, to_json
+
+if TYPE_CHECKING:
+    from rater.analysis.compare.barrier import BarrierComparison
 
 # -- Findings as the divots document of `rater divots --json` --------------------------------------
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rater.analysis.compare.compare import compare_with_barrier, find_barrier_run
 from rater.analysis.results.copies import group_cells, median_copy_times, normalise, ratio_pairs
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
@@ -80,13 +79,15 @@ def print_result(
     placements, where that was worked out.
     """
     summary = summarise(run, proved)
-    barrier = run_beside(store, run)
-    other = summarise(barrier) if barrier else None
+    barrier, pair = run_beside(store, run), None
+    if barrier is not None:
+        from rater.analysis.compare.barrier import compare_with_barrier
+
+        pair = compare_with_barrier(summary, summarise(barrier))
     readings = run_counters(run)
     divots = analysis_for_results(store, run)
 
     def document() -> object:
-        pair = compare_with_barrier(summary, other) if other else None
         found: dict[str, object] = {**summary_document(summary, pair)}
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         found["placement"] = proof_document(summary.proof, every=every)
@@ -110,7 +111,7 @@ def print_result(
             summary,
             printer.console,
             after_run=after_run,
-            beside=other,
+            beside=pair,
             proof=proof,
             notable=readings.notable,
             divots=divots,
@@ -136,6 +137,8 @@ def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
     """Return the stored run that a steady one is compared with, None for others."""
     if run.head.mode != "steady":
         return None
+    from rater.analysis.compare.barrier import find_barrier_run
+
     number = find_barrier_run(run.head, latest_like(store, run.head))
     return None if number is None else store.load(number)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rater.analysis.compare.compare import compare_with_barrier, find_barrier_run
+from rater.analysis.compare.barrier import compare_with_barrier, find_barrier_run
 from rater.analysis.results.score import IterationScore, Summary, summarise
 from rater.analysis.results.steadiness import (
     DriftVerdict,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rater.analysis.compare.barrier import compare_with_barrier
 from rater.analysis.results.score import summarise
 from rater.record.run import CopyStatus, MetricUsed, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
@@ -21,8 +22,10 @@ def shown(
     run: StoredRun, width: int = 80, *, beside: StoredRun | None = None, after_run: bool = False
 ) -> str:
     run = replace(run, warnings=tuple(w for w in run.warnings if w != "w"), notes=())
-    other = summarise(beside) if beside else None
-    return printed(summarise(run), width, after_run=after_run, beside=other)
+    pair = None
+    if beside is not None:
+        pair = compare_with_barrier(summarise(run), summarise(beside))
+    return printed(summarise(run), width, after_run=after_run, beside=pair)
 
 
 def steady(
@@ -90,7 +93,7 @@ def test_fourteen_windows_of_many_copies_fit(copies: int, iterations: int) -> No
         for row in run.copies
     ]
     summary = summarise(windowed(rows, 4.0, 44.0, iterations=iterations, reference_s=300.0))
-    other = summarise(barrier(names, copies))
+    other = compare_with_barrier(summary, summarise(barrier(names, copies)))
     for width in (60, 80, 120):
         text = printed(summary, width, beside=other)
         assert max(len(line) for line in text.splitlines()) <= width

@@ -1,0 +1,214 @@
+"""A steady run beside one of the same copies with a barrier (or, rotated, with an end); pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rater.analysis.compare.differences import (
+    differ_beyond_mode,
+    minor_differences,
+)
+from rater.analysis.results.rates import Key, benchmark_rates
+from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.stats.estimate import geometric_mean
+from rater.record.run import BenchmarkUsed, RunStatus
+from rater.record.stored import RunHead
+
+# Homogeneous mode rates N copies by a bracket: all wait for the slowest one. What
+# that costs, its own score lost says: 1 - median copy time / bracket. Steady mode
+# has no such wait, but its copies drift apart and meet each other in other phases
+# of their work, so that a run itself can take longer or shorter: the medians of
+# the run times, side by side, say that.
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierBenchmark:
+    """One benchmark in both runs; None: not known or not given."""
+
+    benchmark: str
+    tune: str | None
+    steady_ratio: float | None
+    steady_per_hour: float | None
+    steady_run_s: float | None  # median run
+    steady_occupied: float | None  # share of the copies' time in its window in which runs went
+    other_ratio: float | None
+    other_per_hour: float | None
+    other_run_s: float | None  # median copy
+    difference: float | None  # 0.05: steady completes 5 % more per hour
+    longer: float | None  # 0.02: a run takes 2 % more time in steady mode
+    score_lost: float | None  # of the other run
+    reason: str | None  # why there is no difference, in words
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierComparison:
+    """A steady run and another one, side by side."""
+
+    steady: int  # numbers of the runs
+    other: int
+    order: str  # homogeneous or rotated, of both
+    other_mode: str  # homogeneous or rotated
+    differences: tuple[str, ...]  # in rests and inherited variables, in words
+    sides: tuple[BarrierBenchmark, ...]
+    # Geometric means over the benchmarks that have both; in rotated order, `difference` is that
+    # of the whole mix: reference seconds of work (without references, runs) in a second.
+    difference: float | None
+    longer: float | None
+    score_lost: float | None
+    steady_ratio: float | None  # of the suite, over the same benchmarks; rotated: of the mix
+    other_ratio: float | None
+    idle_share: float | None  # of the copies' time in the tail of the other, rotated order
+    steady_occupied: float | None  # the least of the windows that are compared
+
+
+def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
+    """Return the number of the run to show beside a steady one, None where there is none.
+
+    The latest complete run of the same host, suite, size, tune, copies, layout,
+    memory and options that change what a copy does (`differ_beyond_mode`) that ran all
+    of its benchmarks in homogeneous mode (for a steady run in rotated order: in
+    rotated mode, and exactly the same benchmarks).
+    """
+    found = [
+        other.run
+        for other in heads
+        if other.run != head.run
+        and other.status is RunStatus.COMPLETE
+        and other.source == "run"
+        and other.mode == head.order
+        and head.hostname is not None
+        and not differ_beyond_mode(head, other)
+        and _has_benchmarks(head, other)
+    ]
+    return max(found, default=None)
+
+
+def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
+    if head.order == "rotated":  # another mix loads the machine in another way
+        return head.benchmarks == other.benchmarks and head.increment == other.increment
+    return set(head.benchmarks) <= set(other.benchmarks)
+
+
+def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
+    """Compare a steady run with one of the same order that has brackets (or an end)."""
+    sides = _benchmarks(summary, other)
+    compared = [side for side in sides if side.difference is not None]
+    ratios = [side for side in compared if side.steady_ratio and side.other_ratio]
+    complete = len(ratios) == len(sides)
+    difference = _mean_change([side.difference for side in compared])
+    steady_ratio = geometric_mean([side.steady_ratio or 0.0 for side in ratios])
+    other_ratio = geometric_mean([side.other_ratio or 0.0 for side in ratios])
+    lost = [side.score_lost for side in compared]
+    occupied = [s.steady_occupied for s in compared if s.steady_occupied is not None]
+    idle = None
+    if summary.mix is not None:
+        chosen, rotated = summary.mix.selected, other.rotated
+        steady_ratio = chosen.ratio if chosen else None
+        other_ratio = rotated.work_rate if rotated else None
+        difference = _change(steady_ratio, other_ratio)
+        if difference is None and chosen and rotated:
+            difference = _change(chosen.per_hour, rotated.runs_per_hour)
+        idle = rotated.tail.idle_share if rotated and rotated.tail else None
+        complete = all(side.reason is None for side in sides)
+        occupied = [chosen.occupied] if chosen and chosen.occupied is not None else []
+    return BarrierComparison(
+        steady=summary.head.run,
+        other=other.head.run,
+        order=summary.head.order,
+        other_mode=other.head.mode,
+        differences=minor_differences(summary.head, summary.settings, other.head, other.settings),
+        sides=sides,
+        difference=difference if complete or summary.mix is None else None,
+        longer=_mean_change([side.longer for side in sides if side.reason is None]),
+        score_lost=_mean_loss(lost),
+        steady_ratio=steady_ratio if complete else None,
+        other_ratio=other_ratio if complete else None,
+        idle_share=idle,
+        steady_occupied=min(occupied, default=None),
+    )
+
+
+def _benchmarks(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
+    """Return each benchmark in both runs; in rotated order only the times of its runs compare."""
+    steady_run, other_run, mix = summary.head.run, other.head.run, summary.mix
+    rates = {(one.benchmark, one.tune): one for one in benchmark_rates(summary)}
+    others = {} if mix else {(one.benchmark, one.tune): one for one in benchmark_rates(other)}
+    windows, brackets = _selected(summary), _selected(other)
+    in_rounds = (
+        {one.benchmark: one.times_s for one in other.rotated.benchmarks}
+        if mix and other.rotated
+        else {}
+    )
+    mine = {one.name: one for one in summary.used}
+    used = {one.name: one for one in other.used}
+    found = []
+    for key in [(name, summary.head.tune) for name in mine] if mix else rates:
+        here, there, times = rates.get(key), others.get(key), in_rounds.get(key[0])
+        window, bracket = windows.get(key), brackets.get(key)
+        phase = mix.selected if mix else window.steady if window else None
+        other_run_s = times.median if times else there.run_s if there else None
+        reason = _program(mine.get(key[0]), used.get(key[0]))
+        if here is None or (here.run_s is None if mix else window is None):
+            reason = f"run {steady_run} has no result of it"
+        elif (times if mix else bracket) is None:
+            reason = f"run {other_run} has no result of it"
+        compares = reason is None and here is not None
+        found.append(
+            BarrierBenchmark(
+                benchmark=key[0],
+                tune=key[1],
+                steady_ratio=here.ratio if here else None,
+                steady_per_hour=here.per_hour if here else None,
+                steady_run_s=here.run_s if here else None,
+                steady_occupied=phase.occupied if phase else None,
+                other_ratio=there.ratio if there else None,
+                other_per_hour=there.per_hour if there else None,
+                other_run_s=other_run_s,
+                difference=_change(here.per_hour, there.per_hour)
+                if compares and here and there
+                else None,
+                longer=_change(here.run_s, other_run_s) if compares and here else None,
+                score_lost=bracket.score_lost if bracket and not mix else None,
+                reason=reason,
+            )
+        )
+    return tuple(found)
+
+
+def _selected(summary: Summary) -> dict[Key, IterationScore]:
+    return {
+        (one.benchmark, one.tune): it
+        for one in summary.benchmarks
+        for it in one.iterations
+        if it.selected
+    }
+
+
+def _program(here: BenchmarkUsed | None, there: BenchmarkUsed | None) -> str | None:
+    """Say why two programs of one name are not the same, as far as is known."""
+    if here is None or there is None:
+        return None
+    if here.command != there.command:
+        return "the commands differ"
+    for name, mine, other in (
+        ("programs", here.binary_sha256, there.binary_sha256),
+        ("inputs", here.inputs_sha256, there.inputs_sha256),
+    ):
+        if mine and other and mine != other:
+            return f"the {name} differ"
+    return "the threads of a copy differ" if here.threads != there.threads else None
+
+
+def _change(here: float | None, there: float | None) -> float | None:
+    return here / there - 1 if here is not None and there else None
+
+
+def _mean_change(changes: Sequence[float | None]) -> float | None:
+    mean = geometric_mean([1 + change for change in changes if change is not None])
+    return None if mean is None else mean - 1
+
+
+def _mean_loss(losses: Sequence[float | None]) -> float | None:
+    mean = geometric_mean([1 - loss for loss in losses if loss is not None])
+    return None if mean is None else 1 - mean
