@@ -43,7 +43,7 @@ def chosen(
     noise = noise_within_rounds([dict(enumerate(one)) for one in runs.T.tolist()])
     assert noise is not None
     fits = [fit for degree in range(3) if (fit := fit_polynomial(x, y, degree)) is not None]
-    return choose_model((x, y), fits, None, noise.of_median(ROUNDS)).chosen
+    return choose_model((x, y), fits, noise.of_median(ROUNDS)).chosen
 
 
 def wilson(hits: int, trials: int) -> str:

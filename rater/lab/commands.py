@@ -11,10 +11,10 @@ from rater.workflow.arguments import add_run_arguments
 # -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
 
 _DESCRIPTION = """\
-Fit a line, a parabola and, with counters and 30 layouts, a sparse polynomial
-to the layouts of a sweep, benchmark by benchmark: R2, adjusted R2, AICc, the
-error for layouts left out, how wrong lines through two layouts are about the
-rest, which model is warranted and how many more layouts are needed to decide."""
+Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
+adjusted R2, AICc, the error for layouts left out, how wrong lines through two
+layouts are about the rest, which model is warranted and how many more layouts
+are needed to decide."""
 
 _EPILOG = """\
 x, where --x does not say: page-walk cycles where they were counted

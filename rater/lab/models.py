@@ -17,12 +17,9 @@ from rater.analysis.stats.robust import Floats
 from rater.errors import InputError
 from rater.lab.fits import (
     CONFIDENCE,
-    LEAST_LAYOUTS,
     PolynomialFit,
-    SparseFit,
     TwoPointModel,
     fit_polynomial,
-    fit_sparse,
     two_point_models,
 )
 from rater.lab.layout import huge_share, parse_pages
@@ -50,7 +47,6 @@ from rater.lab.ranking import (
     rank_mappings,
 )
 from rater.lab.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
-from rater.text.values import count
 
 # -- Which model the layouts warrant, and how many more would tell ---------------------------------
 #
@@ -60,9 +56,7 @@ from rater.text.values import count
 # - AICc is smaller (where n - k - 1 is 3 or more: with less its correction outweighs all data),
 # - the two models differ somewhere by more than the run-to-run noise of a layout's value.
 #
-# The first model is the constant: where no other is better by these rules, nothing is chosen. A
-# sparse polynomial is taken where its errors of leaving one out, mean and maximum, are smaller than
-# those of the polynomial, and again the two differ by more than noise.
+# The first model is the constant: where no other is better by these rules, nothing is chosen.
 #
 # What was not taken is either too small to matter (the interval of the term lies within the margin)
 # or cannot be told: then `more_layouts` says how many layouts more, spread in the same way and with
@@ -106,14 +100,13 @@ class TermVerdict:
 class ModelChoice:
     """The model that is warranted."""
 
-    chosen: str | None  # "linear", "quadratic", "cubic", "sparse"; None: nothing
+    chosen: str | None  # "linear", "quadratic", "cubic"; None: nothing
     terms: tuple[TermVerdict, ...]  # of degree 1, 2, ...
 
 
 def choose_model(
     data: tuple[Floats, Floats],
     fits: Sequence[PolynomialFit],
-    sparse: SparseFit | None,
     noise: float,
     margin: float = MARGIN,
 ) -> ModelChoice:
@@ -133,10 +126,7 @@ def choose_model(
         verdicts.append(verdict)
         if verdict.state is TermState.THERE:
             best = fit
-    chosen: str | None = best.name if best.degree else None
-    if sparse is not None and _sparse_is_better(best, sparse, x, y, noise):
-        chosen = sparse.name
-    return ModelChoice(chosen, tuple(verdicts))
+    return ModelChoice(best.name if best.degree else None, tuple(verdicts))
 
 
 def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -> TermVerdict:
@@ -189,18 +179,6 @@ def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: floa
     return None
 
 
-def _sparse_is_better(
-    best: PolynomialFit, sparse: SparseFit, x: Floats, y: Floats, noise: float
-) -> bool:
-    here, there = sparse.quality, best.quality
-    errors = (here.mean_error, here.maximum_error, there.mean_error, there.maximum_error)
-    mean, maximum, other_mean, other_maximum = errors
-    if mean is None or maximum is None or other_mean is None or other_maximum is None:
-        return False
-    difference = np.max(np.abs((np.array(sparse.predictions) - best.at(x)) / y))
-    return mean < other_mean and maximum < other_maximum and float(difference) > noise
-
-
 # -- The models of a sweep: fits, their errors, two-point lines and which is warranted -------------
 
 LEAST_VALUES = 3  # of x: through two goes every line
@@ -212,8 +190,6 @@ class SweepModel:
 
     observed: ModelData
     fits: tuple[PolynomialFit, ...]  # constant, linear, quadratic, ...; () where there are too few
-    sparse: SparseFit | None
-    no_sparse: str | None  # why there is none, in words
     pairs: tuple[TwoPointModel, ...]
     choice: ModelChoice | None  # None: too few layouts
 
@@ -229,7 +205,7 @@ class SweepModel:
 
     @property
     def chosen(self) -> PolynomialFit | None:
-        """The polynomial that is warranted; None: none, or a sparse one."""
+        """The polynomial that is warranted, None for none."""
         name = self.choice.chosen if self.choice else None
         return next((fit for fit in self.fits if fit.name == name), None)
 
@@ -245,24 +221,10 @@ def _model(observed: ModelData, degree: int, margin: float) -> SweepModel:
     x = np.array([one.x for one in observed.layouts])
     y = np.array([one.y for one in observed.layouts])
     if len(np.unique(x)) < LEAST_VALUES:
-        return SweepModel(observed, (), None, None, (), None)
+        return SweepModel(observed, (), (), None)
     fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]
-    sparse, no_sparse = _sparse(observed, y)
-    choice = choose_model((x, y), fits, sparse, observed.layout_noise, margin)
-    return SweepModel(observed, tuple(fits), sparse, no_sparse, two_point_models(x, y), choice)
-
-
-def _sparse(observed: ModelData, y: Floats) -> tuple[SparseFit | None, str | None]:
-    names = [name for name, _ in observed.layouts[0].features]
-    if not names or any([n for n, _ in one.features] != names for one in observed.layouts):
-        return None, "no counters of address translation"
-    if len(y) < LEAST_LAYOUTS:
-        return None, f"{count(len(y), 'layout')}: it needs {LEAST_LAYOUTS}"
-    features = [
-        (name, np.array([dict(one.features)[name] for one in observed.layouts])) for name in names
-    ]
-    found = fit_sparse(features, y)
-    return found, None if found is not None else "the counters do not vary"
+    choice = choose_model((x, y), fits, observed.layout_noise, margin)
+    return SweepModel(observed, tuple(fits), two_point_models(x, y), choice)
 
 
 # -- What a stored trace predicts of page layouts, held against a sweep's own runs -----------------

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from math import exp
 
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
@@ -117,7 +116,7 @@ def effort_of(
     log = rate.log(
         lambda one: one.median_copy_s if effort is EffortKind.TIME else one.joules_per_copy
     )
-    return None if log is None else exp(log)
+    return None if log is None else math.exp(log)
 
 
 def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rater.analysis.stats.robust import Floats
-from rater.lab.fits import NAMES, PolynomialFit, Quality, SparseFit, TwoPointModel, shown_pairs
+from rater.lab.fits import NAMES, PolynomialFit, Quality, TwoPointModel, shown_pairs
 from rater.lab.models import LEAST_VALUES, MARGIN, ModelChoice, SweepModel, TermState, TermVerdict
 from rater.lab.observed import LayoutValue, Quantity
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
@@ -77,16 +77,14 @@ def choice_texts(model: SweepModel) -> Iterator[str]:
     if choice.chosen is None:
         yield "Warranted: nothing. No model tells more than the mean of all layouts."
     else:
-        fit = model.chosen or model.sparse
+        fit = model.chosen
         yield f"Warranted: {choice.chosen}{f', y = {formula(fit)}' if fit else ''}."
     for term in choice.terms:
         yield _term_text(model, term)
 
 
-def formula(fit: PolynomialFit | SparseFit) -> str:
+def formula(fit: PolynomialFit) -> str:
     """Return a model as `y = 0.313 - 0.00126 x`."""
-    if isinstance(fit, SparseFit):
-        return f"{count(len(fit.terms), 'term')} of {', '.join(fit.features)}"
     first, *others = fit.coefficients
     text = f"{first:.4g}"
     for power, value in enumerate(others, 1):
@@ -151,7 +149,7 @@ TABLE = {
         },
         "layouts=observed.layouts left_out=observed.lacking choice",
         {"words": lambda one: list(choice_texts(one))},
-        "models=fits sparse no_sparse_because=no_sparse",
+        "models=fits",
         {
             "two_point_models": lambda one: [
                 {
@@ -181,10 +179,6 @@ TABLE = {
         "degree coefficients degrees_of_freedom",
         {"residual_sd": lambda one: one.sigma if one.degrees_of_freedom else None},
         "quality",
-    ),
-    SparseFit: JsonFields(
-        {"model": lambda one: one.name},
-        "features intercept coefficients=terms{} lambda=penalty predictions quality",
     ),
     Quality: JsonFields(
         "parameters rss r2 adjusted_r2 aicc left_out_mean=mean_error left_out_maximum=maximum_error"
@@ -241,11 +235,9 @@ def print_model(model: SweepModel, printer: Printer, drawing: Sequence[str] = ()
 
 
 def _print_fits(model: SweepModel, printer: Printer) -> None:
-    fits: list[PolynomialFit | SparseFit] = [fit for fit in model.fits if fit.degree]
-    if model.sparse is not None:
-        fits.append(model.sparse)
+    fits = [fit for fit in model.fits if fit.degree]
     chosen = model.choice.chosen if model.choice else None
-    of: Columns[PolynomialFit | SparseFit] = Columns(fits)
+    of = Columns(fits)
     printer.table(
         [
             of.left("model", lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name),
@@ -258,8 +250,6 @@ def _print_fits(model: SweepModel, printer: Printer) -> None:
         ],
         ["bold" if fit.name == chosen else "" for fit in fits],
     )
-    if model.no_sparse is not None:
-        printer.prose(f"No sparse polynomial: {model.no_sparse}.", "dim")
 
 
 def _print_pairs(model: SweepModel, printer: Printer) -> None:

@@ -287,8 +287,7 @@ def _r2(model: SweepModel) -> str:
 
 
 def _left_out(model: SweepModel, *, largest: bool) -> str:
-    name = model.choice.chosen if model.choice else None
-    fit = model.sparse if model.sparse and model.sparse.name == name else model.chosen
+    fit = model.chosen
     if fit is None:
         return "-"
     return percent(fit.quality.maximum_error if largest else fit.quality.mean_error)

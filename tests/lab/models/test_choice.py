@@ -16,7 +16,7 @@ NOISE = np.array([0.3, -1.2, 0.9, 0.4, -0.8, 1.3, -1.1, 0.6, -0.4]) / 100
 
 def chosen(y: Floats, noise: float = 0.001, degree: int = 2) -> ModelChoice:
     fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(X, y, d)) is not None]
-    return choose_model((X, y), fits, None, noise)
+    return choose_model((X, y), fits, noise)
 
 
 def test_a_line_is_a_line_exact_and_in_noise() -> None:
