@@ -155,6 +155,42 @@ class MergedFile:
     traces: int = 0  # traced programs added
     left_out: tuple[str, ...] = ()  # tables with rows that stay behind: of others, and of fleets
 
+    def in_words(self) -> str:
+        """Return a line about a file."""
+        done = []
+        if self.added:
+            done.append(f"{runs_text(self.added)} added")
+        if self.replaced:
+            done.append(f"{runs_text(self.replaced)} replaced, which went on since")
+        if self.sweeps:
+            done.append(f"{count(self.sweeps, 'sweep')} added")
+        if self.traces:
+            done.append(f"{count(self.traces, 'traced program')} added")
+        if self.known:
+            done.append(f"{count(self.known, 'run')} known")
+        if self.schema is None:
+            done.append("merged before, nothing new in it")
+        return f"{self.path}: {', '.join(done) or 'no runs in it'}"
+
+    def remarks(self) -> list[str]:
+        """Return what a person should know of a file beside that."""
+        told = []
+        if self.removed:
+            told.append(
+                f"{self.path}: {count(self.removed, 'run or sweep', 'runs and sweeps')} that "
+                f"{'was' if self.removed == 1 else 'were'} removed here left out; --restore brings "
+                f"{'it' if self.removed == 1 else 'them'} back"
+            )
+        if self.running:
+            told.append(f"{self.path}: {runs_text(self.running)} still running here, left as it is")
+        if self.left_out:
+            told.append(f"{self.path}: tables that stay behind: {truncate_list(self.left_out)}")
+        return told
+
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` has of a file."""
+        return asdict(self) | {"path": str(self.path), "merged_before": self.schema is None}
+
 
 def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) -> MergedFile:
     """Merge the database at `path` into `store`'s, all or nothing; merging it again adds nothing.
@@ -490,7 +526,7 @@ def merge(args: argparse.Namespace) -> int:
     with open_store(target) as store:
         merged, errors = _merge_all(store, sources, args)
     if args.json:
-        print_json({"files": [merge_document(it) for it in merged], "errors": errors})
+        print_json({"files": [it.document() for it in merged], "errors": errors})
     elif len(sources) > 1:
         print(_total(merged, errors, target))
     return InputError.exit_status if errors else 0
@@ -513,49 +549,10 @@ def _merge_all(
         if not args.json:
             # Of many files that have nothing new the last line is enough.
             if any((result.added, result.replaced, result.sweeps, result.traces)) or alone:
-                print(merge_in_words(result))
-            for text in merge_remarks(result):
+                print(result.in_words())
+            for text in result.remarks():
                 print_error(text)
     return merged, errors
-
-
-def merge_in_words(result: MergedFile) -> str:
-    """Return a line about a file."""
-    done = []
-    if result.added:
-        done.append(f"{runs_text(result.added)} added")
-    if result.replaced:
-        done.append(f"{runs_text(result.replaced)} replaced, which went on since")
-    if result.sweeps:
-        done.append(f"{count(result.sweeps, 'sweep')} added")
-    if result.traces:
-        done.append(f"{count(result.traces, 'traced program')} added")
-    if result.known:
-        done.append(f"{count(result.known, 'run')} known")
-    if result.schema is None:
-        done.append("merged before, nothing new in it")
-    return f"{result.path}: {', '.join(done) or 'no runs in it'}"
-
-
-def merge_remarks(result: MergedFile) -> list[str]:
-    """Return what a person should know of a file beside that."""
-    told = []
-    if result.removed:
-        told.append(
-            f"{result.path}: {count(result.removed, 'run or sweep', 'runs and sweeps')} that "
-            f"{'was' if result.removed == 1 else 'were'} removed here left out; --restore brings "
-            f"{'it' if result.removed == 1 else 'them'} back"
-        )
-    if result.running:
-        told.append(f"{result.path}: {runs_text(result.running)} still running here, left as it is")
-    if result.left_out:
-        told.append(f"{result.path}: tables that stay behind: {truncate_list(result.left_out)}")
-    return told
-
-
-def merge_document(result: MergedFile) -> dict[str, Any]:
-    """Return what `--json` has of a file."""
-    return asdict(result) | {"path": str(result.path), "merged_before": result.schema is None}
 
 
 def _total(merged: Sequence[MergedFile], errors: Sequence[str], target: Path) -> str:

@@ -345,20 +345,6 @@ def checked(path: Path, copy: Path, sha256: str) -> SourceCopy:
     return SourceCopy(copy, sha256, schema, left_out)
 
 
-def is_database(path: Path) -> bool:
-    """Tell whether a regular file begins as SQLite's do; what cannot be read does not."""
-    try:
-        number = os.open(path, _READ & ~os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        return stat.S_ISREG(os.fstat(number).st_mode) and os.read(number, len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-    finally:
-        os.close(number)
-
-
 # -- copying ---------------------------------------------------------------------------------------
 
 

@@ -352,6 +352,10 @@ class PageSetup:
     huge_bytes: int
     reports: Path  # a folder of this run, with a file for each copy
 
+    def proof(self, phase: int) -> PageProof:
+        """Return what looks at the copies of one phase."""
+        return PageProof(self, phase)
+
 
 @dataclass(frozen=True, slots=True)
 class _CopyRun:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rater.analysis.compare.model import Effect
 from rater.analysis.results.copies import MemoryCell
 from rater.lab.models import LabRow, PageLab, RankingCheck, SweepModel, TermState
-from rater.lab.show_models import HOW, TABLE, print_model
+from rater.lab.show_models import HOW, TABLE, model_charts, print_model
 from rater.lab.show_pages import milliseconds, print_check
 from rater.lab.tlb import mapping_name
 from rater.show.charts.vega import Html, element
@@ -15,6 +15,7 @@ from rater.show.compare.notes import cpi_document, print_cpi_changes, print_trou
 from rater.show.compare.table import comparison_document, memory_document, print_memory_rows
 from rater.show.console import Column, Columns, Printer, names_with_tunes
 from rater.show.format import format_number
+from rater.show.html.page import PagePart
 from rater.show.html.shell import HtmlPrinter
 from rater.text.values import count, percent, signed_percent, to_json
 
@@ -314,15 +315,17 @@ _PICTURES = (
 )
 
 
-def lab_gains(lab: PageLab) -> Html:
-    """Return what large pages bring, above the comparison with all its doubts."""
+def page_part(lab: PageLab) -> PagePart:
+    """Return what large pages bring, above the comparison with all its doubts, and the rest."""
     printer = HtmlPrinter()
     print_gains(lab, printer)
     print_layouts(lab, printer)
-    return printer.take()
+    charts = model_charts((*lab.models, *lab.energy))
+    title = f"Page sizes, sweep {lab.sweep}"
+    return PagePart(title, printer.take(), tuple(_sections(lab)), charts)
 
 
-def lab_sections(lab: PageLab) -> Iterator[Html]:
+def _sections(lab: PageLab) -> Iterator[Html]:
     """Yield memory and models."""
     printer = HtmlPrinter()
     if has_memory(lab):

@@ -15,7 +15,7 @@ from rater.lab.models import BenchmarkTrace, PageLab, SweepModel, misses_of, mod
 from rater.lab.observed import PAGES, EffortKind, ModelRequest, PredictorKind, Response, observe
 from rater.lab.ranking import page_costs
 from rater.lab.show_models import model_lines, models_document, models_svg, names_of, print_models
-from rater.lab.show_study import lab_document, print_lab
+from rater.lab.show_study import lab_document, page_part, print_lab
 from rater.lab.store import load_trace, trace_heads
 from rater.lab.tlb import parse_tlb
 from rater.process import print_error
@@ -220,7 +220,7 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     )
     note = "The pictures of single copies below are of the last run of each of these two layouts: "
     labels = ", ".join(lab.comparison.sides[at].label for at in (0, lab.largest))
-    together = RunSet(lab.comparison, None, (*lab.missing, note + labels), between, lab)
+    together = RunSet(lab.comparison, None, (*lab.missing, note + labels), between, page_part(lab))
     path = page.path(lab.sweep)
     check_page(path, force=False)
     write_output(path, report_html(pages, page.vega, together).encode())

@@ -10,11 +10,11 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Flag, StrEnum, auto
-from typing import Any
+from typing import Any, Protocol
 
 from rater.errors import InputError
 from rater.text.values import duration_ms, duration_s, printable, size_bytes
-from rater.wings import hook
+from rater.wings import Hook
 
 # -- How often running copies are sampled: the value of `--proof` ----------------------------------
 
@@ -138,13 +138,21 @@ def _cadence(_: str, text: str) -> str:
     return text
 
 
+class PageLayouts(Protocol):
+    """What a wing has for `--pages`."""
+
+    def parse_pages(self, text: str) -> object:
+        """Return a layout, which is text as it was meant. Raises `InputError`."""
+
+
+_PAGE_LAYOUTS = Hook[PageLayouts]("page layouts")
 TEXT = ArgumentKind()
 WHOLE = ArgumentKind(int)
 MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
 NAME = ArgumentKind(check=_name)
 WORDS = ArgumentKind(check=_words)  # as a shell splits them
-PAGES = ArgumentKind(check=lambda _, text: str(hook("parse_pages")(text)))
+PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_cadence)
 FLAG = ArgumentKind(form=OptionForm.FLAG)
 NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-FIELD

@@ -18,6 +18,7 @@ from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import LimitExceeded, Limits, kill_group, wait_within
 from rater.run.programs.script import CommandLine, failed_position, to_argv, without_mark
 from rater.run.workplace.compare_output import CheckResult
+from rater.run.workplace.run_dirs import OVERWRITTEN
 from rater.text.values import printable
 
 # -- Compare outputs with a kit's own tool: commands of its compare.cmd, run in a copy's directory -
@@ -201,11 +202,6 @@ def _first_line(path: str) -> str:
 
 # -- Outputs in the run directories of kits: which ones a phase wrote, and what the kit finds ------
 
-OVERWRITTEN = CheckResult(
-    Validity.NOT_CHECKED,
-    "not validated: the copy's next run wrote into the same run directory before it was compared",
-)
-
 
 class KitOutputs:
     """What is compared once a phase is over; copies may use a directory several times."""
@@ -242,3 +238,8 @@ class KitOutputs:
         found = compare(list(last.values()), workers, stop, time.monotonic() - self._begin_s)
         judged = dict(zip(last, found, strict=True))
         return [judged.get(spec.output, OVERWRITTEN) for spec in specs]
+
+
+def kit_outputs() -> KitOutputs:
+    """Return what takes note of the outputs of a run, of none so far."""
+    return KitOutputs()

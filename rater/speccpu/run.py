@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.errors import InputError
-from rater.plan.placement.place import Placement
+from rater.plan.placement.memory_policy import Memory
+from rater.plan.placement.place import Placement, PlacementPlan
 from rater.plan.request import KIT_COPIES, Request
 from rater.plan.suite import Benchmark, Command, Size
+from rater.plan.topology import Topology
 from rater.record.run import escape_undecodable
 from rater.speccpu.kit import (
     COMPARE,
     KitBenchmark,
     about_binding,
     bind_of,
+    commands_bind,
     compared_files,
+    places_of_file,
     problems_of,
     programs_of,
     read_benchmark,
@@ -172,6 +176,25 @@ def check_copies(kits: Sequence[KitBenchmark], copies: int) -> None:
                 f"{'copy' if there == 1 else 'copies'} of {kit.name} (its -C lines): use --copies "
                 f"{there}, or make more with `runcpu --action runsetup --copies {copies} ...`"
             )
+
+
+def kit_placement(
+    request: Request,
+    kits: Sequence[KitBenchmark],
+    copies: int,
+    topology: Topology,
+    memory: Memory,
+) -> tuple[PlacementPlan | None, str | None]:
+    """Return where command files put copies, and by what commands bind them themselves.
+
+    None: rater places and binds them. Raises `InputError` for too few run directories.
+    """
+    check_copies(kits, copies)
+    bound_by = commands_bind(kits)
+    if not (request.bind_from_file or bound_by):
+        return None, bound_by
+    from_file = request.bind_from_file
+    return places_of_file(kits, copies, topology, memory, from_file=from_file), bound_by
 
 
 def kit_problems(kits: Sequence[KitBenchmark], copies: int) -> list[str]:

@@ -18,7 +18,21 @@ from rater.store.rows import migrate, number_of
 # -- Is a database of somebody else whole? Asked of a copy, before a row of it is believed ---------
 
 _HEAD_BYTES = 100
-_MAGIC = b"SQLite format 3\x00"
+MAGIC = b"SQLite format 3\x00"
+
+
+def is_database(path: Path) -> bool:
+    """Tell whether a regular file begins as SQLite's do; what cannot be read does not."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(number).st_mode) and os.read(number, len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+    finally:
+        os.close(number)
 
 
 def refuse_damaged(path: Path) -> None:
@@ -32,7 +46,7 @@ def refuse_damaged(path: Path) -> None:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    if not head.startswith(_MAGIC) or len(head) < _HEAD_BYTES:
+    if not head.startswith(MAGIC) or len(head) < _HEAD_BYTES:
         raise InputError("no SQLite database")
     page = int.from_bytes(head[16:18], "big")
     told = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
@@ -59,7 +73,6 @@ def refuse_damaged(path: Path) -> None:
 
 APPLICATION_ID = int.from_bytes(b"ratr", "big")
 
-MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
 # Above one phase's worth of commits: checkpoints (they fsync) then fall between phases, where

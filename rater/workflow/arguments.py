@@ -187,18 +187,18 @@ def open_store_for_reading(args: argparse.Namespace) -> Store:
     Where its words name runs in the archive of a fleet (`fleet:3/n017`), these are copied, and
     the store has them alone.
     """
-    from rater.wings import hook
+    from rater.wings import Hook
 
     store = open_existing_store(args)
     words: list[str | None] = []
     for name in _RUN_WORDS:
         given = getattr(args, name, None)
         words += [given] if isinstance(given, str) else given or []
-    archived = hook("fleet_words")(words)
+    archived = Hook[Any]("fleet archive")().fleet_words(words)
     if not archived:
         return store
     with store:
-        copied = hook("ArchivedStore")(store, archived)
+        copied = Hook[Any]("fleet archive")().ArchivedStore(store, archived)
     for word, number in copied.numbers.items():
         print_error(f"{word} is called run {number} here, and {word} in commands")
     found: Store = copied

@@ -24,10 +24,10 @@ from rater.analysis.compare.rows import (
 )
 from rater.analysis.results.copies import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
+from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
 from rater.errors import InputError
 from rater.text.values import group_by_key, truncate_list
-from rater.wings import hook
 
 # -- Points compared with a baseline: benchmark by benchmark, and the suite ------------------------
 #
@@ -106,7 +106,9 @@ def compare(
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=disturbed_runs(one.run for side in sides for one in side.runs),
         doctor=doctor_differences(every, differences),
-        pages=hook("layout_warnings")([(it.label, [one.run for one in it.runs]) for it in sides]),
+        pages=PAGE_PROOFS().layout_warnings(
+            [(it.label, [one.run for one in it.runs]) for it in sides]
+        ),
     )
 
 
@@ -151,7 +153,7 @@ def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tup
     if baseline is not None:
         place = _place_of(baseline, sides)
     else:
-        place = hook("base_side")([[one.run for one in side.runs] for side in sides]) or 0
+        place = PAGE_PROOFS().base_side([[one.run for one in side.runs] for side in sides]) or 0
     sides.insert(0, sides.pop(place))
     return tuple(sides)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from rater.analysis.results.metrics import MetricResult, PhaseEnergy, metric_results, phase_energies
 from rater.analysis.results.placement import RunProof, prove_run
@@ -34,11 +35,35 @@ from rater.record.stored import (
     is_good,
 )
 from rater.text.values import group_by_key
-from rater.wings import RunPages, hook
+from rater.wings import Hook
 
 # -- What a run comes to, as values: brackets, ratios, scores of its benchmarks and suites ---------
 
 HOUR_S = 3600.0
+
+
+class RunPages(Protocol):
+    """Page sizes that the copies of a run had."""
+
+    @property
+    def layout(self) -> str:
+        """What was asked for."""
+
+
+class PageProofs(Protocol):
+    """What a wing knows of runs with `--pages`."""
+
+    def prove_pages(self, run: StoredRun) -> RunPages | None:
+        """Return what the copies of a run had; None where page sizes were not chosen."""
+
+    def base_side(self, sides: Sequence[Sequence[StoredRun]]) -> int | None:
+        """Return which side the others are compared with; None where none has a layout."""
+
+    def layout_warnings(self, sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[str, ...]:
+        """Return what is wrong with comparing these sides."""
+
+
+PAGE_PROOFS = Hook[PageProofs]("page proofs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +219,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         selected=is_selection(run.head),
         proof=prove_run(run) if proof is None else proof,
         energies=energies,
-        pages=hook("prove_pages")(run),
+        pages=PAGE_PROOFS().prove_pages(run),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL
+from typing import Protocol
 
 import trio
 
@@ -29,7 +30,6 @@ from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.observer import FIRST_S, Observer, ResidentLooks
 from rater.run.observe.probe import GateCheck, Samples
 from rater.run.workplace.checker import EndedCopy, Workplace
-from rater.wings import PageSetup, hook
 
 # -- Steady mode's window: which runs count, and when nothing that counts runs any more ------------
 #
@@ -148,6 +148,30 @@ class ExternalSignals:
 
 
 # -- What a run needs of this machine, and what its parts share while it goes on -------------------
+
+
+class PageProof(Protocol):
+    """What looks at page sizes of the copies of one phase; on the trio thread."""
+
+    @property
+    def spent_ns(self) -> int:
+        """CPU time of all looks."""
+
+    async def watch(self, alive: Mapping[int, Child]) -> None:
+        """Look at copies until cancelled."""
+
+    def ended(self, child: Child, now_ns: int) -> None:
+        """Take note of a copy that ended and counts."""
+
+    def close(self) -> Iterable[Event]:
+        """Return what each copy had; nothing is timed any more."""
+
+
+class PageSetup(Protocol):
+    """Page sizes that a run's copies are to have."""
+
+    def proof(self, phase: int) -> PageProof:
+        """Return what looks at the copies of a phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +298,7 @@ class PhaseRecord:
         self._samples = Samples(state.emit, placements)
         self._resident = ResidentLooks()
         pages = state.job.pages
-        self._pages = hook("PageProof")(pages, phase.number) if pages is not None else None
+        self._pages = pages.proof(phase.number) if pages is not None else None
         self._counters = (
             PhaseCounters(state.reader, phase.number, lambda copy: placements[copy].cpu)
             if state.reader is not None

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from rater.errors import RaterError
 from rater.plan.placement.place import Placement
@@ -35,7 +36,7 @@ from rater.run.workplace.checker import Checker
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules
 from rater.text.cpuset import format_list
 from rater.text.values import printable
-from rater.wings import KitComparison, hook
+from rater.wings import Hook
 
 # -- The last lines that a failed copy wrote on its standard error ---------------------------------
 
@@ -58,6 +59,45 @@ def stderr_tail(files: str, lines: int = 5) -> list[str]:
 
 
 # -- One benchmark, ready to be started by every copy ----------------------------------------------
+
+
+OVERWRITTEN = CheckResult(
+    Validity.NOT_CHECKED,
+    "not validated: the copy's next run wrote into the same run directory before it was compared",
+)
+
+
+class KitComparison(Protocol):
+    """How a kit's own tool compares outputs of one benchmark."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Files that are compared, relative to the run directory."""
+
+
+class KitOutputs[C: KitComparison](Protocol):
+    """What is compared once a phase is over; copies may use a directory several times."""
+
+    def begin_phase(self) -> None:
+        """Forget the phase before."""
+
+    def expect(self, comparison: C, placement: Placement, spec: CopySpec) -> None:
+        """Take note of what is compared once the phase is over."""
+
+    def judge(
+        self, specs: Sequence[CopySpec], workers: int, stop: Callable[[], bool]
+    ) -> list[CheckResult]:
+        """Compare; `OVERWRITTEN` where a later run of the copy wrote."""
+
+
+class KitOutputsFactory[C: KitComparison](Protocol):
+    """What a wing has for outputs of kits."""
+
+    def kit_outputs(self) -> KitOutputs[C]:
+        """Return what takes note of the outputs of a run, of none so far."""
+
+
+_KIT_OUTPUTS = Hook[KitOutputsFactory[KitComparison]]("kit outputs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +263,7 @@ class RunFolders:
         self._is_written = False  # a run directory that the disk may not have yet
         self._environments = CopyEnvironments(uuid, placements, added)
         kits = any(program.compares for program in programs.values())
-        self._kit_outputs = hook("KitOutputs")() if kits else None
+        self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if kits else None
         self._watch = InputWatch()
         self._shared = [it for one in programs.values() for it in one.inputs if not it.private]
         self._overlaps = False  # copies run while others' files are made, judged and removed
@@ -346,7 +386,7 @@ class RunFolders:
         assert self._kit_outputs is not None
         judged = self._kit_outputs.judge(specs, self._workers(), stop)
         for (program, _), one in zip(copies, judged, strict=True):
-            if one.validity is Validity.NOT_CHECKED and one is not hook("OVERWRITTEN"):
+            if one.validity is Validity.NOT_CHECKED and one is not OVERWRITTEN:
                 self._notice(f"outputs of {program.name} were {one.detail}")
         return dict(zip((spec.output for spec in specs), judged, strict=True))
 

@@ -37,9 +37,18 @@ from rater.show.results.run import print_failed, print_results
 from rater.show.results.steady import print_beside
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
-from rater.wings import PageLab, hook
 
 # -- What a page of several runs says of them beside each other: results, divots, differences ------
+
+
+@dataclass(frozen=True, slots=True)
+class PagePart:
+    """What a study adds to the page of its runs."""
+
+    title: str
+    first: Html  # above the comparison
+    sections: tuple[Html, ...]  # below it
+    models: list[dict[str, Any]]  # what model.vega.json draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class RunSet:
     scaling: Scaling | None  # None: all have the same number of copies
     notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
     between: tuple[RecurringDivot, ...] = ()  # divots that come back, or do not
-    lab: PageLab | None = None  # the points are page layouts
+    study: PagePart | None = None  # that the points are of
 
 
 def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
@@ -84,7 +93,7 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     yield element(
         "section",
         element("header", element("h1", _several_title(together)), *ran),
-        *([hook("lab_gains")(together.lab)] if together.lab else []),
+        *([together.study.first] if together.study else []),
         element("h2", "Beside each other"),
         element(
             "p",
@@ -96,8 +105,8 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
         printer.take(),
         class_="tables",
     )
-    if together.lab is not None:
-        yield from hook("lab_sections")(together.lab)
+    if together.study is not None:
+        yield from together.study.sections
     if together.scaling is not None:
         yield _scaling(together.scaling)
     for one in together.between:
@@ -108,8 +117,8 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
 
 
 def _several_title(together: RunSet) -> str:
-    if together.lab is not None:
-        return f"Page sizes, sweep {together.lab.sweep}"
+    if together.study is not None:
+        return together.study.title
     return "; ".join(side.label for side in together.comparison.sides)
 
 
@@ -191,13 +200,13 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
     # Of a run at least it is known which lgroups its copies were on.
     lgroups = any(page_run.picture.groups for page_run in runs)
     cpi = cpi_chart([(f"run {it.run.head.run}", run_counts(it.run).benchmarks) for it in runs])
-    scaling, lab = (together.scaling, together.lab) if together else (None, None)
+    scaling, study = (together.scaling, together.study) if together else (None, None)
     data = {
         "runs": drawn,
         "spans": _spans(drawn),
         "comparison": comparison_chart(together.comparison) if together else None,
         "scaling": scaling_charts(scaling.curves) if scaling else None,
-        "models": hook("model_charts")((*lab.models, *lab.energy)) if lab else None,
+        "models": study.models if study else None,
         "cpi": cpi,
         "specs": {name: json.loads(asset(f"{name}.vega.json")) for name in _SPECS},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
@@ -12,7 +12,7 @@ from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedScore, RunTail
-from rater.analysis.results.score import BenchmarkScore, SuiteScore, Summary
+from rater.analysis.results.score import BenchmarkScore, RunPages, SuiteScore, Summary
 from rater.analysis.results.steady import FailedCopy
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
@@ -44,7 +44,20 @@ from rater.show.results.listing import STATUS_STYLE, details_text, started_text
 from rater.show.results.steady import print_beside, print_mix, print_verdicts, print_windows
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, percent
-from rater.wings import hook
+from rater.wings import Hook
+
+
+class PageTables[P: RunPages](Protocol):
+    """How a wing shows page sizes that copies had."""
+
+    def print_pages(self, pages: P | None, printer: Printer, *, every: bool = False) -> None:
+        """Print them; `every`: of all copies and benchmarks."""
+
+    def pages_document(self, pages: P | None, *, every: bool = True) -> dict[str, Any] | None:
+        """Return the JSON document."""
+
+
+PAGE_TABLES = Hook[PageTables[RunPages]]("page tables")
 
 if TYPE_CHECKING:
     from rater.analysis.compare.barrier import BarrierComparison
@@ -239,7 +252,7 @@ def print_summary(
     if not (dense and as_planned(summary.proof)):
         _print_proof(summary.proof, printer, every=proof, brief=brief)
     if summary.pages is not None:
-        hook("print_pages")(summary.pages, printer, every=proof)
+        PAGE_TABLES().print_pages(summary.pages, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
     if beside_copies is not None and not (dense and divots is not None and divots.disturbed):
         printer.prose(beside_copies, "yellow")

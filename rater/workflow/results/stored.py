@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from rater.analysis.results.copies import group_cells, median_copy_times, normalise, ratio_pairs
 from rater.analysis.results.counters import run_counts
@@ -36,16 +36,17 @@ from rater.show.results.cpu_use import (
     print_counters,
     print_cpus,
 )
-from rater.show.results.run import print_summary
+from rater.show.results.run import PAGE_TABLES, print_summary
 from rater.show.results.to_json import divot_rows, summary_document
-from rater.store.connection import default_path
+from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
+from rater.store.open_database import OpenDatabase
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.text.values import count
-from rater.wings import MergedFile, hook
+from rater.wings import Hook
 from rater.workflow.arguments import (
     open_existing_store,
     open_store_for_reading,
@@ -92,7 +93,7 @@ def print_result(
         every = proof or len(summary.proof.copies) <= _MOST_PROOFS
         found["placement"] = proof_document(summary.proof, every=every)
         if summary.pages is not None:
-            found["pages"] = hook("pages_document")(summary.pages, every=proof)
+            found["pages"] = PAGE_TABLES().pages_document(summary.pages, every=proof)
         found["notable"] = [*notable_document(readings.notable)]
         if cpus:
             found["readings"] = {**cpus_document(readings)}
@@ -197,6 +198,30 @@ def _copies_view(
 
 # -- Observations documents, and whole databases, into the database: `rater import FILE...` --------
 
+
+class MergedFile(Protocol):
+    """What became of one database."""
+
+    def in_words(self) -> str:
+        """Return a line about it."""
+
+    def remarks(self) -> list[str]:
+        """Return what a person should know of it beside that."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what `--json` has of it."""
+
+
+class Merge(Protocol):
+    """How a wing takes in the database of another machine."""
+
+    def merge_database(
+        self, store: OpenDatabase, path: Path, *, restore: bool = False
+    ) -> MergedFile:
+        """Merge it, all or nothing; `restore`: with runs that were removed here."""
+
+
+_MERGE = Hook[Merge]("merge")
 _STDIN = ("-", "/dev/stdin")
 _PASSED = "/dev/fd/"  # what a shell makes of <(command): a pipe that is open already
 _MOST_BYTES = 128_000_000  # a document of 600,000 copy runs: half a minute, 1 GB of memory
@@ -210,7 +235,7 @@ def import_documents(args: argparse.Namespace) -> int:
     merged: list[MergedFile] = []
     errors: list[str] = []
     for file in files:
-        if file not in _STDIN and hook("is_database")(Path(file)):
+        if file not in _STDIN and is_database(Path(file)):
             merged += _merge(args, file, errors)
             continue
         try:
@@ -226,7 +251,7 @@ def import_documents(args: argparse.Namespace) -> int:
     if args.json:
         several = {"runs": documents, "errors": errors}
         if merged:
-            several["files"] = [hook("merge_document")(it) for it in merged]
+            several["files"] = [it.document() for it in merged]
         print_json(documents[0] if len(files) == len(documents) == 1 else several)
     return InputError.exit_status if errors else 0
 
@@ -235,14 +260,14 @@ def _merge(args: argparse.Namespace, file: str, errors: list[str]) -> list[Merge
     """Merge a database; return what became of it, nothing where it cannot be merged."""
     with open_store(default_path(args.db)) as store:
         try:
-            result = hook("merge_database")(store, Path(file), restore=args.restore)
-        except hook("SourceRefusedError") as error:
+            result = _MERGE().merge_database(store, Path(file), restore=args.restore)
+        except InputError as error:
             errors.append(str(error))
             print_error(str(error))
             return []
     if not args.json:
-        print(hook("merge_in_words")(result))
-        for text in hook("merge_remarks")(result):
+        print(result.in_words())
+        for text in result.remarks():
             print_error(text)
     return [result]
 

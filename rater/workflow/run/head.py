@@ -39,11 +39,10 @@ from rater.run.programs.script import (
 from rater.settings.known import LAYOUT_TEXT
 from rater.store.store import Store
 from rater.text.cpuset import format_list
-from rater.wings import hook
 from rater.workflow.machine import counter_settings
 from rater.workflow.run.prepare import PreparedRun
 from rater.workflow.run.resolve import RunPlan, size_and_tune
-from rater.workflow.run.workload import Workload, tuning_settings
+from rater.workflow.run.workload import KITS, Workload, tuning_settings
 
 # -- One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own ------------
 
@@ -193,12 +192,12 @@ def _used(
     return BenchmarkUsed(
         name=benchmark.name,
         category=benchmark.category,
-        command=escape_undecodable(hook("kit_command")(kit) if kit else shown(lines)),
+        command=escape_undecodable(KITS().kit_command(kit) if kit else shown(lines)),
         reference_s=workload.size.reference_s,
         binary_sha256=program.sha256 if kit else digest_of_programs(program, lines),
         compiler=program.compiler,
         flags=program.flags,
-        inputs_sha256=hook("kit_digest")(kit, request.wrap)
+        inputs_sha256=KITS().kit_digest(kit, request.wrap)
         if kit
         else digest_of_workload(workload.size, lines, inputs, _other_commands(request, workload)),
         threads=benchmark.threads,
@@ -224,8 +223,7 @@ def directory_here() -> str:
 def suite_files(request: Request) -> tuple[str | None, str | None]:
     """Return paths and hashes of the suites that were asked for, a line each; None for none."""
     if request.of_kit:
-        found: tuple[str | None, str | None] = hook("kit_files")(request)
-        return found
+        return KITS().kit_files(request)
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = [find_suite(name) for name in names]
     paths = [escape_undecodable(str(file)) for file in files]

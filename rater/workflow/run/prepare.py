@@ -61,10 +61,9 @@ from rater.store.connection import default_path, is_there
 from rater.store.store import open_store
 from rater.text.secrets import Redactor
 from rater.text.values import count, truncate_list
-from rater.wings import hook
 from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
 from rater.workflow.run.resolve import RunPlan, most_bytes
-from rater.workflow.run.workload import Workload, load_of, refuse_pages
+from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload, load_of, refuse_pages
 
 # -- What a run needs before it can begin: programs built, inputs made, memory and disk looked at --
 
@@ -99,7 +98,7 @@ def make_ready(
     for what can not be set up, built, found or does not fit.
     """
     request, workloads = resolved.request, resolved.workloads
-    problems = hook("kit_problems")([w.kit for w in workloads if w.kit], resolved.plan.copies)
+    problems = _kit_problems(resolved)
     if problems:
         raise InputError("\n".join(problems))
     if not request.force:
@@ -116,7 +115,7 @@ def make_ready(
             them = "it" if len(missing) == 1 else "them"
             report(f"building {count(len(missing), 'program')}, once; {cache} keeps {them}")
         built = tuple(
-            hook("kit_built")(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
+            KITS().kit_built(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
             for w in workloads
         )
         inputs = tuple(
@@ -124,7 +123,7 @@ def make_ready(
             for w in workloads
         )
     lines = tuple(
-        hook("kit_lines")(w.kit) if w.kit else command_lines(w.benchmark, w.size, b)
+        KITS().kit_lines(w.kit) if w.kit else command_lines(w.benchmark, w.size, b)
         for w, b in zip(workloads, built, strict=True)
     )
     with cache_errors(cache):
@@ -224,8 +223,7 @@ def _program(
     if wrap:
         wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
     if workload.kit:
-        found: Program = hook("kit_program")(request, workload.kit, resolved.placements, wrap)
-        return found
+        return KITS().kit_program(request, workload.kit, resolved.placements, wrap)
     elsewhere = bool(request.command) and not request.run_dirs
     benchmark, size = workload.benchmark, workload.size
     return Program(
@@ -323,7 +321,7 @@ def _program_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> l
     """Return why programs of a run could not be found, built or given their pages."""
     checks: list[Callable[[], object]] = [
         partial(refuse_pages, resolved.request, planned),
-        partial(hook("refuse_layout"), resolved.request, planned),
+        partial(PAGE_CHECKS().refuse_layout, resolved.request, planned),
         partial(refuse_copies, resolved.plan, resolved.counted_events),
     ]
     if resolved.request.wrap:
@@ -337,10 +335,13 @@ def _program_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> l
             w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
         )
     ]
-    found += hook("kit_problems")(
-        [w.kit for w in resolved.workloads if w.kit], resolved.plan.copies
-    )
+    found += _kit_problems(resolved)
     return list(dict.fromkeys([*found, *_failures(checks)]))
+
+
+def _kit_problems(resolved: RunPlan) -> list[str]:
+    kits = [workload.kit for workload in resolved.workloads if workload.kit]
+    return KITS().kit_problems(kits, resolved.plan.copies) if kits else []
 
 
 def obstacles(args: argparse.Namespace, resolved: RunPlan) -> list[str]:

@@ -49,7 +49,6 @@ from rater.show.plans.plan import (
 )
 from rater.store.connection import default_path
 from rater.store.store import Store
-from rater.wings import hook
 from rater.workflow.arguments import parse_request, print_json, print_json_rows, with_common
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
@@ -61,7 +60,7 @@ from rater.workflow.run.resolve import (
     resolve,
     size_and_tune,
 )
-from rater.workflow.run.workload import Workload
+from rater.workflow.run.workload import KITS, Workload
 
 # -- What would run where, as `rater plan` and `--dry-run` show it ---------------------------------
 
@@ -153,8 +152,7 @@ def executed_commands(resolved: RunPlan) -> ExecutedCommands:
 
 def _command(it: Workload) -> str:
     if it.kit:
-        found: str = hook("kit_command")(it.kit)
-        return found
+        return KITS().kit_command(it.kit)
     own = it.benchmark.command or (it.benchmark.name,)
     return shown(
         [

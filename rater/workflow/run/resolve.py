@@ -38,9 +38,11 @@ from rater.plan.topology import Topology
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
-from rater.wings import KitBenchmark, hook
 from rater.workflow.machine import counter_warnings, counters_of
 from rater.workflow.run.workload import (
+    KITS,
+    PAGE_CHECKS,
+    KitBenchmark,
     Workload,
     command_workload,
     kit_workloads,
@@ -105,13 +107,10 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
     memory = (
         Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
     )
-    if kits:
-        hook("check_copies")(kits, copies)
-    bound_by = hook("commands_bind")(kits) if kits else None
-    if request.bind_from_file or bound_by:
-        placed = hook("places_of_file")(
-            kits, copies, topology, memory, from_file=request.bind_from_file
-        )
+    placed, bound_by = (
+        KITS().kit_placement(request, kits, copies, topology, memory) if kits else (None, None)
+    )
+    if placed is not None:
         nowhere = all(it.policy is MemoryPolicy.NONE for it in placed.placements)
         if nowhere and memory.policy is not MemoryPolicy.NONE:
             if request.memory is not None:
@@ -187,7 +186,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
 
 
 def _tuning(request: Request) -> CopyTuning:
-    hook("pages_asked")(request)  # options that contradict each other
+    PAGE_CHECKS().pages_asked(request)  # options that contradict each other
     return tuning_of(request)
 
 
@@ -211,8 +210,8 @@ def load_workloads(
         return request, None, (command_workload(request),), ()
     if not request.of_kit:
         return request, *suite_workloads(request), ()
-    kit = hook("read_kit")(request)
-    request, remarks = hook("with_file_defaults")(request, kit.benchmarks)
+    kit = KITS().read_kit(request)
+    request, remarks = KITS().with_file_defaults(request, kit.benchmarks)
     return request, kit.name, kit_workloads(kit.benchmarks), (*kit.remarks, *remarks)
 
 

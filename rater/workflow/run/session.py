@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -49,18 +49,19 @@ from rater.run.copies.spawn import MARKER, living_on
 from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import realtime_priority
-from rater.run.supervise.job import Job
+from rater.run.programs.tuning import CopyTuning
+from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
-from rater.run.workplace.run_dirs import RunFolders, stderr_tail
+from rater.run.workplace.run_dirs import Program, RunFolders, stderr_tail
 from rater.settings.tuner import SettingsSession
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
-from rater.wings import PagesReady, hook
+from rater.wings import Hook
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.machine import ready_counters
 from rater.workflow.results.divots import store_placement_verdicts
 from rater.workflow.results.listing import store_score
-from rater.workflow.run.head import ActiveRun, RunLauncher, start_of, utc_timestamp
+from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, start_of, utc_timestamp
 from rater.workflow.run.prepare import (
     HostLoad,
     PreparedRun,
@@ -69,10 +70,56 @@ from rater.workflow.run.prepare import (
     secrets_for_others,
 )
 from rater.workflow.run.resolve import RunPlan, most_bytes
-from rater.workflow.run.workload import refuse_pages, unreached_warnings
+from rater.workflow.run.workload import PAGE_CHECKS, refuse_pages, unreached_warnings
 
 if TYPE_CHECKING:
     from rater.show.live.live import View
+
+
+# -- Page sizes of copies, which a wing makes ready ------------------------------------------------
+
+
+class PreparedPages(Protocol):
+    """Everything that copies need for their page sizes."""
+
+    @property
+    def setup(self) -> PageSetup:
+        """What is looked for while copies run."""
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """By benchmark, with the layout in their environment."""
+
+    @property
+    def tuning(self) -> CopyTuning:
+        """What is preloaded."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not all can be had."""
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """What is kept with the run."""
+
+
+class PagePreparation(Protocol):
+    """What a wing does for page sizes."""
+
+    def pages_of_run(
+        self,
+        ready: PreparedRun,
+        start: RunStart,
+        store: Store,
+        cache: Path,
+        *,
+        say_text: Callable[[str], None],
+        fill: Callable[[Mapping[str, str]], None],
+    ) -> PreparedPages | None:
+        """Make the page sizes of copies ready; None where they are not chosen."""
+
+
+_PAGE_SETUP = Hook[PagePreparation]("page setup")
 
 
 # -- What a program that failed said of it itself --------------------------------------------------
@@ -280,7 +327,7 @@ class Session:
             left = restore_leftover_settings()  # settings of a dead sweep that could not be
             settings = self.settings or self._own_settings(stack)
             refuse_pages(request)
-            hook("refuse_layout")(request)
+            PAGE_CHECKS().refuse_layout(request)
             return self._locked(stack, left, HostLoad(resolved), settings)
 
     def _own_settings(self, stack: ExitStack) -> RunSettings:
@@ -314,7 +361,7 @@ class Session:
         unreached = unreached_warnings(resolved.request, resolved.tuning, ready.files, needed_bytes)
         start = start_of(attempt.uuid, ready)
         stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
-        pages = hook("pages_of_run")(
+        pages = _PAGE_SETUP().pages_of_run(
             ready, start, store, self.cache, say_text=self._say, fill=settings.set
         )
         if pages is not None:
@@ -362,7 +409,7 @@ class Session:
         ready: PreparedRun,
         signals: DeferredSignals,
         *,
-        pages: PagesReady | None,
+        pages: PreparedPages | None,
     ) -> tuple[Outcome, Recorder]:
         """Run everything; the database and the screen get events on threads of their own."""
         resolved, request = self.resolved, self.resolved.request

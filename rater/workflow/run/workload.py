@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from rater.errors import InputError
 from rater.files import sysroot
@@ -32,7 +33,120 @@ from rater.run.programs.tuning import (
 from rater.settings.tuner import available_settings
 from rater.text.documents import did_you_mean
 from rater.text.values import printable
-from rater.wings import KitBenchmark, hook
+from rater.wings import Hook
+
+if TYPE_CHECKING:
+    from rater.plan.placement.memory_policy import Memory
+    from rater.plan.placement.place import Placement, PlacementPlan
+    from rater.plan.topology import Topology
+    from rater.run.programs.compile import BuiltProgram
+    from rater.run.programs.script import CommandLine
+    from rater.run.workplace.run_dirs import Program
+
+# -- What wings have for a run: benchmarks of an installed SPEC CPU, page sizes of copies ----------
+
+
+class KitRun(Protocol):
+    """Which run directories of a kit are meant."""
+
+    @property
+    def size(self) -> str | None:
+        """As the kit names it."""
+
+    @property
+    def tune(self) -> str | None:
+        """As the kit names it."""
+
+
+class KitBenchmark(Protocol):
+    """One benchmark of a kit, as its command file says it is to be run."""
+
+    @property
+    def run(self) -> KitRun:
+        """Where it is run."""
+
+    @property
+    def comparison(self) -> Sequence[object]:
+        """How its outputs are compared; empty: they are not."""
+
+
+class Kit[K: KitBenchmark](Protocol):
+    """What was asked for of kits."""
+
+    @property
+    def name(self) -> str:
+        """As the run's suite."""
+
+    @property
+    def benchmarks(self) -> tuple[K, ...]:
+        """In the order they run."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a person should know."""
+
+
+class Kits[K: KitBenchmark](Protocol):
+    """What a wing has for benchmarks of kits. All that read files raise `InputError`."""
+
+    def read_kit(self, request: Request) -> Kit[K]:
+        """Find and read what a request names."""
+
+    def with_file_defaults(
+        self, request: Request, kits: Sequence[K]
+    ) -> tuple[Request, tuple[str, ...]]:
+        """Return the request with what command files say where the user said nothing, remarks."""
+
+    def kit_benchmark(self, kit: K) -> tuple[Benchmark, Size]:
+        """Return a benchmark in the words of suites."""
+
+    def kit_placement(
+        self, request: Request, kits: Sequence[K], copies: int, topology: Topology, memory: Memory
+    ) -> tuple[PlacementPlan | None, str | None]:
+        """Return where command files put copies, and by what commands bind them themselves.
+
+        None: rater places and binds them. Raises `InputError` for too few run directories.
+        """
+
+    def kit_problems(self, kits: Sequence[K], copies: int) -> list[str]:
+        """Say what stands in the way of running these copies now."""
+
+    def kit_built(self, kit: K) -> BuiltProgram:
+        """Return its program as something that was built."""
+
+    def kit_lines(self, kit: K) -> tuple[CommandLine, ...]:
+        """Return its commands, for people."""
+
+    def kit_command(self, kit: K) -> str:
+        """Return its commands as one line, for people."""
+
+    def kit_program(
+        self, request: Request, kit: K, placements: Sequence[Placement], wrap: Sequence[str]
+    ) -> Program:
+        """Return it ready to be started."""
+
+    def kit_digest(self, kit: K, wrap: Sequence[str]) -> str:
+        """Return a SHA-256 over what is run and compared."""
+
+    def kit_files(self, request: Request) -> tuple[str | None, str | None]:
+        """Return paths and hashes of command files, a line each."""
+
+
+class PageChecks(Protocol):
+    """What a wing says of `--pages` before a run."""
+
+    def pages_asked(self, request: Request) -> object:
+        """Raise `InputError` for options that contradict each other."""
+
+    def refuse_layout(self, request: Request, planned: Mapping[str, str] | None = None) -> None:
+        """Raise `InputError` where this machine does not give such pages.
+
+        `planned`: kernel settings that will be set before the run.
+        """
+
+
+KITS = Hook[Kits[KitBenchmark]]("kits")
+PAGE_CHECKS = Hook[PageChecks]("page setup")
 
 # -- What is to run: the benchmarks that were asked for, and those that have to be left out --------
 
@@ -148,7 +262,7 @@ def command_workload(request: Request) -> Workload:
 
 def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
     """Return benchmarks of an installed SPEC CPU."""
-    found = [(*hook("kit_benchmark")(kit), kit) for kit in kits]
+    found = [(*KITS().kit_benchmark(kit), kit) for kit in kits]
     return tuple(Workload(it, size, None, named=True, kit=kit) for it, size, kit in found)
 
 

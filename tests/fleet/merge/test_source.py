@@ -13,7 +13,8 @@ import pytest
 
 from rater.files import folder
 from rater.fleet.merge import merge_database
-from rater.fleet.merge_source import SourceRefusedError, copy_source, is_database, scratch_folder
+from rater.fleet.merge_source import SourceRefusedError, copy_source, scratch_folder
+from rater.store.connection import is_database
 from rater.store.rows import migrate, migrations
 from rater.store.store import Store, open_store
 from tests.support.full_database import full_database
