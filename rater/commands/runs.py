@@ -233,8 +233,8 @@ def register_selftest(subparsers: argparse._SubParsersAction[argparse.ArgumentPa
         "selftest",
         help="are known divots found?",
         description="Run a few copies several times: undisturbed, then with one known slowdown "
-        "each time (competing processes, a stopped copy, remote memory). Each must be "
-        "detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "
+        "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "
+        "be detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "
         "Takes about a minute; the runs go to a temporary database.",
     )
     parser.add_argument(
@@ -269,7 +269,8 @@ def register_selftest(subparsers: argparse._SubParsersAction[argparse.ArgumentPa
         "--simulate",
         action="store_true",
         help="run nothing: plant in made times of this machine's shape, with the noise of a quiet "
-        "one, and report what the detector finds; works on a busy machine, too",
+        "one, and report what the detector finds, and how often it finds what it promises to; "
+        "works on a busy machine, too",
     )
     add_topology(
         parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"

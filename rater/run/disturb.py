@@ -1,15 +1,14 @@
-"""Slow copies down on purpose while a run goes on, with real processes and real signals.
+"""Slow copies down on purpose while a run goes on, with real processes.
 
-A `Injector` hears the run's events and, on a thread of its own, disturbs what it was
-told to: processes bound to a CPU compete for a share of its time (their own CPU clocks
-are read, so that they take neither more nor less), and a copy is stopped and continued.
-It also sees what others than the run did to its CPUs meanwhile.
+An `Injector` hears the run's events and, on a thread of its own, disturbs what it was told
+to: processes bound to a CPU compete for a share of its time (their own CPU clocks are read,
+so that they take neither more nor less). It also sees what others than the run did to its
+CPUs meanwhile.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -20,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import Disturbance
+from rater.plan.selftest import Injection
 from rater.record.events import CopyEnded, Event, PhaseEnded, PhaseStarted
 from rater.run import competitor
-from rater.run.copies.guard import Guard, children
+from rater.run.copies.guard import Guard
 from rater.run.copies.limits import pipe_above_gate_descriptors
 from rater.run.copies.spawn import MARKER
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_s
@@ -31,8 +30,6 @@ from rater.run.host.thread_binding import realtime_priority
 
 _TICK_S = 0.01
 _WANTED_MS = 15  # a little more than a tick, so that a late one leaves no gap
-_STOP_AND_GO_S = 0.05
-_SEARCH_S = 2.0
 _CLOSE_PATIENCE_S = 5.0
 PROC = Path("/proc")
 
@@ -45,7 +42,6 @@ class DisturbanceRecord:
     iteration: int
     elapsed_s: float
     taken: tuple[tuple[int, float], ...]  # by competing processes, CPU by CPU
-    stopped: tuple[tuple[int, float], ...]  # how long copies were stopped, copy by copy
     others: tuple[tuple[int, float], ...]  # CPU time of neither run nor competitors, CPU by CPU
     # CPU time that the copies of each CPU needed, and others took there, in seconds.
     costs: tuple[tuple[int, float], ...] = ()
@@ -87,79 +83,31 @@ class _Competitor:
         self._keeper.helpers.end(self._pid)
 
 
-class _StoppedCopy:
-    """A copy that is stopped and continued in turns."""
-
-    def __init__(self, pid: int, share: float) -> None:
-        self._pidfd = os.pidfd_open(pid)  # never somebody else's process of the same number
-        self._share = share
-        self._begin_s = time.monotonic()
-        self._since_s: float | None = None
-        self.stopped_s = 0.0
-
-    def step(self, now_s: float) -> None:
-        """Stop or continue it as the time says."""
-        at = (now_s - self._begin_s) % _STOP_AND_GO_S
-        wanted = at < self._share * _STOP_AND_GO_S
-        if wanted and self._since_s is None:
-            self._signal(signal.SIGSTOP)
-            self._since_s = now_s
-        elif not wanted:
-            self._go(now_s)
-
-    def next_s(self, now_s: float) -> float:
-        """Return how long until it is stopped or continued next."""
-        at = (now_s - self._begin_s) % _STOP_AND_GO_S
-        line = self._share * _STOP_AND_GO_S
-        return line - at if at < line else _STOP_AND_GO_S - at
-
-    def end(self, now_s: float) -> None:
-        """Let it go on for good."""
-        self._go(now_s)
-        os.close(self._pidfd)
-
-    def _go(self, now_s: float) -> None:
-        if self._since_s is not None:
-            self._signal(signal.SIGCONT)
-            self.stopped_s += now_s - self._since_s
-            self._since_s = None
-
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):  # it has ended
-            signal.pidfd_send_signal(self._pidfd, number)
-
-
 @dataclass
 class _Phase:
     """What is known of the benchmark that runs."""
 
     benchmark: str
     iteration: int
-    disturbance: Disturbance
+    competing: Sequence[tuple[int, float]]  # CPU, share of its time that is to be taken
     begin_s: float
     busy_s: Mapping[int, float]  # of each CPU, ever
     competitors_s: Mapping[int, float]
     copies_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # by CPU
-    # Of copies, as long as they are disturbed; None: its process was not found yet.
-    stopping: dict[int, _StoppedCopy | None] = field(default_factory=dict)
-    stopped_s: dict[int, float] = field(default_factory=dict)
 
 
 class Injector(threading.Thread):
     """Disturbs a run as told, benchmark by benchmark; a sink of the run's events.
 
-    `cells` tells what to do by benchmark and iteration. `seen` has, after `close`, what
-    became of it. Its processes are entered into the guard and die with rater.
+    `seen` has, after `close`, what became of it. Its processes are entered into the guard
+    and die with rater.
     """
 
     def __init__(
-        self,
-        cells: Mapping[tuple[str, int], Disturbance],
-        placements: Sequence[Placement],
-        keeper: Guard,
+        self, injection: Injection, placements: Sequence[Placement], keeper: Guard
     ) -> None:
         super().__init__(name="injector", daemon=True)
-        self._cells = cells
+        self._injection = injection
         self._cpu_of = {it.copy: it.cpu for it in placements if it.cpu is not None}
         self._keeper = keeper
         self._competitors: dict[int, list[_Competitor]] = defaultdict(list)
@@ -173,9 +121,8 @@ class Injector(threading.Thread):
     def start(self) -> None:
         """Start the competing processes, and the thread."""
         on_cpu = Counter(self._cpu_of.values())
-        wanted = {cpu for it in self._cells.values() for cpu, _ in it.competing}
         try:
-            for cpu in sorted(wanted):
+            for cpu in self._injection.cpus:
                 # One can take 1 / (copies + 1) at most: enough of them for any share up to a third.
                 for _ in range(-(-on_cpu[cpu] // 2)):
                     self._competitors[cpu].append(_Competitor(cpu, self._keeper))
@@ -219,7 +166,6 @@ class Injector(threading.Thread):
             if cpu is not None:
                 used_ns = event.user_ns + event.system_ns - event.gate_cpu_ns
                 self._phase.copies_s[cpu] += used_ns / 1e9
-            self._release(self._phase, event.copy)
         elif self._phase is not None and isinstance(event, PhaseEnded):
             self._end_phase()
 
@@ -227,23 +173,19 @@ class Injector(threading.Thread):
         name, iteration = event.benchmark, event.iteration
         if name is None or iteration is None:
             return
-        disturbance = self._cells.get((name, iteration), Disturbance())
         self._phase = _Phase(
             name,
             iteration,
-            disturbance,
+            self._injection.competing(name, iteration),
             time.monotonic(),
             busy_by_cpu(PROC),
             self._competitors_s(),
-            stopping=dict.fromkeys((copy for copy, _ in disturbance.stopped), None),
         )
 
     def _end_phase(self) -> None:
         phase = self._phase
         assert phase is not None
         self._phase = None
-        for copy in list(phase.stopping):
-            self._release(phase, copy)
         elapsed_s = time.monotonic() - phase.begin_s
         busy_s, competitors_s = busy_by_cpu(PROC), self._competitors_s()
         taken = {
@@ -262,7 +204,6 @@ class Injector(threading.Thread):
                 phase.iteration,
                 elapsed_s,
                 tuple((cpu, used_s / elapsed_s) for cpu, used_s in taken.items()),
-                tuple((copy, used_s / elapsed_s) for copy, used_s in phase.stopped_s.items()),
                 tuple((cpu, used_s / elapsed_s) for cpu, used_s in others.items()),
                 tuple((cpu, phase.copies_s[cpu] + used_s) for cpu, used_s in others.items()),
             )
@@ -271,43 +212,16 @@ class Injector(threading.Thread):
     def _step(self) -> float | None:
         """Do what is to be done now; return when to come again, in seconds; None: when woken."""
         phase = self._phase
-        if phase is None or not (phase.disturbance.competing or phase.stopping):
+        if phase is None or not phase.competing:
             return None
         now_s = time.monotonic()
-        for cpu, share in phase.disturbance.competing:
+        for cpu, share in phase.competing:
             members = self._competitors[cpu]
             used_s = sum(it.cpu_s() for it in members) - phase.competitors_s[cpu]
             if used_s < share * (now_s - phase.begin_s):
                 for member in members:
                     member.want(_WANTED_MS)
-        wait_s = _TICK_S
-        for copy, share in phase.disturbance.stopped:
-            if copy not in phase.stopping:
-                continue
-            stopped = phase.stopping[copy] or self._find(phase, copy, share)
-            if stopped is not None:
-                phase.stopping[copy] = stopped
-                stopped.step(now_s)
-                wait_s = min(wait_s, stopped.next_s(now_s))
-        return max(1e-3, wait_s)
-
-    def _find(self, phase: _Phase, copy: int, share: float) -> _StoppedCopy | None:
-        """Return a copy's process, once it is there to be stopped."""
-        if time.monotonic() - phase.begin_s > _SEARCH_S:
-            return None
-        mark = f"RATER_COPY={copy}".encode()
-        for pid in children():
-            with suppress(OSError):
-                environment = (PROC / str(pid) / "environ").read_bytes()
-                if mark in environment.split(b"\0"):
-                    return _StoppedCopy(pid, share)
-        return None
-
-    def _release(self, phase: _Phase, copy: int) -> None:
-        stopped = phase.stopping.pop(copy, None)
-        if stopped is not None:
-            stopped.end(time.monotonic())
-            phase.stopped_s[copy] = stopped.stopped_s
+        return _TICK_S
 
     def _competitors_s(self) -> dict[int, float]:
         return {

@@ -7,6 +7,7 @@ The copies of the finding's place run against as many on CPUs like them, in turn
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,54 +80,45 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Confi
             f"a divot of kind {one.kind} has no place to compare with another; "
             f"`rater rerun {run.head.run}` shows whether it comes back"
         )
-    threads = [used.name for used in run.benchmarks if used.threads > 1]
+    threads = [it.name for it in run.benchmarks if it.threads > 1]
     if threads:
         return f"a copy of {threads[0]} uses several CPUs"
     used = {it.cpu: it for it in run.placements if it.cpu is not None}
     here = tuple(sorted(set(one.cpus) & used.keys()))
-    if not here:
-        moved = "moves" in dict(one.details)
-        where = "on other CPUs in each iteration" if moved else "not bound to CPUs"
-        return f"its copies were {where}"
     bound = {(it.copy, it.cpu) for it in run.placements}
     copies = sum((copy, cpu) in bound for copy in one.copies for cpu in here)
     if not copies:
-        return "its copies were on other CPUs in each iteration"
+        moved = here or "moves" in dict(one.details)
+        return (
+            f"its copies were {'on other CPUs in each iteration' if moved else 'not bound to CPUs'}"
+        )
     suspects = {cpu for it in findings if not it.explained and it.kind in PLACED for cpu in it.cpus}
-    there = _like(one, here, used, suspects) or _like(one, here, used, set(here))
-    if there is None:
+    there = _like(one, here, used, suspects) or _like(one, here, used, set())
+    if not there:
         return f"the run had no other {len(here)} CPUs to compare with"
-    nodes = {used[cpu].node for cpu in there}
-    whole = one.kind is Kind.SLOW_LGROUP and len(nodes) == 1 and None not in nodes
-    name = (
-        f"lgroup {min(n for n in nodes if n is not None)}"
-        if whole
-        else formatting.format_cpus(there)
-    )
+    whole = one.kind is Kind.SLOW_LGROUP
+    name = f"lgroup {used[there[0]].node}" if whole else formatting.format_cpus(there)
     names = one.benchmarks or tuple(used.name for used in run.benchmarks)
     return ConfirmPlan(one.place, names, copies, here, there, name, one.slowdown)
 
 
 def _like(
     one: Finding, here: Sequence[int], used: dict[int, PlacedCopy], suspects: set[int]
-) -> tuple[int, ...] | None:
-    free = [cpu for cpu in sorted(used) if cpu not in suspects and cpu not in here]
-    own = {used[cpu].node for cpu in here}
-    package = used[here[0]].package
+) -> tuple[int, ...]:
+    """Return as many CPUs like those of a finding, nearest first; none where there are too few."""
+    own, cores = ({getattr(used[cpu], of) for cpu in here} for of in ("node", "core"))
+    free = [used[cpu] for cpu in sorted(used.keys() - suspects - {*here})]
     if one.kind is Kind.SLOW_LGROUP:
-        by_node: dict[int, list[int]] = {}
-        for cpu in free:
-            node = used[cpu].node
-            if node is not None and node not in own:
-                by_node.setdefault(node, []).append(cpu)
-        first = min(n for n in own if n is not None) if own != {None} else 0
-        large = [node for node, cpus in by_node.items() if len(cpus) >= len(here)]
-        large.sort(key=lambda n: (used[by_node[n][0]].package != package, abs(n - first), n))
-        return tuple(by_node[large[0]][: len(here)]) if large else None
-    cores = {used[cpu].core for cpu in here} - {None}
-    free = [cpu for cpu in free if used[cpu].core not in cores]
-    free.sort(key=lambda cpu: (used[cpu].node not in own, abs(cpu - here[0]), cpu))
-    return tuple(sorted(free[: len(here)])) if len(free) >= len(here) else None
+        first, package = min((it for it in own if it is not None), default=0), used[here[0]].package
+        free = [it for it in free if it.node not in {None, *own}]
+        of_node = Counter(it.node for it in free)
+        free = [it for it in free if of_node[it.node] >= len(here)]
+        free.sort(key=lambda it: (it.package != package, abs((it.node or 0) - first), it.node))
+    else:
+        free = [it for it in free if it.core is None or it.core not in cores]
+        free.sort(key=lambda it: (it.node not in own, abs((it.cpu or 0) - here[0]), it.cpu))
+    there = sorted(it.cpu for it in free[: len(here)] if it.cpu is not None)
+    return tuple(there) if len(there) == len(here) else ()
 
 
 def times_of(run: StoredRun) -> dict[str, float]:

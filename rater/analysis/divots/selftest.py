@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median, median_high, median_low
 
-from rater.analysis.divots.model.finding import Finding, Kind
+from rater.analysis.divots.model.finding import PLACED, Finding, Kind
 from rater.plan.placement.place import Placement
-from rater.plan.selftest import SLOW, Disturbance, Injection, PlantKind
+from rater.plan.selftest import Injection, PlantKind
 from rater.record.stored import TimeRow
 from rater.text.values import group_by_key
 
@@ -26,6 +26,8 @@ from rater.text.values import group_by_key
 STEADY = 0.04
 _LEAST_EXPLAINED = 0.02
 _SHARE_EXPLAINED = 0.5  # of a finding, on a scale of ratios: less is no explanation
+
+_ITERATIONS = (Kind.SLOW_ITERATION, Kind.STEP, Kind.WARM_UP)  # compared with the other ones
 
 # Benchmark, iteration, CPU: seconds, or (speeds) over what is usual of that CPU, as a share.
 type Costs = Mapping[tuple[str, int, int], float]
@@ -62,11 +64,11 @@ def explained_by_speed(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) ->
         return None
     singly = tuple(it.benchmark for it in one.singles)
     names = one.benchmarks or singly or tuple({name for name, _, _ in costs})
-    ratios = []
+    ratios: list[float] = []
     for name in names:
         cells = {(k, cpu): cost_s for (it, k, cpu), cost_s in costs.items() if it == name}
         if cells and min(cells.values()) > 0:
-            ratios += list(_ratios(one, cpus, cells))
+            ratios += _ratios(one, cpus, cells)
     if not ratios:
         return None
     # Of two in the middle the one that explains less.
@@ -76,29 +78,30 @@ def explained_by_speed(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) ->
     return math.exp(expected) if expected * found > 0 and abs(expected) >= least else None
 
 
-def _ratios(
-    one: Finding, cpus: Set[int], cells: Mapping[tuple[int, int], float]
-) -> Iterator[float]:
-    """Yield logarithms of what a finding's cells of one benchmark cost over the others."""
+def _ratios(one: Finding, cpus: Set[int], cells: Mapping[tuple[int, int], float]) -> list[float]:
+    """Return logarithms of what a finding's cells of one benchmark cost over the nearest other."""
     times = sorted({k for k, _ in cells})
     own = set(one.iterations) or {it.iteration for it in one.singles} or set(times)
     by_time = {k: fmean(cells[k, cpu] for cpu in cpus if (k, cpu) in cells) for k in times}
+    inside = [by_time[k] for k in times if k in own]
     if one.kind is Kind.DRIFT:
-        yield math.log(by_time[times[-1]] / by_time[times[0]])
-    elif one.kind is Kind.SLOW_ITERATION:
-        inside = [cost_s for k, cost_s in by_time.items() if k in own]
-        outside = [cost_s for k, cost_s in by_time.items() if k not in own]
-        if inside and outside:
-            yield _over_nearest(fmean(inside), outside)
+        pairs = [(by_time[times[-1]], [by_time[times[0]]])]
+    elif one.kind in _ITERATIONS:
+        pairs = [(fmean(inside), [by_time[k] for k in times if k not in own])] if inside else []
     else:
-        for k in sorted(own & set(times)):
-            outside = [cost_s for (it, cpu), cost_s in cells.items() if it == k and cpu not in cpus]
-            if outside:
-                yield _over_nearest(by_time[k], outside)
-
-
-def _over_nearest(cost_s: float, others: Sequence[float]) -> float:
-    return min((math.log(cost_s / other) for other in others), key=abs)
+        pairs = [
+            (
+                by_time[k],
+                [cost_s for (it, cpu), cost_s in cells.items() if it == k and cpu not in cpus],
+            )
+            for k in times
+            if k in own
+        ]
+    return [
+        min((math.log(cost_s / other) for other in others), key=abs)
+        for cost_s, others in pairs
+        if others
+    ]
 
 
 # -- What was planted against what was found -------------------------------------------------------
@@ -199,28 +202,18 @@ def floor_of(spread: float) -> float:
     return max(_LEAST_FLOOR, _FLOOR_TIMES * spread)
 
 
-def plant_size(injection: Injection, times: Times, clean: Times, iterations: int) -> float | None:
+def plant_size(injection: Injection, times: Times, clean: Times) -> float | None:
     """Return how much slower the planted copies ran than in the clean run, as a ratio.
 
     Over what the undisturbed ones of the same run did; None where there are none to
-    compare with. Of drift, the last iteration over the first. A benchmark that the
-    clean run lacks is compared inside its own run.
+    compare with.
     """
     usual = _usual(clean, lambda name, copy: (name, copy))
-    own = _usual(times, lambda name, _: name)
-    inside, outside = [], []
+    sides: tuple[list[float], list[float]] = ([], [])
     for (name, iteration, copy), seconds in times.items():
-        ratio = seconds / usual.get((name, copy), own[name])
-        if injection.kind is PlantKind.DRIFT:
-            if iteration == iterations:
-                inside.append(ratio)
-            elif iteration == 1:
-                outside.append(ratio)
-        elif _concerns(injection, name, iteration, copy):
-            inside.append(ratio)
-        else:
-            outside.append(ratio)
-    return median(inside) / median(outside) if inside and outside else None
+        if (name, copy) in usual:
+            sides[injection.concerns(name, iteration, copy)].append(seconds / usual[name, copy])
+    return median(sides[1]) / median(sides[0]) if all(sides) else None
 
 
 def judge(
@@ -242,10 +235,10 @@ def judge(
     """
     named, secondary, false, small, own = [], [], [], [], []
     for one in findings:
-        if one.explained:
+        if names(one, injection, iterations) and _fits(one.slowdown, effect):
+            named.append(one)  # also where it is explained, as a first iteration is
+        elif one.explained:
             continue
-        if _names(one, injection, iterations) and _fits(one.slowdown, effect):
-            named.append(one)
         elif _alias(one, injection, iterations):
             secondary.append(one)
         elif abs(one.slowdown - 1) < floor:
@@ -254,40 +247,17 @@ def judge(
             own.append(one)
         else:
             false.append(one)
-    failed = effect is not None and not _came(injection, effect, floor)
+    came = effect is None or effect - 1 >= _CAME_TO * (injection.aimed - 1)
     return Judgement(
-        *(
-            injection,
-            effect,
-            tuple(named),
-            tuple(secondary),
-            tuple(false),
-            tuple(small),
-            tuple(own),
-        ),
-        *(failed, others, unsteady),
+        *(injection, effect, tuple(named), tuple(secondary), tuple(false), tuple(small)),
+        *(tuple(own), not came, others, unsteady),
     )
-
-
-def _came(injection: Injection, effect: float, floor: float) -> bool:
-    if injection.kind is PlantKind.NOTHING:
-        return True
-    least = floor if injection.aimed is None else _CAME_TO * (injection.aimed - 1)
-    return effect - 1 >= least
 
 
 def _usual[K](times: Times, key: Callable[[str, int], K]) -> dict[K, float]:
     """Return the median over what has the same key; `key` takes benchmark and copy."""
     cells = group_by_key((key(name, copy), seconds) for (name, _, copy), seconds in times.items())
     return {where: median(values) for where, values in cells.items()}
-
-
-def _concerns(injection: Injection, benchmark: str, iteration: int, copy: int) -> bool:
-    return (
-        injection.benchmark in (None, benchmark)
-        and injection.iteration in (None, iteration)
-        and (not injection.copies or copy in injection.copies)
-    )
 
 
 def _fits(slowdown: float, effect: float | None) -> bool:
@@ -300,60 +270,39 @@ def _fits(slowdown: float, effect: float | None) -> bool:
     return low <= math.log(slowdown) / math.log(effect) <= high
 
 
-def _names(one: Finding, injection: Injection, iterations: int) -> bool:
-    """Tell whether a finding is what was injected, at its place."""
-    kind = injection.kind
-    if kind is PlantKind.DRIFT:
-        return one.kind is Kind.DRIFT
-    if kind is PlantKind.SLOW_ITERATION:
-        # Of a slow first one, also that its copies had to wait.
-        waited = one.kind is Kind.STARTUP and one.iteration == 1
-        slow = one.kind is Kind.SLOW_ITERATION or waited
-        return slow and one.iteration == injection.iteration
-    if kind is PlantKind.OUTLIER_COPY:
-        where = (injection.benchmark, injection.iteration, injection.copies)
-        same = (
-            all((it.benchmark, it.iteration, (it.copy,)) == where for it in one.singles)
-            if one.singles
-            else (one.benchmark, one.iteration, one.copies) == where
-        )
-        return one.kind is Kind.OUTLIER_COPY and same
-    always = not one.iterations or len(one.iterations) == iterations
-    return kind is not PlantKind.NOTHING and always and _names_part(one, injection)
-
-
-def _names_part(one: Finding, injection: Injection) -> bool:
-    if one.kind is Kind.SLOW_GROUP:  # of exactly those copies: all of that part, no other
-        return one.copies == tuple(sorted(injection.copies))
-    if injection.kind is PlantKind.SLOW_CPU:
-        return one.kind is Kind.SLOW_CPU and one.cpus == injection.cpus
-    return one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
+def names(one: Finding, injection: Injection, iterations: int) -> bool:
+    """Tell whether a finding is what was injected, at its place and time."""
+    at = injection.iteration
+    times = {it.iteration for it in one.singles} or set(one.iterations)
+    if one.slowdown <= 1 or injection.kind is PlantKind.NOTHING:
+        return False
+    if injection.kind is PlantKind.SLOW_ITERATION:
+        kinds = {Kind.SLOW_ITERATION}
+        kinds |= {Kind.STARTUP, Kind.WARM_UP} if at == 1 else set()  # its copies had to wait
+        kinds |= {Kind.STEP} if at == iterations else set()  # from the last one on
+        return one.kind in kinds and times == {at}
+    when = times == {at} if at else len(times) in (0, iterations)
+    named = {it.benchmark for it in one.singles} or set(one.benchmarks)
+    copies = {it.copy for it in one.singles} or set(one.copies)
+    of_lgroup = one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
+    here = of_lgroup or (one.kind in PLACED and copies == set(injection.copies))
+    return here and when and injection.benchmark in (None, *(named if len(named) == 1 else ()))
 
 
 def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is another true description of what was injected."""
-    kind = injection.kind
-    if one.slowdown <= 1 or kind is PlantKind.NOTHING:
+    if one.slowdown <= 1 or injection.kind is PlantKind.NOTHING:
         return False
-    if kind is PlantKind.OUTLIER_COPY:
-        cell = (injection.benchmark, injection.iteration)
-        return one.kind is Kind.SLOW_ITERATION and (one.benchmark, one.iteration) == cell
-    if kind is PlantKind.SLOW_ITERATION:
-        startup = one.kind is Kind.STARTUP and injection.iteration == 1
-        return startup or (one.kind is Kind.DRIFT and injection.iteration in (1, iterations))
-    if kind is PlantKind.DRIFT:
-        return one.kind is Kind.SLOW_ITERATION and one.iteration in (1, iterations)
-    return _is_within(one, injection)
-
-
-def _is_within(one: Finding, injection: Injection) -> bool:
-    """Tell whether it is of the slowed part, benchmark by benchmark or copy by copy."""
-    if one.kind in (Kind.OUTLIER_COPY, Kind.BIMODAL, Kind.SLOW_GROUP):
-        return bool(one.copies) and set(one.copies) <= set(injection.copies)
-    if one.kind is Kind.SLOW_CPU:
-        return bool(one.cpus) and set(one.cpus) <= set(injection.cpus)
-    is_part_of = set(injection.cpus) <= set(one.cpus) and len(one.copies) <= _FEW_COPIES
-    return one.kind is Kind.SLOW_LGROUP and is_part_of
+    at, cpus = injection.iteration, set(injection.cpus)
+    if injection.kind is PlantKind.SLOW_ITERATION:
+        first = one.kind in (Kind.STARTUP, Kind.WARM_UP) and at == 1
+        return first or (one.kind in (Kind.DRIFT, Kind.STEP) and at in (1, iterations))
+    if one.kind is Kind.SLOW_ITERATION:
+        return at is not None and (one.benchmark, one.iteration) == (injection.benchmark, at)
+    # The slowed part, benchmark by benchmark or copy by copy, or an lgroup of little more.
+    lgroup = one.kind is Kind.SLOW_LGROUP and len(one.copies) <= _FEW_COPIES
+    inside = bool(one.copies) and set(one.copies) <= set(injection.copies)
+    return one.kind in (*PLACED, Kind.BIMODAL) and (inside or (lgroup and cpus <= set(one.cpus)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,8 +329,7 @@ def tally(judgements: Sequence[Judgement]) -> Tally:
         planted=len(there),
         named=sum(bool(it.named) for it in there),
         false=sum(len(it.false) for it in judged),
-        # How much remote memory costs is the machine's own affair.
-        failed=sum(it.failed and it.injection.aimed is not None for it in judged),
+        failed=sum(it.failed for it in judged),
         unjudged=len(judgements) - len(judged),
     )
 
@@ -392,52 +340,51 @@ NOISE = 0.005  # standard deviation of the log of a time: a quiet machine
 _UNDISTURBED_S = 10.0
 
 
-def made_times(
+def made_rows(
     injection: Injection,
     placements: Sequence[Placement],
     benchmarks: Sequence[str],
     iterations: int,
     choice: random.Random,
-) -> dict[tuple[str, int, int], float]:
-    """Return times as they would be with the injection, were it to do just what it aims at."""
-    return {
-        (name, k, it.copy): _UNDISTURBED_S
-        * math.exp(choice.gauss(0, NOISE))
-        * _slowdown(injection, name, k, it)
-        for name in benchmarks
-        for k in range(1, iterations + 1)
-        for it in placements
-    }
-
-
-def _slowdown(injection: Injection, benchmark: str, iteration: int, placement: Placement) -> float:
-    if (
-        injection.kind is PlantKind.OUTLIER_COPY
-    ):  # what competes beside it gives the others their share
-        where = (injection.benchmark, injection.iteration, injection.copies)
-        here = (benchmark, iteration, (placement.copy,))
-        return (injection.aimed or 1.0) if here == where else 1.0
-    if placement.copy in dict(injection.remote):
-        return SLOW
-    disturbance = injection.cells.get((benchmark, iteration), Disturbance())
-    return 1 / (1 - dict(disturbance.competing).get(placement.cpu or 0, 0.0))
-
-
-def rows_of(
-    times: Times,
-    injection: Injection,
-    placements: Sequence[Placement],
-    benchmarks: Sequence[str],
 ) -> list[TimeRow]:
-    """Return the times as rows for the search of divots, copies where they are placed."""
-    by_copy, away = {it.copy: it for it in placements}, dict(injection.remote)
-    number = {name: place for place, name in enumerate(benchmarks)}
+    """Return rows for the search of divots, as they would be with just what is planted."""
     return [
         TimeRow(
-            *(number[name], iteration, copy, 0),
-            *(it.cpu, it.core, it.llc, it.node, it.package, away.get(copy, it.node)),
-            *(0, round(time_s * 1e9), None, 1),
+            *(number, k, it.copy, 0),
+            *(it.cpu, it.core, it.llc, it.node, it.package, it.node),
+            *(0, round(1e9 * time_s), None, 1),
         )
-        for (name, iteration, copy), time_s in times.items()
-        for it in [by_copy[copy]]
+        for number, name in enumerate(benchmarks)
+        for k in range(1, iterations + 1)
+        for it in placements
+        for slowdown in [injection.aimed if injection.concerns(name, k, it.copy) else 1.0]
+        for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, NOISE))]
     ]
+
+
+def times_of_rows(rows: Iterable[TimeRow], benchmarks: Sequence[str]) -> Times:
+    """Return the times of rows, in seconds."""
+    return {(benchmarks[it.benchmark], it.iteration, it.copy): it.elapsed_ns / 1e9 for it in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseTrials:
+    """How often something just so slow as a run promises to show was found in runs like it."""
+
+    scope: str  # as the search for divots names its promises
+    injection: Injection  # the first of them
+    trials: int
+    found: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether that is no fewer than chance leaves of what is promised."""
+        ways = (
+            math.comb(self.trials, k) * _PROMISED**k * (1 - _PROMISED) ** (self.trials - k)
+            for k in range(self.found + 1)
+        )
+        return sum(ways) >= _UNLIKELY
+
+
+_PROMISED = 0.75  # of those that are that slow are found: four in five, as it is promised, or near
+_UNLIKELY = 0.001

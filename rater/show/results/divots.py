@@ -17,7 +17,7 @@ from rater.analysis.divots.model.finding import (
     RecurringDivot,
     nothing_to_compare,
 )
-from rater.analysis.divots.selftest import Deviation, Judgement, Tally, Verdict
+from rater.analysis.divots.selftest import Deviation, Judgement, PromiseTrials, Tally, Verdict
 from rater.analysis.results.cpu_use import FOREIGN_SHARE
 from rater.plan.selftest import NotInjected, PlantKind
 from rater.record.stored import RunHead
@@ -293,6 +293,12 @@ class SelfTest:
     again: int  # runs that were made once more because something disturbed them
     command: str  # plants the same again
     made_noise: float | None = None  # of made times; None: copies ran
+    promised: tuple[PromiseTrials, ...] = ()  # of made times
+
+    @property
+    def right(self) -> bool:
+        """Whether all was named and nothing else, and what runs promise to show was found."""
+        return self.tally.right and all(one.kept for one in self.promised)
 
 
 def print_selftest(test: SelfTest, console: Console) -> None:
@@ -326,6 +332,8 @@ def print_selftest(test: SelfTest, console: Console) -> None:
         ],
         ["" if one.verdict is Verdict.RIGHT else "red" for one in test.judged],
     )
+    for trial in test.promised:
+        _print_trials(trial, printer)
     for one in test.judged:
         _print_own(one, printer)
         _print_wrong(one, printer)
@@ -335,9 +343,23 @@ def print_selftest(test: SelfTest, console: Console) -> None:
         for missing in test.missing:
             printer.prose(f"  {missing.kind}: {missing.why}")
     printer.line()
-    printer.line(summary(test.tally), "green" if test.tally.right else "red")
-    if not test.tally.right:
+    printer.line(summary(test.tally), "green" if test.right else "red")
+    if not test.right:
         printer.prose(advice(test))
+
+
+def _print_trials(one: PromiseTrials, printer: Printer) -> None:
+    """Print how often what is only as slow as a run promises to show was found."""
+    where = {
+        "group": "an lgroup in all benchmarks",
+        "group-benchmark": "an lgroup in one benchmark",
+        "cpu": "a CPU all the time",
+        "copy": "a copy in one benchmark and iteration",
+        "iteration": "an iteration",
+    }[one.scope]
+    size = formatting.format_slowdown(one.injection.aimed)
+    style = "" if one.kept else "red"
+    printer.prose(f"promised: {where} {size}; found in {one.found} of {one.trials} runs", style)
 
 
 def _print_own(one: Judgement, printer: Printer) -> None:
@@ -373,8 +395,6 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
 
 def _where(one: Judgement) -> str:
     injection = one.injection
-    if injection.kind is PlantKind.OUTLIER_COPY:
-        return f"copy {injection.copies[0]}, {injection.benchmark} iteration {injection.iteration}"
     return "" if injection.kind is PlantKind.NOTHING else injection.place
 
 
@@ -472,12 +492,13 @@ def refusal_document(text: str, spread: Deviation, others: float, seed: int) -> 
 
 _TABLE = {
     SelfTest: JsonFields(
-        "tally.right",
+        "right",
         {"summary": lambda test: summary(test.tally)},
         "tally.planted tally.named tally.false copies cpus benchmarks iterations seed spread:5"
         " floor:5 made_noise not_judged=tally.unjudged made_again=again plants=judged"
-        " not_planted=missing",
+        " not_planted=missing promised",
     ),
+    PromiseTrials: JsonFields("scope injection.kind size=injection.aimed:5 trials found kept"),
     Judgement: JsonFields(
         "injection.kind injection.place injection.how injection.copies injection.cpus"
         " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"

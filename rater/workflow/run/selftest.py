@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 TAG = "selftest"
 _KERNELS = "mini/moldyn,vm,rays"  # busy with computing: what slows them is what we do
 _FEWER_KERNELS = "mini/moldyn,vm"
-_REMOTE_KERNEL = "mini/gups"  # waits for memory, of which it has more than caches hold
 SECONDS = 60.0
 _OVERHEAD = 1.3  # of what the kernels take by themselves
 LEAST_ITERATIONS, _MOST_ITERATIONS = 3, 12
@@ -119,18 +118,13 @@ class _SelftestRunner:
             asked.quick = True
         copies = self._args.copies or usual_copies(len(topology.pus), len(topology.nodes))
         kernels = _FEWER_KERNELS if self._args.quick else _KERNELS
-        resolved = self._resolve(kernels, copies, LEAST_ITERATIONS, "test")
-        plants, missing = plan_injections(
-            resolved.placements, resolved.plan.benchmarks, LEAST_ITERATIONS, self._choice
-        )
+        resolved = self._resolve(kernels, copies, LEAST_ITERATIONS)
+        plants, missing = plan_injections(resolved.placements, LEAST_ITERATIONS, self._choice)
         iterations = self._iterations(resolved, 1 + len(plants))
         if iterations != LEAST_ITERATIONS:
-            resolved = self._resolve(kernels, copies, iterations, "test")
+            resolved = self._resolve(kernels, copies, iterations)
             plants, missing = plan_injections(
-                resolved.placements,
-                resolved.plan.benchmarks,
-                iterations,
-                random.Random(self._seed),
+                resolved.placements, iterations, random.Random(self._seed)
             )
         try:
             return self._test(resolved, plants, missing)
@@ -143,13 +137,13 @@ class _SelftestRunner:
         wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
         return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
 
-    def _resolve(self, suite: str, copies: int, iterations: int, size: str) -> RunPlan:
+    def _resolve(self, suite: str, copies: int, iterations: int) -> RunPlan:
         from rater.plan.request import Request
         from rater.workflow.run.resolve import resolve
 
         # The lock is held already, for all of its runs.
         request = Request(
-            (suite,), copies=str(copies), iterations=iterations, size=size, share=True
+            (suite,), copies=str(copies), iterations=iterations, size="test", share=True
         )
         return resolve(request, self._topology)
 
@@ -186,7 +180,7 @@ class _SelftestRunner:
                 continue
 
             def judge_injection(ran: RunResult, injection: Injection = injection) -> Judgement:
-                effect = plant_size(injection, ran.times, clean.times, iterations)
+                effect = plant_size(injection, ran.times, clean.times)
                 return self._judge(injection, effect, ran, floor, resolved)
 
             _, judgement = self._ran(resolved, injection, runs, judge_injection)
@@ -291,8 +285,6 @@ class _SelftestRunner:
         from rater.workflow.run.selftest_runs import RunResult, most_taken, taken_words
         from rater.workflow.run.session import Session
 
-        if injection.remote:
-            resolved = self._remote(resolved, injection)
         resolved = replace(
             resolved, request=replace(resolved.request, tags=((TAG, str(injection.kind)),))
         )
@@ -303,7 +295,7 @@ class _SelftestRunner:
         def listeners(keeper: Guard) -> tuple[Injector, ...]:
             from rater.run.disturb import Injector
 
-            self._injector = Injector(injection.cells, resolved.placements, keeper)
+            self._injector = Injector(injection, resolved.placements, keeper)
             return (self._injector,)
 
         session.listeners = listeners
@@ -325,20 +317,6 @@ class _SelftestRunner:
         costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
         busy = watch.busy(_NAMED_SHARE, stale_s=math.inf)
         return RunResult(times, findings, most_taken(seen)[0], costs, taken_words(seen, busy))
-
-    def _remote(self, resolved: RunPlan, injection: Injection) -> RunPlan:
-        """Return a run of a kernel that wants memory, with that of some copies elsewhere."""
-        from rater.plan.placement.memory_policy import MemoryPolicy
-
-        away = dict(injection.remote)
-        found = self._resolve(_REMOTE_KERNEL, resolved.plan.copies, LEAST_ITERATIONS, "train")
-        placements = tuple(
-            replace(it, policy=MemoryPolicy.BIND, memory_nodes=(away[it.copy],))
-            if it.copy in away
-            else it
-            for it in found.placements
-        )
-        return replace(found, placements=placements)
 
 
 def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:

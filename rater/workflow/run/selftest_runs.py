@@ -11,24 +11,32 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from rater.analysis.divots.findings import analyse
-from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
 from rater.analysis.divots.selftest import (
     NOISE,
     STEADY,
-    Judgement,
+    PromiseTrials,
+    Times,
     floor_of,
     judge,
     largest_speed_change,
-    made_times,
+    made_rows,
+    names,
     plant_size,
-    rows_of,
     spread_of,
     tally,
+    times_of_rows,
 )
 from rater.errors import InputError
 from rater.plan.placement.place import Placement
 from rater.plan.request import Request
-from rater.plan.selftest import CLEAN, Injection, plan_injections, usual_copies
+from rater.plan.selftest import (
+    CLEAN,
+    Injection,
+    plan_injections,
+    promised_injections,
+    usual_copies,
+)
 from rater.plan.topology import Topology
 from rater.run.disturb import PROC, DisturbanceRecord, busy_by_cpu
 from rater.run.host import discover as machine
@@ -123,6 +131,8 @@ def same_again(args: argparse.Namespace, seed: int, usual_s: float) -> str:
 
 # -- The self-test's plants on made times: what the detector says, whatever this machine does now --
 
+_TRIALS, _QUICK_TRIALS = 20, 5  # runs for each size that is promised
+
 
 def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     """Plant in made times and find; return the exit status."""
@@ -139,25 +149,35 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     if not benchmarks:
         raise InputError("no kernel of the self-test fits this machine: fewer --copies")
     choice = random.Random(seed)
-    plants, missing = plan_injections(placements, benchmarks, iterations, choice)
-    clean = made_times(CLEAN, placements, benchmarks, iterations, choice)
+    plants, missing = plan_injections(placements, iterations, choice)
+
+    def made(injection: Injection) -> tuple[Times, Analysis]:
+        rows = made_rows(injection, placements, benchmarks, iterations, choice)
+        named = [(name, None) for name in benchmarks]
+        found = analyse([rows], named, Thresholds(), core_pus=_core_pus(topology))
+        return times_of_rows(rows, benchmarks), found
+
+    clean, undisturbed = made(CLEAN)
     spread = spread_of(clean)
     assert spread is not None  # every copy has a time
     floor = floor_of(spread.size)
+    judged = [judge(CLEAN, None, undisturbed.findings, floor, iterations)]
+    for injection in plants:
+        times, found = made(injection)
+        effect = plant_size(injection, times, clean)
+        judged.append(judge(injection, effect, found.findings, floor, iterations))
 
-    def judged(injection: Injection) -> Judgement:
-        times = made_times(injection, placements, benchmarks, iterations, choice)
-        found = analyse(
-            [rows_of(times, injection, placements, benchmarks)],
-            [(name, None) for name in benchmarks],
-            Thresholds(),
-            core_pus=_core_pus(topology),
-        )
-        effect = plant_size(injection, times, clean, iterations)
-        effect = None if injection is CLEAN else effect
-        return judge(injection, effect, found.findings, floor, iterations)
+    def trials(scope: str) -> PromiseTrials:
+        of = {scope: undisturbed.visible[scope]}
+        tried = [
+            promised_injections(of, placements, benchmarks, iterations, choice)[scope]
+            for _ in range(_QUICK_TRIALS if args.quick else _TRIALS)
+        ]
+        seen = [any(names(it, one, iterations) for it in made(one)[1].findings) for one in tried]
+        return PromiseTrials(scope, tried[0], len(tried), sum(seen))
 
-    every = tuple(judged(injection) for injection in (CLEAN, *plants))
+    scopes = promised_injections(undisturbed.visible, placements, benchmarks, iterations, choice)
+    promised = tuple(trials(scope) for scope in scopes)
     test = SelfTest(
         copies=len(placements),
         cpus=_cpus(placements),
@@ -167,18 +187,19 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
         seed=seed,
         spread=spread.size,
         floor=floor,
-        judged=every,
+        judged=tuple(judged),
         missing=tuple(missing),
-        tally=tally(every),
+        tally=tally(judged),
         again=0,
         command=same_again(args, seed, args.seconds),
         made_noise=NOISE,
+        promised=promised,
     )
     if args.json:
         print_json(selftest_document(test))
     else:
         print_selftest(test, terminal())
-    return 0 if test.tally.right else 1
+    return 0 if test.right else 1
 
 
 def _cpus(placements: tuple[Placement, ...]) -> tuple[int, ...]:

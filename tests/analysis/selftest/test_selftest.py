@@ -13,14 +13,16 @@ from rater.analysis.divots.model.finding import CopyEffect, Finding, Kind
 from rater.analysis.divots.selftest import (
     Deviation,
     Judgement,
+    PromiseTrials,
     Verdict,
     floor_of,
     judge,
-    made_times,
+    made_rows,
+    names,
     plant_size,
-    rows_of,
     spread_of,
     tally,
+    times_of_rows,
 )
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
@@ -29,7 +31,7 @@ from rater.plan.selftest import (
     Injection,
     PlantKind,
     plan_injections,
-    stopped_share,
+    promised_injections,
     usual_copies,
 )
 from rater.run.disturb import DisturbanceRecord
@@ -57,15 +59,14 @@ FOUND = finding_of(
     score_lost=0.2,
     summary="+25.0 % in 3 of 3 benchmarks",
 )
-CPU = Injection(PlantKind.SLOW_CPU, "CPU 1", "", copies=(1,), cpus=(1,), aimed=1.25)
+CPU = Injection(PlantKind.SLOW_CPU, "CPU 1", copies=(1,), cpus=(1,), aimed=1.25)
 LGROUP = Injection(
-    PlantKind.SLOW_LGROUP, "lgroup 1", "", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+    PlantKind.SLOW_LGROUP, "lgroup 1", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
 )
 COPY = Injection(
-    PlantKind.OUTLIER_COPY, "copy 2", "", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
+    PlantKind.OUTLIER_COPY, "copy 2", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
 )
-ITERATION = Injection(PlantKind.SLOW_ITERATION, "iteration 2", "", iteration=2, aimed=1.25)
-DRIFT = Injection(PlantKind.DRIFT, "iterations 1 to 3", "", aimed=1.25)
+ITERATION = Injection(PlantKind.SLOW_ITERATION, "iteration 2", iteration=2, aimed=1.25)
 
 
 def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Placement]:
@@ -88,96 +89,62 @@ def verdict(injection: Injection, *found: Finding, effect: float | None = 1.25) 
 
 
 def test_two_lgroups_get_one_plant_of_every_kind() -> None:
-    plants, missing = plan_injections(placements(2, 4), ["a", "b"], 3, random.Random(1))
+    plants, missing = plan_injections(placements(2, 4), 3, random.Random(1))
     assert [injection.kind for injection in plants] == [
         "slow-lgroup",
-        "remote-memory",
         "slow-cpu",
-        "outlier-copy",
         "slow-iteration",
-        "drift",
     ]
     assert missing == ()
 
 
 def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
-    plants, missing = plan_injections(placements(1, 2, 4), ["a", "b"], 3, random.Random(1))
+    plants, missing = plan_injections(placements(1, 2, 4), 3, random.Random(1))
     assert [injection.kind for injection in plants] == [
         "slow-cpu",
-        "outlier-copy",
         "slow-iteration",
-        "drift",
     ]
-    assert [(it.kind, "one lgroup" in it.why or "equally near" in it.why) for it in missing] == [
-        ("slow-lgroup", True),
-        ("remote-memory", True),
-    ]
+    assert [(it.kind, "one lgroup" in it.why) for it in missing] == [("slow-lgroup", True)]
 
 
 @pytest.mark.parametrize(
     ("shape", "left_out", "why"),
     [
-        ((4, 2), ["slow-lgroup", "remote-memory"], "more --copies"),
-        ((1, 1, 8), ["slow-lgroup", "remote-memory", "slow-cpu"], "copies run on one CPU"),
-        (
-            (1, 2),
-            ["slow-lgroup", "remote-memory", "slow-cpu", "outlier-copy"],
-            "of 2 copies either may be the odd one",
-        ),
+        ((4, 2), ["slow-lgroup"], "more --copies"),
+        ((1, 1, 8), ["slow-lgroup", "slow-cpu"], "copies run on one CPU"),
+        ((1, 2), ["slow-lgroup", "slow-cpu"], "two CPUs need 8 copies"),
     ],
 )
 def test_what_is_too_small_to_be_judged_is_left_out(
     shape: tuple[int, ...], left_out: list[str], why: str
 ) -> None:
-    _, missing = plan_injections(placements(*shape), ["a"], 3, random.Random(1))
+    _, missing = plan_injections(placements(*shape), 3, random.Random(1))
     assert [it.kind for it in missing] == left_out
     assert why in missing[-1].why
 
 
 def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
-    plants, _ = plan_injections(placements(2, 4), ["a", "b"], 3, random.Random(1))
+    plants, _ = plan_injections(placements(2, 4), 3, random.Random(1))
     injection = plants[0]
-    assert (
-        injection.copies
-        == injection.cpus
-        == tuple(range(4 * (injection.node or 0), 4 * (injection.node or 0) + 4))
-    )
-    assert len(injection.cells) == 6
-    assert {cpu for cpu, _ in injection.cells["b", 3].competing} == set(injection.cpus)
-    assert all(share == pytest.approx(0.2) for _, share in injection.cells["b", 3].competing)
+    node = injection.node or 0
+    assert injection.copies == injection.cpus == tuple(range(4 * node, 4 * node + 4))
+    assert dict(injection.competing("b", 3)) == pytest.approx(dict.fromkeys(injection.cpus, 0.2))
+    assert injection.how.startswith("competing processes take 20% of CPUs ")
 
 
-def test_drift_begins_undisturbed_and_rises_in_equal_steps() -> None:
-    plants, _ = plan_injections(placements(1, 4), ["a"], 3, random.Random(1))
-    cells = plants[-1].cells
-    assert ("a", 1) not in cells
-    times = [1 / (1 - cells["a", k].competing[0][1]) for k in (2, 3)]
-    assert times == pytest.approx([1.125, 1.25])
+def test_a_slow_iteration_is_disturbed_on_all_cpus_in_that_one_only() -> None:
+    plants, _ = plan_injections(placements(1, 4), 3, random.Random(1))
+    odd = plants[-1]
+    [disturbed] = [k for k in (1, 2, 3) if odd.competing("a", k)]
+    assert disturbed == odd.iteration
+    assert [cpu for cpu, _ in odd.competing("a", disturbed)] == [0, 1, 2, 3]
 
 
 def test_the_seed_decides_what_is_planted() -> None:
-    first, again = (
-        plan_injections(placements(2, 8), ["a"], 5, random.Random(7))[0] for _ in range(2)
-    )
+    first, again = (plan_injections(placements(2, 8), 5, random.Random(7))[0] for _ in range(2))
     assert first == again
-    different = [
-        plan_injections(placements(2, 8), ["a"], 5, random.Random(n))[0] for n in range(20)
-    ]
-    assert len({plants[2].place for plants in different}) > 4
-
-
-@pytest.mark.parametrize(("copies", "share"), [(1, 0.4 / 1.4), (4, 1.6 / 2.6)])
-def test_a_copy_among_others_must_be_stopped_for_longer(copies: int, share: float) -> None:
-    assert stopped_share(1.4, copies) == pytest.approx(share)
-
-
-def test_the_neighbours_of_a_stopped_copy_do_not_gain_what_it_loses() -> None:
-    alone = plan_injections(placements(1, 4), ["a"], 3, random.Random(1))[0][1]
-    shared = plan_injections(placements(1, 2, 4), ["a"], 3, random.Random(1))[0][1]
-    [one], [other] = alone.cells.values(), shared.cells.values()
-    assert one.competing == ()
-    [(_, taken)], [(_, stopped)] = other.competing, other.stopped
-    assert taken == pytest.approx(stopped / 4)
+    different = [plan_injections(placements(2, 8), 5, random.Random(n))[0] for n in range(20)]
+    assert len({plants[1].place for plants in different}) > 4
 
 
 @pytest.mark.parametrize(
@@ -203,7 +170,6 @@ SINGLE = replace(
 SLOW = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
 STARTUP = replace(SLOW, kind=Kind.STARTUP)
 FIRST = replace(ITERATION, iteration=1)
-DRIFTED = replace(FOUND, kind=Kind.DRIFT)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +184,8 @@ DRIFTED = replace(FOUND, kind=Kind.DRIFT)
         (ITERATION, [replace(SLOW, iterations=(2,))]),
         (FIRST, [SLOW, STARTUP]),
         (FIRST, [STARTUP]),  # its copies had to wait
-        (DRIFT, [DRIFTED, replace(SLOW, iterations=(3,))]),
+        (FIRST, [replace(SLOW, kind=Kind.WARM_UP, explained=True)]),
+        (replace(ITERATION, iteration=3), [replace(SLOW, kind=Kind.STEP, iterations=(3,))]),
         (CLEAN, [replace(FOUND, explained=True)]),
         # Smaller than the machine's own noise:
         (CPU, [FOUND, replace(FOUND, cpus=(2,), copies=(2,), slowdown=1.02)]),
@@ -251,7 +218,7 @@ def test_what_was_injected_is_right_at_its_place(
             ITERATION,
             [replace(SLOW, iterations=(2,)), replace(STARTUP, iterations=(2,))],
         ),
-        (DRIFT, [replace(SLOW, iterations=(3,))]),
+        (ITERATION, [replace(SLOW, kind=Kind.WARM_UP, iterations=(2,), explained=True)]),
         (CLEAN, [FOUND]),
     ],
 )
@@ -259,20 +226,19 @@ def test_anything_else_is_wrong(injection: Injection, found: list[Finding]) -> N
     assert verdict(injection, *found) is Verdict.WRONG
 
 
-def test_a_slow_cpu_told_as_outlier_copies_only_is_true_but_does_not_name_it() -> None:
-    outlier = replace(FOUND, kind=Kind.OUTLIER_COPY)
-    result = judge(CPU, 1.25, [outlier], 0.03, 3)
+def test_a_slow_cpu_told_as_some_of_its_copies_only_is_true_but_does_not_name_it() -> None:
+    shared = replace(CPU, copies=(1, 3, 5))
+    outlier = replace(FOUND, kind=Kind.OUTLIER_COPY, copies=(1, 3))
+    result = judge(shared, 1.25, [outlier], 0.03, 3)
     assert (result.named, result.secondary, result.false) == ((), (outlier,), ())
     assert result.verdict is Verdict.WRONG
-    assert verdict(CPU, FOUND, outlier) is Verdict.RIGHT
+    assert verdict(shared, replace(FOUND, copies=(1, 3, 5)), outlier) is Verdict.RIGHT
 
 
 def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
     assert verdict(CPU, effect=1.04) is Verdict.NO_EFFECT
-    remote = replace(LGROUP, kind=PlantKind.REMOTE_MEMORY, aimed=None)
-    judged = [judge(remote, 1.01, [], 0.03, 3), judge(CPU, 1.04, [], 0.03, 3)]
-    result = tally(judged)
-    assert (result.planted, result.failed) == (0, 1)  # remote memory may cost nothing
+    result = tally([judge(LGROUP, 1.2, [], 0.03, 3), judge(CPU, 1.04, [], 0.03, 3)])
+    assert (result.planted, result.failed) == (1, 1)
 
 
 def test_a_run_that_others_disturbed_is_not_judged_unless_it_is_right() -> None:
@@ -343,20 +309,9 @@ def test_what_is_judged_grows_with_the_noise() -> None:
 
 def test_the_effect_is_taken_from_the_raw_times() -> None:
     slow = times({(n, k, 1): 1.3 for n in "ab" for k in (1, 2, 3)})
-    assert plant_size(CPU, slow, times({}), 3) == pytest.approx(1.3)
+    assert plant_size(CPU, slow, times({})) == pytest.approx(1.3)
     all_slower = {cell: 1.1 * seconds for cell, seconds in slow.items()}
-    assert plant_size(CPU, all_slower, times({}), 3) == pytest.approx(1.3)
-
-
-def test_the_effect_of_drift_is_the_last_iteration_over_the_first() -> None:
-    slow = times({(n, 3, c): 1.2 for n in "ab" for c in range(4)})
-    assert plant_size(DRIFT, slow, times({}), 3) == pytest.approx(1.2)
-
-
-def test_a_kernel_that_the_clean_run_lacks_is_compared_inside_its_own_run() -> None:
-    injection = replace(CPU, kind=PlantKind.REMOTE_MEMORY, aimed=None)
-    slow = {("m", k, c): 3.0 if c == 1 else 2.0 for k in (1, 2, 3) for c in range(4)}
-    assert plant_size(injection, slow, times({}), 3) == pytest.approx(1.5)
+    assert plant_size(CPU, all_slower, times({})) == pytest.approx(1.3)
 
 
 # -- shown ----------------------------------------------------------------------------------------
@@ -369,7 +324,7 @@ def shown(*judged: Judgement, width: int = 80) -> list[str]:
 
 
 def example(*judged: Judgement) -> SelfTest:
-    _, missing = plan_injections(placements(1, 2, 4), ["a"], 3, random.Random(1))
+    _, missing = plan_injections(placements(1, 2, 4), 3, random.Random(1))
     return SelfTest(
         copies=8,
         cpus=(0, 1),
@@ -440,26 +395,68 @@ def test_the_document_has_truth_and_findings() -> None:
 # -- made times -----------------------------------------------------------------------------------
 
 
+def made(injection: Injection, seed: int) -> dict[tuple[str, int, int], float]:
+    rows = made_rows(injection, placements(2, 4), ["a", "b"], 3, random.Random(seed))
+    return dict(times_of_rows(rows, ["a", "b"]))
+
+
 def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
-    copies = placements(2, 4)
-    plants, _ = plan_injections(copies, ["a", "b"], 3, random.Random(1))
-    clean = made_times(CLEAN, copies, ["a", "b"], 3, random.Random(2))
+    plants, _ = plan_injections(placements(2, 4), 3, random.Random(1))
+    clean = made(CLEAN, 2)
     assert len(clean) == 2 * 3 * 8
     assert max(clean.values()) / min(clean.values()) < 1.05
     for injection in plants:
-        times = made_times(injection, copies, ["a", "b"], 3, random.Random(3))
-        aimed = injection.aimed or 1.25
-        effect = plant_size(injection, times, clean, 3)
-        assert effect == pytest.approx(aimed, abs=0.015), injection.kind
-        rows = rows_of(times, injection, copies, ["a", "b"])
-        moved = {row.copy for row in rows if row.memory != row.node}
-        assert moved == {copy for copy, _ in injection.remote}
+        effect = plant_size(injection, made(injection, 3), clean)
+        assert effect == pytest.approx(1.25, abs=0.015), injection.kind
+
+
+def test_what_is_promised_is_planted_at_just_that_size_in_its_scope() -> None:
+    visible = {"group": 0.01, "group-benchmark": 0.02, "copy": 0.1, "iteration": 0.05, "x": 1.0}
+    shape = [*placements(2, 4), *placements(2, 4)[:4]]  # node 1 has the fewest
+    planted = promised_injections(visible, shape, ["a", "b"], 3, random.Random(1))
+    assert {name: one.aimed for name, one in planted.items()} == {
+        "group": 1.01,
+        "group-benchmark": 1.02,
+        "copy": 1.1,
+        "iteration": 1.05,
+    }
+    assert planted["group"].node == planted["group-benchmark"].node == 1
+    assert planted["group"].benchmark is None
+    assert planted["group-benchmark"].benchmark in ("a", "b")
+    assert len(planted["copy"].copies) == 1
+    assert planted["copy"].iteration in (1, 2, 3)
+    one_node = promised_injections(visible, placements(1, 4), ["a"], 3, random.Random(1))
+    assert set(one_node) == {"copy", "iteration"}
+
+
+def test_a_promise_is_found_where_its_place_is_named_whatever_the_size() -> None:
+    in_one = replace(LGROUP, benchmark="vm", aimed=1.02)
+    assert names(replace(IN_LGROUP, benchmarks=("vm",), slowdown=1.05), in_one, 3)
+    assert not names(IN_LGROUP, in_one, 3)  # all benchmarks
+    assert not names(replace(IN_LGROUP, benchmarks=("vm",), slowdown=0.9), in_one, 3)
+    assert names(SINGLE, COPY, 3)
+    assert not names(replace(SINGLE, singles=(), iterations=(1,)), COPY, 3)
+
+
+@pytest.mark.parametrize(("found", "kept"), [(20, True), (12, True), (9, True), (8, False)])
+def test_a_promise_is_broken_where_chance_does_not_explain_so_few(found: int, kept: bool) -> None:
+    one = PromiseTrials("group", replace(LGROUP, aimed=1.016), 20, found)
+    assert one.kept is kept
+    test = replace(example(judge(CPU, 1.26, [FOUND], 0.03, 3)), promised=(one,), made_noise=0.005)
+    assert test.right is kept
+    file = io.StringIO()
+    print_selftest(test, Console(file=file, width=80))
+    assert f"an lgroup in all benchmarks +1.6 %; found in {found} of 20 runs" in file.getvalue()
+    assert selftest_document(test)["promised"] == [
+        {"scope": "group", "kind": "slow-lgroup", "size": 1.016, "trials": 20}
+        | {"found": found, "kept": kept}
+    ]
 
 
 def test_who_took_a_cpu_is_named_with_it() -> None:
     seen = [
-        DisturbanceRecord("vm", 1, 1.0, (), (), ((0, 0.05), (1, 0.4))),
-        DisturbanceRecord("rays", 2, 1.0, (), (), ((0, 0.1), (1, 0.2))),
+        DisturbanceRecord("vm", 1, 1.0, (), ((0, 0.05), (1, 0.4))),
+        DisturbanceRecord("rays", 2, 1.0, (), ((0, 0.1), (1, 0.2))),
     ]
     busy = ForeignLoad(
         (BusyProcess(7, "cc1", 0.96, "ann"), BusyProcess(9, "cc1", 0.5, "ann")), 0.0, 0.0
