@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from rater.fleet.merge import content_digest
 from rater.store.store import open_store
+from tests.support.digests import content_digest
 
 _CALL = [sys.executable, "-m", "rater", "merge"]
 _BENCHMARKS, _ITERATIONS, _COPIES = 14, 3, 128

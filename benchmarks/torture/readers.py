@@ -24,7 +24,6 @@ from rater.files import folder as data_folder
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.layout import parse_cpus, parse_expression, parse_layout
 from rater.plan.request import request_from_json
-from rater.plan.suite import parse_suite
 from rater.plan.sweep import parse_sweep
 from rater.plan.topology import without_types
 from rater.store.observations import read_observations
@@ -33,6 +32,7 @@ from rater.text.cpuset import parse_bitmap, parse_list
 from tests.support.machines import machine_xml
 from tests.support.observations import observed
 from tests.support.spec_fuzz import broken, originals, read
+from tests.support.suite_text import parse_suite
 
 _LONGEST_S = 10.0  # that one input may take
 _PIECES = 20  # of each reader's inputs, dealt to the CPUs

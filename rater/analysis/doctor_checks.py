@@ -33,11 +33,6 @@ class DoctorFinding:
     command: str | None = None  # that mends it, as root types it
     settings: tuple[tuple[str, str], ...] = ()  # that `rater run --tuned` sets, by name
 
-    @property
-    def mendable(self) -> bool:
-        """Tell whether `rater run --tuned` sets something for it."""
-        return bool(self.settings)
-
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:

@@ -333,16 +333,6 @@ def find_fleet(store: OpenDatabase, spec: str) -> int:
     return found
 
 
-def changes_of(store: OpenDatabase, number: int) -> list[tuple[str, int, float, str, str | None]]:
-    """Return node, attempt, time, state and reason of all that became of a fleet, in order."""
-    with store.reading() as connection:
-        return connection.execute(
-            "SELECT node, attempt, at_s, state, reason FROM fleet_change WHERE fleet_id = ? "
-            "ORDER BY id",
-            (number,),
-        ).fetchall()
-
-
 def _rows(connection: sqlite3.Connection, number: int) -> list[StoredAttempt]:
     extra = {
         (node, attempt): (version, ProcessId(pid, start, boot), verdict)

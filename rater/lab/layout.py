@@ -386,11 +386,6 @@ class PageDirective:
     strict: bool  # a window that cannot be had ends the program
     extents: tuple[tuple[Category, int], ...] = ()  # what shares are of
 
-    @property
-    def largest_page(self) -> int:
-        """The largest page of all windows."""
-        return max((it.page_bytes for it in self.windows), default=BASE_BYTES)
-
     def of(self, category: Category) -> tuple[PageWindow, ...]:
         """Return the windows of one category."""
         return tuple(it for it in self.windows if it.category is category)

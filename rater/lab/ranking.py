@@ -343,15 +343,6 @@ def different_mappings(trace: PageTrace, ranked: Sequence[RankedMapping]) -> lis
     return list(found.values())
 
 
-def frontier(ranked: Sequence[RankedMapping], loads: Loads) -> list[RankedMapping]:
-    """Return mappings that save more than all with as few large bytes, ascending by these."""
-    found: list[RankedMapping] = []
-    for one in sorted(ranked, key=lambda it: (it.large_bytes, -it.saved_ns(loads))):
-        if not found or one.saved_ns(loads) > found[-1].saved_ns(loads):
-            found.append(one)
-    return found
-
-
 def _misses_ns(mapping: PageMapping, touched: int, costs: PageCosts, loads: Loads) -> float:
     """Return what a mapping's misses cost: those of loads, and those of stores, which wait less.
 

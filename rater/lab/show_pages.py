@@ -315,11 +315,6 @@ def _chart(rows: Sequence[tuple[str, list[float]]], trace: PageTrace) -> dict[st
     }
 
 
-def pictured_size(trace: PageTrace) -> int:
-    """Return the page size that a terminal has room to picture."""
-    return min((it.page_bytes for it in trace.reuse), default=BASE_PAGE)
-
-
 # -- A trace and its ranking for people ------------------------------------------------------------
 
 _MOST_ROWS = 16

@@ -258,7 +258,6 @@ def _uncertain(config: SpecConfig) -> list[str]:
 # What the keys mean: SPEC's public documentation, real files of CPU2006 and CPU2017, and
 # public notes on CPU2026 (one block per iteration, `ratio_avg`, `time_avg`).
 
-ROTATED_MODE = "rrrate"  # rolling round-robin rate, of CPU2026
 HEAD_BYTES = 1 << 20  # of a file, which tell whether it is a raw file
 _HEAD = re.compile(
     rb"^(?:\xef\xbb\xbf)?[ \t]*spec\.cpu\w{1,20}\.[^:\s]{1,200}[ \t]*:",

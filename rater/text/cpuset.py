@@ -99,15 +99,6 @@ def parse_bitmap(text: str) -> int:
     return mask
 
 
-def format_bitmap(mask: int) -> str:
-    """Return hwloc's text for a mask: the inverse of `parse_bitmap`."""
-    words = []
-    while mask:
-        words.append(f"0x{mask & 0xFFFFFFFF:08x}")
-        mask >>= 32
-    return ",".join(reversed(words)) or "0x0"
-
-
 def mask_of(numbers: Iterable[int]) -> int:
     """Return the mask that has bit n for every number n."""
     mask = 0

@@ -15,12 +15,12 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, InputFile, Size
 from rater.run.copies.spawn import living_on
-from rater.run.host.memory import drop_page_cache, measure_page_cache
 from rater.run.programs import inputs as prepare
 from rater.run.programs.inputs import ReadyInput, ready_inputs
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.run_dirs import Program, RunFolders
 from tests.support.calls import RATER, rater, rows
+from tests.support.page_cache import cached_bytes, is_droppable
 
 CPUS = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -150,13 +150,13 @@ def test_the_original_of_an_input_is_dropped_from_the_page_cache_and_the_copy_is
 ) -> None:
     source = tmp_path / "data"
     source.write_bytes(b"x" * (1 << 20))
-    if drop_page_cache(source).left_bytes:
+    if not is_droppable(tmp_path):
         pytest.skip("the file system of temporary files is in memory")
     size = Size("t", (), (), None, None, None, 0, (InputFile("data", source, None),), ())
     benchmark = Benchmark("b", None, "", (), (), {}, ("true",), {"t": size})
     [made] = ready_inputs(benchmark, size, tmp_path / "cache")
-    assert measure_page_cache(source).cached_bytes == 0
-    assert measure_page_cache(made.path).cached_bytes == 1 << 20
+    assert cached_bytes(source) == 0
+    assert cached_bytes(made.path) == 1 << 20
 
 
 def test_inputs_of_a_copy_of_its_own_are_written_from_its_cpus(

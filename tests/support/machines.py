@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import RawNode, RawPU, Topology, build_topology
 from rater.text import cpuset
+from tests.support.bitmaps import format_bitmap
 from tests.support.places import MACHINES
 
 
@@ -58,7 +59,7 @@ class Thing:
         number = "" if self.cpu is None else f' os_index="{self.cpu}"'
         if self.type.endswith("Cache"):
             number = f' depth="{self.type[1]}" cache_type="0" cache_size="0"'
-        nodes = cpuset.format_bitmap(above | self.memory())
+        nodes = format_bitmap(above | self.memory())
         yield f'<object type="{self.type}"{number} {sets} {_nodesets(nodes)}{more}>'
         for node in self.nodes:
             yield _node(node, sets, "")
@@ -126,8 +127,8 @@ def machine_xml(seed: int) -> str:
         )
         allowed = allowed or everything
     empty = () if dice.random() < 0.7 else (900, 901)
-    nodes = cpuset.format_bitmap(tree.memory() | cpuset.mask_of(empty))
-    cpus_ = cpuset.format_bitmap(allowed)
+    nodes = format_bitmap(tree.memory() | cpuset.mask_of(empty))
+    cpus_ = format_bitmap(allowed)
     allowance = f' allowed_cpuset="{cpus_}" allowed_nodeset="{nodes}"'
     lines = list(tree.xml(cpuset.mask_of(empty), allowance))
     no_cpus = 'cpuset="0x0" complete_cpuset="0x0"'
@@ -139,7 +140,7 @@ def machine_xml(seed: int) -> str:
             '<topology version="2.0">',
             *lines,
             *(
-                f'<cpukind cpuset="{cpuset.format_bitmap(mask)}" forced_efficiency="{kind}"/>'
+                f'<cpukind cpuset="{format_bitmap(mask)}" forced_efficiency="{kind}"/>'
                 for kind, mask in enumerate(kinds)
                 if mask & everything and len(kinds) > 1
             ),
@@ -229,7 +230,7 @@ def _memory(dice: random.Random, machine: Thing) -> None:
 
 
 def _node(number: int, sets: str, subtype: str) -> str:
-    nodes = cpuset.format_bitmap(1 << number)
+    nodes = format_bitmap(1 << number)
     return f'<object type="NUMANode" os_index="{number}" {sets} {_nodesets(nodes)}{subtype}/>'
 
 
@@ -238,7 +239,7 @@ def _nodesets(nodes: str) -> str:
 
 
 def _bitmap(thing: Thing, *, offline: bool = False) -> str:
-    return cpuset.format_bitmap(thing.cpus(offline=offline))
+    return format_bitmap(thing.cpus(offline=offline))
 
 
 # Two lgroups (packages) of two cores of two threads; siblings are numbered last, as on most x86.

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from rater.text import cpuset
+from tests.support.bitmaps import format_bitmap
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,6 @@ def test_a_wrong_bitmap_is_an_error_with_its_position(text: str, message: str) -
 def test_bitmaps_and_lists_are_printed_as_they_are_read() -> None:
     for numbers in ((), (0,), (8, 64), (31, 32, 33), (65535,), tuple(range(0, 4096, 3))):
         mask = cpuset.mask_of(numbers)
-        assert cpuset.parse_bitmap(cpuset.format_bitmap(mask)) == mask
+        assert cpuset.parse_bitmap(format_bitmap(mask)) == mask
         assert cpuset.parse_list(cpuset.format_list(numbers)) == numbers
         assert cpuset.numbers_of(mask) == numbers

@@ -18,10 +18,11 @@ from hypothesis.internal.conjecture import providers
 from benchmarks.torture.readers import feed, readers
 from rater.errors import InputError
 from rater.plan.placement.layout import parse_expression
-from rater.plan.suite import parse_suite
 from rater.store.observations import read_observations
-from rater.text.cpuset import format_bitmap, format_list, mask_of, parse_bitmap, parse_set
+from rater.text.cpuset import format_list, mask_of, parse_bitmap, parse_set
+from tests.support.bitmaps import format_bitmap
 from tests.support.observations import observed
+from tests.support.suite_text import parse_suite
 
 # Values that stand in our modules are tried as well: which, would hang on what else was imported.
 providers._get_local_constants = lambda: providers._local_constants

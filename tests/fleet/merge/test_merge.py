@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rater.fleet import merge as module
-from rater.fleet.merge import MergedFile, content_digest, merge_database
+from rater.fleet.merge import MergedFile, merge_database
 from rater.fleet.merge_source import LOCAL, MergeTable, Role, merge_tables, newest_tables
 from rater.plan.sweep import AxisKind, SweepSlot
 from rater.process import this_process
@@ -17,6 +17,7 @@ from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import RunStatus, Validity
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, create_slot_run, new_sweep
+from tests.support.digests import content_digest
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase
 from tests.support.full_database import full_database
 from tests.support.made_runs import make_run

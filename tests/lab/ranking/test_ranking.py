@@ -14,7 +14,6 @@ from rater.lab.ranking import (
     by_saving,
     check_benefits,
     far_references,
-    frontier,
     mappings_to_check,
     page_costs,
     page_memory,
@@ -92,8 +91,6 @@ def test_the_best_mapping_is_that_which_saves_most_within_the_pages_there_are() 
     assert names == ["heap 2M + mmap 2M", "mmap 2M", "heap 2M", "all 4k"]
     for pages, name in ((9, names[0]), (4, "mmap 2M"), (2, "heap 2M"), (1, "all 4k")):
         assert mapping_name(best_within(ranked, pages, DEPENDENT).mapping.sizes) == name
-    sizes = [it.large_pages for it in frontier(ranked, DEPENDENT)]
-    assert sizes == [0, 2, 3, 5]
     assert max(benefits(ranked, DEPENDENT)) == 1.0
 
 

@@ -5,9 +5,10 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.layout import load_layout
-from rater.plan.suite import Command, Expected, Metric, parse_suite
+from rater.plan.suite import Command, Expected, Metric
 from rater.plan.suite_find import load_suite, select_from_suite, suite_names
 from rater.text.documents import MistakesError
+from tests.support.suite_text import parse_suite
 
 HEAD = '[suite]\nformat = 1\nname = "own"\n'
 WHOLE = """\

@@ -13,6 +13,7 @@ from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import Cache, CpuKind, Details, Topology
 from rater.text import cpuset
+from tests.support.bitmaps import format_bitmap
 from tests.support.places import MACHINES, needs_machines
 
 type Answer = tuple[list[object], list[object], tuple[list[int], list[list[float]]] | None]
@@ -72,7 +73,7 @@ def pus(*numbers: int) -> str:
 
 
 def node(number: int, cpus: list[int], attributes: str = "") -> str:
-    bitmap = cpuset.format_bitmap(cpuset.mask_of(cpus))
+    bitmap = format_bitmap(cpuset.mask_of(cpus))
     return f'<object type="NUMANode" os_index="{number}" cpuset="{bitmap}" {attributes}/>'
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.plan.suite import Benchmark, parse_suite
+from rater.plan.suite import Benchmark
 from rater.run.host.admission import (
     AvailableResources,
     MemoryDemand,
@@ -45,6 +45,7 @@ from rater.run.programs.inputs import (
 from rater.run.programs.script import command_lines
 from tests.support.places import CHECKOUT
 from tests.support.processes import wait_until_dead
+from tests.support.suite_text import parse_suite
 
 PROGRAM = """\
 #include <stdio.h>

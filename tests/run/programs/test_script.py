@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.plan.suite import Command, parse_suite
+from rater.plan.suite import Command
 from rater.run.programs.compile import build
 from rater.run.programs.script import (
     CommandLine,
@@ -23,6 +23,7 @@ from rater.run.programs.script import (
     to_argv,
 )
 from tests.support.shells import SHELLS, sh
+from tests.support.suite_text import parse_suite
 
 
 class Ended:

@@ -19,7 +19,7 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Phase, Step, make_plan
 from rater.plan.suite import Benchmark, InputFile, Size, Suite
 from rater.run.host import discover as machine
-from rater.run.host.memory import drop_page_cache, measure_page_cache, read_node_memory
+from rater.run.host.memory import drop_page_cache, read_node_memory
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs import compile
 from rater.run.programs.child_process import Limits
@@ -38,6 +38,7 @@ from rater.run.programs.inputs import (
 from rater.run.programs.script import benchmark_environment, set_up_suite, setup_folder
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.run_dirs import CopyEnvironments, Program, RunFolders
+from tests.support.page_cache import cached_bytes, is_droppable
 from tests.support.processes import wait_until_dead
 
 SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
@@ -284,12 +285,6 @@ def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
         taken()
 
 
-def on_disk(folder: Path) -> bool:
-    """Tell whether the page cache of files here can be dropped (not on tmpfs)."""
-    (folder / "probe").write_bytes(b"x")
-    return drop_page_cache(folder / "probe").left_bytes == 0
-
-
 def read_bytes() -> int:
     """Return the bytes that this process has read so far, cached or not."""
     lines = Path("/proc/self/io").read_text().splitlines()
@@ -297,7 +292,7 @@ def read_bytes() -> int:
 
 
 def test_nothing_that_a_set_up_left_stays_in_the_page_cache_but_the_input(tmp_path: Path) -> None:
-    if not on_disk(tmp_path):
+    if not is_droppable(tmp_path):
         pytest.skip("files here live in memory")
     make = "head -c 4000000 /dev/zero | tee made > other; ln -s ../../../elsewhere linked"
     suite = own_suite(tmp_path, "sh", "-c", f"test -e made || {{ {make}; }}")
@@ -305,19 +300,15 @@ def test_nothing_that_a_set_up_left_stays_in_the_page_cache_but_the_input(tmp_pa
     cache, size = tmp_path / "cache", replace(SIZE, inputs=(made_input(),))
     for _ in range(2):
         left = set_up_suite(suite, cache, os.environ, ["made", "linked"])
-        assert measure_page_cache(setup_folder(suite, cache)).size_bytes == 8_000_000
-        assert measure_page_cache(setup_folder(suite, cache)).cached_bytes == 0
-        assert measure_page_cache(tmp_path / "elsewhere").cached_bytes == 0
+        assert len([*setup_folder(suite, cache).glob("*")]) == 3
+        assert cached_bytes(setup_folder(suite, cache)) == 0
+        assert cached_bytes(tmp_path / "elsewhere") == 0
         (made,) = ready_inputs(BENCHMARK, size, cache, left)
-    assert measure_page_cache(made.path).cached_bytes > 2_000_000
+    assert cached_bytes(made.path) > 2_000_000
     # A later run finds it cold and leaves it so: nothing was made.
     drop_page_cache(cache)
     set_up_suite(suite, cache, os.environ, ["made", "linked"])
-    assert (
-        measure_page_cache(cache / "setup").cached_bytes
-        == measure_page_cache(made.path).cached_bytes
-        == 0
-    )
+    assert cached_bytes(cache / "setup") == cached_bytes(made.path) == 0
 
 
 def test_what_a_set_up_did_not_change_is_not_read_again(tmp_path: Path) -> None:
