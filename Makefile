@@ -30,7 +30,7 @@ test-fast: cc $(STAMP)
 	@$(BIN)/python -m pytest $(SPREAD) -m "not slow" $(PYTEST_ARGS) \
 	  tests/test_architecture.py tests/text tests/plan tests/settings tests/speccpu tests/store \
 	  tests/analysis tests/show --ignore tests/show/html \
-	  $(addprefix tests/fleet/,plan merge analysis show) $(addprefix tests/lab/,plan pools models ranking proof)
+	  $(addprefix tests/fleet/test_,plan.py merge.py hosts.py) $(addprefix tests/lab/test_,layout.py models.py)
 
 lint: cc $(STAMP)
 	@$(BIN)/ruff check .

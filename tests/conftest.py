@@ -29,8 +29,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Of these tests many start processes, wait, or search for long.
 LONG = (
-    *("end_to_end", "commands", "workflow", "fleet", "lab", "benchmarks", "run", "show/html"),
-    "analysis/divots",
+    *("end_to_end", "commands", "workflow", "fleet", "lab", "test_benchmarks.py"),
+    *("run", "show/html", "analysis/divots"),
 )
 
 
@@ -39,10 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     (With `--no-loadscope-reorder`; else files of few tests come last, however long they take.)
     """
-    folders = [TESTS / name for name in LONG]
+    long = [TESTS / name for name in LONG]
 
     def turn(item: pytest.Item) -> int:
-        return next((n for n, it in enumerate(folders) if it in item.path.parents), len(LONG))
+        here = {item.path, *item.path.parents}
+        return next((n for n, it in enumerate(long) if it in here), len(LONG))
 
     items.sort(key=turn)
 

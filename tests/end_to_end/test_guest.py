@@ -1,7 +1,8 @@
-"""On a real kernel with four lgroups: copies and their memory lie where the plan said.
+"""On a real kernel: memory lies where the plan said, instructions come out exact.
 
-One boot of QEMU with the script of `shared/numa-guest`, in which rater runs a tiny
-program once for each memory policy; the tests are about what came out of it.
+One boot of QEMU each, with the scripts of `shared/numa-guest` (four lgroups) and of
+`shared/arm64-guest` (`--icount 0`: one instruction a nanosecond of the guest). The latter's disk
+is made by `guest.sh build` (a minute, apt and pip), never here.
 """
 
 from __future__ import annotations
@@ -176,12 +177,8 @@ def missing() -> str | None:
     return f"no NUMA guest without {', '.join(lacking)}" if lacking else None
 
 
-pytestmark = [
-    pytest.mark.guest,
-    pytest.mark.slow,
-    pytest.mark.timeout(2 * (LIMIT_S + 200)),
-    pytest.mark.skipif(missing() is not None, reason=str(missing())),
-]
+within_limit = pytest.mark.timeout(2 * (LIMIT_S + 200))
+needs_guest = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 def hidden(paths: set[Path]) -> Iterator[str]:
@@ -261,6 +258,10 @@ def report(policy: str, ran: Ran) -> None:
         )
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 @pytest.mark.parametrize("policy", POLICIES)
 def test_copies_run_on_the_cpus_that_were_planned(runs: dict[str, Ran], policy: str) -> None:
     ran = runs[policy]
@@ -271,6 +272,10 @@ def test_copies_run_on_the_cpus_that_were_planned(runs: dict[str, Ran], policy: 
     assert ran.shown["benchmarks"][0]["good_copies"] == len(home)
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 @pytest.mark.parametrize("policy", ["local", "bind"])
 def test_memory_lies_on_the_lgroup_of_the_copy(runs: dict[str, Ran], policy: str) -> None:
     for copy in range(4):
@@ -278,6 +283,10 @@ def test_memory_lies_on_the_lgroup_of_the_copy(runs: dict[str, Ran], policy: str
         assert runs[policy].by_node(copy) == {copy: 1.0}
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 def test_interleaved_memory_lies_on_all_lgroups_alike(runs: dict[str, Ran]) -> None:
     for copy in range(4):
         assert runs["interleave"].planned(copy)[1:] == ("interleave", (0, 1, 2, 3))
@@ -286,6 +295,10 @@ def test_interleaved_memory_lies_on_all_lgroups_alike(runs: dict[str, Ran]) -> N
         assert min(shares.values()) > 0.2
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 def test_memory_lies_on_remote_lgroups_when_they_are_named(runs: dict[str, Ran]) -> None:
     for copy in range(4):
         assert runs["bind:nodes=2,3"].planned(copy)[1:] == ("bind", (2, 3))
@@ -294,6 +307,10 @@ def test_memory_lies_on_remote_lgroups_when_they_are_named(runs: dict[str, Ran])
         assert runs["preferred:nodes=1"].by_node(copy) == {1: 1.0}
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 def test_a_kernel_without_weights_interleaves_evenly_and_says_so(runs: dict[str, Ran]) -> None:
     ran = runs["weighted"]
     said = [text for text in ran.stored["warnings"] if text.startswith("--mem weighted")]
@@ -304,6 +321,10 @@ def test_a_kernel_without_weights_interleaves_evenly_and_says_so(runs: dict[str,
         assert sorted(ran.by_node(copy)) == [0, 1, 2, 3]
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_proof_says_that_the_plan_was_met(runs: dict[str, Ran], policy: str) -> None:
     ran = runs[policy]
@@ -311,6 +332,10 @@ def test_the_proof_says_that_the_plan_was_met(runs: dict[str, Ran], policy: str)
     assert all(one["seen"]["rss_max_bytes"] > BYTES for one in ran.shown["placement"]["copies"])
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 def test_the_proof_tells_a_copy_that_took_its_memory_elsewhere(runs: dict[str, Ran]) -> None:
     ran = runs["local"]
     assert [ran.by_node(copy).get(3, 0) > 0.95 for copy in STRAYS] == [True] * 4
@@ -320,8 +345,107 @@ def test_the_proof_tells_a_copy_that_took_its_memory_elsewhere(runs: dict[str, R
     assert re.search(r"\d+ % of its \S+ MB lay on lgroup 3.*, planned 0; .* bind:3", reason)
 
 
+@pytest.mark.guest
+@pytest.mark.slow
+@within_limit
+@needs_guest
 def test_pools_of_huge_pages_are_put_back_on_their_lgroups_after_kill_9(guest: Path) -> None:
     before, killed, restored = json.loads((guest / "pools.json").read_text())
     assert before == [0, 0, 0, 0]
     assert killed == [0, 8, 0, 4]
     assert restored == before
+
+
+COUNTING_GUEST = TEST_DATA / "arm64-guest" / "guest.sh"
+CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+DISK = Path(os.environ.get("GUEST_ARM64") or Path(CACHE) / "guest-arm64") / "root.ext4"
+COUNTING_LIMIT_S = 240
+ROUNDS = (1_000_000, 3_000_000)  # of a loop of two instructions
+SLACK = 16  # instructions before `main` differ by where the stack lies
+
+COUNTED_PROGRAM = r"""
+#include <stdlib.h>
+int main(int count, char **words) {
+    long n = atol(words[1]);
+    __asm__ volatile("1: subs %0, %0, #1\n b.ne 1b" : "+r"(n) :: "cc");
+    return count - 2;
+}
+"""
+
+# Nobody, in one process: to import rater takes seconds there.
+COUNTING_DRIVER = """
+import contextlib, io, json, os, pathlib, subprocess, sys
+
+folder, *rounds = sys.argv[1:]
+pathlib.Path("/proc/sys/kernel/perf_event_paranoid").write_text("2")
+loop = ["gcc", "-O1", "-static", "-o", "/usr/bin/loop", folder + "/loop.c"]
+subprocess.run(loop, check=True)
+os.mkdir("/run/own"); os.chown("/run/own", 65534, 65534); os.chdir("/run/own")
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+os.environ |= {"HOME": "/run/own", "XDG_RUNTIME_DIR": "/run/own"}
+os.environ |= {"RATER_DB": "/run/own/db", "RATER_LOCK": "/run/own/lock"}
+from rater.cli import main
+
+def said(*words):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        status = main(list(words))
+    assert status == 0, status
+    return json.loads(out.getvalue())
+
+plain = ["--copies", "1", "--iterations", "2", "--proof", "off", "--preflight", "off", "--quiet"]
+found = []
+for asked, n in zip(("stalls", "stalls:u"), rounds):
+    assert main(["run", *plain, "--counters", asked, "--", "loop", n]) == 0
+    found.append(said("export", "last", "--format", "json"))
+print("FOUND", json.dumps(found))
+"""
+
+
+def missing_for_counting() -> str | None:
+    """Say what the guest lacks here; None when it can be booted."""
+    lacking = [] if shutil.which("qemu-system-aarch64") else ["qemu-system-aarch64"]
+    lacking += [str(path) for path in (COUNTING_GUEST, DISK) if not path.is_file()]
+    return f"no guest that counts without {', '.join(lacking)}" if lacking else None
+
+
+@pytest.mark.guest
+@pytest.mark.slow
+@pytest.mark.skipif(missing_for_counting() is not None, reason=str(missing_for_counting()))
+def test_instructions_of_a_known_loop_are_counted_exactly_in_user_mode(tmp_path: Path) -> None:
+    (tmp_path / "loop.c").write_text(COUNTED_PROGRAM)
+    (tmp_path / "driver.py").write_text(COUNTING_DRIVER)
+    done = subprocess.run(
+        [
+            *(str(COUNTING_GUEST), "run", "--nodes", "1", "--cpu", "neoverse-n1", "--icount", "0"),
+            *(
+                "--timeout",
+                str(COUNTING_LIMIT_S),
+                "--bind",
+                str(CHECKOUT),
+                "--bind",
+                str(tmp_path),
+                "--",
+            ),
+            *("env", f"PYTHONPATH=/opt/site:{CHECKOUT}", "python3", str(tmp_path / "driver.py")),
+            *(str(tmp_path), *map(str, ROUNDS)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=COUNTING_LIMIT_S + 40,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    fewer, more = (counts(run) for run in json.loads(line.removeprefix("FOUND ")))
+    print(fewer, more)  # `pytest -m guest -s` shows it
+    for runs in (fewer, more):
+        assert max(runs) - min(runs) <= SLACK
+    assert abs(more[0] - fewer[0] - 2 * (ROUNDS[1] - ROUNDS[0])) <= SLACK
+
+
+def counts(run: dict[str, Any]) -> list[int]:
+    """Instructions of each run of the copy, all of them in user mode and in full."""
+    rows = [it for copy in run["copies"] for it in copy["counts"] if it["event"] == "instructions"]
+    assert [it["group_name"] for it in rows] == ["arm-neoverse-n1:stalls:u"] * 2
+    assert all(it["enabled_ns"] == it["running_ns"] for it in rows)
+    return [it["value"] for it in rows]

@@ -1,5 +1,8 @@
-"""Runs: what is appended comes back, and survives what kills rater."""
+"""Runs: what is appended comes back, is found by name, survives what kills rater, is removed."""
 
+from __future__ import annotations
+
+import json
 import os
 import resource
 import signal
@@ -14,13 +17,17 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
+from rater.plan.sweep import AxisKind, SweepSlot
 from rater.process import is_alive, this_process
 from rater.record.events import Noted, OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
-from tests.support.example_events import S, ended, over, phase, run_of, started
+from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep
+from tests.support.calls import Rater
+from tests.support.calls import rows as rows_of
+from tests.support.example_events import SWEEP_ASKED, S, ended, over, phase, run_of, started
 from tests.support.places import CHECKOUT
 from tests.support.stored_runs import GONE, HOST, PUS, begin, rows, with_uuid
 
@@ -296,3 +303,158 @@ def test_a_zombie_does_not_live() -> None:
     assert not is_alive(owner)
     with suppress(ChildProcessError):
         os.waitpid(child, 0)
+
+
+def test_a_run_is_found_by_number_by_the_start_of_its_uuid_and_from_the_last(store: Store) -> None:
+    with pytest.raises(InputError, match="no runs stored yet; `rater run` makes one"):
+        store.find("last")
+    for uuid in ("aabb", "aacc", "bbbb", "aa"):
+        begin(store, with_uuid(uuid), GONE)
+    named = ("2", "0002", "aac", "b", "last", "last~0", "last~1", "last~3", "aa")
+    assert [store.find(name) for name in named] == [2, 2, 2, 3, 4, 4, 3, 1, 4]
+
+
+def test_few_digits_are_a_number_and_eight_the_start_of_a_uuid_where_no_run_has_that_number(
+    store: Store,
+) -> None:
+    for uuid in ("20000000-1", "00000003-2", "99999999-3"):
+        begin(store, with_uuid(uuid), GONE)
+    named = ("2", "0000000002", "20000000", "99999999", "00000003")
+    assert [store.find(name) for name in named] == [2, 2, 1, 3, 3]
+    for name in ("20", "9", "2000000"):
+        with pytest.raises(InputError, match=f"'{name}': no such run"):
+            store.find(name)
+
+
+def test_a_tag_means_all_runs_that_have_it(store: Store) -> None:
+    for uuid, tags in (("a", (("k", "v=1"),)), ("b", ()), ("c", (("k", "v=1"), ("x", "")))):
+        begin(store, replace(with_uuid(uuid), tags=tags), GONE)
+    assert store.find_all("tag:k=v=1") == (1, 3)
+    assert store.find_all("tag:x=") == (3,)
+    assert store.find("tag:x=") == 3
+    assert [store.find_all(name) for name in ("2", "last~1", "a")] == [(2,), (2,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (
+            "tag:k=v",
+            r"tag:k=v: 7 runs have this tag.*7 \(g\), 6 \(f\), .* and 2 more; take the num",
+        ),
+        ("tag:k=w", "no run in .* has this tag"),
+        ("tag:K=v", "no run in .* has this tag"),
+        ("tag:\udcff=v", "no run in .* has this tag"),
+        ("tag:k", "'tag:k': expected tag:KEY=VALUE"),
+        ("tag:=v", "expected tag:KEY=VALUE"),
+    ],
+)
+def test_where_one_run_is_wanted_a_tag_of_none_or_several_is_refused(
+    store: Store, spec: str, says: str
+) -> None:
+    for uuid in "abcdefg":
+        begin(store, replace(with_uuid(uuid), tags=(("k", "v"),)), GONE)
+    with pytest.raises(InputError, match=says):
+        store.find(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("aa", r"the uuids of 2 runs begin so: 2 \(aacc\), 1 \(aabb\)"),
+        ("7", "no such run in .*up to 2.*rater list"),
+        ("zz", "no such run"),
+        ("", "no such run"),
+        ("last~2", "only 2 runs are stored"),
+        ("last~", "no such run"),
+        ("9" * 30, "no such run"),
+        ("٢", "no such run"),
+        ("%", "no such run"),
+    ],
+)
+def test_a_name_that_means_no_run_or_several_is_refused(store: Store, spec: str, says: str) -> None:
+    for uuid in ("aabb", "aacc"):
+        begin(store, with_uuid(uuid), GONE)
+    with pytest.raises(InputError, match=says):
+        store.find(spec)
+
+
+def test_a_removed_run_takes_all_its_rows_along_and_its_number_does_not_come_back(
+    store: Store,
+) -> None:
+    for uuid in ("a", "b"):
+        number = begin(store, replace(with_uuid(uuid), tags=(("k", "v"),), warnings=("w",)), GONE)
+        for event in (phase(), ended(0, 1.0), over(0.0, 1.0), Noted("n")):
+            store.append(number, event)
+    store.remove(2)
+    assert [head.run for head in store.runs()] == [1]
+    assert len(store.load(1).copies) == 1
+    store.remove(1)
+    tables = rows(store, "SELECT name FROM pragma_table_list WHERE type = 'table'")
+    for (table,) in tables:
+        if not str(table).startswith("sqlite_") and table != "removed":
+            assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)], table
+    assert rows(store, "SELECT uuid, kind FROM removed") == [("a", "run"), ("b", "run")]
+    assert begin(store, with_uuid("c")) == 3
+
+
+def test_several_runs_are_removed_all_or_none(store: Store) -> None:
+    begin(store, with_uuid("a"), GONE)
+    begin(store, with_uuid("b"))
+    begin(store, with_uuid("c"), GONE)
+    with pytest.raises(InputError, match="run 2 is still running"):
+        store.remove(1, 2)
+    assert [head.run for head in store.runs()] == [1, 2, 3]
+    store.remove(1, 3)
+    assert [head.run for head in store.runs()] == [2]
+    with pytest.raises(InputError, match="no run 3 any more"):  # it went away meanwhile
+        store.load(3)
+
+
+def sweep(store: Store, name: str, *, ended: bool = True) -> int:
+    """One point with two runs: the first did not get to its end, the second is in its place."""
+    point = SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None)
+    slot = SweepSlot(1, 1, 0)
+    asked = replace(SWEEP_ASKED, uuid=name)
+    number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], [point], [slot])
+    for place in range(2):
+        made = replace(run_of(2), uuid=f"{name}{place}")
+        run = create_slot_run(store, number, slot, made, HOST, settings=(), pus=PUS, phases=1)
+        store.append(run, RunEnded(RunStatus.INTERRUPTED, None))
+    if ended:
+        end_sweep(store, number, RunStatus.COMPLETE, None, SWEEP_ASKED.started_at)
+    return number
+
+
+def test_a_sweep_takes_all_its_runs_along_and_no_others(database: Path, rater: Rater) -> None:
+    with open_store(database) as store:
+        for name in ("aa", "bb"):  # runs 1 and 2, 3 and 4
+            sweep(store, name)
+        assert sweep(store, "cc") == 3  # runs 5 and 6
+    status, out, _ = rater("rm", "6", "sweep:last", "sweep:1", "--yes")
+    assert status == 0
+    assert out.splitlines() == [
+        *(f"run {number} removed" for number in (6, 5, 1, 2)),
+        *(f"sweep {number} removed" for number in (3, 1)),
+    ]
+    assert rows_of("SELECT id FROM run") == [(3,), (4,)]
+    assert rows_of("SELECT DISTINCT sweep_id FROM sweep_slot") == [(2,)]
+    out = rater("rm", "sweep:2", "--yes", "--json")[1]
+    assert json.loads(out) == {"rater": 1, "removed": [3, 4], "sweeps": [2]}
+    for table in ("run", "host", "sweep", "sweep_axis", "sweep_point", "sweep_value", "sweep_slot"):
+        assert rows_of(f"SELECT count(*) FROM {table}") == [(0,)], table
+    status, _, err = rater("rm", "sweep:2", "--yes")
+    assert (status, "no sweeps stored yet" in err) == (2, True)
+
+
+def test_a_sweep_that_still_runs_is_not_removed_and_nothing_else_goes(
+    database: Path, rater: Rater
+) -> None:
+    with open_store(database) as store:
+        sweep(store, "aa")
+        sweep(store, "bb", ended=False)
+    status, out, err = rater("rm", "1", "sweep:1", "sweep:2", "--yes")
+    assert (status, out) == (2, "")
+    assert "sweep 2 is still running" in err
+    assert rows_of("SELECT count(*) FROM run") == [(4,)]
+    assert rows_of("SELECT count(*) FROM sweep") == [(2,)]

@@ -1,21 +1,39 @@
 """What a person can ask the database without our code gives what our code says."""
 
+from __future__ import annotations
+
+import io
 import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rater.analysis.results.score import summarise
+from rater.errors import InputError
 from rater.files import folder
-from rater.record.events import Event, OutputChecked, RunEnded
+from rater.plan.counter_tables import TABLE_TEXT, counter_tables
+from rater.record.events import (
+    CopyCounted,
+    Event,
+    EventCount,
+    GateFacts,
+    Observed,
+    OutputChecked,
+    PhaseCounted,
+    RunEnded,
+)
 from rater.record.run import BenchmarkUsed, CopyStatus, MetricUsed, Run, RunStatus, Validity
-from rater.store.store import Store
+from rater.store.export import full_document, observations_document, write_csv
+from rater.store.store import Store, open_store
+from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.observations import observed, read
-from tests.support.stored_runs import GONE, HOST, PUS, query_file
+from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
+from tests.support.stored_runs import GONE, HOST, PUS, query_file, rows
 
 QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
 
@@ -364,3 +382,158 @@ def test_a_setting_that_changed_since_the_run_before_is_found_but_no_reading(sto
         store.create_run(replace(run_of(1), uuid=uuid), HOST, readings, PUS, GONE)
         found = query_file(store, "changed_settings")
         assert found == ([] if uuid == "a" else [("loaded", "1", "2")])
+
+
+CYCLES = EventCount("intel-skx:numa", "cycles", 300, 10, 10)
+REMOTE = EventCount("intel-skx:numa", "dram_remote", None, 10, 0)
+COST = PhaseCounted(0, user_only=True, copies=1, open_ns=3, read_ns=2, close_ns=1)
+TABLE = (f"{TABLE_TEXT}intel-skx", "[pmu]\n")
+
+
+def counted_run(store: Store) -> int:
+    number = store.create_run(run_of(2), HOST, [TABLE], PUS)
+    store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
+    store.append(number, CopyCounted(0, 1, 0, (CYCLES, REMOTE)), COST, over(0.0, 2.0))
+    return number
+
+
+def test_counts_come_back_with_their_copy_and_cost(store: Store) -> None:
+    run = store.load(counted_run(store))
+    assert [copy.counts for copy in run.copies] == [(), (CYCLES, REMOTE)]
+    assert run.counted == (COST,)
+    assert query_file(store, "copy_counts")[0] == (0, 1, 0, "intel-skx:numa", "cycles", 300, 10, 10)
+    document = full_document(run)
+    assert document["copies"][1]["counts"][0]["value"] == 300
+    assert document["counted"][0]["open_ns"] == 3
+
+
+def test_an_observations_document_takes_counts_and_tables_along(
+    store: Store, tmp_path: Path
+) -> None:
+    document = observations_document(store.load(counted_run(store)))
+    with open_store(tmp_path / "other.db") as other:
+        number, _ = other.add(read(document))
+        run = other.load(number)
+    assert [copy.counts for copy in run.copies] == [(), (CYCLES, REMOTE)]
+    assert counter_tables(run.settings) == {"intel-skx": "[pmu]\n"}
+    assert observations_document(run)["observations"][1]["counts"] == [
+        {
+            "group_name": "intel-skx:numa",
+            "event": event,
+            "value": value,
+            "enabled_ns": 10,
+            "running_ns": running,
+        }
+        for event, value, running in (("cycles", 300, 10), ("dram_remote", None, 0))
+    ]
+
+
+def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(store: Store) -> None:
+    number = store.create_run(run_of(2), HOST, [TABLE], PUS)
+    store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
+    half = EventCount("software:software", "minor_faults", 7, 10, 5)
+    never = EventCount("software:software", "migrations", None, 10, 5)
+    store.append(number, CopyCounted(0, 1, 0, (CYCLES, half, never)), COST, over(0.0, 2.0))
+    out = io.StringIO()
+    write_csv(store.load(number), out)
+    heading, *rows = (line.split(",")[-5:] for line in out.getvalue().splitlines())
+    numa, software = "intel-skx:numa", "software:software"
+    assert heading == [
+        *(f"{numa} share_counted", f"{numa} cycles"),
+        *(f"{software} share_counted", f"{software} migrations", f"{software} minor_faults"),
+    ]
+    assert rows == [["", "", "", "", ""], ["1.0", "300", "0.5", "", "14.0"]]
+
+
+def test_an_event_called_like_a_time_is_no_time_in_csv(store: Store) -> None:
+    number = store.create_run(run_of(1), HOST, [TABLE], PUS)
+    waits = EventCount("mine:stalls", "waits_s", 300, 10, 10)
+    store.append(number, phase(), ended(0, 2.0), CopyCounted(0, 0, 0, (waits,)), over(0.0, 2.0))
+    run, out = store.load(number), io.StringIO()
+    write_csv(run, out)
+    assert out.getvalue().splitlines()[1].endswith(",1.0,300")
+    assert columns_of_copies(run)["mine:stalls waits_s"].tolist() == [300]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        7,
+        [{"event": "cycles"}],
+        [{"group_name": "g", "event": "e", "value": 2**64, "enabled_ns": 0, "running_ns": 0}],
+        [{"group_name": "", "event": "e", "value": 1, "enabled_ns": 0, "running_ns": 0}],
+        [{"group_name": "g", "event": "e", "value": -1, "enabled_ns": 0, "running_ns": 0}],
+    ],
+)
+def test_counts_of_a_document_are_read_strictly(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"observations\[0\]\W+counts"):
+        read(observed({"counts": wrong}))
+
+
+def test_what_was_seen_comes_back(store: Store) -> None:
+    run = store.load(store_run(store))
+    later = replace(FULL, age_ns=400_000_000, looks=1, node_bytes=((0, 120 * MB),))
+    assert run.samples == (FULL, later, BARE)
+    assert run.observed == OBSERVED
+    assert [copy.gate for copy in run.copies] == [
+        GateFacts((0, 1, 2, 4), (0, 1)),
+        GateFacts(None, (1,)),
+    ]
+
+
+def test_samples_of_an_attempt_that_was_torn_do_not_count(store: Store) -> None:
+    run = store.load(store_run(store))
+    torn = replace(run, brackets=tuple(replace(it, torn=True) for it in run.brackets))
+    assert torn.without_torn().samples == ()
+
+
+def test_events_that_are_tried_again_are_stored_once(store: Store) -> None:
+    number = store_run(store)
+    store.append(number, FULL)
+    assert len(store.load(number).samples) == 3
+
+
+def test_a_resumed_run_was_observed_as_often_as_all_its_attempts(store: Store) -> None:
+    number = store_run(store)
+    store.append(number, Observed("auto", 1, 3.5, 0.03, 0.01, 0.001, ()))
+    seen = store.load(number).observed
+    assert seen is not None
+    assert (seen.samples, seen.interval_s) == (4, 2.0)
+    assert seen.cpu_s == pytest.approx(0.04)
+    assert seen.share == pytest.approx(0.04 / 5)  # 2 s and 3 s of running
+    assert (seen.longest_read_s, seen.unknown) == (0.002, ())
+    store.append(number, Observed("auto", 0, None, 0.0, 0.0, 0.0, ()))
+    assert store.load(number).observed == replace(seen, unknown=())
+
+
+def test_what_was_seen_goes_with_its_run(store: Store) -> None:
+    store.remove(store_run(store))
+    for table in ("sample", "observed", "copy"):
+        assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+def test_the_view_says_how_much_lay_at_home(store: Store) -> None:
+    number = store_run(store)
+    found = rows(
+        store,
+        "SELECT copy, node, gate_cpus, gate_mems, looks, round(home_share, 6), "
+        "round(rss_mib * 1048576), round(most_rss_mib * 1048576) "
+        f"FROM placement_proof WHERE run_id = {number}",
+    )
+    # 30 of 120 MB in three looks, all of 120 MB in one.
+    share = (30 * 3 + 120) / (120 * 4)
+    assert found == [
+        (0, 0, "0-2,4", "0-1", 4, round(share, 6), 121 * MB, 122 * MB),
+        (1, 1, None, "1", 1, None, None, None),
+    ]
+
+
+def test_the_full_document_has_what_was_seen(store: Store) -> None:
+    document = full_document(store.load(store_run(store)))
+    assert document["samples"][0]["node_bytes"] == {"0": 30 * MB, "1": 90 * MB}
+    assert document["samples"][0]["page_bytes"] == {"4096": 20 * MB, "2097152": 100 * MB}
+    assert document["samples"][2]["node_bytes"] is None
+    assert document["copies"][0]["gate_cpus"] == [0, 1, 2, 4]
+    assert document["copies"][1]["gate_cpus"] is None
+    assert "gate" not in document["copies"][0]
+    assert document["observed"]["interval_s"] == 1.5

@@ -1,25 +1,46 @@
-"""What holds for orders and plans on any machine: real, described, generated."""
+"""What holds for orders and plans on any machine, and what is planned on 30 of them.
 
+After a change that is meant: `python -m tests.plan.placement.test_any_machine` writes
+`golden_plans.json` anew; read the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
 import importlib
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.assign import assign_cpus, distrib
-from rater.plan.placement.layout import EXPLICIT, BindLevel, Counts, CpuOrder, Layout, MachineParts
-from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.layout import (
+    EXPLICIT,
+    NAMED_ORDERS,
+    BindLevel,
+    Counts,
+    CpuOrder,
+    Layout,
+    MachineParts,
+    load_layout,
+    override_layout,
+)
+from rater.plan.placement.memory_policy import Memory, MemoryPolicy
 from rater.plan.placement.order import PERMUTATIONS, slots_of
 from rater.plan.placement.order import scatter as in_scatter
-from rater.plan.placement.place import PlacementPlan, plan_placements
+from rater.plan.placement.place import Placement, PlacementPlan, plan_placements
 from rater.plan.topology import PU, Topology
 from rater.run.host.discover import own_environment, parse_synthetic
-from tests.support.machines import generated, machine, machine_xml, real_machines
-from tests.support.orderings import layout, numbers, scatter, sequence
+from tests.support.machines import generated, machine, machine_xml, real, real_machines
+from tests.support.orderings import layout as layout_with
+from tests.support.orderings import numbers, scatter, sequence
 from tests.support.places import MACHINES, needs_machines
 
 DESCRIBED = (
@@ -138,7 +159,7 @@ def check_orders(topology: Topology) -> None:
     check_fill(topology, sequence(topology, CpuOrder.FILL))
     spread = scatter(topology)
     for copies in range(1, len(spread) + 1, max(1, len(spread) // 12)):
-        assigned = assign_cpus(topology, layout(CpuOrder.BALANCED), copies)
+        assigned = assign_cpus(topology, layout_with(CpuOrder.BALANCED), copies)
         wanted = sorted(spread[:copies], key=lambda pu: pu.logical)
         assert [slot[0] for slot in assigned.slots] == wanted, topology.source
         parts = distrib(topology, copies)
@@ -162,7 +183,7 @@ def any_layout(topology: Topology, seed: int) -> Layout:
     """A layout with options that the machine has, another one for each seed."""
     order = PLACED[seed % len(PLACED)]
     nodes = sorted({pu.node for pu in topology.pus if pu.node is not None})
-    return layout(
+    return layout_with(
         order,
         smt=(None, 1, 2)[seed % 3],
         kind=("", "", "fast", "slow")[seed % 4],
@@ -220,7 +241,7 @@ def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
         copies = share + len(topology.domains) - 1
         counts = Counts(((first.node, share),), 1)
         order = PLACED[seed % len(PLACED)]
-        slots = assign_cpus(topology, layout(order, counts=counts), copies).slots
+        slots = assign_cpus(topology, layout_with(order, counts=counts), copies).slots
         found = Counter(slot[0].domain for slot in slots)
         assert found.pop(first.node) == share, topology.source
         assert set(found.values()) <= {1}
@@ -274,7 +295,7 @@ def test_4096_pus_are_all_given_out(description: str) -> None:
     topology = parse_synthetic(description)
     for order in PLACED:
         for copies in (4096, 2500):
-            assigned = assign_cpus(topology, layout(order, smt=8), copies)
+            assigned = assign_cpus(topology, layout_with(order, smt=8), copies)
             assert len({slot[0].os for slot in assigned.slots}) == copies
 
 
@@ -323,7 +344,7 @@ def test_copies_of_threads_have_cpus_of_their_own_while_there_are_enough_on_any_
         if not most or order is CpuOrder.DISTRIB:  # its parts are as large as they come
             continue
         copies = 1 + seed % most
-        slots = assign_cpus(topology, layout(order), copies, threads).slots
+        slots = assign_cpus(topology, layout_with(order), copies, threads).slots
         used = [pu.os for slot in slots for pu in slot]
         assert len(used) == len(set(used)) == copies * threads, topology.source
 
@@ -341,7 +362,7 @@ def check_threads(topology: Topology, threads: int) -> None:
     alike = len({pu.kind for pu in topology.pus}) == 1
     for copies in range(1, most + 1, max(1, most // 12)):
         found = plan_placements(
-            topology, layout(CpuOrder.BALANCED), copies, MemoryPolicy.LOCAL, threads
+            topology, layout_with(CpuOrder.BALANCED), copies, MemoryPolicy.LOCAL, threads
         ).placements
         about = (topology.source, copies, threads)
         given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in found]
@@ -388,3 +409,83 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
         again = Layout(f"expr:{text}", "", CpuOrder.EXPR, BindLevel.PU, text=text)
         found = plan_placements(topology, again, 3, MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == [first[n].os for n in places], topology.source
+
+
+GOLDEN = Path(__file__).with_name("golden_plans.json")
+FIRST = 12  # CPUs that are written out
+MADE = 12  # machines that nobody built: any clone has them
+
+
+def asked() -> dict[str, tuple[Layout, Memory]]:
+    """Every layout that binds, two with options, and other memory than local."""
+    local = Memory(MemoryPolicy.LOCAL)
+    found = {
+        order.value: load_layout(order) for order in NAMED_ORDERS if order is not CpuOrder.NONE
+    }
+    balanced = found["balanced"]
+    found["balanced, bind core, smt 1"] = override_layout(balanced, bind="core", smt=1)
+    found["fill, bind node, reserve 2"] = override_layout(found["fill"], bind="node", reserve=2)
+    return {name: (layout, local) for name, layout in found.items()} | {
+        "balanced, mem bind": (balanced, Memory(MemoryPolicy.BIND)),
+        "balanced, mem interleave": (balanced, Memory(MemoryPolicy.INTERLEAVE)),
+    }
+
+
+def plans(topology: Topology) -> dict[str, str]:
+    """By layout: the first CPUs of a third as many copies as PUs, digests of whole plans."""
+    pus = len(topology.pus)
+    told: dict[str, str] = {}
+    for name, (layout, memory) in asked().items():
+        try:
+            by_copies = {
+                copies: plan_placements(topology, layout, copies, memory)
+                for copies in (-(-pus // 3), pus, pus + pus // 2)
+            }
+        except InputError as error:  # CPUs without memory that could be bound
+            told[name] = str(error)
+            continue
+        first = next(iter(by_copies.values())).placements[:FIRST]
+        digests = [f"{copies}:{digest(found)}" for copies, found in by_copies.items()]
+        told[name] = " ".join([*map(_cpus, first), "|", *digests])
+    return told
+
+
+def _cpus(placement: Placement) -> str:
+    """`0`, or `0..7(4)` for a mask of four CPUs."""
+    cpus = placement.cpus or ()
+    return str(cpus[0]) if len(cpus) == 1 else f"{cpus[0]}..{cpus[-1]}({len(cpus)})"
+
+
+def digest(placed: PlacementPlan) -> str:
+    """Of all that a plan says: places, memory, reserved CPUs, warnings."""
+    return hashlib.sha256(json.dumps(asdict(placed)).encode()).hexdigest()[:12]
+
+
+def all_plans() -> dict[str, dict[str, str]]:
+    every = (*real_machines(), *generated()[:MADE])
+    return {topology.source: plans(topology) for topology in every}
+
+
+def golden() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text())
+    return found
+
+
+@needs_machines
+@pytest.mark.parametrize("name", [it for it in sorted(golden()) if "machine " not in it])
+def test_the_plans_for_a_real_machine_are_the_golden_ones(name: str) -> None:
+    assert plans(real(name)) == golden()[name]
+
+
+@pytest.mark.parametrize("seed", range(MADE))
+def test_the_plans_for_a_made_machine_are_the_golden_ones(seed: int) -> None:
+    assert plans(generated()[seed]) == golden()[f"machine {seed}"]
+
+
+def test_there_are_golden_plans_for_all_machines_and_all_layouts() -> None:
+    assert len(golden()) == 18 + MADE
+    assert all(set(told) == set(asked()) for told in golden().values())
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(json.dumps(all_plans(), indent=1) + "\n")

@@ -1,8 +1,15 @@
+"""Layouts: what they say, what they leave of a machine, and where memory may come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rater.errors import InputError
+from rater.plan.placement.assign import assign_cpus
 from rater.plan.placement.layout import (
     NAMED_ORDERS,
     BindLevel,
@@ -12,9 +19,19 @@ from rater.plan.placement.layout import (
     MachineParts,
     layout_names,
     load_layout,
+    options,
+    override_layout,
     parse_layout,
 )
+from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySupport, parse_memory
+from rater.plan.placement.order import apply_filters, reserve, restrict_to
+from rater.plan.placement.place import Placement, apply_memory_support, plan_placements
+from rater.plan.topology import RawNode, RawPU, Topology, build_topology
+from rater.run.host import discover as machine
 from rater.text.documents import MistakesError
+from tests.support.machines import SMT, made, real
+from tests.support.places import needs_machines
+from tests.support.small_machines import hybrid, two_kinds
 
 
 def test_the_built_in_layouts_load_and_say_what_they_do() -> None:
@@ -149,3 +166,292 @@ def test_a_wrong_layout_is_an_error_that_names_file_line_and_key(text: str, mess
     with pytest.raises(InputError) as caught:
         parse_layout(text, Path("own.toml"))
     assert message in str(caught.value)
+
+
+def layout(order: CpuOrder = CpuOrder.COMPACT, **more: Any) -> Layout:
+    return Layout("mine", "", order, BindLevel.PU, **more)
+
+
+def left(topology: Topology = SMT, **more: Any) -> list[int]:
+    return [pu.os for pu in apply_filters(topology, layout(**more)).topology.pus]
+
+
+def test_smt_keeps_the_first_threads_of_each_core() -> None:
+    assert left(smt=1) == [0, 1, 2, 3]
+    assert left(smt=2) == left(smt=64) == [0, 4, 1, 5, 2, 6, 3, 7]
+    part = made([[[0, 4], [1, 5]]], usable={4, 1, 5})
+    assert left(part, smt=1) == [4, 1]  # the first usable thread
+
+
+def test_kinds_are_named_or_numbered() -> None:
+    assert left(hybrid(), kind="fast") == left(hybrid(), kind="1") == [0, 1, 2, 3]
+    assert left(hybrid(), kind="slow") == left(hybrid(), kind="0") == [4, 5, 6]
+    assert left(hybrid(), kind="fast", smt=1) == [0, 2]
+    assert left(SMT, kind="fast") == left(SMT, kind="slow") == left(SMT)
+    with pytest.raises(InputError, match=r"kind 7: the usable CPUs of hybrid are of kind 0 \(CPUs"):
+        left(hybrid(), kind="7")
+
+
+def test_kinds_that_nothing_ranks_are_not_chosen_by_speed_or_number() -> None:
+    unranked = two_kinds(hybrid(), "made")
+    for kind in ("fast", "slow", "0", "1"):
+        with pytest.raises(InputError) as caught:
+            left(unranked, kind=kind)
+        assert str(caught.value) == (
+            f"kind {kind}: made has CPUs of 2 kinds (CPUs 0-3, CPUs 4-6) and does not tell which "
+            "is faster: name the CPUs, as in --layout list:0-3"
+        )
+    assert left(restrict_to(unranked, unranked.pus[:3]), kind="fast") == [0, 1, 2]  # of one kind
+
+
+def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:
+    found = [[pu.os for pu in reserve(SMT, cores)] for cores in (1, 2, 3)]
+    assert found == [[0, 4], [0, 4, 2, 6], [0, 4, 1, 5, 2, 6]]
+    shuffled = made([[[5], [6]], [[0], [3]], [[4], [1]]])
+    found = [[pu.os for pu in reserve(shuffled, n)] for n in (1, 2, 3, 4)]
+    assert found == [[0], [0, 1], [5, 0, 1], [5, 0, 3, 1]]
+    with pytest.raises(InputError, match="made has 4 usable cores that are not excluded: reserve"):
+        reserve(SMT, 4)
+
+
+def test_copies_never_share_reserved_cores() -> None:
+    placed = plan_placements(SMT, layout(reserve=1), 8, MemoryPolicy.LOCAL)
+    assert placed.reserved == (0, 4)
+    assert [p.cpu for p in placed.placements] == [1, 5, 2, 6, 3, 7, 1, 5]
+    assert placed.warnings[0] == "8 copies share 6 usable PUs: 2 on 2 PUs, 1 on 4 PUs"
+    wide = Layout("wide", "", CpuOrder.COMPACT, BindLevel.PACKAGE, reserve=1)
+    assert plan_placements(SMT, wide, 1, MemoryPolicy.LOCAL).placements[0].cpus == (1, 5)
+
+
+def test_reserve_costs_nothing_where_copies_do_not_run_anyway() -> None:
+    found = apply_filters(SMT, layout(reserve=1, only=MachineParts(nodes=(1,))))
+    assert [pu.os for pu in found.topology.pus] == [2, 6, 3, 7]
+    assert [pu.os for pu in found.reserved] == [0, 4]
+    # What is excluded is for nobody, the supervisor neither.
+    found = apply_filters(SMT, layout(reserve=1, exclude=MachineParts(cpus=(0,))))
+    assert [pu.os for pu in found.reserved] == [1, 5]
+    assert [pu.os for pu in found.topology.pus] == [4, 2, 6, 3, 7]
+
+
+def test_cpus_lgroups_and_cores_are_chosen_and_excluded() -> None:
+    assert left(only=MachineParts(nodes=(1,))) == [2, 6, 3, 7]
+    assert left(only=MachineParts(cpus=(0, 3, 4))) == [0, 4, 3]
+    assert left(only=MachineParts(cpus=(0, 3, 4), nodes=(0,))) == [0, 4]
+    assert left(exclude=MachineParts(cpus=(0,), nodes=(1,))) == [4, 1, 5]
+    assert left(exclude=MachineParts(cores=(1, 2))) == [0, 4, 3, 7]
+
+
+def test_ranks_count_anew_so_that_a_core_s_only_thread_left_is_its_first() -> None:
+    found = assign_cpus(SMT, layout(CpuOrder.CORES, exclude=MachineParts(cpus=(0,))), 4)
+    assert [slot[0].os for slot in found.slots] == [4, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"only": MachineParts(nodes=(3,))}, "layout mine: made has no lgroups 3; it has 0-1"),
+        ({"only": MachineParts(cpus=(1, 96, 97))}, "made has no CPUs 96-97; it has 0-7"),
+        (
+            {"exclude": MachineParts(cores=(9,))},
+            "layout mine: exclude: made has no cores 9; it has 0-3",
+        ),
+        (
+            {"exclude": MachineParts(nodes=(0, 1))},
+            r"layout mine \(without lgroups 0-1\) leaves none of",
+        ),
+        (
+            {"exclude": MachineParts(nodes=(0, 1)), "reserve": 1},
+            "made has 0 usable cores that are not",
+        ),
+        (
+            {"only": MachineParts(cpus=(0,)), "reserve": 1},
+            r"\(CPUs 0, reserve 1\) leaves none of the 8",
+        ),
+    ],
+)
+def test_a_layout_of_another_machine_is_an_error(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        left(**more)
+
+
+def test_the_command_line_changes_a_layout() -> None:
+    base = load_layout("balanced")
+    changed = override_layout(base, bind="core", smt=1, kind="fast", reserve=2)
+    assert (changed.bind, changed.smt) == (BindLevel.CORE, 1)
+    assert (changed.kind, changed.reserve) == ("fast", 2)
+    assert changed.order is CpuOrder.BALANCED
+    assert override_layout(base) == base
+    assert override_layout(override_layout(base, reserve=2), reserve=0) == base
+    unbound = override_layout(load_layout("list:0,1"), bind="none")
+    assert (unbound.order, unbound.bind, unbound.text) == (CpuOrder.NONE, BindLevel.NONE, "")
+    assert options(changed) == ["reserve 2", "kind fast", "smt 1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("balanced", {"bind": "socket"}, "--bind socket: expected pu, core, llc, node, package"),
+        ("balanced", {"smt": 0}, "--smt 0: expected the number of threads of a core to use, 1 or"),
+        ("balanced", {"kind": "quick"}, "--kind quick: expected fast, slow, or a number"),
+        ("balanced", {"kind": "²"}, "--kind ²: expected fast"),
+        ("balanced", {"reserve": -1}, "--reserve -1: expected a number of cores, 0 to 65536"),
+        ("none", {"bind": "core"}, "--bind core: layout none does not bind copies"),
+        (
+            "none",
+            {"smt": 1, "reserve": 1},
+            "layout none with reserve 1, smt 1: copies that are not",
+        ),
+        ("balanced", {"bind": "none", "smt": 1}, "layout balanced with smt 1: copies that are not"),
+    ],
+)
+def test_options_that_mean_nothing_are_an_error(
+    name: str, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        override_layout(load_layout(name), **more)
+
+
+BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
+UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
+FOUR = machine.parse_synthetic("nodes=4x2")
+ALL = MemorySupport(frozenset(MemoryPolicy), preferred_many=True)
+NONE_AT_ALL = MemorySupport(
+    frozenset(), preferred_many=False, reason="[Errno 1] Operation not permitted"
+)
+
+
+def nodes(topology: Topology, text: str, copies: int = 4) -> list[tuple[int, ...]]:
+    placed = plan_placements(topology, BALANCED, copies, parse_memory(text))
+    return [p.memory_nodes for p in placed.placements]
+
+
+def test_a_policy_is_a_word_or_a_word_and_nodes() -> None:
+    assert parse_memory("local") == Memory(MemoryPolicy.LOCAL)
+    assert parse_memory(" bind:nodes=3,1-2 ") == Memory(MemoryPolicy.BIND, (1, 2, 3))
+    assert [str(parse_memory(t)) for t in ("weighted", "preferred:nodes=0,2,3,2")] == [
+        "weighted",
+        "preferred:nodes=0,2-3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("near", "expected none, local, bind, preferred, interleave, weighted, or nodes by number"),
+        ("", "expected none, local"),
+        ("local:nodes=1", "local has no nodes of its own: use --mem local"),
+        ("none:nodes=1", "none has no nodes of its own"),
+        ("bind:1", "expected bind:nodes=LIST, as in bind:nodes=2,3"),
+        ("bind:cpus=1", "expected bind:nodes=LIST"),
+        ("bind:", "expected bind:nodes=LIST"),
+        ("interleave:nodes=", "names no node"),
+        ("bind:nodes=1,", "--mem bind:nodes=1,: "),
+        ("bind:nodes=3-1", "runs backwards"),
+        ("bind:nodes=-1", "--mem bind:nodes=-1: "),
+        ("bind:nodes=99999999999", "--mem bind:nodes=99999999999: "),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_what_is(text: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse_memory(text)
+    assert said in str(error.value)
+
+
+def test_each_policy_has_its_nodes() -> None:
+    assert nodes(FOUR, "local") == [()] * 4
+    assert nodes(FOUR, "none") == [()] * 4
+    assert nodes(FOUR, "bind") == nodes(FOUR, "preferred") == [(0,), (1,), (2,), (3,)]
+    assert nodes(FOUR, "interleave") == nodes(FOUR, "weighted") == [(0, 1, 2, 3)] * 4
+    for policy in ("bind", "preferred", "interleave", "weighted"):
+        assert nodes(FOUR, f"{policy}:nodes=3,2") == [(2, 3)] * 4
+
+
+@needs_machines
+def test_interleaving_is_over_ordinary_memory_unless_nodes_are_named() -> None:
+    # Nodes 252-255 have no CPUs.
+    assert nodes(real("power9-2n+4gpun-44c-smt4"), "interleave", 1) == [(0, 8)]
+    # Each CPU has DRAM and MCDRAM, nodes 4-7; on the Xeon nodes 4 and 5 are PMEM.
+    knl = real("knl7250-snc4-flat-8n-68c-smt4")
+    assert nodes(knl, "interleave", 1) == [(0, 1, 2, 3)]
+    assert nodes(knl, "bind:nodes=4-7", 1) == [(4, 5, 6, 7)]
+    assert nodes(real("xeon-snc2-pmem-6n-56c-smt2"), "weighted", 1) == [(0, 1, 2, 3)]
+
+
+def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are() -> None:
+    with pytest.raises(InputError, match="nodes=4x2 has no node 4,7; expected numbers out of 0, 1"):
+        nodes(FOUR, "bind:nodes=1,4,7")
+    topology = build_topology(
+        [RawPU(os, os, 0, None, None) for os in range(2)],
+        [RawNode(0, 1, 0, None), RawNode(1, 2, 0, None), RawNode(5, 0, 0, "NVM")],
+        usable=0b11,
+        allowed_nodes=0b100001,
+        source="made",
+    )
+    with pytest.raises(InputError) as error:
+        nodes(topology, "interleave:nodes=0-1", 1)
+    assert str(error.value) == (
+        "--mem interleave:nodes=0-1: made does not let rater use the memory of node 1; "
+        "expected numbers out of 0, 5 (NVM, no CPUs)"
+    )
+    assert nodes(topology, "interleave", 1) == [(0,)]
+    assert nodes(topology, "preferred:nodes=5", 1) == [(5,)]
+    none = build_topology(
+        [RawPU(0, 0, 0, None, None)],
+        [RawNode(0, 1, 0, None)],
+        usable=1,
+        allowed_nodes=0,
+        source="made",
+    )
+    with pytest.raises(InputError, match="--mem weighted: made names no NUMA node with CPUs and"):
+        nodes(none, "weighted", 1)
+
+
+def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
+    for text, found in (("bind:nodes=2,3", (2, 3)), ("interleave", (0, 1, 2, 3)), ("local", ())):
+        placed = plan_placements(FOUR, UNBOUND, 2, parse_memory(text))
+        assert [p.memory_nodes for p in placed.placements] == [found] * 2
+    for policy in ("bind", "preferred"):
+        with pytest.raises(InputError, match=f"no home node for --mem {policy}: use --mem local"):
+            plan_placements(FOUR, UNBOUND, 2, parse_memory(policy))
+
+
+def planned(policy: MemoryPolicy, *nodes: int) -> Placement:
+    return Placement(0, None, None, None, None, None, None, policy, nodes)
+
+
+def test_without_weights_memory_is_interleaved_evenly_with_one_warning() -> None:
+    plan = tuple(planned(policy, 1, 2) for policy in MemoryPolicy)
+    assert apply_memory_support(plan, ALL) == (
+        plan,
+        (),
+    )  # a kernel that has every policy changes nothing
+    older = replace(ALL, policies=ALL.policies - {MemoryPolicy.WEIGHTED})
+    found, warnings = apply_memory_support([planned(MemoryPolicy.WEIGHTED, 0, 1)] * 3, older)
+    assert found == (planned(MemoryPolicy.INTERLEAVE, 0, 1),) * 3
+    assert warnings == (
+        "--mem weighted: this kernel has no weighted interleaving (Linux 6.9 and newer): memory "
+        "is interleaved evenly",
+    )
+
+
+def test_a_kernel_that_can_prefer_one_node_prefers_the_first_with_a_warning() -> None:
+    older = replace(ALL, preferred_many=False)
+    found, warnings = apply_memory_support([planned(MemoryPolicy.PREFERRED, 2, 3)], older)
+    assert found == (planned(MemoryPolicy.PREFERRED, 2),)
+    assert warnings == (
+        "--mem preferred: this kernel has no MPOL_PREFERRED_MANY (Linux 5.15 and newer): node 2 is "
+        "preferred with MPOL_PREFERRED, and not 3",
+    )
+    assert apply_memory_support([planned(MemoryPolicy.PREFERRED, 2)], older)[1][0].endswith(
+        "MPOL_PREFERRED"
+    )
+
+
+def test_where_no_policy_can_be_set_local_is_left_to_the_kernel_and_all_else_refused() -> None:
+    found, [warning] = apply_memory_support([planned(MemoryPolicy.LOCAL)], NONE_AT_ALL)
+    assert found == (planned(MemoryPolicy.NONE),)
+    assert "no memory policy ([Errno 1] Operation not permitted): copies keep the one" in warning
+    assert apply_memory_support([planned(MemoryPolicy.NONE)], NONE_AT_ALL)[1] == ()
+    for policy in ("bind", "preferred", "interleave", "weighted"):
+        with pytest.raises(InputError, match=f"--mem {policy}: the kernel does not let rater set"):
+            apply_memory_support([planned(MemoryPolicy(policy), 0)], NONE_AT_ALL)

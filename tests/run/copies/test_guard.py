@@ -1,12 +1,26 @@
-"""What copies leave behind is killed, and named by what it is."""
+"""What copies leave behind or lead away is killed or named, by rater and by its watchdog."""
 
 from __future__ import annotations
 
 import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from rater.record.events import CopyStarted, Event, Noted
+from rater.record.run import CopyStatus, RunStatus
+from rater.run.copies import watchdog
 from rater.run.copies.guard import Leftover, guard
+from rater.run.copies.launch import Child
+from rater.run.copies.spawn import Watchdog, limit_mark
+from rater.run.supervise.supervisor import Supervisor
+from tests.support.calls import RATER
+from tests.support.rig import Rig, wait_for
 
 
 def test_a_process_killed_amid_its_exec_is_named_all_the_same() -> None:
@@ -61,3 +75,189 @@ def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.Monkey
         patch.undo()
         assert [it.pid for it in keeper.kill_leftovers()] == [pid]
         assert keeper.kill_leftovers() == []
+
+
+MARK = "6f1c8a52-made-for-this-test"
+# Whoever started rater, and a copy that joined its group.
+STARTER = """
+import resource, subprocess, sys
+soft, hard = resource.getrlimit({locks})
+resource.setrlimit({locks}, ({mark}, hard))
+copy = subprocess.Popen(["sleep", "100"])
+resource.setrlimit({locks}, (soft, hard))
+print(flush=True)
+print(copy.wait(), flush=True)
+input()
+"""
+
+
+def test_who_started_a_dead_supervisor_lives_on_though_a_copy_joined_its_group() -> None:
+    mark = limit_mark(MARK)
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER.format(locks=watchdog.RLIMIT_LOCKS, mark=mark)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as starter:
+        assert starter.stdout is not None
+        starter.stdout.readline()
+        slots = os.memfd_create("slots")
+        dead_pipe, held_end = os.pipe()
+        os.close(held_end)
+        # Of another session, as no child of the supervisor's any more.
+        argv = [str(dead_pipe), str(slots), f"RATER_RUN={MARK}", str(mark), str(starter.pid)]
+        subprocess.run(
+            [sys.executable, "-I", "-S", watchdog.__file__, *argv],
+            pass_fds=(dead_pipe, slots),
+            start_new_session=True,
+            timeout=60,
+            check=True,
+        )
+        os.close(dead_pipe)
+        os.close(slots)
+        assert starter.communicate("\n", timeout=30)[0] == "-9\n"
+        assert starter.returncode == 0
+
+
+def test_a_watchdog_that_is_stopped_while_it_is_dismissed_is_let_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch = Watchdog(MARK, 1, None)
+    os.kill(watch.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, watch.pid, os.WSTOPPED | os.WNOWAIT)
+    sent, kill = [], os.kill
+
+    def after_the_first(pid: int, number: int) -> None:  # that one came before the stop
+        sent.append((pid, number))
+        if len(sent) > 1:
+            kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", after_the_first)
+    watch.dismiss(hunt=False)
+    assert sent == [(watch.pid, signal.SIGCONT)] * 2
+
+
+PYTHON = f"exec {sys.executable} -S -c"
+JOINS_US = "import os, signal, time; os.setpgid(0, os.getpgid(os.getppid())); "
+
+
+@pytest.mark.parametrize(
+    ("also", "number", "note"),
+    [
+        ("", signal.SIGTERM, "ran longer than 0.5 s"),
+        (
+            "signal.signal(15, signal.SIG_IGN); ",
+            signal.SIGKILL,
+            "ran longer than 0.5 s; ignored SIGTERM for 0.2 s, killed",
+        ),
+    ],
+    ids=["", "ignoring SIGTERM"],
+)
+def test_a_copy_in_the_group_of_rater_is_held_to_its_time_limit(
+    tmp_path: Path, also: str, number: int, note: str
+) -> None:
+    ready = tmp_path / "ready"
+    rig = Rig(tmp_path, timeout_s=0.5, grace_s=0.2, on_event=wait_for(ready))
+    script = f'{PYTHON} \'{JOINS_US}{also}open("{ready}", "w").close(); time.sleep(60)\''
+    one = rig.run({"joins": script}, copies=1).by_copy(0)
+    assert (one.status, one.signal, one.note) == (CopyStatus.TIMEOUT, number, note)
+
+
+def test_a_copy_that_stopped_itself_is_held_to_its_time_limit(tmp_path: Path) -> None:
+    one = Rig(tmp_path, timeout_s=0.3).run({"stops": "kill -STOP $$"}, copies=1).by_copy(0)
+    assert (one.status, one.signal) == (CopyStatus.TIMEOUT, signal.SIGTERM)
+
+
+def test_a_copy_of_another_user_is_named_and_the_run_ends_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int] = []
+
+    def refuse(child: Child, number: int) -> bool:
+        pids.append(child.pid)
+        return False
+
+    # To be refused for real takes a set-user-ID program that becomes root, run by somebody else.
+    monkeypatch.setattr(Child, "send", refuse)
+    seen = Rig(tmp_path, timeout_s=0.2, grace_s=0.1).run({"sudo": "sleep 60"}, copies=1)
+    assert seen.outcome.status is RunStatus.FAILED
+    assert f"process {pids[0]} still runs; end it with `sudo kill -9" in str(seen.outcome.reason)
+
+
+@pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_watchdog_is_watched(tmp_path: Path, harm: int) -> None:
+    over = tmp_path / "over"
+
+    def strike(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyStarted):
+            os.kill(supervisor._state.guard.watch.pid, harm)
+        elif isinstance(event, Noted) and "rater's watchdog was" in event.text:
+            over.touch()
+
+    script = f"while [ ! -e {over} ]; do sleep 0.01; done"
+    seen = Rig(tmp_path, on_event=strike).run({"runs": script}, copies=1)
+    assert seen.outcome.status is RunStatus.COMPLETE
+
+
+@pytest.mark.parametrize("cgroup", [True, False], ids=["cgroup", "no cgroup"])
+def test_an_orphan_with_an_empty_environment_does_not_outlive_kill_9(
+    tmp_path: Path, cgroup: bool
+) -> None:
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(
+        "import rater.run.copies.guard as g\ng.Cgroup.make = classmethod(lambda *a, **k: None)\n"
+        if not cgroup
+        else ""
+    )
+    script = "setsid env -i sh -c 'echo $$ > pid.new; mv pid.new pid; exec sleep 60' & sleep 60"
+    process = subprocess.Popen(
+        [*RATER, "run", "--quiet", "--copies", "1", "--", "sh", "-c", script],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(hook)},
+    )
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.01)
+    pid = int((tmp_path / "pid").read_text())
+    handle = os.pidfd_open(pid)
+    process.kill()
+    process.wait()
+
+    assert _ends(handle)
+
+
+def _ends(handle: int) -> bool:
+
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(20_000))
+
+
+def test_marks_are_limits_of_their_own() -> None:
+    one, two = limit_mark("a"), limit_mark("b")
+    assert one != two
+    assert all(1 << 61 <= it < 1 << 62 for it in (one, two))
+
+
+HOPS = """
+import os
+os.setsid()
+with open("hops", "ab", 0) as hops:
+    while True:
+        hops.write(b".")
+        if os.fork():
+            os._exit(0)
+"""
+
+
+def test_what_forks_for_ever_in_a_session_of_its_own_is_ended_without_a_cgroup(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hop.py").write_text(HOPS)
+    script = f"{sys.executable} -S hop.py & while [ ! -s hops ]; do sleep 0.01; done"
+    rig = Rig(tmp_path, use_cgroup=False, directory=str(tmp_path))
+    assert rig.run({"hops": script}, copies=1).outcome.status is RunStatus.COMPLETE
+    hops = (tmp_path / "hops").stat().st_size
+    time.sleep(0.2)  # hundreds of hops
+    assert (tmp_path / "hops").stat().st_size == hops

@@ -1,18 +1,303 @@
-"""What the machine's counters say of a phase: the kernel's texts, and real runs."""
+"""Counters: what a machine counts and refuses, of copies by the kernel, and of phases."""
 
 from __future__ import annotations
 
+import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
 
+from rater.plan.counter_choice import TableGroup
+from rater.plan.counter_tables import load_table
 from rater.plan.options import Cadence
-from rater.plan.schedule import Plan, Window, make_plan
-from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseEnded
+from rater.plan.schedule import Order, Plan, Window, make_plan
+from rater.record.events import (
+    CopyCounted,
+    CpuReading,
+    CpuReadings,
+    MachineReadings,
+    PhaseCounted,
+    PhaseEnded,
+)
+from rater.run.copies.counters import (
+    CounterPlan,
+    GroupProbe,
+    PerfEvent,
+    PerfKernel,
+    ReadyGroup,
+    perf_events,
+    probe_group,
+    this_processor,
+)
 from rater.run.observe.counters import MachineReader, PhaseCounters
+from tests.support.perf import INHERIT, USER_ONLY, MadeKernel
 from tests.support.rig import CPU, Rig, Seen, on_one_cpu
+
+SKX = load_table("intel-skx")
+PIPELINE = TableGroup(SKX, SKX.groups[0])
+SOFTWARE = TableGroup(load_table("software"), load_table("software").groups[0])
+RECOVERY = 0x010D
+NAMES = tuple(event.name for event in PIPELINE.group.events)
+
+
+def perf_settings(root: Path, *, paranoid: int | None = 2, watchdog: int = 0) -> Path:
+    for name, value in (("perf_event_paranoid", paranoid), ("nmi_watchdog", watchdog)):
+        if value is not None:
+            file = root / "proc/sys/kernel" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{value}\n")
+    return root
+
+
+def tried(kernel: MadeKernel, root: Path, of: TableGroup = PIPELINE) -> GroupProbe:
+    found = probe_group(of, kernel, root)
+    assert not kernel.opened, "nothing is left open"
+    return found
+
+
+def test_a_group_that_works_counts_user_and_kernel(tmp_path: Path) -> None:
+    kernel = MadeKernel()
+    found = tried(kernel, perf_settings(tmp_path))
+    assert found.ready
+    assert (found.ready.user_only, found.missing, found.why) == (False, (), "")
+    assert tuple(it.name for it in found.ready.events) == NAMES
+    assert found.reading
+    assert found.reading.values == (1000,) * 6
+
+
+def test_a_user_who_may_not_see_the_kernel_counts_user_mode(tmp_path: Path) -> None:
+    kernel = MadeKernel(refuse=lambda event, flags: 0 if flags & USER_ONLY else errno.EACCES)
+    found = tried(kernel, perf_settings(tmp_path, paranoid=2))
+    assert found.ready
+    assert found.ready.user_only
+    assert found.ready.name == "intel-skx:pipeline:u"
+    assert found.why == (
+        "user mode only: kernel.perf_event_paranoid is 2: not the kernel's part, for users but root"
+    )
+    assert found.remedy == "sudo sysctl kernel.perf_event_paranoid=1"
+
+
+def test_what_happens_in_the_kernel_is_not_counted_as_0_in_user_mode(tmp_path: Path) -> None:
+    kernel = MadeKernel(refuse=lambda event, flags: 0 if flags & USER_ONLY else errno.EACCES)
+    found = tried(kernel, perf_settings(tmp_path), SOFTWARE)
+    assert found.missing == ("context_switches", "migrations")
+    assert found.ready
+    assert [it.name for it in found.ready.events] == [
+        "task_clock_ns",
+        "minor_faults",
+        "major_faults",
+    ]
+
+
+def test_user_mode_alone_is_counted_by_choice_too(tmp_path: Path) -> None:
+    kernel = MadeKernel()
+    found = tried(kernel, perf_settings(tmp_path), replace(SOFTWARE, user_only=True))
+    assert found.ready
+    assert (found.ready.name, found.ready.user_only, found.why) == ("software:software:u", True, "")
+    assert len(found.ready.events) == 3
+    assert all(flags & USER_ONLY for _, flags, _ in kernel.calls)
+    refused = MadeKernel(refuse=lambda event, flags: errno.EACCES)
+    found = tried(refused, perf_settings(tmp_path, paranoid=3), replace(SOFTWARE, user_only=True))
+    assert (found.ready, found.why[-26:]) == (None, "nothing for users but root")
+
+
+@pytest.mark.parametrize(
+    ("paranoid", "number", "why", "remedy"),
+    [
+        (
+            *(3, errno.EACCES, "kernel.perf_event_paranoid is 3: nothing for users but root"),
+            "sudo sysctl kernel.perf_event_paranoid=1",
+        ),
+        (
+            *(1, errno.EPERM, "refused though kernel.perf_event_paranoid is 1: seccomp or an LSM"),
+            "a container: run it with --security-opt seccomp=unconfined",
+        ),
+        (
+            *(None, errno.EACCES, "refused, and the kernel has no perf events"),
+            "a container: run it with",
+        ),
+        (2, errno.ENOSYS, "this kernel has no perf events, ENOSYS", "CONFIG_PERF_EVENTS"),
+        (2, errno.EMFILE, "too many open files, EMFILE", "raise `ulimit -n`"),
+        (2, errno.ENFILE, "too many open files on the whole machine, ENFILE", "sysctl fs.file-max"),
+        (2, errno.EBUSY, "another has the counters for itself, EBUSY", "end it (`perf`"),
+        (2, errno.E2BIG, "the kernel is too old for it, E2BIG", "a newer kernel"),
+        (2, errno.ESRCH, "the process was gone, ESRCH", ""),
+        (2, errno.ENOENT, "no counters of the processor for it (the processor or its", "KVM: a vi"),
+        (2, errno.EOPNOTSUPP, "no counters of the processor for it (the driver", "firmware"),
+    ],
+)
+def test_every_refusal_is_told_with_its_way_out(
+    tmp_path: Path, paranoid: int | None, number: int, why: str, remedy: str
+) -> None:
+    kernel = MadeKernel(refuse=lambda event, flags: number)
+    found = tried(kernel, perf_settings(tmp_path, paranoid=paranoid))
+    assert found.ready is None
+    assert why in found.why
+    assert remedy in found.remedy
+
+
+def test_a_machine_without_some_event_counts_the_others(tmp_path: Path) -> None:
+    kernel = MadeKernel(refuse=lambda it, flags: errno.ENOENT if it.config == RECOVERY else 0)
+    found = tried(kernel, perf_settings(tmp_path))
+    assert found.missing == ("recovery",)
+    assert found.ready
+    assert [it.name for it in found.ready.events] == list(NAMES[:-1])
+    assert found.why == (
+        "not on this machine: recovery (the processor or its driver has no such event, ENOENT)"
+    )
+
+
+def test_a_group_that_is_too_large_is_told_as_that(tmp_path: Path) -> None:
+    found = tried(MadeKernel(room=5), perf_settings(tmp_path))
+    assert found.ready is None
+    assert "each of its 6 events counts alone, together they do not" in found.why
+    assert "smaller groups" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("watchdog", "why", "remedy"),
+    [
+        (1, "others have the counters (the NMI watchdog", "sysctl kernel.nmi_watchdog=0"),
+        (0, "others have the counters", "end other users of the counters"),
+    ],
+)
+def test_a_group_that_never_runs_is_not_counted(
+    tmp_path: Path, watchdog: int, why: str, remedy: str
+) -> None:
+    found = tried(MadeKernel(running=0.0), perf_settings(tmp_path, watchdog=watchdog))
+    assert found.ready is None
+    assert why in found.why
+    assert found.remedy.startswith(remedy)
+
+
+def test_codes_go_to_the_device_that_the_kernel_has_for_them(tmp_path: Path) -> None:
+    arm = load_table("arm-neoverse-n1")
+    group = arm.groups[0]
+    assert perf_events(arm, group, tmp_path)[0] == PerfEvent(4, 0x11)
+    device = tmp_path / "sys/bus/event_source/devices/armv8_pmuv3_0"
+    device.mkdir(parents=True)
+    (device / "type").write_text("9\n")
+    assert perf_events(arm, group, tmp_path)[0] == PerfEvent(9, 0x11)
+    assert this_processor(tmp_path).name == ""
+
+
+# Pages touched, processes and children of them, more of each with the copy's number.
+SCRIPT = """
+n=$((RATER_COPY + 1))
+while [ $n -gt 0 ]; do
+  sh -c 'head -c 200000 /dev/zero | tail -c 1 >/dev/null & wait'
+  n=$((n - 1))
+done
+"""
+
+
+def software() -> ReadyGroup:
+    table = load_table("software")
+    ready = probe_group(TableGroup(table, table.groups[0])).ready
+    if ready is None:
+        pytest.skip("this kernel lets nobody count (kernel.perf_event_paranoid)")
+    return ready
+
+
+def counted(ready: ReadyGroup, kernel: PerfKernel | None = None) -> CounterPlan:
+    return CounterPlan(lambda iteration: (ready,), len(ready.events), kernel or PerfKernel())
+
+
+def values(seen: Seen) -> dict[tuple[int, int, int], dict[str, int | None]]:
+    return {
+        (it.phase, it.copy, it.step): {count.event: count.value for count in it.counts}
+        for it in seen.of(CopyCounted)
+    }
+
+
+@pytest.mark.slow
+def test_page_faults_are_those_of_getrusage_but_for_the_gates_own(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    seen = Rig(tmp_path, counters=counted(software())).run({"pages": SCRIPT}, 6)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    found = values(seen)
+    own = {}
+    for copy in range(6):
+        faults, usage = found[0, copy, 0]["minor_faults"], seen.by_copy(copy)
+        assert faults is not None
+        own[copy] = usage.minor_faults - faults
+        clock_ns = found[0, copy, 0]["task_clock_ns"]
+        assert clock_ns is not None
+        assert clock_ns == pytest.approx(usage.cpu_ns, rel=0.3, abs=5e6)
+    assert (found[0, 5, 0]["minor_faults"] or 0) > 3 * (found[0, 0, 0]["minor_faults"] or 0)
+    # The gate's, and what exec itself takes: the kernel counts those for getrusage only. Each loop
+    # has three execs.
+    assert all(-3 <= own[copy] - own[0] <= 9 * copy for copy in range(6))
+    assert own[0] < 200
+    [cost] = seen.of(PhaseCounted)
+    assert cost.copies == 6
+    assert min(cost.open_ns, cost.read_ns, cost.close_ns) > 0
+    order = [type(it).__name__ for it in seen.events]
+    assert order.index("CopyCounted") > max(
+        n for n, name in enumerate(order) if name == "CopyEnded"
+    ), "read when nothing is timed any more"
+
+
+@pytest.mark.slow
+def test_every_run_of_a_queue_and_of_a_window_is_counted(tmp_path: Path) -> None:
+    scripts = {"a": "exit 0", "b": ":"}
+    rotated = make_plan(list(scripts), 2, mode="rotated", order=Order.ROTATED, iterations=2)
+    window = Window(0, 300_000_000)
+    steady = make_plan(["a"], 2, mode="steady", order=Order.HOMOGENEOUS, window=window)
+    for name, plan in (("rotated", rotated), ("steady", steady)):
+        folder = tmp_path / name
+        folder.mkdir()
+        seen = Rig(folder, counters=counted(software())).run(scripts, 2, plan)
+        runs = {(it.phase, it.copy, it.step) for it in seen.ended}
+        assert values(seen).keys() == runs
+        assert len(runs) >= 4
+        [cost] = seen.of(PhaseCounted)
+        assert cost.copies >= len(runs)
+
+
+def test_groups_are_opened_on_the_gate_and_never_left_open(tmp_path: Path) -> None:
+    kernel = MadeKernel(running=0.5)
+    ready = replace(software(), name="made:one")
+    seen = Rig(tmp_path, counters=counted(ready, kernel)).run({"a": "exit 3", "b": ":"}, 2)
+    assert not kernel.opened
+    pids = {it.pid for it in seen.ended}
+    assert {pid for _, _, pid in kernel.calls} == pids
+    assert all(flags & INHERIT for _, flags, _ in kernel.calls)
+    leaders = [flags & 1 and flags >> 12 & 1 for config, flags, _ in kernel.calls if config == 1]
+    assert leaders == [1] * 4, "not before the exec"
+    [first, *_] = seen.of(CopyCounted)
+    assert {it.group_name for it in first.counts} == {"made:one"}
+    assert not first.counts[0].in_full
+    assert first.counts[0].estimate == 2000
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EMFILE, "too many open files, EMFILE: raise `ulimit -n`"),
+        (errno.ESRCH, "the process was gone, ESRCH"),
+    ],
+)
+def test_a_run_goes_on_where_copies_cannot_be_counted(
+    tmp_path: Path, number: int, told: str
+) -> None:
+    taken = []
+
+    def second(event: object, flags: int) -> int:
+        taken.append(event)
+        return number if len(taken) % 2 == 0 else 0
+
+    kernel = MadeKernel(refuse=second)
+    seen = Rig(tmp_path, counters=counted(software(), kernel)).run({"a": ":"}, 2)
+    assert seen.outcome.reason is None
+    assert len(seen.ended) == 2
+    assert not seen.of(CopyCounted)
+    assert seen.notes.count(f"counters: not every copy was counted: {told}") == 1
+    assert not kernel.opened
+
 
 MS = 1_000_000
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")

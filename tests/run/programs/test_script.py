@@ -1,27 +1,58 @@
-"""The commands of a copy as one process, under every shell that is here as /bin/sh may be."""
+"""Commands of a copy as one process under every shell, and set-ups: where they run, what stays."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
-from rater.plan.suite import Command
-from rater.run.programs.compile import build
+from rater.errors import InputError, RunError
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Phase, Step, make_plan
+from rater.plan.suite import Benchmark, Command, InputFile, Size, Suite
+from rater.run.host import discover as machine
+from rater.run.host.memory import drop_page_cache, read_node_memory
+from rater.run.host.thread_binding import memory_support
+from rater.run.programs import compile
+from rater.run.programs.child_process import Limits
+from rater.run.programs.compile import build, cached_digest, sha256_of
+from rater.run.programs.inputs import (
+    ReadyInput,
+    cache_setup_files,
+    flush_file_system,
+    inputs_digest,
+    locked,
+    make_run_dir,
+    page_cache_spread,
+    ready_inputs,
+    spread_over,
+)
 from rater.run.programs.script import (
     CommandLine,
+    benchmark_environment,
     command_lines,
     digest_of_programs,
     failed_command,
+    set_up_suite,
+    setup_folder,
     shown,
     to_argv,
 )
+from rater.run.workplace import run_dirs as workplace
+from rater.run.workplace.run_dirs import CopyEnvironments, Program, RunFolders
+from tests.support.page_cache import cached_bytes, is_droppable
+from tests.support.processes import wait_until_dead
 from tests.support.shells import SHELLS, sh
 from tests.support.suite_text import parse_suite
 
@@ -206,3 +237,355 @@ def test_a_size_may_have_programs_of_its_own(tmp_path: Path) -> None:
     nope = replace(size, commands=(Command(("nope",), (), None, None, None),) * 2)
     with pytest.raises(InputError, match="benchmark p: 'nope' is not in PATH"):
         build(wanted, "base", tmp_path, nope)
+
+
+SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
+BENCHMARK = Benchmark(
+    "p", None, "", (), (), {}, ("true",), {"test": SIZE}, (("B", "bench"), ("C", "bench"))
+)
+
+
+def own_suite(folder: Path, *setup: str) -> Suite:
+    path = folder / "own.toml"
+    return Suite("own", "", path, None, (BENCHMARK,), (("A", "suite"), ("B", "suite")), setup)
+
+
+def placed(copies: int) -> tuple[Placement, ...]:
+    """Copies in turn on the first and the last CPU that may be used."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return tuple(
+        Placement(copy, (cpu,), cpu, None, None, None, None, MemoryPolicy.NONE, ())
+        for copy, cpu in ((copy, cpus[-(copy % 2)]) for copy in range(copies))
+    )
+
+
+def folders(work: Path, script: str, copies: int, *, keep: bool = False) -> RunFolders:
+    work.mkdir(exist_ok=True)
+    setup = ("/bin/sh", "-c", script)
+    program = Program("p", ("/bin/true",), (), (), None, setup=setup)
+    return RunFolders(work, "uuid", {"p": program}, placed(copies), (), keep=keep)
+
+
+def phase_of(copies: int) -> Phase:
+    return make_plan(["p"], copies).phases[0]
+
+
+def test_each_copy_is_set_up_in_its_run_directory_on_its_cpus(tmp_path: Path) -> None:
+    script = 'grep Cpus_allowed_list /proc/self/status > "$RATER_RUN_DIR/cpus"; echo said'
+    before = os.sched_getaffinity(0)
+    made = folders(tmp_path / "work", script, 5).specs(phase_of(5))
+    assert os.sched_getaffinity(0) == before
+    for placement in placed(5):
+        run_dir = Path(made[placement.copy, 0].directory)
+        assert [path.name for path in run_dir.iterdir()] == ["cpus"]
+        assert (run_dir / "cpus").read_text().split()[1] == str(placement.cpu)
+
+
+def test_several_copies_are_set_up_at_a_time(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU only")
+    os.mkfifo(tmp_path / "meet")
+    # Opening a pipe waits for the other end: one after the other they would wait for ever.
+    script = f"if [ $RATER_COPY = 0 ]; then echo > {tmp_path}/meet; else cat {tmp_path}/meet; fi"
+    made = folders(tmp_path / "work", script, 2).specs(phase_of(2))
+    assert len(made) == 2
+
+
+@contextmanager
+def stopping_after(path: Path) -> Iterator[threading.Event]:
+    """An event that is set as soon as something lies at `path`."""
+    flag, over = threading.Event(), threading.Event()
+
+    def look() -> None:
+        while not path.exists() and not over.wait(0.005):
+            pass
+        flag.set()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    yield flag
+    over.set()
+    thread.join()
+
+
+def test_set_ups_that_are_not_wanted_any_more_are_killed_and_leave_nothing(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    made = folders(
+        tmp_path / "work",
+        f"sleep 60 & echo $! > {begun}.tmp; mv {begun}.tmp {begun}; wait",
+        3,
+        keep=True,
+    )
+    with stopping_after(begun) as flag:
+        begin_s = time.monotonic()
+        made.specs(phase_of(3), flag.is_set)
+        assert time.monotonic() - begin_s < 10
+    assert list((tmp_path / "work").iterdir()) == []
+    wait_until_dead(int(begun.read_text()))
+    with stopping_after(begun) as flag:
+        made.spec(0, 7, Step("p", 1), flag.is_set)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU makes one set-up at a time")
+def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> None:
+    script = "test $RATER_COPY = 0 && sleep 60; seq 100; kill -9 $$"
+    made = folders(tmp_path / "work", script, 2)
+    with pytest.raises(RunError) as caught:
+        made.specs(phase_of(2))
+    said = str(caught.value).splitlines()
+    assert said[0].startswith("set-up of copy 1 of p was killed by signal 9: /bin/sh -c")
+    assert said[1:21] == [str(number) for number in range(81, 101)]
+    (kept,) = (tmp_path / "work").iterdir()
+    assert said[21] == f"(its files are in {kept})"
+    assert kept.name == "p.i1.c0001"
+    assert (kept / "setup.out").exists()
+
+
+def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
+    made = folders(tmp_path / "work", "", 1)
+    made._programs = {"p": Program("p", ("/bin/true",), (), (), None, setup=("/no/such",))}
+    with pytest.raises(RunError, match="set-up of copy 0 of p cannot be started: No such file"):
+        made.specs(phase_of(1))
+
+
+def test_the_nearer_environment_wins(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path, "true")
+    found = dict(benchmark_environment(suite, BENCHMARK, SIZE, tmp_path / "cache"))
+    assert found == {
+        "A": "suite",
+        "B": "bench",
+        "C": "size",
+        "RATER_SUITE_DIR": str(tmp_path),
+        "RATER_SETUP_DIR": str(setup_folder(suite, tmp_path / "cache")),
+    }
+    assert dict(benchmark_environment(None, BENCHMARK, SIZE, tmp_path)) == {
+        "B": "bench",
+        "C": "size",
+    }
+
+
+def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
+    programs = {
+        name: Program(name, ("/bin/true",), (), (), None, environment=own, threads=threads)
+        for name, own, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
+    }
+    environments = CopyEnvironments("uuid", placed(2), [("X", "user")])
+    a, b, c = (environments.of(program, 1) for program in programs.values())
+    assert a is b
+    assert (c[b"X"], c[b"RATER_THREADS"], c[b"RATER_COPIES"]) == (b"user", b"2", b"2")
+    assert a[b"RATER_THREADS"] == b"1"
+
+
+def test_a_suite_is_set_up_by_one_rater_at_a_time(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path, "sh", "-c", 'echo "$RATER_SETUP_DIR" > here')
+    folder = setup_folder(suite, tmp_path)
+    folder.mkdir(parents=True)
+    other = threading.Thread(target=set_up_suite, args=(suite, tmp_path, os.environ))
+    with locked(folder):
+        other.start()
+        other.join(0.2)
+        assert not (folder / "here").exists()
+    other.join()
+    assert (folder / "here").read_text() == f"{folder}\n"
+
+
+def test_files_are_taken_before_another_rater_may_set_up_again(tmp_path: Path) -> None:
+    suite = own_suite(tmp_path, "sh", "-c", "echo $RATER_COPIES > made")
+    set_up = [
+        set_up_suite(suite, tmp_path, os.environ | {"RATER_COPIES": n}, ["made"]) for n in "82"
+    ]
+    size = replace(SIZE, inputs=(made_input(),))
+    found = [ready_inputs(BENCHMARK, size, tmp_path, left)[0].path.read_text() for left in set_up]
+    assert found == ["8\n", "2\n"]
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "said"),
+    [
+        ("sleep 60", Limits(time_s=0.2), "was not done after 0.2 s (--timeout): "),
+        ("yes", Limits(output_bytes=4 << 20), "more than 4 MB (--output-limit of rater run): "),
+    ],
+)
+def test_a_set_up_is_held_to_the_limits(
+    tmp_path: Path, script: str, limits: Limits, said: str
+) -> None:
+    with pytest.raises(InputError) as of_suite:
+        set_up_suite(own_suite(tmp_path, "sh", "-c", script), tmp_path, os.environ, (), limits)
+    assert said in str(of_suite.value)
+    made = folders(tmp_path / "work", script, 1)
+    made._programs = {"p": replace(made._programs["p"], setup_limits=limits)}
+    with pytest.raises(RunError) as of_copy:
+        made.specs(phase_of(1))
+    assert said in str(of_copy.value)
+    (kept,) = (tmp_path / "work").rglob("setup.out")
+    assert kept.stat().st_size <= 1 << 20
+
+
+def test_only_what_was_written_is_flushed_before_copies_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr(workplace, "flush_file_system", flushed.append)
+    (tmp_path / "data").write_text("data")
+    shared = ReadyInput("in", tmp_path / "data", 4, (tmp_path / "data").stat().st_mtime_ns)
+    plain = Program("p", ("/bin/true",), (shared,), (), None)
+    private = replace(plain, inputs=(replace(shared, private=True),))
+    set_up = replace(plain, setup=("/bin/true",))
+    for number, (program, times) in enumerate([(plain, 0), (private, 1), (set_up, 1)]):
+        work = tmp_path / f"work{number}"
+        work.mkdir()
+        RunFolders(work, "uuid", {"p": program}, placed(2), (), keep=False).specs(phase_of(2))
+        assert flushed == [work] * times
+        flushed.clear()
+    assert flush_file_system(tmp_path) is None
+    assert flush_file_system(tmp_path / "none") == "No such file or directory"
+
+
+def made_input(name: str = "in", made: str = "made") -> InputFile:
+    return InputFile(name, None, None, made)
+
+
+def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:
+    folder = tmp_path / "setup"
+    folder.mkdir()
+    size = replace(SIZE, inputs=(made_input(),))
+    cache = tmp_path / "cache"
+
+    def taken() -> tuple[ReadyInput, ...]:
+        return ready_inputs(BENCHMARK, size, cache, cache_setup_files(folder, ["made"], cache))
+
+    with pytest.raises(InputError, match="input in of p: the suite's set-up did not leave made in"):
+        taken()
+    (folder / "made").write_text("one")
+    (folder / "made").chmod(0o755)
+    (first,) = taken()
+    assert first.name == "in"
+    assert stat.S_IMODE(first.path.stat().st_mode) == 0o555
+    # Another rater's set-up writes there again: what a run has taken stays as it was.
+    (folder / "made").write_text("other")
+    assert not first.damaged()
+    assert first.path.read_text() == "one"
+    (second,) = taken()
+    assert inputs_digest([first]) != inputs_digest([second])
+    (folder / "made").write_text("one")
+    assert taken() == (first,)
+    # A copy that writes into what all share spoils its own run, not the next one.
+    run_dir = make_run_dir(tmp_path / "work", "p", [first])
+    (run_dir.path / "in").chmod(0o644)
+    (run_dir.path / "in").write_text("spoilt")
+    assert first.damaged()
+    assert taken()[0].path.read_text() == "one"
+    assert (folder / "made").read_text() == "one"
+    (folder / "made").unlink()
+    (folder / "made").mkdir()
+    with pytest.raises(InputError, match="made is no regular file"):
+        taken()
+
+
+def read_bytes() -> int:
+    """Return the bytes that this process has read so far, cached or not."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(lines[0].removeprefix("rchar: "))
+
+
+def test_nothing_that_a_set_up_left_stays_in_the_page_cache_but_the_input(tmp_path: Path) -> None:
+    if not is_droppable(tmp_path):
+        pytest.skip("files here live in memory")
+    make = "head -c 4000000 /dev/zero | tee made > other; ln -s ../../../elsewhere linked"
+    suite = own_suite(tmp_path, "sh", "-c", f"test -e made || {{ {make}; }}")
+    (tmp_path / "elsewhere").write_bytes(b"e" * 1_000_000)
+    cache, size = tmp_path / "cache", replace(SIZE, inputs=(made_input(),))
+    for _ in range(2):
+        left = set_up_suite(suite, cache, os.environ, ["made", "linked"])
+        assert len([*setup_folder(suite, cache).glob("*")]) == 3
+        assert cached_bytes(setup_folder(suite, cache)) == 0
+        assert cached_bytes(tmp_path / "elsewhere") == 0
+        (made,) = ready_inputs(BENCHMARK, size, cache, left)
+    assert cached_bytes(made.path) > 2_000_000
+    # A later run finds it cold and leaves it so: nothing was made.
+    drop_page_cache(cache)
+    set_up_suite(suite, cache, os.environ, ["made", "linked"])
+    assert cached_bytes(cache / "setup") == cached_bytes(made.path) == 0
+
+
+def test_what_a_set_up_did_not_change_is_not_read_again(tmp_path: Path) -> None:
+    if not Path("/proc/self/io").exists():
+        pytest.skip("this kernel does not count what processes read")
+    folder, cache = tmp_path / "setup", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "made").write_bytes(b"x" * 4_000_000)
+    first = cache_setup_files(folder, ["made"], cache)
+    before = read_bytes()
+    assert cache_setup_files(folder, ["made"], cache) == first
+    assert read_bytes() - before < 1_000_000
+    # Nor is it believed when the input that was made of it is gone.
+    made = first.found["made"]
+    assert isinstance(made, ReadyInput)
+    made.path.unlink()
+    again = cache_setup_files(folder, ["made"], cache).found["made"]
+    assert isinstance(again, ReadyInput)
+    assert (again.path, again.sha256) == (made.path, made.sha256)
+    assert again.path.read_bytes() == b"x" * 4_000_000
+
+
+def test_a_changed_file_is_read_again_whatever_its_size_and_time(tmp_path: Path) -> None:
+    path, records = tmp_path / "made", tmp_path / "records"
+    for number in range(10):
+        path.write_text(f"{number}")
+        os.utime(path, ns=(1, 1))
+        assert cached_digest(path, records) == sha256_of(path)
+        assert cached_digest(path, records) == sha256_of(path)
+    assert len(list(records.iterdir())) == 1
+    (tmp_path / "other").write_text("x")
+    os.utime(tmp_path / "other", ns=(1, 1))
+    (tmp_path / "other").replace(path)
+    assert cached_digest(path, records) == sha256_of(path)
+
+
+def test_a_file_younger_than_the_clock_can_tell_is_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, records = tmp_path / "made", tmp_path / "records"
+    path.write_text("1")
+    before_ns = path.stat().st_ctime_ns - 1  # a server's clock may be ahead of ours
+    monkeypatch.setattr(compile, "time_ns", lambda: before_ns)
+    assert cached_digest(path, records) == sha256_of(path)
+    assert not records.exists()
+
+
+def test_a_set_up_may_be_spread_over_the_lgroups_and_copies_are_not(tmp_path: Path) -> None:
+    nodes = read_node_memory()
+    if MemoryPolicy.INTERLEAVE not in memory_support().policies or not nodes:
+        pytest.skip("the kernel does not let us interleave memory")
+    suite = own_suite(tmp_path, "sh", "-c", "cat /proc/self/numa_maps >> maps")
+    maps = setup_folder(suite, tmp_path) / "maps"
+    first = min(nodes)
+    with page_cache_spread((first,)):
+        set_up_suite(suite, tmp_path, os.environ)
+    assert {line.split()[1] for line in maps.read_text().splitlines()} == {f"interleave:{first}"}
+    maps.unlink()
+    with page_cache_spread(()):
+        set_up_suite(suite, tmp_path, os.environ)
+    assert "interleave" not in maps.read_text()
+
+
+def test_page_cache_is_spread_over_ordinary_memory_beside_cpus() -> None:
+    four = machine.parse_synthetic("pack:2 numa:2 core:2 pu:1")
+    assert spread_over(four) == (0, 1, 2, 3)
+    zero, one, two, three = four.nodes
+    others = (zero, replace(one, allowed=False), replace(two, cpus=()), three)
+    assert spread_over(replace(four, nodes=others)) == (0, 3)
+    assert spread_over(machine.parse_synthetic("numa:1 core:2 pu:1")) == ()
+
+
+def test_a_file_of_the_user_that_a_set_up_links_to_is_out_of_reach(tmp_path: Path) -> None:
+    folder = tmp_path / "setup"
+    folder.mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (folder / "made").symlink_to(tmp_path / "mine")
+    size = replace(SIZE, inputs=(made_input(),))
+    left = cache_setup_files(folder, ["made"], tmp_path)
+    (ready,) = ready_inputs(BENCHMARK, size, tmp_path, left)
+    assert ready.path.read_text() == "mine"
+    assert not ready.path.samefile(tmp_path / "mine")

@@ -1,0 +1,318 @@
+"""Cases of a reviewer, and where they lie, shared cases with a known truth and servers' results."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.divot_cases.direct import findings_in, for_scorer, scorer, shared_cases, table_of
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
+from rater.show.results.to_json import divot_rows
+from rater.workflow.results.compare import _status
+from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
+from tests.support.places import DIVOT_CASES, SAMPLES, needs_cases, needs_samples
+
+FOUR = Machine(4, 16)
+ONE = Machine(1, 64)
+
+
+def one(found: list[Finding]) -> Finding:
+    assert len(found) == 1, [(it.place, it.summary) for it in found]
+    return found[0]
+
+
+@pytest.mark.parametrize(("slowdown", "told"), [(1.013, 0), (1.022, 1)])
+def test_an_lgroup_below_the_threshold_is_not_told_where_lgroups_differ_anyway(
+    slowdown: float, told: int
+) -> None:
+    times = quiet(12, 3, 64, noise=0.002)
+    natural = 0.002 * np.random.default_rng(7).standard_normal((12, 1, 4))
+    times *= np.exp(np.repeat(natural - np.median(natural, axis=2, keepdims=True), 16, axis=2))
+    times[3, :, 16:32] = slowdown * quiet(1, 3, 16, noise=0.002)[0]
+    assert len(divots(times, FOUR)) == told
+
+
+def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times = quiet(12, 3, 64, noise=0.001)
+    times[3, :, 16:32] *= np.array([1.019, 1.020, 1.025])[:, None]
+    found = one(divots(times, FOUR))
+    assert found.kind is Kind.SLOW_LGROUP
+    assert _status([("slow-lgroup", 0.023)], [found], []) == 0
+    assert _status([("slow-lgroup", 0.018)], [found], []) == 1
+    assert "lgroup 1 (" in capsys.readouterr().err
+
+
+def test_eight_slow_copies_of_64_make_no_fast_ones() -> None:
+    random = np.random.default_rng(1)
+    times = quiet(12, 1, 64)
+    slow = random.choice(64, 8, replace=False)
+    times[3, 0, slow] *= 1.16
+    found = one(divots(times, ONE))
+    assert found.kind is Kind.OUTLIER_COPY
+    assert set(found.copies) == set(slow.tolist())
+    assert "8 of 64 copies" in found.summary
+
+
+def test_one_slow_benchmark_of_two_copies_is_the_slow_copys_whole_difference() -> None:
+    times = quiet(6, 3, 2, noise=0.002)
+    times[2, :, 1] *= 1.35
+    found = one(divots(times, Machine(1, 2)))
+    assert (found.kind, found.copies, found.benchmarks) == (Kind.OUTLIER_COPY, (1,), ("b2",))
+    assert found.slowdown == pytest.approx(1.35, abs=0.01)
+
+
+def test_one_slow_lgroup_of_two_with_two_copies_each() -> None:
+    times = quiet(6, 3, 4, noise=0.002)
+    times[:, :, 2:] *= 1.05
+    found = one(divots(times, Machine(2, 2)))
+    assert (found.kind, found.place) == (Kind.SLOW_LGROUP, "lgroup 1")
+
+
+@pytest.mark.parametrize("benchmarks", [slice(3, 4), slice(0, 6)])
+def test_a_fast_iteration_is_not_two_slow_ones(benchmarks: slice) -> None:
+    times = quiet(6, 3, 64)
+    times[benchmarks, 0] *= 0.95
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.iterations) == (Kind.SLOW_ITERATION, (1,))
+    assert found.slowdown == pytest.approx(0.95, abs=0.005)
+    assert found.score_lost == 0
+
+
+def test_a_slow_iteration_that_spared_an_lgroup_is_told_once() -> None:
+    times = quiet(6, 3, 64)
+    times[3, 0, :48] *= 1.12
+    found = one(divots(times, FOUR))
+    assert found.kind is Kind.SLOW_ITERATION
+    assert found.summary.endswith("all but lgroup 3")
+    assert found.copies == tuple(range(48))
+
+
+def test_a_cpu_in_one_iteration_of_all_benchmarks_is_told_once() -> None:
+    times = quiet(12, 3, 64)
+    times[:, 1, 20] *= 1.06
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.place, found.iterations) == (Kind.SLOW_CPU, "CPU 20", (2,))
+    assert "1 of 3 iterations: iteration 2" in found.summary
+
+
+def test_copies_that_failed_are_not_counted_as_not_slow() -> None:
+    times = quiet(6, 3, 64)
+    times[3, :, 40:48] *= 1.1
+    bad = [(3, i, c) for i in range(3) for c in range(40, 46)]
+    rows = rows_of(times, Machine(8, 8), bad)
+    found = one([it for it in analyse([rows], names(6), Thresholds()).findings if not it.explained])
+    assert "2 of 2 copies, 6 failed" in found.summary
+    assert found.cpus == (46, 47)
+
+
+def test_what_copies_always_differ_by_is_one_sentence() -> None:
+    random = np.random.default_rng(3)
+    times = quiet(8, 3, 64, noise=0.001) * np.exp(0.02 * random.standard_normal((8, 1, 64)))
+    found = one(divots(times, ONE))
+    assert "copies differ by" in found.summary and "the same ones" in found.summary
+
+
+def test_the_same_copies_in_several_benchmarks_are_one_group() -> None:
+    times = quiet(8, 3, 64)
+    times[:4, :, 1::2] *= 1.05
+    found = one(divots(times, ONE))
+    assert (found.kind, found.copies) == (Kind.SLOW_GROUP, tuple(range(1, 64, 2)))
+    assert found.benchmarks == ("b0", "b1", "b2", "b3")
+
+
+@pytest.mark.parametrize("benchmarks", [slice(3, 4), slice(0, 6)])
+def test_a_copy_that_is_slow_wherever_it_runs_is_told_by_its_number(benchmarks: slice) -> None:
+    times = quiet(6, 3, 64)
+    times[benchmarks, :, 5] *= 1.1
+    turned = replace(ONE, cpu=lambda copy, iteration: (copy + 17 * iteration) % 64)
+    found = one(divots(times, turned))
+    assert (found.kind, found.place) == (Kind.OUTLIER_COPY, "copy 5, wherever it ran")
+    assert (found.copies, found.cpus) == ((5,), ())
+
+
+def test_slower_cores_of_one_thread_beside_cores_of_two_are_another_kind() -> None:
+    times = quiet(8, 3, 24)
+    times[:, :, 16:] *= np.linspace(0.95, 1.2, 8)[:, None, None]
+    rows = [
+        (*row[:5], c // 2 if (c := int(row[2] or 0)) < 16 else c - 8, *row[6:])
+        for row in rows_of(times, Machine(1, 24))
+    ]
+    pus = [(c, 2 if c < 16 else 1) for c in range(24)]
+    (found,) = analyse([rows], names(8), Thresholds(), core_pus=pus).findings
+    assert (found.explained, found.expectation) == (True, "another kind of core")
+    assert found.cpus == tuple(range(16, 24))
+
+
+def test_a_first_iteration_beside_other_work_is_no_start_up_where_cpus_are_shared() -> None:
+    # Four copies a CPU run a quarter of the time; in iteration 1 others take a fifth of each CPU.
+    times = quiet(3, 3, 8)
+    times[:, 0] *= 1.25
+    machine = Machine(1, 8, cpu=lambda copy, iteration: copy % 2)
+    rows = [
+        (*row[:12], 25e9, row[13])  # CPU time stands between elapsed time and status
+        for row in rows_of(times, machine)
+    ]
+    found = analyse([rows], names(3), Thresholds()).findings
+    assert [(one.kind, one.iteration) for one in found if not one.explained] == [
+        (Kind.SLOW_ITERATION, 1)
+    ]
+
+
+@pytest.mark.parametrize(("benchmarks", "copies", "slow"), [(1, 4, (1, 3)), (5, 4, (2, 3)),
+                                                            (1, 8, (1, 2, 5, 6))])  # fmt: skip
+def test_of_as_many_slow_as_fast_copies_in_one_iteration_none_are_called_normal(
+    benchmarks: int, copies: int, slow: tuple[int, ...]
+) -> None:
+    times = quiet(benchmarks, 1, copies)
+    times[:, :, slow] *= 1.29
+    found = one(divots(times, Machine(1, copies)))
+    assert found.copies == slow
+    assert found.slowdown == pytest.approx(1.29, abs=0.01)
+    half = copies // 2
+    assert (
+        f"{half} of {copies} copies differ from the others, and which ones are normal cannot be "
+        "told; use --iterations 3 or compare with another run"
+    ) in found.summary
+
+
+def test_two_and_two_of_four_copies_are_told_seldom_where_there_is_only_a_heavy_tail() -> None:
+    random = np.random.default_rng(3)
+    runs = [100 * np.exp(0.02 * random.standard_t(3, (1, 1, 4))) for _ in range(300)]
+    assert sum(bool(divots(times, Machine(1, 4))) for times in runs) <= 9
+
+
+def test_costs_of_findings_that_hide_each_other_have_words_that_are_true() -> None:
+    times = quiet(6, 1, 32)
+    times[:, :, 8:16] *= 1.1
+    times[:, :, 20] *= 1.3
+    copy, lgroup = divots(times, Machine(4, 8))
+    assert copy.evidence[0].text == "costs 15 % of the score"
+    assert lgroup.evidence[0].text == "costs nothing: slower copies are waited for"
+
+
+def test_a_slow_iteration_has_the_range_of_its_benchmarks_and_is_one_finding() -> None:
+    times = quiet(6, 3, 32)
+    times[:, 1] *= np.linspace(1.05, 1.44, 6)[:, None]
+    found = one(divots(times, Machine(4, 8)))
+    assert found.summary == (
+        "iteration 2: all benchmarks +24.4 % (+5 to +44 %, most in b5) against the other iterations"
+    )
+    own = {it.benchmark: it.slowdown for it in found.cells}
+    assert own["b0"] == pytest.approx(1.05, abs=0.01)
+    assert own["b5"] == pytest.approx(1.44, abs=0.01)
+
+
+def test_of_three_iterations_that_all_differ_the_middle_one_is_the_level() -> None:
+    times = quiet(6, 3, 32)
+    times[:, 0] *= 1.1
+    times[:, 2] *= 1.3
+    found = {it.iterations: it.slowdown for it in divots(times, Machine(4, 8))}
+    assert found == {
+        (3,): pytest.approx(1.3 / 1.1, abs=0.01),
+        (2,): pytest.approx(1 / 1.1, abs=0.01),
+    }
+
+
+def test_an_lgroup_that_is_slow_by_more_each_time_is_one_finding_with_its_range() -> None:
+    times = quiet(2, 3, 32)
+    times[:, :, 8:16] *= np.array([1.05, 1.2, 1.44])[:, None]
+    found = one(divots(times, Machine(4, 8)))
+    assert (found.place, found.iterations) == ("lgroup 1", ())
+    assert "+20.0 % (+5 to +44 %) (8 of 8 copies, 3 of 3 iterations)" in found.summary
+
+
+@pytest.mark.parametrize("iterations", [2, 3, 4])
+def test_two_lgroups_that_swap_are_no_slow_lgroup_and_sizes_are_against_the_other(
+    iterations: int,
+) -> None:
+    times = quiet(1, iterations, 16)
+    for i in range(iterations):
+        times[0, i, 8 * (i % 2) : 8 * (i % 2) + 8] *= 1.15
+    found = one(divots(times, Machine(2, 8)))
+    assert found.kind is Kind.WANDERING
+    assert "iteration 1: lgroup 0 +15.1 %; iteration 2: lgroup 1 +14.9 %" in found.summary
+    assert "lgroup 0 -" not in found.summary
+    assert _status([("slow-lgroup", 0.01)], [found], []) == 0
+
+
+def findings(document: dict[str, Any]) -> list[Finding]:
+    return list(findings_in(table_of(document)))
+
+
+@pytest.mark.slow
+@needs_cases
+def test_the_shared_cases_are_told_as_they_are() -> None:
+    """At the scorer's floors: precision .95, recall .93, .05 false alarms a healthy case."""
+    score = scorer()
+    told = []
+    for name, table in shared_cases():
+        told += for_scorer(name, divot_rows(findings_in(table)))
+    result = score.score(score.load_truths(DIVOT_CASES / "truth"), told)
+    found, truths, false = (
+        sum(kind[what] for kind in result["kinds"].values())
+        for what in ("found", "truths", "false")
+    )
+    assert found / (found + false) >= 0.95
+    assert found / truths >= 0.93
+    assert result["clean"]["alarms"] <= 0.05 * result["clean"]["cases"]
+
+
+@needs_samples
+def test_64_copies_of_a_real_server_show_what_their_times_show() -> None:
+    pattern = re.compile(
+        r"spec\.cpu2006\.results\.(\w+)\.base\.(\d+)\.copytime(\d+): ([0-9.]+)", re.ASCII
+    )
+    observations = []
+    for line in (SAMPLES / "CINT2006-64copies.rsf").read_text().splitlines():
+        match = pattern.match(line)
+        if match:
+            cpu = int(match[3])  # bindN: numactl -m N/16 --physcpubind=N
+            place = {"cpu": cpu, "core": None, "node": cpu // 16, "package": None}
+            observations.append(
+                {
+                    "benchmark": match[1].replace("_", ".", 1),
+                    "iteration": int(match[2]),
+                    "copy": cpu,
+                    "memory": cpu // 16,
+                    "elapsed_s": float(match[4]),
+                }
+                | place
+            )
+    found = findings({"observations": observations})
+    told = {(one.kind, one.place, one.benchmarks, one.iterations) for one in found}
+    assert (Kind.SLOW_ITERATION, "all copies", ("400.perlbench",), (1,)) in told
+    perlbench = next(one for one in found if one.benchmark == "400.perlbench")
+    assert 0 not in perlbench.copies and len(perlbench.copies) == 63
+    # 462.libquantum is 1.3 % slower on lgroup 0, but lgroups differ by up to 1.1 % there anyway.
+    assert not any(one.kind is Kind.SLOW_LGROUP for one in found)
+    assert (Kind.WANDERING, "all copies", ("403.gcc",), ()) in told
+    # The upper halves of all lgroups are 0.1 to 0.9 % slower: under what counts as a divot.
+    assert not any(one.kind is Kind.OUTLIER_COPY for one in found)
+    assert len(found) == 3
+
+
+@needs_samples
+def test_the_fast_copy_of_ten_is_all_that_the_power8_shows() -> None:
+    text = (SAMPLES / "CPU2006-10copies-power8.log").read_text()
+    died = set(re.findall(r"(\S+): copy (\d+) non-zero return code", text))
+    pattern = re.compile(
+        r"Copy (\d+) of (\S+) \(peak\s+ref\) run 1 finished at [^.]+\.\s+"
+        r"Total\s+elapsed\s+time:\s*([0-9.]+)"
+    )
+    observations = [
+        {"benchmark": name, "iteration": 1, "copy": int(copy), "elapsed_s": float(seconds)}
+        | dict.fromkeys(("cpu", "core", "node", "package"))
+        | {"status": "failed" if (name, copy) in died else "ok"}
+        for copy, name, seconds in pattern.findall(text)
+    ]
+    assert len(observations) == 290
+    (one,) = findings({"observations": observations})
+    assert (one.kind, one.benchmark, one.copies) == (Kind.OUTLIER_COPY, "429.mcf", (9,))
+    assert one.slowdown == pytest.approx(0.4153, abs=0.0005)  # 161.4 of 388.7 s, the middle of nine

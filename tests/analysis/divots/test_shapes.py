@@ -1,0 +1,499 @@
+"""Shapes that once were told wrongly: few copies, few cells, neighbours, one slow iteration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rater.analysis.divots.findings import analyse, build_findings
+from rater.analysis.divots.model.detect import _joined, detect
+from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
+from rater.analysis.divots.model.fit import PartEffect
+from rater.analysis.divots.model.layout import sharing_classes
+from rater.analysis.divots.model.parts import like_groups, machine_parts, part_from_set
+from rater.analysis.stats.robust import untied
+from tests.support.divot_runs import (
+    Machine,
+    Times,
+    analysed,
+    divots,
+    names,
+    quiet,
+    rows_of,
+    table_of,
+)
+
+EIGHT = Machine(8, 8)
+PAIRS = Machine(4, 2)
+FOUR = Machine(4, 8)
+
+
+def one(found: list[Finding]) -> Finding:
+    assert len(found) == 1, [(it.place, it.summary) for it in found]
+    return found[0]
+
+
+def text_of(found: Finding, name: str) -> str:
+    return next(it.text for it in found.evidence if it.name == name)
+
+
+# -- what is no divot -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("benchmarks", [3, 4])
+def test_two_long_tails_in_a_few_cells_are_no_slow_cpu(benchmarks: int) -> None:
+    kinds = []
+    for seed in range(20):
+        noise = np.exp(0.6 * np.random.default_rng(seed).standard_normal((benchmarks, 1, 64)))
+        times = 100 * np.exp(0.008 * (noise - noise.mean()) / noise.std())
+        kinds += [found.kind for found in divots(times, Machine(4, 16))]
+    assert kinds.count(Kind.SLOW_CPU) <= 1
+
+
+def test_three_neighbours_of_a_fast_minority_are_no_group() -> None:
+    told = []
+    for seed in range(10):
+        times = quiet(8, 1, 128, seed=seed)
+        times *= np.where(np.random.default_rng(seed).random(times.shape) < 0.16, 0.95, 1.0)
+        told += [it for it in divots(times, Machine(8, 16)) if it.kind is Kind.SLOW_GROUP]
+    assert told == []
+
+
+def test_a_small_ramp_does_not_make_the_last_package_slow() -> None:
+    times = quiet(2, 2, 32, noise=0.004)
+    times[0] *= 1 + 0.02 * np.arange(32) / 32
+    assert not any(it.kind is Kind.SLOW_LGROUP for it in divots(times, Machine(2, 16)))
+
+
+@pytest.mark.parametrize(("nodes", "span"), [(2, 0.028), (4, 0.028), (2, 0.022)])
+def test_a_ramp_of_little_more_than_two_per_cent_is_told_and_no_lgroup_for_it(
+    nodes: int, span: float
+) -> None:
+    times = quiet(6, 3, 64, noise=0.002)
+    times *= 1 + span * np.arange(64) / 64
+    found = one(divots(times, Machine(nodes, 64 // nodes)))
+    assert found.kind is Kind.STARTUP
+    assert found.slowdown == pytest.approx(1 + span, abs=0.003)
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", [4, 8])
+def test_an_lgroup_of_two_copies_is_told_once(nodes: int) -> None:
+    times = quiet(12, 3, 2 * nodes)
+    times[:, :, 2:4] *= 1.2
+    found = one(divots(times, Machine(nodes, 2)))
+    assert (found.kind, found.place, found.copies) == (Kind.SLOW_LGROUP, "lgroup 1", (2, 3))
+    assert found.slowdown == pytest.approx(1.2, abs=0.01)
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_an_lgroup_slow_in_one_of_two_iterations_is_the_lgroup(nodes: int) -> None:
+    times = quiet(6, 2, 16 * nodes)
+    times[3, 1, :16] *= 1.05
+    found = one(divots(times, Machine(nodes, 16)))
+    assert (found.kind, found.place, found.iteration) == (Kind.SLOW_LGROUP, "lgroup 0", 2)
+    assert found.benchmark == "b3"
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("slow", [(1, 2), (4, 5, 6), (6, 7)])
+def test_neighbouring_slow_lgroups_are_named_as_lgroups(
+    iterations: int, slow: tuple[int, ...]
+) -> None:
+    times = quiet(6, iterations, 64)
+    copies = [copy for copy in range(64) if copy // 8 in slow]
+    times[1:3, :, copies] *= 1.2
+    found = one(divots(times, EIGHT))
+    assert (found.kind, found.nodes) == (Kind.SLOW_LGROUP, slow)
+    assert found.place == f"lgroups {slow[0]}-{slow[-1]}"
+    assert found.copies == tuple(copies)
+
+
+def test_an_lgroup_one_copy_of_which_kept_its_speed_is_still_the_lgroup() -> None:
+    times = quiet(6, 3, 32)
+    times[:, :, 8:15] *= 1.08
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.node) == (Kind.SLOW_LGROUP, 1)
+
+
+def test_remote_memory_of_a_part_of_every_lgroup_is_named_as_that() -> None:
+    remote = [copy for copy in range(64) if copy % 16 >= 8]
+    machine = Machine(4, 16, memory={copy: (copy // 16 + 1) % 4 for copy in remote})
+    times = quiet(8, 3, 64)
+    times[[[3], [7]], :, remote] *= 1.14
+    found = one(divots(times, machine))
+    assert found.kind is Kind.SLOW_GROUP and found.copies == tuple(remote)
+    assert found.place.endswith("(memory on another node)")
+
+
+def test_an_lgroup_with_all_its_memory_elsewhere_says_so() -> None:
+    machine = Machine(2, 16, memory=dict.fromkeys(range(16, 32), 0))
+    times = quiet(8, 3, 32)
+    times[3:5, :, 16:] *= 1.3
+    found = one(divots(times, machine))
+    assert found.place == "lgroup 1"
+    assert text_of(found, "memory") == "its memory is on node 0"
+
+
+def test_what_all_benchmarks_show_alike_is_not_the_load_of_an_lgroup() -> None:
+    times = quiet(12, 3, 30)
+    times[:, :, :16] *= 1.045  # 16 copies against 14: a load could cost 14 %
+    found = one(divots(times, Machine(2, 16)))
+    assert (found.kind, found.node) == (Kind.SLOW_LGROUP, 0)
+
+
+@pytest.mark.parametrize("cut", [1.02, 1.06])
+def test_every_second_cluster_is_one_pattern_and_no_copies_beside_it(cut: float) -> None:
+    times = quiet(12, 3, 64, noise=0.002)
+    slow = [copy for copy in range(64) if copy // 4 % 2]
+    times[[[3], [7], [9], [10]], :, slow] *= cut
+    assert one(divots(times, Machine(2, 32))).copies == tuple(slow)
+
+
+# -- over time ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("benchmarks", [1, 5])
+def test_a_benchmark_that_drifts_alone_is_drift(benchmarks: int) -> None:
+    times = quiet(benchmarks, 5, 32)
+    times[0] *= np.linspace(1, 1.1, 5)[:, None]
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.benchmark) == (Kind.DRIFT, "b0")
+    assert found.slowdown == pytest.approx(1.1, abs=0.005)
+
+
+def test_the_copies_that_kept_their_speed_are_named() -> None:
+    times = quiet(5, 3, 32)
+    times[1, 1, 1:] *= 1.09
+    assert one(divots(times, FOUR)).summary.endswith("against the other iterations, all but copy 0")
+
+
+def test_one_slow_iteration_of_three_costs_the_score_nothing() -> None:
+    times = quiet(4, 3, 32, noise=0.0005)
+    times[2, 1] *= 1.2
+    found = one(divots(times, FOUR))
+    assert found.score_lost == pytest.approx(0, abs=1e-3)
+    assert text_of(found, "cost") == (
+        "costs nothing of the score (the median iteration counts), 17 % of that iteration's rate"
+    )
+
+
+@pytest.mark.parametrize(("iterations", "slow"), [(3, 2), (2, 1), (1, 1)])
+def test_the_iteration_that_stands_is_what_a_divot_costs(iterations: int, slow: int) -> None:
+    times = quiet(4, iterations, 32, noise=0.0005)
+    times[2, :slow, 8:16] *= 1.2
+    found = one(divots(times, FOUR))
+    assert found.score_lost == pytest.approx(1 - (1 / 1.2) ** 0.25, abs=2e-3)
+
+
+def test_what_gets_faster_costs_nothing() -> None:
+    times = quiet(6, 4, 32)
+    times *= np.linspace(1, 0.97, 4)[:, None]
+    found = one(divots(times, FOUR))
+    assert (found.kind, found.fast, found.score_lost) == (Kind.DRIFT, True, 0)
+
+
+def test_a_slow_first_iteration_that_waits_for_input_is_told_once() -> None:
+    times = quiet(4, 3, 32)
+    times[1, 0] *= 1.3
+    rows = [
+        (*row[:12], float(row[11] or 0) * (0.8 if (row[0], row[1]) == (1, 1) else 1.0), row[13])
+        for row in rows_of(times, FOUR)
+    ]
+    found = one([*analyse([rows], names(4), Thresholds()).findings])
+    assert (found.kind, found.benchmark, found.iteration) == (Kind.STARTUP, "b1", 1)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def test_a_single_copy_is_named_and_said_to_be_slower_or_faster() -> None:
+    times = quiet(6, 1, 32)
+    times[3, 0, 9] *= 0.42
+    assert one(divots(times, FOUR)).summary.endswith(" % faster (copy 9, 1 of 32)")
+    times = quiet(6, 2, 32)
+    times[3, 1, 9] *= 1.42
+    found = one(divots(times, FOUR))
+    assert found.summary.startswith("b3 iteration 2 4")
+    assert found.summary.endswith(" % slower (copy 9, 1 of 32)")
+
+
+def test_copies_of_the_tail_are_not_told_for_the_sake_of_those_far_out() -> None:
+    times = quiet(4, 1, 256, noise=0.01)
+    far = [3, 50, 90, 130, 170, 210]
+    times[1, 0, far] *= 1.6
+    times[1, 0, [20, 30]] = 105.0
+    assert one(divots(times, Machine(16, 16))).copies == tuple(far)
+
+
+def test_a_whole_second_clock_does_not_hide_a_copy_far_out() -> None:
+    base = np.array([58.4, 10.5, 20.5, 15.5, 12.5, 30, 9, 40])
+    times: Times = np.round(base[:, None, None] * quiet(8, 2, 64) / 100)
+    times[0, 0, 2] = 78
+    found = one(divots(times, Machine(2, 32)))
+    assert (found.kind, found.benchmark, found.copies) == (Kind.OUTLIER_COPY, "b0", (2,))
+
+
+def test_two_modes_of_sixteen_copies_are_two_modes() -> None:
+    times = quiet(4, 3, 16)
+    times[2, :, ::3] *= 1.13
+    assert one(divots(times, Machine(1, 16))).kind is Kind.BIMODAL
+
+
+def test_two_modes_are_not_explained_by_how_many_copies_an_lgroup_has() -> None:
+    times = quiet(8, 1, 61)
+    times[4, 0, np.random.default_rng(1).random(61) < 0.5] *= 1.2
+    found = divots(times, Machine(2, 32))
+    assert (one(found).kind, one(found).benchmark) == (Kind.BIMODAL, "b4")
+
+
+# -- words and thresholds -------------------------------------------------------------------------
+
+
+def test_a_benchmark_far_worse_than_is_typical_is_named() -> None:
+    times = quiet(6, 3, 32)
+    times[:, :, 8:16] *= np.array([1.05, 1.05, 1.05, 1.05, 1.05, 1.4])[:, None, None]
+    assert one(divots(times, FOUR)).summary.startswith(
+        "all benchmarks +5.0 % (+5 to +40 %, most in b5)"
+    )
+
+
+def test_a_larger_threshold_is_meant_as_it_is_said() -> None:
+    times = quiet(6, 3, 32)
+    times[:, :, 8:16] *= 1.08
+    times[:, :, 20] *= 1.08
+    assert len(divots(times, FOUR)) == 2
+    assert analysed(times, FOUR, thresholds=Thresholds(group=0.1)).findings == ()
+
+
+def test_what_could_be_seen_is_no_number_where_the_noise_hides_all() -> None:
+    times = quiet(2, 1, 16, noise=0.5)
+    assert "copy" not in analysed(times, Machine(2, 8)).visible
+
+
+# -- arithmetic -----------------------------------------------------------------------------------
+
+
+def test_ties_are_spread_over_the_step_of_the_clock() -> None:
+    assert untied(np.array([2.0, 1.0, 1.0]), 1.0) == pytest.approx([0.75, 1.25, 2.0])
+
+
+@pytest.mark.parametrize(("copies", "size"), [(4, 1.5), (6, 1.2), (8, 1.2), (8, 2.0), (10, 0.6)])
+def test_one_copy_far_from_few_others_is_found_in_a_single_cell(copies: int, size: float) -> None:
+    for seed in range(5):
+        times = quiet(1, 1, copies, noise=0.005, seed=seed)
+        assert divots(times, Machine(1, copies)) == []
+        times[0, 0, 1] *= size
+        [found] = divots(times, Machine(1, copies))
+        assert found.copies == (1,)
+        assert found.slowdown == pytest.approx(size, rel=0.03)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("slow", [(0, 1, 2), (0, 1, 5)])
+def test_three_slow_copies_of_eight_are_one_finding_wherever_they_lie(
+    slow: tuple[int, ...], iterations: int
+) -> None:
+    times = quiet(8, iterations, 8, noise=0.005)
+    times[:, :, slow] *= 1.1
+    [found] = divots(times, Machine(2, 4))
+    assert found.copies == slow
+    assert found.slowdown == pytest.approx(1.1, abs=0.01)
+
+
+def test_another_copy_in_each_iteration_of_a_small_run_is_found() -> None:
+    times = quiet(1, 3, 8, noise=0.005)
+    for iteration, copy in enumerate((2, 5, 6)):
+        times[0, iteration, copy] *= 1.5
+    found = divots(times, Machine(1, 8))
+    assert sorted((it.iteration, it.copies) for it in found) == [(1, (2,)), (2, (5,)), (3, (6,))]
+
+
+def test_a_single_copy_that_a_small_run_is_said_to_show_is_found() -> None:
+    found = 0
+    for seed in range(10):
+        times = quiet(1, 1, 8, noise=0.005, seed=seed)
+        seen = analysed(times, Machine(1, 8)).visible["copy"]
+        times[0, 0, 3] *= 1 + 1.25 * seen
+        found += [it.copies for it in divots(times, Machine(1, 8))] == [(3,)]
+    assert found >= 8
+
+
+@pytest.mark.parametrize("slow", [(4, 5), (1, 2), (2, 5)])
+def test_two_slow_iterations_of_five_do_not_make_the_others_fast(slow: tuple[int, int]) -> None:
+    for benchmarks in ((0,), (0, 1, 2, 3)):
+        times = quiet(4, 5, 32)
+        for benchmark in benchmarks:
+            for iteration in slow:
+                times[benchmark, iteration - 1] *= 1.22
+        found = divots(times, FOUR)
+        assert {it.iteration for it in found} == set(slow)
+        assert all(it.kind is Kind.SLOW_ITERATION and not it.fast for it in found)
+
+
+def test_a_fast_iteration_of_five_is_still_found() -> None:
+    times = quiet(4, 5, 32)
+    times[:, 2] *= 0.8
+    [found] = divots(times, FOUR)
+    assert (found.kind, found.iteration, found.fast) == (Kind.SLOW_ITERATION, 3, True)
+
+
+def test_what_a_fuller_lgroup_may_explain_of_one_benchmark_is_told() -> None:
+    machine = Machine(2, 8)
+    times = quiet(6, 3, 12)
+    times[2, :, :8] *= 1.35
+    analysis = analysed(times, machine)
+    fuller, emptier = analysis.findings
+    assert fuller.explained
+    assert emptier.explained
+    assert fuller.expectation == "8 copies on an lgroup where others have fewer"
+    assert (fuller.summary, fuller.benchmarks) == ("+16.2 % in b2", ("b2",))
+
+
+@pytest.mark.parametrize("size", [1.04, 1.1])
+def test_odd_cpus_that_are_second_threads_are_one_finding(size: float) -> None:
+    times = quiet(6, 2, 96)
+    times[:, :, 1::2] *= size
+    rows = [(*row[:5], int(row[4] or 0) // 2, *row[6:]) for row in rows_of(times, Machine(4, 24))]
+    found = one([*analyse([rows], names(6), Thresholds()).findings])
+    assert found.place == "second threads of the cores (odd CPUs 1-95)"
+    assert found.slowdown == pytest.approx(size, abs=0.005)
+
+
+@pytest.mark.parametrize("cpus", [2, 4])
+def test_a_slow_cpu_of_twelve_copies_is_named_not_its_copies(cpus: int) -> None:
+    times = quiet(2, 1, 12 * cpus)
+    times[:, :, ::cpus] *= 1.053
+    machine = Machine(1, cpus, cpu=lambda copy, iteration: copy % cpus)
+    rows = [(*row[:5], row[4], *row[6:]) for row in rows_of(times, machine)]
+    found = one([*analyse([rows], names(2), Thresholds()).findings])
+    assert (found.kind, found.place) == (Kind.SLOW_CPU, "CPU 0 (12 copies)")
+
+
+def test_now_this_and_now_that_copy_of_one_lgroup_is_one_finding_of_the_lgroup() -> None:
+    times = quiet(8, 2, 32)
+    for b in range(8):
+        times[b, b % 2, 16 + b] *= 0.6
+    [found] = divots(times, Machine(4, 8))
+    assert found.place == "lgroup 2"
+    assert found.slowdown == pytest.approx(0.6, rel=0.02)
+    assert found.summary.endswith("(1 of 8 copies, 2 of 2 iterations), other copies each time")
+    assert len(found.singles) == 8
+
+
+def test_slow_copies_here_and_there_are_told_one_by_one() -> None:
+    times = quiet(4, 2, 32)
+    for b in range(4):
+        times[b, b % 2, 9 * b] *= 1.4
+    assert sorted(it.copies for it in divots(times, Machine(4, 8))) == [(0,), (9,), (18,), (27,)]
+
+
+def told(found: list[Finding]) -> dict[tuple[int, ...], float]:
+    """Slowdowns by the copies that they are told of."""
+    return {tuple(it.copies): round(it.slowdown, 2) for it in found}
+
+
+@pytest.mark.parametrize("memory", [{}, {7: 0}])
+def test_a_slow_copy_is_told_from_the_others_wherever_its_memory_is(memory: dict[int, int]) -> None:
+    times = quiet(1, 1, 12, noise=0.001)
+    times[0, 0, 7] *= 1.15
+    assert told(divots(times, Machine(3, 4, memory=memory))) == {(7,): 1.15}
+
+
+def test_a_copy_that_a_finer_group_leaves_alone_is_in_no_group_of_its_own() -> None:
+    # CPU 0 has five copies; copy 7 is the only other one of that lgroup.
+    table = table_of(quiet(1, 1, 8), Machine(2, 4, cpu=lambda c, _: [0, 0, 0, 0, 0, 4, 5, 1][c]))
+    groups = like_groups(table, sharing_classes(table)[1])
+    assert groups.tolist().count(groups[0]) == 5
+    assert groups[5] == groups[6] == groups[7] == -1
+
+
+def test_what_is_left_of_a_slow_copy_does_not_make_the_others_quiet() -> None:
+    times = quiet(14, 1, 6, noise=0.02, seed=2)
+    times[:, :, 5] *= 1.33
+    found = divots(times, Machine(2, 3))
+    assert [it.copies for it in found] == [(5,)]
+    assert found[0].slowdown == pytest.approx(1.33, abs=0.02)
+
+
+def test_an_lgroup_of_two_slow_in_iteration_1_is_no_start_up() -> None:
+    times = quiet(7, 5, 4, noise=0.005)
+    times[:, 0, 2:] *= 2
+    found = divots(times, Machine(2, 2))
+    assert [(it.kind, it.nodes, it.iterations) for it in found] == [(Kind.SLOW_LGROUP, (1,), (1,))]
+
+
+def test_one_slow_copy_of_four_in_a_cold_iteration_1_is_no_start_up() -> None:
+    times = quiet(14, 3, 4, noise=0.003)
+    times[:, 0] *= 1.08
+    times[3, 0, 2] *= 1.10
+    assert Kind.STARTUP not in [it.kind for it in divots(times, Machine(1, 4))]
+
+
+def test_a_copy_4_percent_slow_is_not_one_of_those_that_are_30_percent_slow() -> None:
+    every = np.ones(3, dtype=bool)
+    others = ~np.isin(np.arange(16), [3, 11])
+    fast, slow = (
+        PartEffect(part_from_set(slots), every, every, np.full((3, 3), size), 1.0, everywhere=True)
+        for slots, size in ((others, -0.26), (np.arange(16) == 8, 0.04))
+    )
+    found = {
+        tuple(np.flatnonzero(it.part.slots)): it.size[0, 0] for it in _joined([fast, slow], [])
+    }
+    assert found == {(3, 11): 0.26, (8,): 0.04}
+
+
+def test_an_lgroup_that_is_slow_now_more_now_less_takes_no_turns() -> None:
+    times = quiet(3, 2, 8, noise=0.002, seed=3)
+    times[:, :, [0, 1, 3]] *= 1.3
+    times[:, :, [2, 4]] *= 1.1
+    times[:, :, :4] *= 1.6
+    times[2, 0, :4] *= 1.15
+    assert not [it for it in divots(times, Machine(2, 4)) if "take turns" in it.summary]
+
+
+def test_no_half_of_an_lgroup_parts_copies_of_one_cpu() -> None:
+    table = table_of(quiet(1, 1, 6), Machine(1, 6, cpu=lambda c, _: [0, 1, 0, 0, 0, 0][c]))
+    for part in machine_parts(table, np.zeros(6, dtype=np.int64)):
+        if part.kind != "copy":
+            assert part.slots[table.cpu == 0].sum() in (0, 5)
+
+
+def test_four_copies_of_three_levels_are_not_silent_because_they_ran_once() -> None:
+    times = quiet(3, 1, 4, noise=0.001)
+    times[:] *= np.array([1.95, 1.30, 1.95, 1.00])
+    assert told(divots(times, Machine(2, 2))) == {(1,): 0.67, (3,): 0.51}
+
+
+def test_what_the_layout_explains_of_one_benchmark_is_told_of_that_one() -> None:
+    times = quiet(7, 3, 10, noise=0.002)
+    times[4, :, 3:7] *= 1.2
+    machine = Machine(3, 4, cpu=lambda c, _: [0, 1, 2, 4, 5, 6, 7, 8, 9, 10][c])
+    found = build_findings(detect(table_of(times, machine), Thresholds()))
+    explained = {it.summary: it.benchmarks for it in found if it.explained}
+    assert explained
+    for summary, benchmarks in explained.items():
+        assert summary.endswith(" % in b4")
+        assert benchmarks == ("b4",)
+
+
+@pytest.mark.parametrize(
+    ("slow", "where"),
+    [([6, 7, 9, 10], "all on lgroup 1, not all of it"), ([1, 4, 7, 10], "not by lgroup or CPU")],
+)
+def test_two_groups_of_copies_are_not_denied_their_lgroup(slow: list[int], where: str) -> None:
+    times = quiet(5, 3, 12, noise=0.002)
+    times[0][:, slow] *= 1.3
+    [found] = divots(times, Machine(2, 6))
+    assert found.kind is Kind.BIMODAL
+    assert where in found.summary
+
+
+@pytest.mark.parametrize("seed", [2, 9, 53])
+def test_what_two_slow_copies_of_four_leave_are_no_two_groups(seed: int) -> None:
+    times = quiet(14, 1, 4, noise=0.03, seed=seed)
+    times[:, :, 2:] *= 1.3
+    [found] = divots(times, Machine(2, 2))
+    assert found.copies == (2, 3)

@@ -1,0 +1,381 @@
+"""Curves of throughput against copies: the Universal Scalability Law, knee, plateau, fall."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
+from rater.analysis.stats.intervals import ASSUMED_SD, Noise, noise_within_rounds, run_to_run_noise
+
+NOISE = Noise(0.02, None)
+DOUBLING = (1, 2, 4, 8, 16, 32)
+
+
+def law(copies: Sequence[int], rate: float, sigma: float, kappa: float) -> list[float]:
+    return [rate * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)) for n in copies]
+
+
+def fit(
+    copies: Sequence[int],
+    rates: Sequence[float],
+    noise: Noise = NOISE,
+    scale: LawScale = LawScale.LOG,
+) -> Usl:
+    found = fit_usl(copies, rates, [1] * len(copies), noise, scale)
+    assert isinstance(found, Usl)
+    return found
+
+
+def test_a_curve_computed_by_hand_gives_its_coefficients_back() -> None:
+    # lambda 10, sigma 0.05, kappa 0.01: 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15
+    found = fit([1, 2, 4, 8, 16], [10.0, 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15])
+    assert found.rate.value == pytest.approx(10)
+    assert found.sigma.value == pytest.approx(0.05)
+    assert found.kappa.value == pytest.approx(0.01)
+    assert found.peak == pytest.approx(math.sqrt(95))  # sqrt((1 - 0.05) / 0.01)
+    assert not found.extrapolated
+    assert found.rms == pytest.approx(0, abs=1e-9)
+    assert found.at(2) == pytest.approx(20 / 1.07)
+    assert found.degrees == 2
+
+
+@pytest.mark.parametrize(
+    ("sigma", "kappa"), [(0.3, 0.0), (0.0, 0.002), (0.001, 0.0001), (0.8, 0.05), (0.02, 0.3)]
+)
+def test_other_exact_curves_too(sigma: float, kappa: float) -> None:
+    found = fit(DOUBLING, law(DOUBLING, 3.0, sigma, kappa), Noise(1e-6, None))
+    fitted = (found.sigma.value, found.kappa.value, found.rate.value)
+    assert fitted == pytest.approx((sigma, kappa, 3.0), abs=1e-8)
+
+
+def test_a_measured_curve_is_fitted_as_well_as_an_independent_search_does() -> None:
+    # Loads and throughputs of a SPARCcenter 2000 (SPEC SDM91), as Gunther's book has them.
+    copies = np.array([1.0, 18, 36, 72, 108, 144, 216])
+    rates = np.array([64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2])
+    found = fit([int(n) for n in copies], rates.tolist())
+    best = math.inf
+    for sigma, kappa in itertools.product(np.linspace(0, 0.03, 121), np.linspace(0, 2e-4, 81)):
+        left = np.log(rates / copies * (1 + sigma * (copies - 1) + kappa * copies * (copies - 1)))
+        best = min(best, float(((left - left.mean()) ** 2).sum()))
+    squares = sum(math.log1p(one) ** 2 for one in found.residuals)
+    assert best * 0.99 < squares <= best
+    assert found.sigma.value == pytest.approx(0.01345, abs=5e-5)
+    assert found.kappa.value == pytest.approx(1.151e-4, abs=5e-7)
+    assert found.peak == pytest.approx(92.6, abs=0.1)
+
+
+def test_published_examples_come_out_as_published_on_the_scale_they_were_fitted_on() -> None:
+    # SPEC SDM91 on a SPARCcenter 2000 (Gunther, Guerrilla Capacity Planning), as the R package
+    # usl prints it: alpha 0.0277285 +- 0.0091217, beta 0.0001044 +- 0.0000199, gamma 89.9952 +-
+    # 14.2135, residual standard error 82.8, peak 96.5.
+    copies = [1, 18, 36, 72, 108, 144, 216]
+    rates = [64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2]
+    found = fit(copies, rates, scale=LawScale.RATE)
+    assert found.scale is LawScale.RATE
+    assert found.sigma.value == pytest.approx(0.0277285, abs=5e-7)
+    assert found.kappa.value == pytest.approx(0.0001044, abs=5e-8)
+    assert found.rate.value == pytest.approx(89.9952, abs=5e-4)
+    assert found.sigma.error == pytest.approx(0.0091217, rel=1e-3)
+    assert found.kappa.error == pytest.approx(0.0000199, rel=2e-3)
+    assert found.rate.error == pytest.approx(14.2135, rel=1e-3)
+    assert found.peak == pytest.approx(96.5, abs=0.05)
+    mean = sum(rates) / len(rates)
+    assert found.rms * mean * math.sqrt(7 / 4) == pytest.approx(82.8, abs=0.05)
+    # The ray tracer of the same book: alpha 0.057771, gamma 21.848843, beta held at 0.
+    copies = [1, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64]
+    rates = [20.0, 78, 130, 170, 190, 200, 210, 230, 260, 280, 310]
+    found = fit(copies, rates, scale=LawScale.RATE)
+    assert found.sigma.value == pytest.approx(0.057771, abs=1e-6)
+    assert found.rate.value == pytest.approx(21.848843, abs=1e-5)
+    assert (found.kappa.value, found.kappa.error, found.peak) == (0.0, None, None)
+
+
+@pytest.mark.slow
+def test_standard_errors_are_those_of_the_spread_of_many_fits() -> None:
+    rng = np.random.default_rng(3)
+    true = np.array(law(DOUBLING, 1.0, 0.05, 0.002))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.02, 6))).tolist()) for _ in range(80)]
+    for values, errors, truth in (
+        ([one.sigma.value for one in fits], [one.sigma.error or 0 for one in fits], 0.05),
+        ([one.kappa.value for one in fits], [one.kappa.error or 0 for one in fits], 0.002),
+        ([one.rate.value for one in fits], [one.rate.error or 0 for one in fits], 1.0),
+    ):
+        assert np.mean(values) == pytest.approx(truth, rel=0.05)
+        assert math.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
+    held = sum(one.sigma.low <= 0.05 <= one.sigma.high for one in fits)
+    assert 70 <= held <= 79  # 95 % of 80
+
+
+def test_a_coefficient_that_would_be_negative_is_held_at_0() -> None:
+    rates = law(DOUBLING, 1.0, 0.1, 0.0)
+    rates[-1] *= 1.02  # less than nothing lost to coherency
+    found = fit(DOUBLING, rates)
+    assert (found.kappa.value, found.kappa.error) == (0.0, None)
+    assert found.degrees == 4
+    assert found.peak is None
+    assert found.limit == pytest.approx(found.rate.value / found.sigma.value)
+    assert found.kappa.low == 0 < found.kappa.high < 0.001
+    assert found.none_before == pytest.approx(math.sqrt((1 - found.sigma.value) / found.kappa.high))
+
+
+@pytest.mark.slow
+def test_what_is_held_at_0_has_a_bound_that_holds_the_truth() -> None:
+    rng = np.random.default_rng(5)
+    true = np.array(law(DOUBLING, 1.0, 0.1, 0.0))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(30)]
+    held = [one.kappa for one in fits if one.kappa.error is None]
+    assert 8 < len(held) < 25
+    # The truth a little off the bound, so that it can be missed at all.
+    few = np.array(law(DOUBLING, 1.0, 0.1, 2e-4))
+    fits = [fit(DOUBLING, (few * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(40)]
+    assert sum(one.kappa.low <= 2e-4 <= one.kappa.high for one in fits) >= 36
+    assert all(0 < one.high < 0.01 for one in held)
+
+
+def test_the_interval_is_where_the_profile_of_squares_says() -> None:
+    rates = [1.0, 1.9, 3.4, 5.3, 7.6, 8.0]
+    found = fit(DOUBLING, rates)
+    n, y = np.array(DOUBLING), np.log(np.array(rates) / DOUBLING)
+
+    def least(kappa: float) -> float:
+        # By a grid over sigma instead of steps.
+        sigmas = np.linspace(0, 0.4, 8001)[:, None]
+        left = y + np.log(1 + sigmas * (n - 1) + kappa * n * (n - 1))
+        return float(((left - left.mean(axis=1)[:, None]) ** 2).sum(axis=1).min())
+
+    most = least(found.kappa.value) * (1 + 3.182446**2 / 3)  # Student's t of 3 degrees, 95 %
+    for border in (found.kappa.low, found.kappa.high):
+        assert least(border) == pytest.approx(most, rel=1e-3)
+
+
+def test_a_peak_beyond_the_last_point_is_an_extrapolation() -> None:
+    found = fit(DOUBLING, law(DOUBLING, 1.0, 0.02, 0.0002))
+    assert found.peak == pytest.approx(70)  # sqrt(0.98 / 0.0002)
+    assert found.extrapolated
+
+
+def test_a_peak_far_beyond_what_was_measured_is_none() -> None:
+    # Its law peaks at sqrt(0.9 / 4e-18), 4.7e8 copies.
+    found = fit(DOUBLING, law(DOUBLING, 1.0, 0.1, 4e-18), Noise(1e-9, None))
+    assert found.peak is None
+    assert not found.extrapolated
+    near = fit(DOUBLING, law(DOUBLING, 1.0, 0.02, 0.00005))  # 140 copies, more than 4 x 32
+    assert near.peak is None
+
+
+def test_an_error_that_would_reach_beyond_the_bound_is_told_as_an_interval() -> None:
+    found = fit(DOUBLING, [1.0, 1.85, 3.2, 4.9, 6.1, 7.9])
+    for one in (found.sigma, found.kappa):
+        assert (one.symmetric is None) == (one.low == 0)
+    assert None in (found.sigma.symmetric, found.kappa.symmetric)
+
+
+def test_no_peak_follows_from_a_kappa_that_is_not_told_from_0() -> None:
+    pattern = np.array([0.0, 0.05, -0.05, 0.05, -0.05, 0.0])
+    found = fit(DOUBLING, (np.array(law(DOUBLING, 1.0, 0.1, 4e-4)) * np.exp(pattern)).tolist())
+    assert found.kappa.error is not None
+    assert found.kappa.low == 0 < found.kappa.value
+    assert found.peak is None
+
+
+CLOSE = (32, 40, 48, 56, 64)
+
+
+@pytest.mark.parametrize(
+    ("copies", "rates", "said"),
+    [
+        ((1, 2, 4), [1.0, 1.5, 1.7], "need 4 numbers of copies, not 3"),
+        (CLOSE, law(CLOSE, 1.0, 0.1, 0.01), "32 to 64 copies cover too little"),
+        (DOUBLING, [1.0, 2.02, 3.96, 8.1, 15.9, 32.2], "a straight line fits as well"),
+        # Superlinear curves get no negative contention.
+        ((1, 2, 4, 8), [1.0, 2.2, 5.0, 11.0], "a straight line fits as well"),
+    ],
+)
+def test_what_has_no_law_is_refused(copies: Sequence[int], rates: list[float], said: str) -> None:
+    found = fit_usl(copies, rates, [1] * len(copies), NOISE)
+    assert isinstance(found, NoLaw)
+    assert said in found.reason
+
+
+def test_linear_runs_with_noise_are_hardly_ever_taken_for_a_law() -> None:
+    rng = np.random.default_rng(9)
+    for sd in (0.02, 0.05):
+        fitted = 0
+        for _ in range(80):
+            rates = (np.array(DOUBLING) * np.exp(rng.normal(0, sd, 6))).tolist()
+            fitted += isinstance(fit_usl(DOUBLING, rates, [1] * 6, Noise(sd, None)), Usl)
+        assert fitted <= 6
+
+
+def test_a_curve_of_another_kind_is_told_by_its_residuals() -> None:
+    found = fit(DOUBLING, [1.0, 2.0, 4.0, 8.0, 3.0, 3.0])
+    assert found.bad
+    assert max(map(abs, found.residuals)) > 0.2
+
+
+QUIET = Noise(0.01, None)
+
+
+def shape(
+    copies: Sequence[int], rates: Sequence[float], fair: int | None = None, noise: Noise = QUIET
+) -> CurveShape:
+    return curve_shape(copies, rates, [1] * len(copies), noise, fair)
+
+
+@pytest.mark.parametrize(
+    ("rates", "knee", "plateau", "peak", "falls_at"),
+    [
+        # A copy adds 1.0, 0.8, 0.45, 0.2: less than half from 4 on.
+        ([1.0, 2.0, 3.6, 5.4, 7.0], 4, None, 16, None),
+        ([1.0, 1.98, 2.0, 2.0], 2, 2, 4, None),  # it stops at two copies
+        ([1.0, 2.0, 2.0, 6.5], None, None, 8, None),  # from 2 to 8 it gains 0.75 a copy
+        ([3.0, 6.0, 12.0, 24.0], None, None, 8, None),  # linear
+        ([1.0, 1.0, 1.0], 1, 1, 1, None),  # nothing gained at all
+        # It falls at the first point below the peak by more than noise.
+        ([1.0, 1.8, 2.4, 2.39, 1.5], 2, 4, 4, 16),
+    ],
+)
+def test_the_knee_is_where_a_copy_adds_less_than_half(
+    rates: list[float], knee: int | None, plateau: int | None, peak: int, falls_at: int | None
+) -> None:
+    found = shape([1, 2, 4, 8, 16][: len(rates)], rates)
+    assert (found.knee, found.plateau) == (knee, plateau)
+    assert (found.peak, found.falls_at) == (peak, falls_at)
+
+
+def test_less_than_half_by_no_more_than_noise_is_no_knee() -> None:
+    rates = [1.0, 2.0, 2.9]  # 0.45 a copy
+    assert shape([1, 2, 4], rates, noise=Noise(0.001, None)).knee == 2
+    hidden = shape([1, 2, 4], rates, noise=Noise(0.05, None))
+    assert (hidden.knee, hidden.maybe) == (None, 2)
+    assert shape([1, 2, 3], [1.0, 2.0, 2.4], noise=Noise(0.3, None)).maybe is None
+
+
+def test_two_numbers_of_copies_have_no_knee_and_it_is_said_why() -> None:
+    found = shape([1, 2], [1.0, 1.0])
+    assert found.knee is None
+    assert found.reason == "2 numbers of copies; a knee needs 3"
+
+
+def test_more_copies_than_cpus_make_no_knee_before_those_are_used_up() -> None:
+    # 2 CPUs; 1 -> 2 gains 0.45, which noise of 5 % does not tell from half; 4 copies gain nothing.
+    copies, rates, noise = [1, 2, 4], [1.0, 1.45, 1.0], Noise(0.05, None)
+    assert shape(copies, rates, noise=noise).knee == 1
+    assert shape(copies, rates, fair=2, noise=noise).knee == 2
+
+
+def test_noise_is_that_of_repeated_runs() -> None:
+    first, second = [1.0, math.exp(0.02)], [5.0, 5.0 * math.exp(0.04), 5.0 * math.exp(0.02)]
+    found = run_to_run_noise([first, second, [7.0]])
+    # Squares 2 x 0.01^2 + 2 x 0.02^2 = 0.001, degrees 1 + 2.
+    assert found.sd == pytest.approx(math.sqrt(0.001 / 3))
+    assert found.degrees == 3
+
+
+def test_with_too_few_repeated_runs_noise_is_assumed_or_what_was_seen_if_that_is_more() -> None:
+    assert run_to_run_noise([[1.0], [2.0]]) == Noise(ASSUMED_SD, None)
+    found = run_to_run_noise([[1.0, math.exp(0.2)]])
+    assert found.sd == pytest.approx(0.2 / math.sqrt(2))
+    assert found.degrees is None
+
+
+def test_what_a_round_does_to_all_runs_in_it_is_no_noise_between_them() -> None:
+    # Rounds of 1, 2 and 0.5 times the speed; 4 % between two points in the last of them.
+    found = noise_within_rounds(
+        [{1: 1.0, 2: 2.0, 3: 0.5}, {1: 2.0, 2: 4.0, 3: 1.0}, {1: 4.0, 2: 8.0, 3: 2.0 * 1.04}]
+    )
+    assert found is not None
+    # One cell of 3 x 3 that is off by d leaves 4/9 of its square.
+    assert found.sd == pytest.approx(math.sqrt(4 / 9 * math.log(1.04) ** 2 / 4))
+    assert (found.degrees, found.in_rounds) == (4, True)
+
+
+def test_rounds_that_not_all_points_have_say_nothing() -> None:
+    assert noise_within_rounds([{1: 1.0, 2: 1.0}, {1: 1.0, 3: 1.0}, {1: 1.0, 2: 1.0}]) is None
+    assert noise_within_rounds([{1: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}]) is None  # one degree
+    assert noise_within_rounds([{}, {}, {}]) is None
+
+
+def test_drift_between_rounds_makes_no_knee_and_hides_none() -> None:
+    rng = np.random.default_rng(4)
+    copies = (1, 2, 4, 8, 16)
+    truths: list[tuple[Callable[[int], float], int | None]] = [
+        (float, None),
+        (lambda n: min(n, 4.0), 4),
+    ]
+    for truth, knee in truths:
+        right = 0
+        for _ in range(100):
+            drift = rng.normal(0, 0.15, 4)
+            rates = [
+                {
+                    block: truth(n) * math.exp(drift[block] + rng.normal(0, 0.02))
+                    for block in range(4)
+                }
+                for n in copies
+            ]
+            noise = noise_within_rounds(rates)
+            assert noise is not None
+            medians = [statistics.median(one.values()) for one in rates]
+            right += curve_shape(copies, medians, [4] * 5, noise).knee == knee
+        assert right >= 98
+
+
+def test_a_median_of_runs_is_surer_than_a_run() -> None:
+    noise = Noise(0.02, 10)
+    assert noise.of_median(1) == 0.02
+    assert noise.of_median(2) == pytest.approx(0.02 / math.sqrt(2))
+    assert noise.of_median(5) == pytest.approx(0.02 * math.sqrt(math.pi / 10))
+
+
+GRIDS = {
+    "few": (1, 2, 4),
+    "doubling": (1, 2, 4, 8, 16, 32),
+    "every": tuple(range(1, 13)),
+    "dense at the end": (1, 2, 4, 8, 16, 32, 48, 60, 62, 64),
+}
+
+
+def simulated(
+    grid: str, truth: Callable[[int], float], sd: float, runs: int, trials: int
+) -> list[CurveShape]:
+    rng = np.random.default_rng(11)
+    copies, found = GRIDS[grid], []
+    for _ in range(trials):
+        rates = [
+            [truth(n) * factor for factor in np.exp(rng.normal(0, sd, runs)).tolist()]
+            for n in copies
+        ]
+        medians = [statistics.median(one) for one in rates]
+        found.append(curve_shape(copies, medians, [runs] * len(copies), run_to_run_noise(rates)))
+    return found
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize(("sd", "runs"), [(0.02, 1), (0.05, 1), (0.05, 3)])
+def test_noise_on_a_straight_line_makes_no_knee_plateau_or_fall(
+    grid: str, sd: float, runs: int
+) -> None:
+    shapes = simulated(grid, float, sd, runs, 100)
+    named = sum(one.knee is not None or one.falls_at is not None for one in shapes)
+    assert named <= 1
+
+
+def test_what_still_rises_by_less_than_noise_shows_is_no_plateau() -> None:
+    # 0.3 of the first's rise up to the end: 12 % in all, with 5 % of noise.
+    found = shape([1, 2, 4, 8, 12], [1.0, 2.0, 4.0, 5.2, 6.4], noise=Noise(0.05, None))
+    assert (found.knee, found.plateau) == (4, None)
+
+
+@pytest.mark.parametrize(("sd", "runs"), [(0.02, 1), (0.05, 3)])
+def test_a_real_knee_is_found_at_its_place_through_noise(sd: float, runs: int) -> None:
+    shapes = simulated("doubling", lambda n: min(n, 8.0), sd, runs, 100)
+    assert sum(one.knee == 8 for one in shapes) >= 98
+    assert sum(one.plateau == 8 for one in shapes) >= 90
+    assert sum(one.falls_at is not None for one in shapes) <= 2

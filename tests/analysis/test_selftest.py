@@ -1,0 +1,593 @@
+"""What a self-test plants, what counts as naming it, and the speed of CPUs by themselves."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from rater.analysis.divots.model.finding import CopyEffect, Finding, Kind
+from rater.analysis.divots.selftest import (
+    Deviation,
+    Judgement,
+    PromiseTrials,
+    Verdict,
+    explained_by_speed,
+    floor_of,
+    judge,
+    largest_speed_change,
+    made_rows,
+    names,
+    plant_size,
+    speeds_of,
+    spread_of,
+    tally,
+    times_of_rows,
+)
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.selftest import (
+    CLEAN,
+    Injection,
+    PlantKind,
+    plan_injections,
+    promised_injections,
+    usual_copies,
+)
+from rater.run.disturb import DisturbanceRecord
+from rater.run.host.foreign_load import BusyProcess, ForeignLoad
+from rater.show.results.divots import (
+    SelfTest,
+    print_selftest,
+    refusal,
+    selftest_document,
+    speed_words,
+    summary,
+)
+from rater.workflow.run.selftest_runs import taken_words
+from tests.support.example_findings import finding_of
+
+FOUND = finding_of(
+    Kind.SLOW_CPU,
+    "CPU 1",
+    (1,),
+    benchmarks=(),
+    tune=None,
+    nodes=(0,),
+    core=1,
+    slowdown=1.25,
+    score_lost=0.2,
+    summary="+25.0 % in 3 of 3 benchmarks",
+)
+CPU = Injection(PlantKind.SLOW_CPU, "CPU 1", copies=(1,), cpus=(1,), aimed=1.25)
+LGROUP = Injection(
+    PlantKind.SLOW_LGROUP, "lgroup 1", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+)
+COPY = Injection(
+    PlantKind.OUTLIER_COPY, "copy 2", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
+)
+ITERATION = Injection(PlantKind.SLOW_ITERATION, "iteration 2", iteration=2, aimed=1.25)
+
+
+def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Placement]:
+    """Copies dealt over the CPUs of lgroups, CPU after CPU, `copies_each` on every CPU."""
+    cpus = lgroups * cpus_each
+    return [
+        Placement(n, (n % cpus,), n % cpus, n % cpus, 0, n % cpus // cpus_each, 0, LOCAL, ())
+        for n in range(cpus * copies_each)
+    ]
+
+
+LOCAL = MemoryPolicy.LOCAL
+
+
+def verdict(injection: Injection, *found: Finding, effect: float | None = 1.25) -> Verdict:
+    return judge(injection, effect, found, 0.03, 3).verdict
+
+
+# -- what is planted ------------------------------------------------------------------------------
+
+
+def test_two_lgroups_get_one_plant_of_every_kind() -> None:
+    plants, missing = plan_injections(placements(2, 4), 3, random.Random(1))
+    assert [injection.kind for injection in plants] == [
+        "slow-lgroup",
+        "slow-cpu",
+        "slow-iteration",
+    ]
+    assert missing == ()
+
+
+def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
+    plants, missing = plan_injections(placements(1, 2, 4), 3, random.Random(1))
+    assert [injection.kind for injection in plants] == [
+        "slow-cpu",
+        "slow-iteration",
+    ]
+    assert [(it.kind, "one lgroup" in it.why) for it in missing] == [("slow-lgroup", True)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "left_out", "why"),
+    [
+        ((4, 2), ["slow-lgroup"], "more --copies"),
+        ((1, 1, 8), ["slow-lgroup", "slow-cpu"], "copies run on one CPU"),
+        ((1, 2), ["slow-lgroup", "slow-cpu"], "two CPUs need 8 copies"),
+    ],
+)
+def test_what_is_too_small_to_be_judged_is_left_out(
+    shape: tuple[int, ...], left_out: list[str], why: str
+) -> None:
+    _, missing = plan_injections(placements(*shape), 3, random.Random(1))
+    assert [it.kind for it in missing] == left_out
+    assert why in missing[-1].why
+
+
+def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
+    plants, _ = plan_injections(placements(2, 4), 3, random.Random(1))
+    injection = plants[0]
+    node = injection.node or 0
+    assert injection.copies == injection.cpus == tuple(range(4 * node, 4 * node + 4))
+    assert dict(injection.competing("b", 3)) == pytest.approx(dict.fromkeys(injection.cpus, 0.2))
+    assert injection.how.startswith("competing processes take 20% of CPUs ")
+
+
+def test_a_slow_iteration_is_disturbed_on_all_cpus_in_that_one_only() -> None:
+    plants, _ = plan_injections(placements(1, 4), 3, random.Random(1))
+    odd = plants[-1]
+    [disturbed] = [k for k in (1, 2, 3) if odd.competing("a", k)]
+    assert disturbed == odd.iteration
+    assert [cpu for cpu, _ in odd.competing("a", disturbed)] == [0, 1, 2, 3]
+
+
+def test_the_seed_decides_what_is_planted() -> None:
+    first, again = (plan_injections(placements(2, 8), 5, random.Random(7))[0] for _ in range(2))
+    assert first == again
+    different = [plan_injections(placements(2, 8), 5, random.Random(n))[0] for n in range(20)]
+    assert len({plants[1].place for plants in different}) > 4
+
+
+@pytest.mark.parametrize(
+    ("pus", "lgroups", "copies"), [(1, 1, 8), (2, 1, 8), (4, 1, 4), (96, 4, 16), (24, 1, 8)]
+)
+def test_few_copies_are_enough(pus: int, lgroups: int, copies: int) -> None:
+    assert usual_copies(pus, lgroups) == copies
+
+
+# -- what counts as naming it ---------------------------------------------------------------------
+
+
+GROUP = replace(FOUND, kind=Kind.SLOW_GROUP, copies=(1, 3, 5), nodes=())
+IN_LGROUP = replace(FOUND, kind=Kind.SLOW_LGROUP, nodes=(1,), copies=(3, 4, 5), cpus=(3, 4, 5))
+SINGLE = replace(
+    FOUND,
+    kind=Kind.OUTLIER_COPY,
+    benchmarks=("vm",),
+    iterations=(3,),
+    copies=(2,),
+    singles=(CopyEffect("vm", None, 3, 2, 2, 0, 1.4),),
+)
+SLOW = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
+STARTUP = replace(SLOW, kind=Kind.STARTUP)
+FIRST = replace(ITERATION, iteration=1)
+
+
+@pytest.mark.parametrize(
+    ("injection", "found"),
+    [
+        (CPU, [FOUND]),
+        (CPU, [replace(FOUND, iterations=(1, 2, 3))]),
+        (replace(CPU, copies=(1, 3, 5)), [GROUP]),
+        (LGROUP, [IN_LGROUP]),
+        (LGROUP, [replace(IN_LGROUP, kind=Kind.SLOW_GROUP, nodes=())]),
+        (COPY, [SINGLE]),
+        (ITERATION, [replace(SLOW, iterations=(2,))]),
+        (FIRST, [SLOW, STARTUP]),
+        (FIRST, [STARTUP]),  # its copies had to wait
+        (FIRST, [replace(SLOW, kind=Kind.WARM_UP, explained=True)]),
+        (replace(ITERATION, iteration=3), [replace(SLOW, kind=Kind.STEP, iterations=(3,))]),
+        (CLEAN, [replace(FOUND, explained=True)]),
+        # Smaller than the machine's own noise:
+        (CPU, [FOUND, replace(FOUND, cpus=(2,), copies=(2,), slowdown=1.02)]),
+        (CLEAN, [replace(FOUND, slowdown=1.02)]),
+    ],
+)
+def test_what_was_injected_is_right_at_its_place(
+    injection: Injection, found: list[Finding]
+) -> None:
+    assert verdict(injection, *found) is Verdict.RIGHT
+
+
+@pytest.mark.parametrize(
+    ("injection", "found"),
+    [
+        (CPU, []),
+        (CPU, [replace(FOUND, cpus=(2,), copies=(2,))]),
+        (CPU, [FOUND, replace(SLOW, iterations=(2,))]),  # one false finding
+        (CPU, [replace(FOUND, iterations=(2,))]),
+        (CPU, [replace(FOUND, slowdown=0.8)]),
+        (CPU, [replace(FOUND, slowdown=1.05)]),
+        (replace(CPU, copies=(1, 3, 5)), [replace(GROUP, copies=(1, 2, 3, 5))]),
+        (LGROUP, [replace(IN_LGROUP, nodes=(0,), copies=(0, 1, 2))]),
+        (
+            COPY,
+            [replace(SINGLE, singles=(*SINGLE.singles, CopyEffect("vm", None, 3, 7, 7, 0, 1.4)))],
+        ),
+        (COPY, [replace(SINGLE, singles=(CopyEffect("vm", None, 1, 2, 2, 0, 1.4),))]),
+        (
+            ITERATION,
+            [replace(SLOW, iterations=(2,)), replace(STARTUP, iterations=(2,))],
+        ),
+        (ITERATION, [replace(SLOW, kind=Kind.WARM_UP, iterations=(2,), explained=True)]),
+        (CLEAN, [FOUND]),
+    ],
+)
+def test_anything_else_is_wrong(injection: Injection, found: list[Finding]) -> None:
+    assert verdict(injection, *found) is Verdict.WRONG
+
+
+def test_a_slow_cpu_told_as_some_of_its_copies_only_is_true_but_does_not_name_it() -> None:
+    shared = replace(CPU, copies=(1, 3, 5))
+    outlier = replace(FOUND, kind=Kind.OUTLIER_COPY, copies=(1, 3))
+    result = judge(shared, 1.25, [outlier], 0.03, 3)
+    assert (result.named, result.secondary, result.false) == ((), (outlier,), ())
+    assert result.verdict is Verdict.WRONG
+    assert verdict(shared, replace(FOUND, copies=(1, 3, 5)), outlier) is Verdict.RIGHT
+
+
+def test_a_plant_without_effect_is_neither_named_nor_missed() -> None:
+    assert verdict(CPU, effect=1.04) is Verdict.NO_EFFECT
+    result = tally([judge(LGROUP, 1.2, [], 0.03, 3), judge(CPU, 1.04, [], 0.03, 3)])
+    assert (result.planted, result.failed) == (1, 1)
+
+
+def test_a_run_that_others_disturbed_is_not_judged_unless_it_is_right() -> None:
+    assert judge(CPU, 1.25, [], 0.03, 3, others=0.4).verdict is Verdict.NOT_JUDGED
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, others=0.4).verdict is Verdict.RIGHT
+    assert judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4).verdict is Verdict.NOT_JUDGED
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, unsteady=-0.4).verdict is Verdict.RIGHT
+
+
+def test_what_the_machine_did_itself_is_told_and_not_false() -> None:
+    other = replace(FOUND, cpus=(0,), copies=(0,))
+    judged = judge(CPU, 1.25, [FOUND, other], 0.03, 3, is_own=lambda one: one is other)
+    assert (judged.verdict, judged.own, judged.false) == (Verdict.RIGHT, (other,), ())
+    text = " ".join(" ".join(shown(judged)).split())
+    assert "1 of the machine's own right" in text
+    assert "not planted, but so: the CPUs' own speed changed like that" in text
+    # What is planted is not the machine's own, whatever its speed was.
+    assert judge(CPU, 1.25, [FOUND], 0.03, 3, is_own=lambda _: True).named == (FOUND,)
+
+
+def test_all_must_be_right_for_the_whole_to_be() -> None:
+    right = judge(CPU, 1.25, [FOUND], 0.03, 3)
+    false = judge(CLEAN, None, [FOUND], 0.03, 3)
+    unjudged = judge(CPU, 1.25, [], 0.03, 3, others=0.4)
+    assert tally([right]).right
+    assert not tally([right, false]).right
+    assert not tally([right, unjudged]).right
+    assert summary(tally([right, false])) == "selftest: 1 of 1 planted divot named, 1 false"
+    assert summary(tally([right, unjudged])).endswith("0 false, 1 not judged")
+
+
+# -- plain comparisons ----------------------------------------------------------------------------
+
+
+def times(slow: dict[tuple[str, int, int], float]) -> dict[tuple[str, int, int], float]:
+    """Two benchmarks of 1 s and 2 s, three iterations, four copies, some of them slower."""
+    usual = {"a": 1.0, "b": 2.0}
+    cells = [(n, k, c) for n in usual for k in (1, 2, 3) for c in range(4)]
+    return {cell: usual[cell[0]] * slow.get(cell, 1.0) for cell in cells}
+
+
+def test_the_spread_is_that_of_the_copy_farthest_from_its_benchmark() -> None:
+    widest = spread_of(times({("b", 2, 3): 1.08, ("a", 1, 0): 0.95}))
+    assert widest is not None
+    assert (widest.benchmark, widest.iteration, widest.copy) == ("b", 2, 3)
+    assert widest.size == pytest.approx(0.08)
+    assert spread_of({}) is None
+
+
+def test_copies_of_a_cpu_that_something_slowed_are_not_the_noise_of_the_others() -> None:
+    slow = times({("b", 2, 3): 1.3, ("a", 1, 0): 0.96})
+    cpu_of = {0: 0, 1: 0, 2: 1, 3: 1}
+    steady = {(n, k, cpu): 1e-3 for n in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+    widest = spread_of(slow, steady | {("b", 2, 1): 1.6e-3}, cpu_of)
+    assert widest is not None
+    assert widest.size == pytest.approx(0.04)
+    ragged = {cell: (1 + cell[1]) * 1e-3 for cell in steady}  # of which hardly anything is left
+    for costs in ({}, steady, ragged):
+        widest = spread_of(slow, costs, cpu_of)
+        assert widest is not None
+        assert widest.size == pytest.approx(0.3)
+
+
+def test_what_is_judged_grows_with_the_noise() -> None:
+    assert floor_of(0.001) == 0.05
+    assert floor_of(0.06) == pytest.approx(0.12)
+
+
+def test_the_effect_is_taken_from_the_raw_times() -> None:
+    slow = times({(n, k, 1): 1.3 for n in "ab" for k in (1, 2, 3)})
+    assert plant_size(CPU, slow, times({})) == pytest.approx(1.3)
+    all_slower = {cell: 1.1 * seconds for cell, seconds in slow.items()}
+    assert plant_size(CPU, all_slower, times({})) == pytest.approx(1.3)
+
+
+# -- shown ----------------------------------------------------------------------------------------
+
+
+def shown(*judged: Judgement, width: int = 80) -> list[str]:
+    file = io.StringIO()
+    print_selftest(example(*judged), Console(file=file, width=width, force_terminal=False))
+    return file.getvalue().splitlines()
+
+
+def example(*judged: Judgement) -> SelfTest:
+    _, missing = plan_injections(placements(1, 2, 4), 3, random.Random(1))
+    return SelfTest(
+        copies=8,
+        cpus=(0, 1),
+        lgroups=1,
+        benchmarks=("moldyn", "vm", "rays"),
+        iterations=3,
+        seed=17,
+        spread=0.012,
+        floor=0.03,
+        judged=judged,
+        missing=missing,
+        tally=tally(judged),
+        again=1,
+        command="rater selftest --seed 17",
+    )
+
+
+def test_planted_and_found_stand_side_by_side() -> None:
+    lines = shown(judge(CLEAN, None, [], 0.03, 3), judge(CPU, 1.26, [FOUND], 0.03, 3))
+    assert max(map(len, lines)) <= 80
+    [clean] = [line for line in lines if line.startswith("nothing")]
+    [cpu] = [line for line in lines if line.startswith("slow-cpu")]
+    assert clean.split() == ["nothing", "nothing", "right"]
+    assert cpu.split() == ["slow-cpu", "CPU", "1", "+26", "%", "CPU", "1", "+25", "%", "right"]
+    assert any("one lgroup" in line for line in lines)
+    assert lines[-1] == "selftest: 1 of 1 planted divot named, 0 false"
+
+
+def test_what_was_wrong_is_told_in_full_with_what_to_do() -> None:
+    text = "\n".join(shown(judge(CPU, 1.25, [replace(FOUND, cpus=(0,), copies=(0,))], 0.03, 3)))
+    assert "Not named" in text
+    assert "+25.0 % in 3 of 3 benchmarks" in text
+    assert "rater selftest --seed 17" in text
+
+
+def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
+    by = replace(
+        judge(CPU, 1.25, [], 0.03, 3, others=0.4),
+        disturbed="others took 40% of CPU 1 (vm, iteration 2): cc1 (pid 7, user ann)",
+    )
+    text = " ".join(" ".join(shown(by)).split())
+    assert "Others took 40% of CPU 1 (vm, iteration 2): cc1 (pid 7, user ann)." in text
+    assert "--until-idle" in text
+    unsteady = judge(CPU, 1.25, [], 0.03, 3, unsteady=0.4)
+    lines = shown(replace(unsteady, disturbed=speed_words(0.4, 1)))
+    text = " ".join(" ".join(lines).split())
+    assert "The same work took 40% more CPU time on CPU 1 for a while." in text
+    assert "other guests of the same host" in text
+    assert "1 run made once more, because something else slowed the CPUs" in text
+
+
+def test_too_much_noise_is_a_refusal_with_its_size() -> None:
+    said = refusal(Deviation(0.12, "vm", 2, 3), "others took 30% of a CPU", 0.06)
+    assert "copies differ by 12% without anything planted" in said
+    assert "(copy 3 of vm, iteration 2; 6% would do). others took 30% of a CPU; stop" in said
+    assert "would do). stop" in refusal(Deviation(0.12, "vm", 2, 3), "", 0.06)
+
+
+def test_the_document_has_truth_and_findings() -> None:
+    document = selftest_document(example(judge(CPU, 1.26, [FOUND], 0.03, 3)))
+    assert (document["right"], document["planted"], document["named"]) == (True, 1, 1)
+    plants = document["plants"]
+    assert isinstance(plants, list)
+    assert plants[0]["verdict"] == "right"
+    assert plants[0]["named"][0]["place"] == "CPU 1"
+
+
+# -- made times -----------------------------------------------------------------------------------
+
+
+def made(injection: Injection, seed: int) -> dict[tuple[str, int, int], float]:
+    rows = made_rows(injection, placements(2, 4), ["a", "b"], 3, random.Random(seed))
+    return dict(times_of_rows(rows, ["a", "b"]))
+
+
+def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
+    plants, _ = plan_injections(placements(2, 4), 3, random.Random(1))
+    clean = made(CLEAN, 2)
+    assert len(clean) == 2 * 3 * 8
+    assert max(clean.values()) / min(clean.values()) < 1.05
+    for injection in plants:
+        effect = plant_size(injection, made(injection, 3), clean)
+        assert effect == pytest.approx(1.25, abs=0.015), injection.kind
+
+
+def test_what_is_promised_is_planted_at_just_that_size_in_its_scope() -> None:
+    visible = {"group": 0.01, "group-benchmark": 0.02, "copy": 0.1, "iteration": 0.05, "x": 1.0}
+    shape = [*placements(2, 4), *placements(2, 4)[:4]]  # node 1 has the fewest
+    planted = promised_injections(visible, shape, ["a", "b"], 3, random.Random(1))
+    assert {name: one.aimed for name, one in planted.items()} == {
+        "group": 1.01,
+        "group-benchmark": 1.02,
+        "copy": 1.1,
+        "iteration": 1.05,
+    }
+    assert planted["group"].node == planted["group-benchmark"].node == 1
+    assert planted["group"].benchmark is None
+    assert planted["group-benchmark"].benchmark in ("a", "b")
+    assert len(planted["copy"].copies) == 1
+    assert planted["copy"].iteration in (1, 2, 3)
+    one_node = promised_injections(visible, placements(1, 4), ["a"], 3, random.Random(1))
+    assert set(one_node) == {"copy", "iteration"}
+
+
+def test_a_promise_is_found_where_its_place_is_named_whatever_the_size() -> None:
+    in_one = replace(LGROUP, benchmark="vm", aimed=1.02)
+    assert names(replace(IN_LGROUP, benchmarks=("vm",), slowdown=1.05), in_one, 3)
+    assert not names(IN_LGROUP, in_one, 3)  # all benchmarks
+    assert not names(replace(IN_LGROUP, benchmarks=("vm",), slowdown=0.9), in_one, 3)
+    assert names(SINGLE, COPY, 3)
+    assert not names(replace(SINGLE, singles=(), iterations=(1,)), COPY, 3)
+
+
+@pytest.mark.parametrize(("found", "kept"), [(20, True), (12, True), (9, True), (8, False)])
+def test_a_promise_is_broken_where_chance_does_not_explain_so_few(found: int, kept: bool) -> None:
+    one = PromiseTrials("group", replace(LGROUP, aimed=1.016), 20, found)
+    assert one.kept is kept
+    test = replace(example(judge(CPU, 1.26, [FOUND], 0.03, 3)), promised=(one,), made_noise=0.005)
+    assert test.right is kept
+    file = io.StringIO()
+    print_selftest(test, Console(file=file, width=80))
+    assert f"an lgroup in all benchmarks +1.6 %; found in {found} of 20 runs" in file.getvalue()
+    assert selftest_document(test)["promised"] == [
+        {"scope": "group", "kind": "slow-lgroup", "size": 1.016, "trials": 20}
+        | {"found": found, "kept": kept}
+    ]
+
+
+def test_who_took_a_cpu_is_named_with_it() -> None:
+    seen = [
+        DisturbanceRecord("vm", 1, 1.0, (), ((0, 0.05), (1, 0.4))),
+        DisturbanceRecord("rays", 2, 1.0, (), ((0, 0.1), (1, 0.2))),
+    ]
+    busy = ForeignLoad(
+        (BusyProcess(7, "cc1", 0.96, "ann"), BusyProcess(9, "cc1", 0.5, "ann")), 0.0, 0.0
+    )
+    assert taken_words(seen, busy) == (
+        "others took 40% of CPU 1 (vm, iteration 1): cc1 (2 processes, user ann, 146 % of a CPU)"
+    )
+    nobody = taken_words(seen, ForeignLoad((), 0.0, 0.25))
+    assert nobody.endswith("(vm, iteration 1): the hypervisor's other guests (25% of all CPUs)")
+    assert taken_words([], ForeignLoad((), 0.0, 0.0)).endswith("no process that can be seen here")
+
+
+CPU_OF = {0: 0, 1: 1, 2: 0, 3: 1}
+CALM = {(name, k, cpu): 1e-3 for name in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+
+
+def finding(
+    kind: Kind,
+    slowdown: float,
+    *,
+    benchmarks: tuple[str, ...] = (),
+    iterations: tuple[int, ...] = (),
+    copies: tuple[int, ...] = (),
+    singles: tuple[CopyEffect, ...] = (),
+) -> Finding:
+    return Finding(
+        *(kind, "somewhere", benchmarks, None, iterations, copies, (), (), None, None),
+        *(slowdown, 0.1, False, None, "in words", ()),
+        singles=singles,
+    )
+
+
+def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:
+    costs = {cell: 1e-3 * (1 + cell[2] + (cell[0] == "b")) for cell in CALM}
+    costs["a", 3, 1] = 2.8e-3
+    speeds = speeds_of(costs)
+    assert speeds["a", 3, 0] == 0
+    assert speeds["a", 3, 1] == pytest.approx(0.4)
+    change, cpu = largest_speed_change(costs)
+    assert change == pytest.approx(0.4)
+    assert cpu == max(costs, key=lambda it: costs[it])[2]
+    change, cpu = largest_speed_change(CALM | {("a", 2, 0): 0.5e-3})
+    assert change == pytest.approx(-0.5)
+    assert cpu == 0
+    assert largest_speed_change({}) == (0.0, None)
+
+
+def test_copies_of_a_cpu_that_was_slow_then_are_explained() -> None:
+    costs = CALM | {("a", 2, 0): 1.5e-3}
+    slow = finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(2,), copies=(0, 2))
+    assert explained_by_speed(slow, costs, CPU_OF) == pytest.approx(1.5)
+    assert explained_by_speed(slow, CALM, CPU_OF) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        finding(Kind.SLOW_GROUP, 1.3, benchmarks=("b",), iterations=(2,), copies=(0, 2)),
+        finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(2,), copies=(1, 3)),
+        finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(1,), copies=(0, 2)),
+        finding(Kind.SLOW_GROUP, 0.8, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
+        finding(Kind.SLOW_GROUP, 2.5, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
+        finding(Kind.DRIFT, 1.3),
+    ],
+    ids=["benchmark", "copies", "iteration", "direction", "size", "kind"],
+)
+def test_another_place_time_direction_or_size_is_not_explained(other: Finding) -> None:
+    assert explained_by_speed(other, CALM | {("a", 2, 0): 1.5e-3}, CPU_OF) is None
+
+
+def test_an_iteration_is_compared_with_the_others() -> None:
+    fast = CALM | {("a", 3, cpu): 0.7e-3 for cpu in (0, 1)}
+    one = finding(Kind.SLOW_ITERATION, 0.85, benchmarks=("a",), iterations=(3,))
+    assert explained_by_speed(one, fast, CPU_OF) == pytest.approx(0.7)
+
+
+def test_drift_is_the_last_iteration_over_the_first() -> None:
+    slower = {cell: cost_s * (1 + 0.1 * cell[1]) for cell, cost_s in CALM.items()}
+    assert explained_by_speed(finding(Kind.DRIFT, 1.1), slower, CPU_OF) == pytest.approx(1.3 / 1.1)
+
+
+def test_a_single_copy_is_not_explained_by_a_cpu_that_it_shares() -> None:
+    def at(copy: int) -> Finding:
+        single = CopyEffect("a", None, 2, copy, copy % 2, 0, 1.3)
+        return finding(Kind.OUTLIER_COPY, 1.3, copies=(copy,), singles=(single,))
+
+    costs = CALM | {("a", 2, 0): 1.5e-3}
+    alone = {0: 0, 1: 1}
+    assert explained_by_speed(at(0), costs, alone) == pytest.approx(1.5)
+    assert explained_by_speed(at(1), costs, alone) is None
+    assert explained_by_speed(at(0), costs, CPU_OF) is None  # copy 2 would have been as slow
+
+
+def test_one_disturbed_iteration_makes_the_others_not_fast() -> None:
+    costs = CALM | {("a", 1, cpu): 1.3e-3 for cpu in (0, 1)}
+    fast = finding(Kind.SLOW_ITERATION, 0.88, benchmarks=("a",), iterations=(2,))
+    assert explained_by_speed(fast, costs, CPU_OF) is None
+    slow = finding(Kind.SLOW_ITERATION, 1.2, benchmarks=("a",), iterations=(1,))
+    assert explained_by_speed(slow, costs, CPU_OF) == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize("kind", [Kind.SLOW_GROUP, Kind.BIMODAL, Kind.OUTLIER_COPY])
+def test_some_copies_of_a_cpu_are_not_explained(kind: Kind) -> None:
+    costs = CALM | {("a", k, 0): 1.3e-3 for k in (1, 2, 3)}
+    for copies in ((0,), (0, 1), (0, 1, 2)):
+        part = finding(kind, 1.2, benchmarks=("a",), copies=copies)
+        assert explained_by_speed(part, costs, CPU_OF) is None
+    assert explained_by_speed(finding(kind, 1.2, benchmarks=("a",), copies=(0, 2)), costs, CPU_OF)
+
+
+def test_one_dear_cell_explains_nothing_else() -> None:
+    costs = CALM | {("a", 1, 0): 2e-3}
+    for other in (
+        finding(Kind.SLOW_CPU, 1.1, copies=(0, 2)),
+        finding(Kind.SLOW_CPU, 1.3, benchmarks=("a",), copies=(0, 2)),
+        finding(Kind.DRIFT, 0.75),
+    ):
+        assert explained_by_speed(other, costs, CPU_OF) is None
+
+
+def test_copies_that_used_no_cpu_time_have_no_speed() -> None:
+    asleep = dict.fromkeys(CALM, 0.0)
+    assert speeds_of(asleep) == {}
+    assert largest_speed_change(asleep)[0] == 0
+    assert explained_by_speed(finding(Kind.DRIFT, 1.1), asleep, CPU_OF) is None
+
+
+def test_the_usual_variation_explains_nothing() -> None:
+    costs = CALM | {("a", 2, 0): 1.015e-3}
+    one = finding(Kind.SLOW_GROUP, 1.02, benchmarks=("a",), iterations=(2,), copies=(0, 2))
+    assert explained_by_speed(one, costs, CPU_OF) is None

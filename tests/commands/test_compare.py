@@ -1,0 +1,404 @@
+"""`rater compare` as it is typed, and two builds of a program beside each other."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rater.analysis.compare.differences import DisturbedRun
+from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
+from rater.cli import main
+from rater.show.compare.notes import print_troubles
+from rater.show.console import Printer
+from tests.support.calls import Rater, rows
+from tests.support.made_runs import make
+
+SLOW = (10.0, 10.05, 9.95, 10.02, 9.98)
+FAST = (9.0, 9.05, 8.94, 9.02, 8.98)
+
+
+def both(times: Sequence[float]) -> list[tuple[float, float]]:
+    return [(time_s - 0.01, time_s) for time_s in times]
+
+
+def test_tags_are_compared_in_their_blocks(database: Path, rater: Rater) -> None:
+    make(database, both(SLOW), {"thp": "never"}, {"thp.enabled": "never"})
+    make(database, both(FAST), {"thp": "always"}, {"thp.enabled": "always"})
+    status, out, err = rater("compare", "tag:thp=never", "tag:thp=always")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [  # nothing of the setting: it is the axis
+        "Compared:",
+        "  thp=never (baseline): runs 1, 2, 3, 4, 5 in 5 blocks",
+        "  thp=always: runs 6, 7, 8, 9, 10 in 5 blocks",
+        "",
+        "benchmark never always speed-        95 % verdict           improve- slowest",
+        "          ratio  ratio     up    interval                     ment %  copy %",
+        "gups       2.00   2.22  1.111 1.110-1.113 better (5 rounds)    +11.1    +0.0",
+        "",
+        "5 rounds: too few to see whether they are independent; a state that stays with a",
+        "    point for that long would look the same, 6 and more would show it",
+        "intervals: paired within 5 blocks, Student's t, 4 degrees of freedom",
+    ]
+
+
+def test_two_runs_say_what_differs_first_and_that_one_value_tells_nothing(
+    database: Path, rater: Rater
+) -> None:
+    make(database, both(SLOW[:1]), settings={"vm.swappiness": "60"})
+    make(database, both(FAST[:1]), settings={"vm.swappiness": "10"})
+    status, out, _ = rater("compare", "1", "2")
+    assert status == 0
+    assert out.splitlines()[:2] == [
+        "The runs differ in:",
+        "  setting vm.swappiness: 60 (run 1), 10 (run 2)",
+    ]
+    assert "inconclusive" in out
+    assert "one value each says nothing of the noise" in out
+
+
+def test_of_runs_without_a_common_benchmark_it_is_said_alone(database: Path, rater: Rater) -> None:
+    make(database, both(SLOW[:1]), settings={"vm.swappiness": "60"}, names=["gups"])
+    make(database, both(FAST[:1]), settings={"vm.swappiness": "10"}, names=["lu"])
+    assert rater("compare", "1", "2")[1].splitlines() == [
+        "No benchmark has a valid result in both points: nothing to compare.",
+        "  no valid result in run 2: gups",
+        "  no valid result in run 1: lu",
+        "What they ran: rater show 1, rater show 2",
+    ]
+
+
+def test_several_runs_are_one_point_and_several_points_are_columns(
+    database: Path, rater: Rater
+) -> None:
+    make(database, both(SLOW))
+    make(database, both(FAST))
+    make(database, both([time_s * 1.1 for time_s in SLOW]))
+    status, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10", "11,12,13,14,15")
+    assert status == 0
+    # Of one benchmark, every point has a line of its own.
+    table = out.splitlines()[5:10]
+    assert table[0] == "gups: runs 1, 2, 3, 4, 5 is 2.00 ratio"
+    assert table[3].startswith("B ")
+    assert "better (unblocked) *" in table[3]
+    assert "worse (unblocked) *" in table[4]
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_points_whose_names_begin_alike_stay_apart_in_80_columns(
+    database: Path, rater: Rater
+) -> None:
+    where = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max="
+    for number, times in enumerate((SLOW, FAST, FAST)):
+        make(database, both(times), {"tunables": f"{where}{number}"})
+    _, out, _ = rater("compare", *(f"tag:tunables={where}{number}" for number in range(3)))
+    rows = [line for line in out.splitlines() if "better (5 rounds) *" in line]
+    assert [row.split()[0] for row in rows] == ["B", "C"]
+    assert f"  C  tunables={where}2: " in " ".join(out.split("\n"))
+
+
+def test_several_benchmarks_of_several_points_are_rows_and_columns(
+    database: Path, rater: Rater
+) -> None:
+    make(database, both(SLOW), names=("gups", "lu"))
+    make(database, both(FAST), names=("gups", "lu"))
+    make(database, both([time_s * 1.1 for time_s in SLOW]), names=("gups", "lu"))
+    status, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10", "11,12,13,14,15")
+    assert status == 0
+    rows = [line.split() for line in out.splitlines() if line.startswith(("gups", "lu", "suite"))]
+    assert [(row[0], row[-3:]) for row in rows] == [
+        ("gups", ["1.000", "1.111(++)", "0.909(--)"]),
+        ("lu", ["1.000", "1.111(++)", "0.909(--)"]),
+        ("suite", ["1.000", "1.111(++)", "0.909(--)"]),
+    ]
+    assert "+ better, - worse" in out
+    assert "( ): with a doubt: unblocked" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_a_point_that_loses_its_slow_copies_says_so(database: Path, rater: Rater) -> None:
+    make(database, [(10.0 + i / 1000, 12.0 + i / 100) for i in range(5)], {"x": "0"})
+    make(database, [(10.0 - i / 1000, 10.001) for i in range(5)], {"x": "1"})
+    _, out, _ = rater("compare", "tag:x=0", "tag:x=1")
+    words = " ".join(out.split())
+    assert "gups: better: median copy" in words
+    assert "slowest copy -8.4 % against the median copy" in words
+
+
+def test_a_verdict_that_has_no_room_in_the_table_stands_whole_below_it(
+    database: Path, rater: Rater
+) -> None:
+    times = [10.0 * 1.02**i for i in range(8)]  # all of one, then all of the other
+    make(database, both(times[:4]))
+    make(database, both(times[4:]))
+    _, out, _ = rater("compare", "1,2,3,4", "5,6,7,8")
+    lines = out.splitlines()
+    assert "inconclusive: see below" in out
+    assert "gups: inconclusive: a drift would look the same (make them in turn)" in lines
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_json_has_everything(database: Path, rater: Rater) -> None:
+    make(database, both(SLOW), {"x": "0"}, {"vm.swappiness": "60"})
+    make(database, both(FAST), {"x": "1"}, {"vm.swappiness": "10"})
+    status, out, _ = rater("compare", "tag:x=0", "tag:x=1", "--json", "--within", "2%")
+    document: dict[str, Any] = json.loads(out)
+    assert status == 0
+    assert document["margin"] == pytest.approx(0.02)
+    assert [point["label"] for point in document["points"]] == ["x=0", "x=1"]
+    assert document["points"][0]["runs"][0]["run"] == 1
+    assert document["differences"] == [
+        {
+            "what": "setting vm.swappiness",
+            "weighs": True,
+            "differs_within": [],
+            "values": [
+                {"value": "60", "runs": [1, 2, 3, 4, 5]},
+                {"value": "10", "runs": [6, 7, 8, 9, 10]},
+            ],
+        }
+    ]
+    (row,) = document["benchmarks"]
+    (cell,) = row["points"]
+    assert (row["benchmark"], row["unit"], cell["label"]) == ("gups", "ratio", "x=1")
+    assert cell["speedup"]["verdict"] == "better"
+    assert cell["speedup"]["words"] == "better (5 rounds)"
+    assert cell["speedup"]["doubts"] == ["5 rounds"]
+    assert cell["speedup"]["basis"] == "blocks"
+    assert cell["speedup"]["interval"][0] < cell["speedup"]["ratio"]
+    assert cell["improvement"] == pytest.approx(cell["speedup"]["ratio"] - 1)
+    assert cell["reduction"] == pytest.approx(1 - 1 / cell["speedup"]["ratio"])
+    assert cell["holds"] is True
+    assert document["suite"] == {}
+
+
+def test_worse_fails_where_it_was_asked_to(database: Path, rater: Rater) -> None:
+    make(database, both(FAST), {"x": "0"})
+    make(database, both(SLOW), {"x": "1"})
+    words = ("compare", "tag:x=0", "tag:x=1")
+    assert rater(*words)[0] == 0
+    assert rater(*words, "--fail-on", "worse")[0] == 1
+    assert rater(*words, "--fail-on", "worse:5%")[0] == 1
+    assert rater(*words, "--fail-on", "worse:20%")[0] == 0
+    assert rater(*words, "--baseline", "tag:x=1", "--fail-on", "worse")[0] == 0
+    assert rater(*words, "--baseline", "x=1", "--fail-on", "worse")[0] == 0
+
+
+def test_a_rare_slow_mode_is_told_and_no_failure(database: Path, rater: Rater) -> None:
+    usual = [10.0 + 0.005 * (-1) ** i + 0.001 * (i % 3) for i in range(10)]
+    make(database, both(usual), {"x": "0"})
+    make(database, both([*usual[:6], 12.0, *usual[7:]]), {"x": "1"})
+    status, out, err = rater("compare", "tag:x=0", "tag:x=1", "--fail-on", "worse")
+    words = "same median, but 1 run in 10 is 20 % slower"
+    assert (status, words in out) == (0, True)
+    assert f"--fail-on worse: not worse: gups (x=1): {words}" in err
+    document = json.loads(rater("compare", "tag:x=0", "tag:x=1", "--json")[1])
+    told = document["benchmarks"][0]["points"][0]["speedup"]
+    assert told["verdict"] == "same, but rarely slow"
+    assert [(it["count"], it["of"], it["of_baseline"]) for it in told["slow_runs"]] == [
+        (1, 10, False)
+    ]
+
+
+def break_copy(database: Path, run: int) -> None:
+    """Let one copy of a run have crashed."""
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "UPDATE copy SET status = 'failed', exit_code = 3 WHERE run_id = ? AND copy = 0", (run,)
+        )
+    connection.close()
+
+
+def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
+    database: Path, rater: Rater
+) -> None:
+    make(database, both(SLOW[:2]))
+    make(database, both(SLOW[:2]))
+    gate = ("--fail-on", "worse")
+    assert rater("compare", "1,2", "3,4", *gate)[0] == 0
+    # One run each: how runs differ is not known.
+    status, out, err = rater("compare", "1", "3", *gate)
+    assert (status, "inconclusive: one run each" in out) == (2, True)
+    assert "cannot be judged: gups (run 3): one run each; make several" in err
+    for run in (3, 4):
+        break_copy(database, run)
+    status, _, err = rater("compare", "1,2", "3,4", *gate)
+    assert status == 1
+    assert "no valid result, where the baseline has one: gups (runs 3, 4)" in err
+    status, _, err = rater("compare", "3,4", "1,2", *gate)
+    assert status == 2
+    assert "the baseline has no valid result" in err
+    _, out, _ = rater("compare", "1,2", "3,4", "--json")
+    assert json.loads(out)["lost"] == [{"benchmark": "gups", "point": "runs 3, 4"}]
+
+
+def test_factors_beyond_all_bounds_are_said_to_be_so(database: Path, rater: Rater) -> None:
+    make(database, [(0.00001, 0.00001), (900.0, 900.0), (9.0, 9.0), (9.1, 9.1)])
+    _, out, _ = rater("compare", "1,2", "3,4")
+    assert "<0.001->1000" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_ups_and_downs_are_counted_beside_the_suite(database: Path, rater: Rater) -> None:
+    names = ("gups", "lu", "vm", "words")
+    make(database, both(SLOW), names=names)
+    make(database, both(FAST), names=names)
+    _, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10")
+    assert "runs 6, 7, 8, 9, 10: of 4 benchmarks: 4 better (4 hold up)" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("1",), "one point (run 1): expected two or more"),
+        (("1", "1"), "run 1 is in two points, both run 1: a run cannot"),
+        (("1", "1,2"), "run 1 is in two points (run 1; runs 1, 2)"),
+        (("1", "2,,3"), "expected runs separated by commas"),
+        (("1", "99"), "no such run"),
+        (("1", "tag:x=7"), "no run in"),
+        (("1", "2", "--within", "0"), "--within 0"),
+        (("1", "2", "--within", "much"), "expected a number of per cent"),
+        (("1", "2", "--fail-on", "better"), "expected worse"),
+        (("1", "2", "--fail-on", "worse:nan"), "--fail-on worse:nan: expected a number of per"),
+        (("1", "2", "--by", "thp"), "not an axis of all points; their axes: none"),
+        (("1", "2", "--baseline", "3"), "no such point; there are: run 1; run 2"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    database: Path, rater: Rater, words: tuple[str, ...], said: str
+) -> None:
+    make(database, both(SLOW[:3]))
+    status, out, err = rater("compare", *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_help_names_the_rounds_that_same_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    said = capsys.readouterr().out
+    rounds = "4 where runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."
+    assert rounds in " ".join(said.split())
+
+
+def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def taken(run: int, share: float) -> DisturbedRun:
+        one = MachineDisturbance(DisturbanceKind.FOREIGN, 0, "lu", 1, 1, share, None, (1,), 1)
+        return DisturbedRun(
+            run, (one,), (), ("busy before the start: rm (pid 7)",), shared=run == 3
+        )
+
+    print_troubles(
+        [
+            taken(3, 0.03),
+            replace(taken(4, 0.41), too_disturbed=("others cost 44 % of the score",)),
+            DisturbedRun(5, (), (0, 1, 2), (), shared=False),
+        ],
+        Printer(Console(width=80)),
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "Disturbed runs (`rater show RUN` has the rest):",
+        "  too disturbed to judge: run 4",
+        "  other work took: 41.0 % of CPU 1 (run 4), 3.0 % of CPU 1 (run 3)",
+        "  copies not where they were planned: run 5 (copies 0-2)",
+        "  made with --share, beside other runs: run 3",
+        "  busy before the start: runs 3, 4",
+        "",
+    ]
+    print_troubles([], Printer(Console(width=80)))
+    assert not capsys.readouterr().out
+
+
+def test_a_real_sweep_of_two_values(database: Path, rater: Rater) -> None:
+    for block in (1, 2):
+        for value in ("0", "1"):
+            words = ("--env", f"X={value}", "--tag", f"env:X={value}", "--tag", f"block={block}")
+            assert rater("run", "--copies", "1", "--quiet", *words, "--", "true")[0] == 0
+    status, out, _ = rater("compare", "tag:env:X=0", "tag:env:X=1")
+    assert status == 0
+    assert "The runs differ" not in out  # the axis is no difference
+    assert "paired within 2 blocks" in out
+
+
+TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
+
+
+@pytest.fixture
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/ran\n')
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def test_an_axis_of_commands_runs_each_and_compares_them_as_one_benchmark(
+    rater: Rater, builds: Path
+) -> None:
+    axis = ("--axis", "command=./old -x 'a b',./new")
+    assert rater("sweep", *TINY, *axis, "--rounds", "2") == (0, "", "")
+    assert sorted((builds / "ran").read_text().splitlines()) == ["new "] * 2 + ["old -x a b"] * 2
+    document = json.loads(rater("compare", "sweep:1", "--json")[1])
+    assert [it["benchmark"] for it in document["benchmarks"]] == ["command"]
+    assert [it["label"] for it in document["benchmarks"][0]["points"]] == ["command=./new"]
+    assert document["differences"] == []  # which command it was is the axis
+    shown = rater("sweep", "--show", "1")[1].splitlines()
+    assert shown[0] == "sweep 1 of 2 commands: 2 points, 2 rounds"
+    assert shown[1] == "  command (option): ./old -x 'a b', ./new"
+
+
+def test_flags_of_one_program_keep_its_name_and_a_file_can_have_the_axis(
+    rater: Rater, builds: Path
+) -> None:
+    (builds / "s.toml").write_text(
+        '[sweep]\nrounds = 1\n[axes]\ncommand = ["./old -a", "./old -b"]\n'
+        '[run]\ncopies = "1"\nproof = "off"\nshare = true\n'
+    )
+    assert rater("sweep", "s.toml", "--quiet")[0] == 0
+    assert rows("SELECT DISTINCT name FROM benchmark") == [("old",)]
+    assert sorted((builds / "ran").read_text().splitlines()) == ["old -a", "old -b"]
+
+
+def test_runs_of_one_name_are_compared_and_a_rerun_keeps_it(rater: Rater, builds: Path) -> None:
+    for build in ("old", "new"):
+        assert rater("run", *TINY, "--name", "mine", "--", f"./{build}")[0] == 0
+    assert rater("rerun", "2", "--quiet", "--share")[0] == 0
+    assert rows("SELECT DISTINCT name FROM benchmark") == [("mine",)]
+    status, out, _ = rater("compare", "1", "2")
+    assert status == 0
+    assert "  command of mine:" in out  # told above the table: it is no axis
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("mine")] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "mini", "--name", "x"], "--name x is for a command behind `--`: leave it out"),
+        (["run", "--name", "a/b", "--", "./old"], "--name 'a/b': expected 1 to 60 printable"),
+        (["run", "--name", " ", "--", "./old"], "--name ' ': expected 1 to 60 printable"),
+        (
+            ["sweep", "--axis", "command=./old,./new", "--", "./old"],
+            "command is an axis of this sweep: leave what follows `--` out",
+        ),
+        (["sweep", "--axis", 'command=./old ",./new'], "axis command './old \"': No closing"),
+        (["sweep", "--axis", "command=./old,"], "command=(none): nothing behind `--`"),
+        (["sweep", "--axis", "command=./old,./gone"], "1 of 2 points cannot run here"),
+        (["sweep", "mini", "--axis", "command=./old,./new"], "both a suite (mini) and a command"),
+    ],
+)
+def test_what_is_no_command_or_name_is_refused_before_anything_runs(
+    rater: Rater, builds: Path, words: list[str], said: str
+) -> None:
+    status, _, err = rater(*words)
+    assert status == 2
+    assert said in err
+    assert not (builds / "ran").exists()

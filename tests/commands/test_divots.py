@@ -1,0 +1,553 @@
+"""`rater divots` as it is typed, what is stored of it, and that all who read it agree."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rater.analysis.divots.model.finding import Kind
+from tests.support.calls import Rater
+from tests.support.divot_runs import Machine, Times, divots, quiet
+from tests.support.drawings import needs_vega
+from tests.support.printed import in_words
+from tests.support.report_runs import Page, written
+
+
+def document(times: Times, uuid: str = "u", **run: Any) -> dict[str, Any]:
+    """An observations document: CPU c for copy c, eight on an lgroup."""
+    return {
+        "rater": 1,
+        "run": {"uuid": uuid, "host": "h", "mode": "homogeneous", "copies": times.shape[2]} | run,
+        "topology": {"nodes": {str(n): list(range(8 * n, 8 * n + 8)) for n in range(4)}},
+        "observations": [
+            {
+                "benchmark": f"b{b}",
+                "iteration": i,
+                "copy": c,
+                "cpu": c,
+                "core": c,
+                "node": c // 8,
+                "package": 0,
+                "start_s": 0.0,
+                "elapsed_s": float(times[b, i, c]),
+            }
+            for b, i, c in np.ndindex(*times.shape)
+        ],
+    }
+
+
+@pytest.fixture
+def store(rater: Rater, tmp_path: Path) -> Callable[[dict[str, Any]], None]:
+    def one(made: dict[str, Any]) -> None:
+        path = tmp_path / "times.json"
+        path.write_text(json.dumps(made))
+        assert rater("import", path)[0] == 0
+
+    return one
+
+
+def slow_lgroup(node: int = 1, size: float = 1.18, seed: int = 1) -> Times:
+    times = quiet(5, 2, 32, seed=seed)
+    times[2, :, 8 * node : 8 * node + 8] *= size
+    return times
+
+
+type Store = Callable[[dict[str, Any]], None]
+
+
+def test_json_is_the_divots_document(rater: Rater, store: Store) -> None:
+    store(document(slow_lgroup()))
+    status, out, _ = rater("divots", "last", "--json")
+    told = json.loads(out)
+    assert (status, told["run"]) == (0, 1)
+    (one,) = told["divots"]
+    assert one["kind"] == "slow-lgroup"
+    assert (one["benchmark"], one["iteration"], one["copy"], one["cpu"]) == ("b2", None, None, None)
+    assert (one["node"], one["copies"], one["cpus"]) == (1, list(range(8, 16)), list(range(8, 16)))
+    assert one["slowdown"] == pytest.approx(1.18, abs=0.01)
+    assert 0 < one["score_lost"] < 0.2
+    assert one["explained"] is False
+    assert one["evidence"].startswith("lgroup 1: b2 +18")
+    assert set(told["visible"]) == {"group", "group-benchmark", "copy"}
+
+
+def test_copies_of_one_cell_have_an_element_each(rater: Rater, store: Store) -> None:
+    times = quiet(5, 2, 32)
+    times[3, 1, [4, 21]] *= 1.3
+    store(document(times))
+    told = json.loads(rater("divots", "--json")[1])["divots"]
+    assert [(one["copy"], one["cpu"], one["node"]) for one in told] == [(4, 4, 0), (21, 21, 2)]
+    assert {(one["benchmark"], one["iteration"]) for one in told} == {("b3", 1)}
+    assert told[0]["together_with"] == [4, 21]
+
+
+def test_people_read_the_most_costly_first_within_80_columns(rater: Rater, store: Store) -> None:
+    times = slow_lgroup()
+    times[0, 1, 30] *= 1.9
+    store(document(times))
+    status, out, _ = rater("divots")
+    lines = out.splitlines()
+    assert status == 0
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "Run 1: b0, b1, b2, b3, b4, 32 copies, 2 iterations"
+    assert lines[1] == "2 divots, the most costly first (together they cost 15 % of the score):"
+    assert lines[2].startswith("  1. CPU 30: b0 iteration 1 89.5 % slower (copy 30, 1 of 32)")
+    assert any("lgroup 1: b2 +18" in line for line in lines)
+    # Place, benchmarks, size, how many, cost, cause; no probability without its test.
+    (lgroup,) = [it for it in in_words(out).split(" 2. ") if it.startswith("lgroup 1")]
+    assert lgroup.startswith("lgroup 1: b2 +18.0 % (8 of 8 copies, 2 of 2 iterations); costs 3.2 %")
+    assert "; cause not recorded" in lgroup and "p=" not in out
+
+
+def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: Store) -> None:
+    store(document(quiet(5, 2, 32)))
+    _, out, _ = rater("divots")
+    assert "No divots" in out
+    assert "This run can see an lgroup slower by 1." in out.replace("\n    ", " ")
+
+
+def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
+    rater: Rater, store: Store
+) -> None:
+    why = "times vary so much that noise alone lowered the score by 9"
+    store(document(quiet(5, 1, 32, noise=1.5), suite="s"))
+    for command in ("divots", "show"):
+        _, out, _ = rater(command)
+        assert f"Too disturbed to judge: {why}" in out.replace("\n    ", " ")
+        assert "No divots" not in out
+        told = json.loads(rater(command, "--json")[1])
+        assert told["disturbed"][0].startswith(why)
+        assert (told["others_cost"], told["noise_cost"] > 0.9) == (None, True)
+    assert " disturbed " in rater("list")[1]
+    assert json.loads(rater("list", "--json")[1])[0]["disturbed"][0].startswith(why)
+    status, _, err = rater("divots", "--fail-on", "any")
+    assert (status, "run 1 cannot be judged: times vary" in err) == (3, True)
+    # What another run says stands: it has a divot, or not.
+    store(document(slow_lgroup(), "u2"))
+    assert rater("divots", "1", "2", "--fail-on", "slow-lgroup")[0] == 1
+    assert rater("divots", "1", "2", "--fail-on", "drift")[0] == 3
+    assert rater("divots", "2", "--fail-on", "drift")[0] == 0
+
+
+def test_what_two_or_three_copies_differ_by_once_is_not_called_noise(
+    rater: Rater, store: Store
+) -> None:
+    times = quiet(1, 1, 3)
+    times[0, 0, 2] *= 1.5
+    store(document(times))
+    _, out, _ = rater("divots")
+    assert "Too disturbed" not in out
+    assert "too few copies and iterations to see any" in in_words(out)
+    assert json.loads(rater("divots", "--json")[1])["noise_cost"] is None
+
+
+def test_at_most_ten_lines_are_shown_and_json_has_all(rater: Rater, store: Store) -> None:
+    times = quiet(14, 1, 32)
+    for benchmark in range(14):
+        times[benchmark, 0, 2 * benchmark] *= 1.5
+    store(document(times))
+    _, out, _ = rater("divots")
+    assert "14 divots" in out
+    assert "  and 4 more (--json has them all)" in out
+    assert len(json.loads(rater("divots", "--json")[1])["divots"]) == 14
+
+
+def test_findings_are_stored_and_searched_again_when_asked(
+    rater: Rater, store: Store, tmp_path: Path
+) -> None:
+    store(document(slow_lgroup()))
+    first = rater("divots", "--json")[1]
+    with closing(sqlite3.connect(tmp_path / "rater.db")) as connection:
+        stored = connection.execute(
+            "SELECT kind, place, benchmarks, copies, nodes FROM divot"
+        ).fetchall()
+        assert stored == [("slow-lgroup", "lgroup 1", '["b2"]', "8-15", "1")]
+        connection.execute("UPDATE divot SET finding = replace(finding, 'lgroup 1', 'lgroup X')")
+        connection.commit()
+    assert "lgroup X" in rater("divots", "--json")[1]
+    assert rater("divots", "--fresh", "--json")[1] == first
+    assert rater("divots", "--json")[1] == first
+
+
+def test_other_thresholds_search_again(rater: Rater, store: Store) -> None:
+    store(document(slow_lgroup(size=1.04)))
+    assert json.loads(rater("divots", "--json")[1])["divots"]
+    large = ("--threshold-group", "10", "--threshold-copy", "10%")
+    assert json.loads(rater("divots", *large, "--json")[1])["divots"] == []
+    assert json.loads(rater("divots", "--json")[1])["divots"]
+
+
+def test_what_hangs_on_a_run_goes_with_it(rater: Rater, store: Store, tmp_path: Path) -> None:
+    store(document(slow_lgroup()))
+    rater("divots")
+    rater("rm", "last")
+    with closing(sqlite3.connect(tmp_path / "rater.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM divot").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM divot_search").fetchone() == (0,)
+
+
+def uneven() -> Times:
+    """An lgroup slow in one benchmark, hardly in others."""
+    times = quiet(5, 3, 32)
+    times[2, :, 8:16] *= 1.4
+    times[[0, 1, 3], :, 8:16] *= 1.03
+    return times
+
+
+def faster() -> Times:
+    times = quiet(5, 3, 32)
+    times[:, :, 8:16] *= 0.9
+    return times
+
+
+@pytest.mark.parametrize(
+    ("made", "limit", "said"),
+    [
+        (slow_lgroup, "slow-lgroup", "lgroup 1"),
+        (slow_lgroup, "slow-lgroup:2%", "lgroup 1"),
+        (slow_lgroup, "slow-lgroup:30", None),
+        (slow_lgroup, "slow-cpu", None),
+        (slow_lgroup, "any:5%", "lgroup 1"),
+        # The worst benchmark counts, not the typical one.
+        (uneven, "slow-lgroup:30%", "+40"),
+        (uneven, "slow-lgroup:50%", None),
+        (uneven, "any:30%", "+40"),
+        # A faster lgroup is a slow-group in JSON, and no slow one.
+        (faster, "slow-group:2%", None),
+        (faster, "any:2%", "lgroup 1"),
+    ],
+)
+def test_fail_on_decides_the_exit_status(
+    rater: Rater, store: Store, made: Callable[[], Times], limit: str, said: str | None
+) -> None:
+    store(document(made()))
+    status, out, err = rater("divots", "--fail-on", limit, "--json")
+    assert status == (said is not None)
+    assert json.loads(out)["divots"]
+    assert (said in err) if said else err == ""
+
+
+def test_fail_on_recurring_fails_on_what_recurs(rater: Rater, store: Store) -> None:
+    for seed in (1, 2):
+        store(document(slow_lgroup(seed=seed), uuid=f"u{seed}"))
+    assert rater("divots", "1", "2", "--fail-on", "recurring:10%")[0] == 1
+    assert rater("divots", "1", "2", "--fail-on", "recurring:30%")[0] == 0
+    assert rater("divots", "1", "--fail-on", "recurring")[0] == 0
+
+
+@pytest.mark.parametrize("limit", ["slow-lgrop:2%", "slow-lgroup:x", "slow-lgroup:-1", ":3"])
+def test_a_limit_that_means_nothing_is_the_users_mistake(
+    rater: Rater, store: Store, limit: str
+) -> None:
+    store(document(slow_lgroup()))
+    status, _, err = rater("divots", "--fail-on", limit)
+    assert status == 2
+    assert "--fail-on" in err and "expected" in err
+
+
+def test_no_database_is_the_users_mistake(rater: Rater) -> None:
+    status, _, err = rater("divots")
+    assert (status, "there is no database" in err) == (2, True)
+
+
+def test_explained_is_shown_apart(rater: Rater, store: Store) -> None:
+    made = document(quiet(5, 2, 32))
+    for one in made["observations"]:
+        if one["copy"] >= 28:  # beside copies 0-3 on their cores
+            one["core"] = one["copy"] - 28
+            one["elapsed_s"] *= 1.5
+        elif one["copy"] < 4:
+            one["elapsed_s"] *= 1.5
+    store(made)
+    told = json.loads(rater("divots", "--json")[1])["divots"]
+    assert told and all(one["explained"] for one in told)
+    assert all(one["kind"].startswith("explained") and one["expectation"] for one in told)
+    out = rater("divots")[1]
+    assert "No divots" in out
+    assert "Explained by the layout, no divots:" in out
+
+
+def test_a_staggered_start_is_no_divot(rater: Rater, store: Store) -> None:
+    made = document(quiet(3, 2, 32), mode="staggered", stagger_ms=500.0)
+    for one in made["observations"]:
+        one["start_s"] = 200.0 * one["iteration"] + 0.5 * one["copy"]
+    store(made)
+    assert json.loads(rater("divots", "--json")[1])["divots"] == []
+
+
+def test_failed_copies_are_left_out_and_that_is_said(rater: Rater, store: Store) -> None:
+    made = document(slow_lgroup())
+    made["observations"][3] |= {"status": "failed"}
+    store(made)
+    assert "1 copy run that failed is left out." in rater("divots")[1]
+    assert json.loads(rater("divots", "--json")[1])["failed_left_out"] == 1
+
+
+@pytest.mark.parametrize("mode", ["steady", "rotated"])
+def test_without_a_barrier_there_is_no_score_to_lose(
+    rater: Rater, store: Store, tmp_path: Path, mode: str
+) -> None:
+    made = document(slow_lgroup(), mode=mode)
+    for number, one in enumerate(made["observations"]):
+        one["start_s"] = 200.0 * number
+    store(made)
+    (one,) = json.loads(rater("divots", "--json")[1])["divots"]
+    assert (one["kind"], one["score_lost"]) == ("slow-lgroup", None)
+    assert one["time_lost"] > 0
+    out = rater("divots")[1].replace("\n    ", " ")
+    assert "of the copies' time" in out and "of the score" not in out
+    with closing(sqlite3.connect(tmp_path / "rater.db")) as connection:
+        assert connection.execute("SELECT score_lost FROM divot").fetchall() == [(None,)]
+
+
+def test_two_cpus_are_judged_by_how_far_their_difference_repeats() -> None:
+    machine = Machine(1, 2)
+    times = quiet(3, 4, 2)
+    assert divots(times, machine) == []
+    times[:, :, 1] *= 1.2
+    (one,) = divots(times, machine)
+    assert (one.kind, one.place, one.cpus) == (Kind.SLOW_CPU, "CPU 1", (1,))
+    assert one.slowdown == pytest.approx(1.2, abs=0.01)
+    once = quiet(3, 4, 2)
+    once[1, 2, 1] *= 1.5  # a single time of twelve is no CPU
+    assert not any(one.kind is Kind.SLOW_CPU for one in divots(once, machine))
+
+
+def test_a_slow_copy_beside_a_good_one_on_its_cpu_is_called_by_its_number() -> None:
+    times = quiet(5, 2, 32)
+    times[3, 1, 4] *= 1.5
+    (one,) = divots(times, Machine(cpu=lambda copy, iteration: copy // 2))
+    assert (one.kind, one.place) == (Kind.OUTLIER_COPY, "copy 4 (CPU 2)")
+
+
+# -- beside the results ---------------------------------------------------------------------------
+
+
+def test_show_has_the_divots_below_the_results(rater: Rater, store: Store) -> None:
+    store(document(slow_lgroup()))
+    _, out, _ = rater("show")
+    assert "1 divot, the most costly first:" in out
+    assert "  1. lgroup 1: b2 +18" in out
+    told = json.loads(rater("show", "--json")[1])["divots"]
+    assert told == json.loads(rater("divots", "--json")[1])["divots"]
+
+
+def test_a_healthy_run_is_shown_as_one(rater: Rater, store: Store) -> None:
+    store(document(quiet(5, 2, 32)))
+    assert "No divots: no copy and no part of the machine" in rater("show")[1]
+    assert json.loads(rater("show", "--json")[1])["divots"] == []
+
+
+def test_a_search_that_fails_is_a_line_and_costs_no_result(
+    rater: Rater, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    store(document(slow_lgroup()))
+    monkeypatch.setattr("rater.analysis.divots.findings.analyse", broken)
+    status, out, err = rater("show")
+    assert status == 0
+    assert "b2" in out
+    assert "the search for them failed (ZeroDivisionError: planted)" in err
+
+
+_LOADED = """
+import sys
+from rater.cli import main
+status = main(sys.argv[1:])
+print("numpy" in sys.modules, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def loads_numpy(*words: object) -> bool:
+    """Whether a command loads it, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stderr.splitlines()[-1] == "True"
+
+
+def test_a_quiet_run_and_one_too_small_to_search_load_no_numpy(rater: Rater) -> None:
+    small = ("run", "--copies", "1", "--share", "--proof", "off")
+    assert not loads_numpy(*small, "--iterations", "3", "--quiet", "--", "true")
+    assert not loads_numpy(*small, "--", "true")
+    assert "Divots: too few copies and iterations to see any." in rater("show", "last")[1]
+    assert loads_numpy("show", "last~1")  # searched now, and kept
+    assert not loads_numpy("show", "last~1")
+
+
+# -- several runs ---------------------------------------------------------------------------------
+
+
+def test_what_is_always_there_recurs(rater: Rater, store: Store) -> None:
+    for seed in (1, 2, 3):
+        store(document(slow_lgroup(seed=seed), uuid=f"u{seed}"))
+    told = json.loads(rater("divots", "1", "2", "3", "--json")[1])
+    assert [one["run"] for one in told["runs"]] == [1, 2, 3]
+    (one,) = told["between"]
+    assert (one["kind"], one["of"], one["nodes"]) == ("recurring", "slow-lgroup", [1])
+    assert [(it["run"], it["there"]) for it in one["runs"]] == [(1, "yes"), (2, "yes"), (3, "yes")]
+    out = rater("divots", "1", "2", "3")[1]
+    assert "recurring: lgroup 1: b2 +18" in out
+    assert "hardware or set-up" in out.replace("\n    ", " ")
+
+
+COPIES, NAMES = 32, ("a", "b", "c", "d")
+_PER_CENT = re.compile(
+    r"([+-]\d+(?:\.\d+)?)(?: to ([+-]\d+(?:\.\d+)?))? %|(\d+\.\d) % (faster|slower)"
+)
+
+type Plant = tuple[Any, Any, Any, Any]  # benchmarks, iterations, copies, factor
+
+
+def made(*plants: Plant) -> Times:
+    """Four benchmarks, three iterations, 32 copies on four lgroups of 16 cores of two threads."""
+    times = quiet(len(NAMES), 3, COPIES, noise=0.002)
+    for benchmarks, iterations, copies, factor in plants:
+        times[benchmarks, iterations, copies] *= factor
+    return times
+
+
+def timed_document(times: Times, uuid: str) -> dict[str, Any]:
+    rows = [
+        {
+            "benchmark": NAMES[b],
+            "iteration": i + 1,
+            "copy": c,
+            "cpu": c,
+            "core": c // 2,
+            "node": c // 8,
+            "package": 0,
+            "start_s": 200.0 * (len(NAMES) * i + b),
+            "elapsed_s": float(times[b, i, c]),
+        }
+        for b, i, c in np.ndindex(*times.shape)
+    ]
+    nodes = {str(n): [*range(8 * n, 8 * n + 8)] for n in range(4)}
+    cores = {str(n): [2 * n, 2 * n + 1] for n in range(16)}
+    run = {"uuid": uuid, "host": "h", "mode": "homogeneous", "copies": COPIES}
+    topology = {"nodes": nodes, "cores": cores, "packages": {"0": [*range(COPIES)]}}
+    run["started_at"] = "2026-11-20T12:00:00Z"
+    return {"rater": 1, "run": run, "topology": topology, "observations": rows}
+
+
+ALL, ONE = slice(None), slice(8, 16)
+RUNS: dict[str, tuple[Times, dict[str, tuple[list[str], list[int], float]]]] = {
+    # What is planted, and by kind: benchmarks, iterations, size.
+    "lgroup": (made((1, ALL, ONE, 1.18)), {"slow-lgroup": (["b"], [1, 2, 3], 1.18)}),
+    "varied": (
+        made((ALL, ALL, ONE, np.array([1.1, 1.14, 1.2, 1.3])[:, None, None])),
+        {"slow-lgroup": ([*NAMES], [1, 2, 3], 1.17)},
+    ),
+    "uneven": (
+        made((2, ALL, ONE, np.array([1.438, 1.432, 1.288])[:, None])),
+        {"slow-lgroup": (["c"], [1, 2, 3], 1.432)},
+    ),
+    "cpu": (made((ALL, ALL, 5, 1.3)), {"slow-cpu": ([*NAMES], [1, 2, 3], 1.3)}),
+    "copies": (made((3, 1, [4, 17], np.array([1.25, 1.4]))), {"outlier-copy": (["d"], [2], 1.32)}),
+    "fast": (made((0, ALL, 9, 0.5)), {"outlier-copy": (["a"], [1, 2, 3], 0.5)}),
+    "iteration": (made((ALL, 2, ALL, 1.05)), {"slow-iteration": ([*NAMES], [3], 1.05)}),
+    "rising": (
+        made((ALL, ALL, ALL, np.array([1, 1.2, 1.38])[:, None])),
+        {"drift": ([*NAMES], [1, 2, 3], 1.38)},
+    ),
+    "falling": (
+        made((ALL, ALL, ALL, np.array([1, 0.75, 0.53])[:, None])),
+        {"drift": ([*NAMES], [1, 2, 3], 0.53)},
+    ),
+    "modes": (
+        made((1, ALL, np.random.default_rng(5).random(COPIES) < 0.4, 1.12)),
+        {"bimodal": (["b"], [1, 2, 3], 1.12)},
+    ),
+    "several": (
+        made((1, ALL, ONE, 1.18), (ALL, ALL, 30, 1.3), (2, 0, 3, 1.5)),
+        {
+            "slow-lgroup": (["b"], [1, 2, 3], 1.18),
+            "slow-cpu": ([*NAMES], [1, 2, 3], 1.3),
+            "outlier-copy": (["c"], [1], 1.5),
+        },
+    ),
+}
+
+
+def sizes_in(text: str) -> list[float]:
+    """The sizes that words tell, as slowdowns with their signs."""
+    found = []
+    for low, high, plain, which in _PER_CENT.findall(text):
+        ends = [low, high] if low else [plain if which == "slower" else f"-{plain}"]
+        found += [1 + float(end) / 100 for end in ends if end]
+    return found
+
+
+@needs_vega
+@pytest.mark.parametrize("name", RUNS)
+def test_a_size_is_the_same_number_everywhere(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    times, planted = RUNS[name]
+    rater("import", written(tmp_path, timed_document(times, name)))
+    rows = json.loads(rater("divots", "--json")[1])["divots"]
+    assert {row["kind"] for row in rows} == planted.keys()
+    text = in_words(rater("divots")[1])
+    shown = in_words(rater("show")[1])
+    assert json.loads(rater("show", "--json")[1])["divots"] == rows
+    plot = rater("plot")[1]
+    rater("report", "-o", tmp_path / "page.html")
+    page = Page((tmp_path / "page.html").read_text())
+    labels = [
+        (panel["benchmark"], label["text"])
+        for panel in page.data["runs"][0]["panels"]
+        for label in panel["labels"]
+    ]
+    for row in rows:
+        benchmarks, iterations, size = planted[row["kind"]]
+        together = [it for it in rows if it["finding"] == row["finding"]]
+        for what, wanted in (("benchmark", benchmarks), ("iteration", iterations)):
+            assert sorted({one for it in together for one in it[f"{what}s"]}) == wanted
+            (alone, *others) = row[f"{what}s"]
+            assert row[what] == (None if others else alone)
+        typical = median([it["slowdown"] for it in together])
+        assert math.log(typical) == pytest.approx(math.log(size), abs=0.01)
+        # Every sentence is the same one, and begins with the size that JSON has.
+        number = f"{row['finding']}. {row['evidence']}"
+        assert number in text and number in shown
+        assert "".join(row["evidence"].split()) in "".join(page.text.split())
+        summary = row["evidence"].partition("; costs")[0]
+        told = sizes_in(summary)
+        if len(together) == 1:
+            assert told[0] == pytest.approx(row["slowdown"], abs=0.00051)
+        # Every name in a picture has a size that the sentence has, or one within its range.
+        for benchmark in benchmarks:
+            own = [size for of, label in labels if of == benchmark for size in sizes_in(label)]
+            near = [it for it in own if min(told) - 0.006 <= it <= max(told) + 0.006]
+            assert near, (own, summary)
+            assert len(benchmarks) > 1 or told[0] in own
+        for of, label in labels:
+            assert label in plot, (of, plot)
+
+
+def test_what_differs_from_iteration_to_iteration_is_told_with_its_range(
+    rater: Rater, tmp_path: Path
+) -> None:
+    rater("import", written(tmp_path, timed_document(RUNS["uneven"][0], "u")))
+    (row,) = json.loads(rater("divots", "--json")[1])["divots"]
+    assert row["evidence"].startswith("lgroup 1: c +43.1 % (+29 to +44 %) (8 of 8 copies, 3 of 3")

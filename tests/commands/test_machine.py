@@ -1,0 +1,579 @@
+"""`rater topo`, `counters`, `settings` and `restore`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_NOFILE
+
+import pytest
+
+from rater.files import default_journal_path, journal_paths
+from rater.plan.hwloc_xml import parse_xml
+from rater.plan.topology import HugePages, NodeMemory
+from rater.run.host import discover as machine
+from rater.settings.tuner import SettingsSession
+from rater.show.plans.topology import TopoView, topo_document, topo_lines
+from tests.support.calls import Rater, rows
+from tests.support.places import MACHINES, needs_machines
+from tests.support.settings_tree import BOOT_ID, line, policy, values
+
+GIB = 1 << 30
+
+VM = """<topology version="2.0">
+  <object type="Machine" complete_cpuset="0x7" allowed_cpuset="0x3">
+    <object type="Package" cpuset="0x3">
+      <info name="CPUModel" value="AMD EPYC"/>
+      <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="13919014912"/>
+      <object type="L3Cache" cache_size="33554432" cache_type="0">
+        <object type="L2Cache" cache_size="1048576" cache_type="0">
+          <object type="L1Cache" cache_size="49152" cache_type="1">
+            <object type="Core"><object type="PU" os_index="0"/></object>
+          </object>
+        </object>
+        <object type="L2Cache" cache_size="1048576" cache_type="0">
+          <object type="L1Cache" cache_size="49152" cache_type="1">
+            <object type="Core"><object type="PU" os_index="1"/></object>
+          </object>
+        </object>
+      </object>
+    </object>
+  </object>
+</topology>
+"""
+
+# Two nodes of one core of two threads each, memory of a GPU, CPU 6 in no node, CPU 3 forbidden.
+ODD = """<topology version="2.0">
+  <object type="Machine" allowed_cpuset="0x57" allowed_nodeset="0xb">
+    <object type="NUMANode" os_index="9" cpuset="0x0" subtype="GPUMemory"/>
+    <object type="NUMANode" os_index="3" cpuset="0x3" subtype="HBM" local_memory="16000000000"/>
+    <object type="Package">
+      <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="64000000000"/>
+      <object type="L2Cache" cache_size="2097152">
+        <object type="Core"><object type="PU" os_index="0"/>
+          <object type="PU" os_index="1"/></object>
+      </object>
+    </object>
+    <object type="Package">
+      <object type="NUMANode" os_index="1" cpuset="0xc" local_memory="64000000000"/>
+      <object type="L2Cache" cache_size="1048576">
+        <object type="Core"><object type="PU" os_index="2"/>
+          <object type="PU" os_index="3"/></object>
+      </object>
+      <object type="Core"><object type="PU" os_index="6"/></object>
+    </object>
+  </object>
+  <distances2 type="NUMANode" nbobjs="3" kind="5" name="NUMALatency" indexing="os">
+    <indexes>0 1 3</indexes><u64values>10 21 17 21 10 28 17 28 10</u64values>
+  </distances2>
+  <cpukind cpuset="0xf"><info name="FrequencyMaxMHz" value="5000"/></cpukind>
+  <cpukind cpuset="0x40"><info name="FrequencyMaxMHz" value="3000"/></cpukind>
+</topology>
+"""
+
+NOW = NodeMemory(
+    node=0,
+    total_bytes=25 * GIB,
+    free_bytes=20 * GIB,
+    page_cache_bytes=3 * GIB,
+    dirty_bytes=1 << 20,
+    free_huge_order_bytes=8 * GIB,
+    huge_pages=(HugePages(2 << 20, 512, 100), HugePages(GIB, 0, 0)),
+)
+
+
+def screen(text: str, now: dict[int, NodeMemory] | None = None, width: int = 80) -> str:
+    view = TopoView(parse_xml(text, "m.xml"), now or {})
+    return "\n".join(topo_lines(view, width))
+
+
+def test_a_virtual_machine_fits_a_small_screen() -> None:
+    assert (
+        screen(VM, {0: NOW})
+        == """\
+m.xml: AMD EPYC
+1 package, 1 lgroup, 1 LLC, 2 cores, 2 PUs
+
+lgroup  package  cores  PUs  LLC         memory  CPUs
+                                             GB
+     0        0      2    2  1 x 32 MiB    26.8  0-1
+
+memory now
+lgroup  installed  free    in huge      page  dirty  2 MiB pages
+               GB    GB  blocks GB  cache GB     GB     free/all
+     0       26.8  21.5       8.59      3.22   0.00      100/512
+no huge pages of 1 GiB are set aside (hugetlb)
+
+threads    every core has 1 (no SMT)
+caches     L3   32 MiB  x 1  one for 2 PUs
+           L2    1 MiB  x 2  one for each PU
+           L1d  48 KiB  x 2  one for each PU
+not usable CPU 2: offline when the file was made"""
+    )
+
+
+def test_what_is_odd_about_a_machine_is_said() -> None:
+    assert (
+        screen(ODD)
+        == """\
+m.xml
+2 packages, 4 lgroups (2 without CPUs), 2 LLCs, 3 cores, 5 PUs, of which 4 may
+    be used
+
+lgroup  package  cores     PUs  LLC        memory  CPUs
+                                               GB
+     0        0      1       2  1 x 2 MiB    64.0  0-1
+     1        1      1  1 of 2  1 x 1 MiB    64.0  2-3
+     3        -      0       0  -            16.0  (HBM, no CPUs; near lgroup 0)
+     9        -      0       0  -               -  (GPUMemory, no CPUs, memory
+                                                   not allowed)
+  none        1      1       1  -               -  6  (no memory of their own)
+
+threads    2 cores have 2: CPUs n and n+1
+           1 core has 1 (no SMT)
+caches     L2  2 MiB  x 1  one for 2 PUs
+           L2  1 MiB  x 1  one for 2 PUs
+CPU kinds  by speed, the slowest 0:
+           0  CPU 6: 1 core, 3000 MHz max
+           1  CPUs 0-3: 2 cores, 5000 MHz max
+distances      to   0   1   3
+           from 0  10  21  17
+           from 1  21  10  28
+           from 3  17  28  10
+not usable CPU 3: not allowed by a cpuset (cgroup, container, batch system)"""
+    )
+
+
+def test_two_caches_of_two_sizes_are_not_said_to_be_two_of_each() -> None:
+    caches = "".join(
+        f'<object type="L3Cache" cache_size="{size}"><object type="Core">'
+        f'<object type="PU" os_index="{cpu}"/></object></object>'
+        for cpu, size in enumerate((8 << 20, 16 << 20))
+    )
+    node = '<object type="NUMANode" os_index="0" cpuset="0x3"/>'
+    text = f'<topology version="2.0"><object type="Machine">{node}{caches}</object></topology>'
+    assert "     0      2    2  8 MiB and 16 MiB  0-1\n" in f"{screen(text)}\n"
+
+
+def test_kinds_that_nothing_ranks_have_no_number_in_the_json() -> None:
+    text = ODD.replace("FrequencyMaxMHz", "Colour")
+    assert "CPU kinds  which is the fastest is not known:" in screen(text)
+    document = json.loads(json.dumps(topo_document(TopoView(parse_xml(text, "odd")))))
+    assert [kind["kind"] for kind in document["kinds"]] == [None, None]
+
+
+def test_narrow_pages_lose_columns_not_cpus() -> None:
+    lines = screen(ODD, width=44).splitlines()
+    assert max(map(len, lines)) <= 44
+    assert "     0      1       2  0-1" in lines
+
+
+def test_a_description_says_what_it_leaves_open() -> None:
+    text = "\n".join(topo_lines(TopoView(machine.load_topology("nodes=2x2")), 80))
+    assert (
+        text
+        == """\
+nodes=2x2
+2 lgroups, 4 PUs; not described: packages, caches, cores, distances
+
+lgroup  PUs  CPUs
+     0    2  0-1
+     1    2  2-3"""
+    )
+
+
+def test_many_lgroups_are_summarised_by_distance() -> None:
+    n = 20
+    cpus = "".join(
+        f'<object type="NUMANode" os_index="{i}" cpuset="{1 << i:#x}"/>'
+        f'<object type="PU" os_index="{i}"/>'
+        for i in range(n)
+    )
+    values = " ".join(
+        "10" if i == j else "22" if i // 2 == j // 2 else "30" for i in range(n) for j in range(n)
+    )
+    indexes = " ".join(map(str, range(n)))
+    text = (
+        f'<topology version="2.0"><object type="Machine">{cpus}</object><distances2 '
+        f'type="NUMANode" name="NUMALatency" nbobjs="{n}"><indexes>{indexes}</indexes>'
+        f"<u64values>{values}</u64values></distances2></topology>"
+    )
+    assert screen(text).splitlines()[-2:] == [
+        "distances  10 to itself; to the other 19 lgroups, from any one:",
+        "           1 at 22, 18 at 30",
+    ]
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal() -> None:
+    text = VM.replace("AMD EPYC", "AMD&#x9b;31m").replace("0x7", "0x3")
+    assert screen(text).splitlines()[0] == "m.xml: AMD?31m"
+
+
+def test_json_has_everything_by_os_number() -> None:
+    document = topo_document(TopoView(parse_xml(ODD, "m.xml"), {0: NOW}))
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["counts"] == {
+        "packages": 2,
+        "lgroups": 4,
+        "llcs": 2,
+        "cores": 3,
+        "pus": 5,
+        "usable_pus": 4,
+    }
+    assert document["cpus_without_node"] == [6]
+    assert document["not_usable"] == [
+        {"cpus": [3], "reason": "not allowed by a cpuset (cgroup, container, batch system)"}
+    ]
+    assert document["siblings"] == [
+        {"threads": 2, "offsets": [0, 1], "cores": 2},
+        {"threads": 1, "offsets": [0], "cores": 1},
+    ]
+    assert document["distances"] == {
+        "nodes": [0, 1, 3],
+        "matrix": [[10.0, 21.0, 17.0], [21.0, 10.0, 28.0], [17.0, 28.0, 10.0]],
+    }
+    cpus, nodes = document["cpus"], document["nodes"]
+    assert isinstance(cpus, list)
+    assert isinstance(nodes, list)
+    assert cpus[3] == {
+        "cpu": 3,
+        "logical": 3,
+        "core": 1,
+        "thread": 1,
+        "node": 1,
+        "package": 1,
+        "llc": 1,
+        "kind": 1,
+        "usable": False,
+    }
+    assert nodes[0]["memory_bytes"] == 25 * GIB
+    assert nodes[0]["now"]["huge_pages"][0] == {"size_bytes": 2 << 20, "total": 512, "free": 100}
+    assert nodes[2] == {
+        "node": 3,
+        "logical": nodes[2]["logical"],
+        "cpus": [],
+        "usable_cpus": [],
+        "near_cpus": [0, 1],
+        "packages": [],
+        "cores": [],
+        "llcs": [],
+        "memory_bytes": 16_000_000_000,
+        "subtype": "HBM",
+        "default": False,
+        "allowed": True,
+        "now": None,
+    }
+
+
+@needs_machines
+def test_every_real_machine_fits_its_page() -> None:
+    said = {}
+    for path in sorted(MACHINES.glob("*.xml")):
+        view = TopoView(parse_xml(path.read_bytes(), path.stem))
+        for width in (80, 100, 200):
+            lines = topo_lines(view, width)
+            assert max(map(len, lines)) <= width, (path.stem, width)
+        json.dumps(topo_document(view), allow_nan=False)
+        said[path.stem.partition("-")[0]] = "\n".join(topo_lines(view, 80))
+    assert "every core has 2: CPUs n and n+128" in said["epyc9555"]
+    assert "6 cores have 2: CPUs n and n+1\n" in said["i7"]
+    assert "3 at 22, 8 at 26, 28 at 30, 24 at 34" in said["altix"]
+    assert "(MCDRAM, no CPUs; near lgroup 3)" in said["knl7250"]
+    assert "2 drawers of 7-13 PUs; 4 books of 3-7 PUs" in said["s390"]
+    assert "not usable CPUs 0-3,21-23: offline when the file was made" in said["haswell"]
+    assert "no memory  CPUs 0-1,10-15: the memory of their lgroup is not" in said["opteron865"]
+    assert "from 252" in said["power9"]
+    assert "shared 38.5 MiB" in said["xeon"]
+
+
+def test_this_machine_is_shown_with_its_memory(rater: Rater) -> None:
+    status, out, err = rater("topo")
+    assert (status, err) == (0, "")
+    assert out.startswith("this machine")
+    assert "memory now" in out or not Path("/sys/devices/system/node/node0").exists()
+    status, out, err = rater("topo", "--json")
+    document = json.loads(out)
+    assert document["this_machine"] is True
+    usable = [cpu["cpu"] for cpu in document["cpus"] if cpu["usable"]]
+    assert usable == sorted(os.sched_getaffinity(0))
+
+
+def test_a_large_machine_is_quick(rater: Rater) -> None:
+    status, out, _ = rater("--json", "topo", "numa:64 core:32 pu:2")
+    assert status == 0
+    assert len(json.loads(out)["cpus"]) == 4096
+    assert len(json.loads(out)["nodes"]) == 64
+    status, out, _ = rater("topo", "nodes=1024x4")
+    assert "and 896 more (--json has all)" in out
+
+
+def test_a_broken_file_is_a_message_with_its_place(rater: Rater, tmp_path: Path) -> None:
+    path = tmp_path / "broken.xml"
+    path.write_text(VM.replace('os_index="1"', 'os_index="0"'))
+    status, out, err = rater("topo", str(path))
+    assert (status, out) == (2, "")
+    assert err == (
+        f"rater: {path}:14: object PU: os_index=0 is there twice, expected each PU once\n"
+    )
+
+
+def test_pipes_and_devices_do_not_hang(rater: Rater, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    status, _, err = rater("topo", str(fifo))
+    assert status == 2
+    assert err == f"rater: cannot read the topology file {fifo}: a pipe that nobody writes to\n"
+    status, _, err = rater("topo", str(tmp_path))
+    assert (status, err) == (
+        2,
+        f"rater: cannot read the topology file {tmp_path}: Is a directory\n",
+    )
+    status, _, err = rater("topo", "/dev/zero")
+    assert status == 2
+    assert "is larger than 24 MiB" in err
+
+
+def test_a_pipe_that_somebody_writes_to_is_read_whole(rater: Rater, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    held = os.open(fifo, os.O_RDWR)  # a pipe with a writer, who takes his time
+
+    def write() -> None:
+        fifo.write_text(VM + "\n" * 100_000)  # more than a pipe holds at once
+        os.close(held)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    status, out, _ = rater("topo", str(fifo))
+    writer.join()
+    assert status == 0
+    assert "1 package, 1 lgroup, 1 LLC, 2 cores, 2 PUs" in out
+
+
+def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater) -> None:
+    status, out, _ = rater("--json", "counters", "intel-skx:cpi", "software")
+    assert status == 0
+    document = json.loads(out)
+    groups = {it["group"]: it for it in document["groups"]}
+    assert list(groups) == ["pipeline", "memory", "translation", "software"]
+    assert [it["in_stack"] for it in groups.values()] == [True, True, True, False]
+    for it in groups.values():
+        assert it["state"] in ("works", "user mode only", "in part", "not counted")
+        assert bool(it["why"]) is (it["state"] != "works")
+    assert document["energy"] is None
+    assert isinstance(json.loads(rater("--json", "counters")[1])["energy"], list)
+    status, text, _ = rater("counters", "intel-skx:cpi", "software")
+    assert status == 0
+    for why in {it["why"] for it in groups.values()} - {""}:
+        assert " ".join(text.split()).count(why) == 1
+
+
+def test_fewer_iterations_than_groups_are_refused(rater: Rater) -> None:
+    status, _, error = rater("run", "--counters", "intel-skx:cpi,software", "--", "true")
+    assert status == 2
+    assert "4 groups (pipeline, memory, translation, software), one an iteration" in error
+    assert "need --iterations 4 or more (there are 1)" in error
+    status, _, error = rater("run", "--counters", "nothing", "--", "true")
+    assert (status, "has no group 'nothing'" in error) == (2, True)
+
+
+def test_a_run_goes_on_without_what_is_not_counted_here(rater: Rater) -> None:
+    # No processor has that event.
+    words = ("--iterations", "2", "--counters", "ibm-power9:memory,software", "--copies", "2")
+    status, _, error = rater("run", *words, "--", "true")
+    assert status == 0
+    if rows("SELECT 1 FROM copy_count") == []:
+        pytest.skip("this kernel lets nobody count")
+    counted = rows("SELECT phase, group_name, count(DISTINCT copy) FROM copy_count GROUP BY 1, 2")
+    groups = [(phase, name.removesuffix(":u"), copies) for phase, name, copies in counted]
+    assert (1, "software:software", 2) in groups
+    assert rows("SELECT phase, copies FROM counted ORDER BY phase")[-1] == (1, 2)
+    [text] = rows("SELECT value FROM setting WHERE name = 'rater.counters.software'")
+    assert "task_clock_ns" in text[0]
+    assert "counters: rater show 1 --counters" in " ".join(rater("show")[1].split())
+    assert " minor_faults" in rater("show", "--counters")[1]
+    if len(groups) == 1:
+        assert error.count("counters: ibm-power9:memory not counted") == 1
+
+
+def test_a_plan_says_what_will_be_counted(rater: Rater) -> None:
+    words = ("--iterations", "2", "--counters", "intel-skx:numa,software", "--copies", "2")
+    out = rater("run", "--dry-run", *words, "--", "true")[1]
+    assert "counted  intel-skx:numa, software:software: one an iteration, in turn" in out
+    assert json.loads(rater("plan", "--json", *words, "--", "true")[1])["counters"] == [
+        "intel-skx:numa",
+        "software:software",
+    ]
+    there = rater("plan", *words, "--topology", "nodes=2x2", "--", "true")[1]
+    assert "counted" not in there
+
+
+def test_counters_are_files_that_are_counted_beforehand(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {RLIMIT_NOFILE: (1024, 1024)}
+    monkeypatch.setattr("resource.getrlimit", lambda it: limits.get(it, (RLIM_INFINITY,) * 2))
+    words = ("--copies", "300", "--share", "--", "true")
+    status, _, error = rater("run", "--counters", "software", *words)
+    assert (status, "300 copies with 5 counters each need " in error) == (2, True)
+    assert "hard limit here is 1024" in error
+    assert "or count smaller groups" in error
+
+
+SWAPPINESS = "proc/sys/vm/swappiness"
+
+
+def die_with(machine: Path, **wanted: str) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            SettingsSession(machine, default_journal_path(), "rater sweep mini").set(wanted)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.usefixtures("machine")
+def test_settings_are_shown_by_group_in_eighty_columns(rater: Rater) -> None:
+    status, out, _ = rater("settings")
+    assert status == 0
+    assert [line for line in out.splitlines() if len(line) > 80] == []
+    assert "transparent huge pages\n  thp               madvise  who gets" in out
+    assert "  smt.control        on" in out
+    assert "now performance (0,3), powersave" in out
+    assert "unavailable here: compaction_proactiveness (this kernel was built without)" in out
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_name_narrows_to_it_and_what_is_below_it_with_its_files(rater: Rater) -> None:
+    status, out, _ = rater("settings", "hugepages.2048kB", "kernel.randomize_va_space")
+    assert status == 0
+    assert "  hugepages.2048kB        12  pages reserved for explicit requests" in out
+    assert "hugepages.2048kB.node1  2" in out
+    assert "recorded as hugepages.node1.2048kB.total" in out
+    assert "/proc/sys/kernel/randomize_va_space" in out
+    assert "swappiness" not in out
+
+
+@pytest.mark.usefixtures("machine")
+def test_an_unknown_setting_is_told_with_close_ones(rater: Rater) -> None:
+    status, _, err = rater("settings", "govenor")
+    assert status == 2
+    assert "did you mean governor" in err
+
+
+def test_settings_as_json_have_values_choices_and_files(rater: Rater, machine: Path) -> None:
+    status, out, _ = rater("settings", "--json")
+    document = json.loads(out)
+    found = {one["name"]: one for one in document["settings"]}
+    assert status == 0
+    assert found["thp"]["value"] == "madvise"
+    assert found["thp"]["choices"] == ["always", "madvise", "never"]
+    assert found["thp"]["recorded_as"] == "thp.enabled"
+    assert (found["swappiness"]["least"], found["swappiness"]["most"]) == (0, 200)
+    assert found["governor"]["files"][str(machine / policy(1, "scaling_governor"))] == "powersave"
+    assert document["journals"] == [str(default_journal_path())]
+
+
+@pytest.mark.usefixtures("machine")
+def test_there_is_nothing_to_put_back_where_nothing_was_left(rater: Rater) -> None:
+    status, out, err = rater("restore")
+    assert (status, out) == (0, "nothing to put back: no sweep left settings changed\n")
+    assert err == ""
+
+
+def test_restore_puts_back_what_a_dead_sweep_left_and_other_commands_only_tell(
+    rater: Rater, machine: Path
+) -> None:
+    before = values(machine)
+    die_with(machine, swappiness="10", thp="never")
+    status, _, err = rater("layouts")
+    assert status == 0
+    assert "died and left settings changed: thp was madvise, swappiness was 60" in err
+    assert "`rater restore` puts them back" in err
+    assert values(machine) != before
+    status, out, _ = rater("restore")
+    assert status == 0
+    assert "thp madvise (was never)" in out
+    assert values(machine) == before
+    assert rater("layouts")[2] == ""
+
+
+def test_restore_leaves_what_somebody_else_set_and_says_how_to_undo_that(
+    rater: Rater, machine: Path
+) -> None:
+    die_with(machine, swappiness="10")
+    (machine / SWAPPINESS).write_text("33\n")
+    status, out, _ = rater("restore", "--json")
+    document = json.loads(out)
+    assert (status, document["restored"]) == (1, False)
+    assert "swappiness was 60 and is not put back: somebody set it to 33" in document["said"][0]
+    assert "--force writes what was there" in document["said"][1]
+    assert rater("restore", "--force")[0] == 0
+    assert line(machine / SWAPPINESS) == "60"
+
+
+def test_forget_leaves_everything_and_keeps_the_journal_aside(rater: Rater, machine: Path) -> None:
+    die_with(machine, swappiness="10")
+    status, out, _ = rater("restore", "--forget")
+    assert status == 0
+    assert "settings.json.old" in out
+    assert line(machine / SWAPPINESS) == "10"
+    assert rater("restore")[1].startswith("nothing to put back")
+
+
+def test_a_run_puts_back_first_and_says_so(rater: Rater, machine: Path) -> None:
+    die_with(machine, swappiness="10")
+    status, _, err = rater("run", "--dry-run", "--copies", "1", "--", "true")
+    assert (status, line(machine / SWAPPINESS)) == (0, "10")
+    assert "`rater restore` puts them back" in err
+    status, _, err = rater("run", "--copies", "1", "--quiet", "--", "true")
+    assert status == 0
+    assert "put back what rater sweep mini (process " in err
+    assert line(machine / SWAPPINESS) == "60"
+
+
+def test_a_run_under_settings_that_could_not_be_put_back_is_warned_of_it_for_good(
+    rater: Rater, machine: Path
+) -> None:
+    die_with(machine, swappiness="10")
+    (machine / SWAPPINESS).write_text("33\n")
+    assert rater("run", "--copies", "1", "--quiet", "--", "true")[0] == 0
+    told = [text for (text,) in rows("SELECT text FROM note")]
+    assert any("swappiness was 60 and is not put back" in text for text in told)
+
+
+def test_after_a_reboot_a_run_closes_the_journal(rater: Rater, machine: Path) -> None:
+    die_with(machine, swappiness="10")
+    (machine / BOOT_ID).write_text("another\n")
+    assert "`rater restore` closes it" in rater("layouts")[2]
+    status, _, err = rater("run", "--copies", "1", "--quiet", "--", "true")
+    assert status == 0
+    assert "booted since then" in err
+    assert line(machine / SWAPPINESS) == "10"
+    assert not default_journal_path().exists()
+
+
+def test_the_journal_of_the_machine_concerns_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RATER_JOURNAL")
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/me/state")
+    machine, own = Path("/var/lib/rater/settings.json"), Path("/home/me/state/rater/settings.json")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert (default_journal_path(), journal_paths()) == (machine, (machine,))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert (default_journal_path(), journal_paths()) == (own, (machine, own))
+
+
+def test_commands_load_nothing_of_it_where_nothing_was_left() -> None:
+    code = (
+        "import sys\n"
+        "from rater.cli import main\n"
+        "main(['list', '--json'])\n"
+        "print('rater.settings.restore' in sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "False"

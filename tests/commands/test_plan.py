@@ -1,0 +1,440 @@
+"""`rater plan` and `rater layouts`, on machines that are only described."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.cli import main
+from rater.commands import machine as machine_commands
+from rater.errors import InputError
+from rater.plan.placement.layout import layout_names, load_layout, parse_layout
+from rater.plan.placement.summary import capacity_warnings, shares
+from rater.show.plans.plan import brief
+from tests.support.places import MACHINES, needs_machines
+from tests.support.small_machines import ONE
+
+SMALL = "pack:2 numa:1 l3:1 core:2 pu:2"
+HEAVY = """
+[suite]
+format = 1
+name = "heavy"
+[benchmarks.one]
+command = ["./nowhere"]
+[benchmarks.one.sizes.train]
+memory_mb = 300
+"""
+
+
+@pytest.fixture
+def planned(capsys: pytest.CaptureFixture[str]) -> Any:
+    def plan(*words: str) -> Any:
+        assert main(["plan", "--json", *words]) == 0
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        return json.loads(captured.out)
+
+    return plan
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["plan", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_every_copy_has_the_keys_of_the_contract(planned: Any) -> None:
+    document = planned("--topology", SMALL, "--copies", "3", "--layout", "cores", "--", "./x")
+    assert [
+        {key: copy[key] for key in ("copy", "cpus", "core", "node", "package", "memory")}
+        for copy in document["copies"]
+    ] == [
+        {"copy": 0, "cpus": [0], "core": 0, "node": 0, "package": 0,
+         "memory": {"policy": "local", "nodes": [0]}},
+        {"copy": 1, "cpus": [2], "core": 1, "node": 0, "package": 0,
+         "memory": {"policy": "local", "nodes": [0]}},
+        {"copy": 2, "cpus": [4], "core": 2, "node": 1, "package": 1,
+         "memory": {"policy": "local", "nodes": [1]}},
+    ]  # fmt: skip
+    assert document["warnings"] == [
+        "lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1"
+    ]
+
+
+def test_the_screen_has_copies_lgroups_order_and_warnings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(
+        capsys, "--topology", SMALL, "--copies", "3", "--smt", "1", "--bind", "core", "--", "x"
+    )
+    assert text == (
+        "what     x\n"
+        "how      homogeneous, 3 copies, 1 iteration\n"
+        f"where    layout balanced, bind core, smt 1 on {SMALL}\n"
+        "\n"
+        "copy  CPUs  core  LLC  lgroup  package  memory\n"
+        "   0  0        0    0       0        0  local 0\n"
+        "   1  2        1    0       0        0  local 0\n"
+        "   2  4        2    1       1        1  local 1\n"
+        "\n"
+        "lgroup  package  copies  cores   PUs\n"
+        "                          used  used\n"
+        "     0        0       2    2/2   2/4\n"
+        "     1        1       1    1/2   1/4\n"
+        "\n"
+        "order    all copies: x\n"
+        "\n"
+        "warning  lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1\n"
+    )
+
+
+def test_nothing_is_locked_stored_or_made(planned: Any) -> None:
+    planned("--topology", SMALL, "mini")
+    planned("--copies", "1", "--", "./no-such-program")
+    for name in ("RATER_LOCK", "RATER_DB", "RATER_CACHE"):
+        assert not Path(os.environ[name]).exists()
+
+
+@needs_machines
+def test_every_real_machine_has_a_plan_that_fits_the_screen(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in sorted(MACHINES.glob("*.xml")):
+        copies = planned("--topology", str(path), "--", "./x")["copies"]
+        assert [copy["copy"] for copy in copies] == list(range(len(copies)))
+        cpus = [cpu for copy in copies for cpu in copy["cpus"]]
+        assert len(set(cpus)) == len(cpus)
+        text = shown(capsys, "--topology", str(path), "--copies", "24", "--", "./x")
+        assert max(map(len, text.splitlines())) <= 80, path.name
+
+
+def test_thousands_of_copies_are_summarised_by_lgroup(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(capsys, "--topology", "nodes=64x64", "--layout", "scatter", "--", "x")
+    assert "    63      64  64/64  64/64  local 63  63-4095:64  4032-4095\n" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(planned("--topology", "nodes=64x64", "--", "x")["copies"]) == 4096
+
+
+def test_copies_that_all_share_cores_are_a_warning(planned: Any) -> None:
+    [warning] = planned("--topology", SMALL, "--", "x")["warnings"]
+    assert warning.startswith("8 copies share 4 cores, 2 on each")
+    assert planned("--topology", SMALL, "--smt", "1", "--", "x")["warnings"] == []
+
+
+@needs_machines
+def test_lgroups_without_cpus_are_a_warning_until_they_are_named(planned: Any) -> None:
+    power9 = str(MACHINES / "power9-2n+4gpun-44c-smt4.xml")
+    [warning] = planned("--topology", power9, "--copies", "2", "--", "x")["warnings"]
+    assert warning.startswith("no copy runs on lgroups 252-255, which have no CPUs of their own")
+    named = ("--mem", "bind:nodes=252-255")
+    document = planned("--topology", power9, "--copies", "2", *named, "--", "x")
+    assert document["warnings"] == []
+    assert document["copies"][1]["memory"] == {"policy": "bind", "nodes": [252, 253, 254, 255]}
+
+
+def test_lgroups_too_small_for_their_copies_are_a_warning(planned: Any, tmp_path: Path) -> None:
+    suite = tmp_path / "heavy.toml"
+    suite.write_text(HEAVY)
+    machine = "pack:2 [numa(memory=1000000000)] core:4 pu:1"
+    document = planned(str(suite), "--topology", machine)
+    assert [share["need_bytes"] for share in document["lgroups"]] == [1_200_000_000] * 2
+    [warning] = document["warnings"]
+    assert warning.startswith(
+        "memory cannot hold the copies of lgroup 0 (1.0 GB installed, its copies need 1.2 GB), "
+        "lgroup 1 (1.0 GB installed, its copies need 1.2 GB)"
+    )
+    assert planned(str(suite), "--topology", machine, "--copies", "6")["warnings"] == []
+
+
+def test_memory_that_nobody_tells_is_no_warning(planned: Any, tmp_path: Path) -> None:
+    suite = tmp_path / "heavy.toml"
+    suite.write_text(HEAVY)
+    assert planned(str(suite), "--topology", "pack:1 core:8 pu:1")["warnings"] == []
+    assert capacity_warnings({0: 10**12}, {}) == ()
+
+
+def test_rotated_copies_that_run_in_step_are_a_warning(planned: Any) -> None:
+    document = planned("mini", "--topology", "nodes=2x14", "--mode", "rotated")
+    assert any("in step" in warning for warning in document["warnings"])
+    assert len(document["orders"]) == 14
+
+
+def test_pus_are_those_that_the_layout_leaves(planned: Any, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\nrest = 1\n')
+    for words, cpus in (
+        (("--smt", "1"), [0, 2, 4, 6]),
+        (("--reserve", "1"), [2, 3, 4, 5, 6, 7]),
+        (("--layout", "list:0,7,1"), [0, 7, 1]),
+        (("--layout", "expr:E:N:4:1:2"), [0, 2, 4, 6]),
+        (("--layout", str(own)), [0, 2, 1, 4]),
+        (("--layout", "compact", "--copies", "cores", "--smt", "1"), [0, 2, 4, 6]),
+    ):
+        copies = planned("--topology", SMALL, *words, "--", "x")["copies"]
+        assert [copy["cpus"][0] for copy in copies] == cpus, words
+
+
+def test_copies_that_were_typed_are_not_those_that_the_layout_counts(
+    planned: Any, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\n')
+    words = ("--topology", SMALL, "--layout", str(own), "--no-oversubscribe")
+    assert len(planned(*words, "--", "x")["copies"]) == 3
+    assert main(["plan", *words, "--copies", "pus", "--", "x"]) == 2
+
+
+def test_counts_of_lgroups_that_are_left_out_are_an_error_that_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "fill"\nnodes = "0"\n[counts]\n1 = 3\n')
+    assert main(["plan", "--topology", SMALL, "--layout", str(own), "--", "x"]) == 2
+    said = capsys.readouterr().err
+    assert f"layout {own}: its counts name lgroups where no copy can run: lgroup 1 is " in said
+    assert "copies can run on lgroup 0: change its counts" in said
+
+
+def test_no_oversubscribe_counts_what_the_layout_has_room_for(planned: Any) -> None:
+    words = ("--topology", SMALL, "--smt", "1", "--no-oversubscribe", "--", "x")
+    assert planned("--copies", "4", *words)["refused"] == []
+    [refused] = planned("--copies", "5", *words)["refused"]
+    assert refused == (
+        "5 copies on the 4 PUs of layout balanced, smt 1 and --no-oversubscribe: use --copies 4 or "
+        "leave the option out"
+    )
+
+
+def test_no_oversubscribe_with_counts_names_the_full_lgroup(planned: Any, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('order = "balanced"\n[counts]\n0 = 14\nrest = 1\n')
+    machine = "pack:2 numa:2 core:3 pu:2"
+    words = ("--topology", machine, "--layout", str(own), "--no-oversubscribe", "--", "x")
+    [refused] = planned(*words)["refused"]
+    assert refused == (
+        f"17 copies on the 24 PUs of layout {own} and --no-oversubscribe: lower the counts in the "
+        "layout (lgroup 0 has 14 and room for 6) or leave the option out"
+    )
+    own.write_text('order = "balanced"\n[counts]\n0 = 6\nrest = 1\n')
+    assert planned(*words)["refused"] == []
+
+
+@needs_machines
+def test_counts_that_cannot_be_are_said_to_be_the_layout_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.toml"
+    opteron = str(MACHINES / "opteron865-8n-cpuset-restricted.xml")
+    power9 = str(MACHINES / "power9-2n+4gpun-44c-smt4.xml")
+    for machine, counts, said in (
+        (SMALL, "7 = 1", "lgroup 7 is not there; on pack:2 numa:1 l3:1 core:2 pu:2 copies can "),
+        (opteron, "0 = 3", "lgroup 0 is not allowed as memory here, so home of no CPU; on "),
+        (power9, "252-253 = 1", "lgroups 252-253 are without CPUs; on "),
+        (SMALL, "0 = 99999\nrest = 99999", "its counts add up to 199998 copies on pack:2 "),
+        (SMALL, "0-1 = 0\n5 = 2", "lgroup 5 is not there; on "),
+    ):
+        own.write_text(f'order = "fill"\n[counts]\n{counts}\n')
+        assert main(["plan", "--topology", machine, "--layout", str(own), "--", "x"]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert "--copies" not in error
+
+
+def test_a_written_order_has_a_copy_for_each_of_its_cpus(planned: Any) -> None:
+    machine = "pack:2 numa:2 core:3 pu:2"
+    for layout, wanted in (
+        ("expr:N:0-3@N:0", [0, 2, 4, 6, 0]),
+        ("expr:E:N:8:3:2", [0, 1, 2, 2, 3, 4, 4, 5]),
+        ("expr:E:S0:3:1:3:9", [9, 9, 9]),
+        ("list:0,8,1", [0, 8, 1]),
+    ):
+        document = planned("--topology", machine, "--layout", layout, "--", "x")
+        assert [copy["cpus"][0] for copy in document["copies"]] == wanted, layout
+    typed = ("--topology", machine, "--layout", "expr:N:0-3@N:0", "--copies", "pus")
+    assert len(planned(*typed, "--", "x")["copies"]) == 4
+
+
+@needs_machines
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("haswell-offline-cpus-memless-node", [1]),
+        ("opteron865-8n-cpuset-restricted", [1, 2, 3]),
+        ("knl7250-snc4-flat-8n-68c-smt4", [0, 1, 2, 3]),
+    ],
+)
+def test_copies_nodes_is_one_copy_on_each_lgroup_with_cpus(
+    planned: Any, name: str, nodes: list[int]
+) -> None:
+    machine = str(MACHINES / f"{name}.xml")
+    for layout in ("balanced", "scatter"):
+        words = ("--copies", "nodes", "--layout", layout)
+        copies = planned("--topology", machine, *words, "--", "x")["copies"]
+        assert sorted(copy["node"] for copy in copies) == nodes
+
+
+@needs_machines
+def test_lgroups_whose_memory_is_forbidden_are_marked_and_keep_their_cpus(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--topology", str(MACHINES / "opteron865-8n-cpuset-restricted.xml"), "--copies", "10")
+    first = planned(*words, "--", "x")["lgroups"][0]
+    assert (first["node"], first["copies"], first["cpus"]) == (0, [0, 1], [0, 1])
+    assert (first["memory_allowed"], first["memory_bytes"]) == (False, 8587984896)
+    text = shown(capsys, *words, "--", "x")
+    assert "     0        0       2    2/2   2/2       -\n" in text
+    assert "lgroups 0,5-7: memory not allowed (a cpuset), for their CPUs all memory is\n" in text
+
+
+def test_many_copies_are_shown_in_runs_where_their_cpus_follow_each_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # CPUs and copies rise alike: the line of the lgroup says all.
+    text = shown(capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--", "x")
+    assert "     0        0      40  20/20  40/40  local 0  0-39     0-39\n" in text
+    text = shown(
+        capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--layout", "scatter", "--", "x"
+    )
+    assert (
+        "  copies  CPUs       lgroup  package  memory\n"
+        "  0-76:4  0-38:2          0        0  local 0\n"
+        "  1-77:4  80-118:2        2        1  local 2\n"
+        "  2-78:4  40-78:2         1        0  local 1\n"
+    ) in text
+    assert "80-156:4  1-39:2          0        0  local 0\n" in text
+    assert "not shown" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_copies_that_no_table_can_show_are_said_to_be_in_the_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cpus = list(range(128))
+    random.Random(4).shuffle(cpus)
+    jumbled = f"list:{','.join(map(str, cpus))}"
+    text = shown(capsys, "--topology", "nodes=2x64", "--layout", jumbled, "--", "x")
+    assert "128 copies are not shown one by one (--json has all)\n" in text
+
+
+def test_a_path_is_not_broken_at_its_hyphens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a-folder"
+    folder.mkdir()
+    path = folder / "own.toml"
+    path.write_text('order = "fill"\n')
+    text = shown(capsys, "--topology", SMALL, "--layout", str(path), "--", "x")
+    assert str(path) in text
+
+
+def test_copies_that_are_not_bound_have_no_places(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--topology", SMALL, "--bind", "none", "--copies", "2", "--", "x")
+    assert [copy["cpus"] for copy in planned(*words)["copies"]] == [None, None]
+    assert "copies are not bound" in shown(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--topology", "no/such.xml"), "there is no topology file"),
+        (("--topology", SMALL, "--bind", "socket"), "--bind socket: expected pu, core"),
+        (("--topology", SMALL, "--smt", "0"), "--smt 0"),
+        (("--topology", SMALL, "--kind", "big"), "--kind big: expected fast, slow"),
+        (("--topology", SMALL, "--reserve", "4"), "reserve 4"),
+        (("--topology", SMALL, "--smt", "3"), "2 threads at most: use --smt 2, --smt 1, or leave"),
+        (("--topology", "nodes=2x4", "--smt", "2"), "has one thread: leave it out"),
+        (("--topology", SMALL, "--kind", "slow"), "all CPUs of"),
+        (("--topology", SMALL, "--layout", "nope"), "did you mean none? there are: balanced, comp"),
+        (("--topology", SMALL, "--layout", "none", "--smt", "1"), "use a layout that binds"),
+        (("--topology", SMALL, "--layout", "list:9"), "CPU 9 is not there"),
+    ],
+)
+def test_what_cannot_be_planned_is_said_with_the_way_out(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words, "--", "x"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_numbers_that_lie_equally_far_apart_are_brief() -> None:
+    assert [brief(n) for n in ((0, 4, 8, 12), (0, 1, 2), (3,), (0, 5), (), (0, 1, 5))] == [
+        "0-12:4", "0-2", "3", "0,5", "-", "0-1,5"
+    ]  # fmt: skip
+
+
+def test_shares_of_a_plan_without_copies_are_empty() -> None:
+    [share] = shares(ONE, (), {0: 5}, None)
+    assert (share.copies, share.cpus, share.pus, share.memory_bytes) == ((), (), 2, 5)
+
+
+def run(*argv: str) -> int:
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(json=False)
+    machine_commands.register_layouts(parser.add_subparsers())
+    args = parser.parse_args(["layouts", *argv])
+    status: int = args.run(args)
+    return status
+
+
+def test_the_list_says_what_each_layout_does_and_what_else_may_be_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run() == 0
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    for text in (*layout_names(), "list:0,8,1,9", "expr:", "./mine.toml", "OMP_PROC_BIND=spread"):
+        assert text in said
+    monkeypatch.setenv("COLUMNS", "30")
+    run("list")
+    assert len(capsys.readouterr().out.splitlines()) > len(said.splitlines())
+
+
+def test_the_list_is_a_json_array(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found] == list(layout_names())
+    assert all(one["order"] == one["name"] and one["error"] is None for one in found)
+
+
+def test_what_is_shown_of_a_layout_is_a_layout_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in (*layout_names(), "list:0,8,1,9", "expr:S0:0-3@S1:0-3"):
+        assert run("show", name) == 0
+        again = parse_layout(capsys.readouterr().out, Path("again.toml"))
+        wanted = load_layout(name)
+        assert (again.order, again.bind, again.text) == (wanted.order, wanted.bind, wanted.text)
+
+
+def test_a_layout_of_one_s_own_is_shown_and_its_mistakes_are_errors(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('order = "fill"\nnodes = "0-1"\n[exclude]\ncores = "3"\n[counts]\nrest = 2\n')
+    assert run("show", str(path), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["only"] == {"nodes": "0-1"}
+    assert found["exclude"] == {"cores": "3"}
+    assert found["counts"] == {"lgroups": {}, "rest": 2}
+    path.write_text('order = "fil"\nsmt = 0\n')
+    with pytest.raises(InputError, match="has 2 mistakes"):
+        run("show", str(path))
+    with pytest.raises(InputError, match="unknown layout 'fil'; did you mean fill"):
+        run("show", "fil")
+
+
+def test_a_file_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('# \u202e\norder = "fill"  # \u009b2J\n')
+    run("show", str(path))
+    assert "\u009b" not in capsys.readouterr().out

@@ -1,0 +1,563 @@
+"""`rater list`, `show`, `export`, `import` and `rm` as they are typed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rater.record.events import OutputChecked, RunEnded
+from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity
+from rater.store.store import open_store
+from tests.support.calls import Rater
+from tests.support.calls import rows as rows_of
+from tests.support.example_events import ended, over, phase, run_of
+from tests.support.made_runs import make_run
+from tests.support.observations import DOCUMENT, observed
+from tests.support.stored_runs import GONE, HOST, PUS
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps(DOCUMENT))
+    return path
+
+
+def parsed(text: str) -> Any:
+    return json.loads(text)
+
+
+# -- list and show --------------------------------------------------------------------------------
+
+
+def test_list_is_an_array_of_run_heads(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a")
+    make_run(database, uuid="b", finished=False)
+    make_run(database, uuid="c", finished=False, owner=GONE)
+    status, out, err = rater("list", "--json")
+    heads = parsed(out)
+    assert (status, err) == (0, "")
+    assert [(head["run"], head["uuid"], head["status"]) for head in heads] == [
+        (1, "a", "complete"),
+        (2, "b", "running"),
+        (3, "c", "interrupted"),
+    ]
+    assert heads[0]["benchmarks"] == ["gups"]
+    assert (heads[0]["mode"], heads[0]["copies"], heads[0]["hostname"]) == (
+        "homogeneous",
+        2,
+        "node7",
+    )
+
+
+def test_list_is_a_line_a_run_for_people(database: Path, rater: Rater) -> None:
+    make_run(database, finished=False, owner=GONE)
+    status, out, _ = rater("list")
+    assert status == 0
+    assert "killed" in out.splitlines()[-1]
+    assert "mini/gups" in out
+
+
+def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a", tags=(("fan", "old"), ("day", "1")))
+    make_run(database, uuid="b", tags=(("fan", "old"), ("day", "2")))
+    make_run(database, uuid="c", tags=(("fan", "new"),))
+    asked: list[tuple[tuple[object, ...], list[int]]] = [
+        (("--limit", 2), [2, 3]),
+        (("--limit", 0), [1, 2, 3]),
+        (("--tag", "fan=old"), [1, 2]),
+        (("--tag", "fan"), [1, 2, 3]),
+        (("--tag", "fan", "--tag", "day=2"), [2]),
+        (("--host", "node7", "--limit", 1), [3]),
+        (("--host", "nod?7"), [1, 2, 3]),
+        (("--host", "other"), []),
+        (("--suite", "mini"), [1, 2, 3]),
+        (("--suite", "m*", "--tag", "day=2"), [2]),
+        (("--since", "2026-11-20"), [1, 2, 3]),
+        (("--since", "2026-11-20T14:00+01:00"), []),
+    ]
+    for words, runs in asked:
+        heads = parsed(rater("list", "--json", *words)[1])
+        assert [head["run"] for head in heads] == runs, words
+    # 2 copies x 10 s / 4 s; kept, so that the next list reads it
+    assert {(round(it["score"]), it["score_unit"], it["divots"]) for it in heads} <= {
+        (5, "ratio", None)
+    }
+    assert rows_of("SELECT run_id, round(value) FROM run_score") == [(1, 5), (2, 5), (3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--limit", -1), "expected a number of runs, 0 for all"),
+        (("--since", "tuesday"), "expected a date (2026-11-20"),
+        (("--since", "7"), "expected a date"),
+        (("--tag", "=x"), "expected KEY=VALUE"),
+    ],
+)
+def test_what_no_list_can_be_narrowed_by_is_refused(
+    words: tuple[object, ...], said: str, database: Path, rater: Rater
+) -> None:
+    make_run(database)
+    status, out, err = rater("list", *words)
+    assert (status, out, said in err) == (2, "", True)
+
+
+def test_a_score_is_worked_out_again_when_the_run_has_more_copies(
+    database: Path, rater: Rater
+) -> None:
+    make_run(database, finished=False, owner=GONE)
+    assert parsed(rater("list", "--json")[1])[0]["score"] is None
+    with open_store(database) as store:
+        store.append(1, ended(1, 4.0), over(0.0, 4.0))
+        for copy in (0, 1):
+            store.append(1, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+    assert round(parsed(rater("list", "--json")[1])[0]["score"]) == 5
+
+
+def test_json_and_db_may_stand_before_the_command(tmp_path: Path, rater: Rater) -> None:
+    make_run(tmp_path / "other.db", uuid="there")
+    _, out, _ = rater("--json", "--db", tmp_path / "other.db", "list")
+    assert parsed(out)[0]["uuid"] == "there"
+
+
+def test_looking_for_runs_makes_no_database(database: Path, rater: Rater) -> None:
+    status, out, err = rater("list", "--json")
+    assert (status, parsed(out)) == (0, [])
+    assert f"there is no database {database} yet" in err
+    for command in (("show",), ("export", "last"), ("rm", "1")):
+        status, out, err = rater(*command)
+        assert (status, out) == (2, "")
+        assert "`rater run` makes it" in err
+    assert not database.exists()
+
+
+def test_show_has_the_keys_of_the_contract(database: Path, rater: Rater) -> None:
+    make_run(database)
+    status, out, _ = rater("show", "0a", "--json")
+    shown = parsed(out)
+    assert status == 0
+    assert (shown["run"], shown["uuid"], shown["status"]) == (1, "0a1b", "complete")
+    assert (shown["mode"], shown["copies"]) == ("homogeneous", 2)
+    (benchmark,) = shown["benchmarks"]
+    assert (benchmark["benchmark"], benchmark["iteration"]) == ("gups", 1)
+    assert (benchmark["bracket_s"], benchmark["median_copy_s"]) == (4.0, 3.5)
+    assert benchmark["score_lost"] == pytest.approx(1 - 3.5 / 4)
+    assert benchmark["slowest"] == {"copy": 1, "cpu": 1, "node": 0, "elapsed_s": 4.0}
+    assert {"ratio", "int", "fp"} <= set(shown["suite"])
+
+
+def test_show_without_a_name_shows_the_last_run(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a")
+    make_run(database, uuid="b")
+    assert parsed(rater("show", "--json")[1])["uuid"] == "b"
+    status, out, _ = rater("show")
+    assert status == 0
+    assert "run 2" in out
+    assert "gups" in out
+
+
+def test_a_killed_run_is_shown_with_what_there_is(database: Path, rater: Rater) -> None:
+    make_run(database, finished=False, owner=GONE)
+    shown = parsed(rater("show", "last", "--json")[1])
+    assert shown["status"] == "interrupted"
+    assert "killed" in shown["reason"]
+    assert shown["benchmarks"][0]["ratio"] is None
+    status, out, _ = rater("show", "last")
+    assert status == 0
+    assert "killed" in out
+
+
+def test_a_run_that_is_not_there_is_refused(database: Path, rater: Rater) -> None:
+    make_run(database)
+    for command in (("show", "9"), ("export", "9"), ("rm", "1", "9")):
+        status, out, err = rater(*command)
+        assert (status, out) == (2, "")
+        assert "'9': no such run" in err
+    assert len(parsed(rater("list", "--json")[1])) == 1  # `rm 1 9` removed nothing
+
+
+# -- import and export ----------------------------------------------------------------------------
+
+
+def test_an_imported_document_is_exported_as_it_was(document: Path, rater: Rater) -> None:
+    status, out, _ = rater("import", document)
+    assert (status, out) == (0, "run 1: 4 observations of made-by-hand imported\n")
+    status, out, _ = rater("export", "last", "--format", "observations")
+    assert (status, parsed(out)) == (0, DOCUMENT)
+
+
+def test_importing_twice_adds_nothing_and_says_so(document: Path, rater: Rater) -> None:
+    rater("import", document)
+    status, out, _ = rater("import", document)
+    assert (status, out) == (0, "run 1: made-by-hand is stored already, nothing was added\n")
+    assert len(parsed(rater("list", "--json")[1])) == 1
+    status, out, _ = rater("import", document, "--json")
+    added = {"run": 1, "uuid": "made-by-hand", "added": False, "observations": 4}
+    assert parsed(out) == {"rater": 1, **added}
+
+
+def test_several_documents_are_imported_and_the_bad_ones_named(
+    tmp_path: Path, document: Path, rater: Rater
+) -> None:
+    bad, other = tmp_path / "bad.json", tmp_path / "other.json"
+    bad.write_text("{")
+    other.write_text(json.dumps(observed({})))
+    status, out, err = rater("import", document, bad, other, tmp_path / "none.json")
+    assert (status, out.splitlines()) == (
+        2,
+        [
+            "run 1: 4 observations of made-by-hand imported",
+            "run 2: 1 observations of u imported",
+        ],
+    )
+    assert [line.split(": ")[1] for line in err.splitlines()] == [
+        f"{bad}:1:2",
+        str(tmp_path / "none.json"),
+    ]
+    status, out, _ = rater("import", "--json", other, document)
+    assert (status, parsed(out)["errors"]) == (0, [])
+    assert [(it["run"], it["added"]) for it in parsed(out)["runs"]] == [(2, False), (1, False)]
+
+
+def test_a_document_can_come_from_standard_input(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = json.dumps(observed({}) | {"run": {"uuid": "piped", "mode": "steady", "copies": 1}})
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
+    assert rater("import", "-")[0] == 0
+    assert parsed(rater("show", "--json")[1])["mode"] == "steady"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{")))
+    status, _, err = rater("import", "-")
+    assert status == 2
+    assert "standard input:1:2: not JSON" in err
+
+
+def test_a_mistake_in_a_document_leaves_the_database_as_it_was(
+    document: Path, tmp_path: Path, rater: Rater
+) -> None:
+    rater("import", document)
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(observed({}, {"copy": 1, "elapsed_s": -1})))
+    status, out, err = rater("import", wrong)
+    assert (status, out) == (2, "")
+    assert "wrong.json: observations[1].elapsed_s: expected a number of seconds" in err
+    assert len(parsed(rater("list", "--json")[1])) == 1
+
+
+def test_dev_stdin_is_standard_input(rater: Rater, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.dumps(DOCUMENT).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert rater("import", "/dev/stdin")[0] == 0
+    monkeypatch.setattr("sys.stdin", None)  # `rater import - <&-`
+    status, _, err = rater("import", "-")
+    assert status == 2
+    assert "standard input is closed" in err
+
+
+def test_a_pipe_that_the_shell_has_opened_is_read(rater: Rater) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, json.dumps(observed({}, {"copy": 1})).encode())
+    os.close(write_end)
+    status, out, _ = rater("import", f"/dev/fd/{read_end}")  # `rater import <(command)`
+    os.close(read_end)
+    assert (status, out) == (0, "run 1: 2 observations of u imported\n")
+
+
+def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        status, out, err = rater("import", path)
+        assert (status, out) == (2, "")
+        assert f"{path}: not a regular file; expected a file, or - for standard input" in err
+
+
+def test_a_document_beyond_the_limit_is_refused(
+    document: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.workflow.results.stored._MOST_BYTES", 100)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b" " * 101)))
+    for file in (document, "-"):
+        status, out, err = rater("import", file)
+        assert (status, out) == (2, "")
+        assert f"{file}: more than 100 bytes" in err
+
+
+def test_an_imported_run_says_how_many_of_its_copies_were_observed(
+    tmp_path: Path, rater: Rater
+) -> None:
+    path = tmp_path / "few.json"
+    path.write_text(json.dumps(observed({}, copies=9)))
+    assert rater("import", path)[0] == 0
+    assert "9 copies, only 1 has observations" in rater("show")[1]
+
+
+@pytest.mark.parametrize("mode", ["homogeneous", "rotated"])
+def test_a_run_without_copies_or_without_time_can_be_shown(
+    tmp_path: Path, rater: Rater, mode: str
+) -> None:
+    path = tmp_path / "empty.json"
+    for uuid, rows in (("none", []), ("zero", [{"elapsed_s": 0, "status": "ok", "start_s": 0}])):
+        path.write_text(json.dumps(observed(*rows, uuid=uuid, mode=mode)))
+        assert rater("import", path)[0] == 0
+        assert rater("show")[0] == 0
+        assert parsed(rater("show", "--json")[1])["uuid"] == uuid
+        assert rater("list")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, rater: Rater, name: str) -> None:
+    status, _, err = rater("import", tmp_path / name)
+    assert status == 2
+    assert f"{tmp_path / name}: cannot be read" in err
+
+
+def test_csv_is_a_line_a_copy_and_no_json(database: Path, rater: Rater) -> None:
+    make_run(database)
+    _, out, _ = rater("export", "1", "--format", "csv")
+    heading, *lines = out.splitlines()
+    assert heading.startswith("run,uuid,benchmark,tune,iteration,copy,")
+    assert [line.split(",")[5] for line in lines] == ["0", "1"]
+    status, out, err = rater("export", "1", "--format", "csv", "--json")
+    assert (status, out) == (2, "")
+    assert "leave out --json" in err
+
+
+def test_the_json_export_is_everything_of_the_run(database: Path, rater: Rater) -> None:
+    make_run(database)
+    everything = parsed(rater("export", "1", "--format", "json")[1])
+    assert everything["run"]["command_line"] == "rater run"
+    assert everything["host"]["cpu_model"] == "CPU 9000"
+    assert [copy["status"] for copy in everything["copies"]] == [CopyStatus.OK] * 2
+    assert everything["brackets"][0]["finish_ns"] == 4_000_000_000
+
+
+# -- rm -------------------------------------------------------------------------------------------
+
+
+def test_runs_are_removed_as_they_were_named_before_the_first_went(
+    database: Path, rater: Rater
+) -> None:
+    for uuid in ("a", "b", "c"):
+        make_run(database, uuid=uuid)
+    status, out, _ = rater("rm", "last", "last~1", "c")
+    assert (status, out) == (0, "run 3 removed\nrun 2 removed\n")
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
+    assert parsed(rater("rm", "1", "--json")[1]) == {"rater": 1, "removed": [1]}
+
+
+def test_a_number_removed_twice_takes_no_other_run_along(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="2a000000-0000-0000-0000-000000000000")
+    make_run(database, uuid="b")
+    assert rater("rm", "2")[0] == 0
+    status, out, err = rater("rm", "2")
+    assert (status, out) == (2, "")
+    assert "'2': no such run" in err
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1]
+
+
+def test_all_runs_with_a_tag_are_removed_and_one_is_shown_only_alone(
+    database: Path, rater: Rater
+) -> None:
+    for uuid, tag in (("a", "old"), ("b", "new"), ("c", "old")):
+        make_run(database, uuid=uuid, tags=(("bios", tag),))
+    for command in ("show", "export"):
+        status, out, err = rater(command, "tag:bios=old")
+        assert (status, out) == (2, "")
+        assert "tag:bios=old: 2 runs have this tag, and one is wanted: 3 (c), 1 (a)" in err
+    assert parsed(rater("show", "tag:bios=new", "--json")[1])["uuid"] == "b"
+    status, _, err = rater("rm", "tag:bios=old", "1")
+    assert (status, err) == (2, "rater: tag:bios=old: this removes 2 runs; add --yes to do so\n")
+    assert rater("rm", "tag:bios=old", "1", "--yes")[:2] == (0, "run 1 removed\nrun 3 removed\n")
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [2]
+
+
+def test_a_run_that_still_runs_is_not_removed(database: Path, rater: Rater) -> None:
+    make_run(database, finished=False)
+    status, _, err = rater("rm", "1")
+    assert status == 2
+    assert "run 1 is still running" in err
+
+
+def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) -> None:
+    """Two copies of gups, 2 s each time: once, or for 60 s."""
+    run = replace(
+        run_of(2, window_s=window_s),
+        uuid=uuid,
+        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+    )
+    with open_store(database) as store:
+        number = store.create_run(run, HOST, (), PUS, GONE)
+        store.append(number, phase(window_s=window_s))
+        steps = 30 if window_s else 1
+        for copy in range(2):
+            for step in range(steps):
+                end = ended(copy, 2.0 * step + 2, start_s=2.0 * step, step=step)
+                good = OutputChecked(0, "gups", 1, copy, step, Validity.VALID, None)
+                store.append(number, end, good)
+        store.append(number, over(0.0, 2.0 * steps, window_s=window_s))
+        store.append(number, RunEnded(RunStatus.COMPLETE, None))
+
+
+def document_of(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_a_steady_run_is_shown_beside_the_latest_homogeneous_one(
+    database: Path, rater: Rater
+) -> None:
+    add(database, "a")
+    add(database, "b")
+    add(database, "c", (3.0, 43.0))
+    status, out, _ = rater("show", "last")
+    assert status == 0
+    assert "run 3, steady, beside run 2, homogeneous:" in out
+    found = document_of(rater("show", "last", "--json")[1])
+    assert (found["comparison"]["steady"], found["comparison"]["other"]) == (3, 2)
+    assert found["comparison"]["difference"] == pytest.approx(0.0)
+    assert found["benchmarks"][0]["steady"]["halves"]["verdict"] == "steady"
+    assert "comparison" not in document_of(rater("show", "2", "--json")[1])
+
+
+def test_a_steady_run_beside_one_of_other_programs_says_why_and_has_no_empty_table(
+    database: Path, rater: Rater
+) -> None:
+    add(database, "a")
+    add(database, "b", (3.0, 43.0))
+    with open_store(database) as store, store.writing("test") as connection:
+        connection.execute("UPDATE benchmark SET command = 'other' WHERE run_id = 1")
+    told = rater("show", "2")[1].splitlines()
+    place = told.index("run 2, steady, beside run 1, homogeneous:")
+    assert told[place + 1 : place + 3] == ["gups: not compared: the commands differ", ""]
+
+
+def test_another_run_to_compare_with_is_compares_business(
+    rater: Rater, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        rater("show", "2", "--with", "1")
+    assert ended.value.code == 2
+    assert "`rater compare RUN RUN2` compares any two runs" in capsys.readouterr().err
+
+
+def test_a_steady_run_alone_says_that_nothing_stands_beside_it(
+    database: Path, rater: Rater
+) -> None:
+    add(database, "a", (3.0, 43.0))
+    out = " ".join(rater("show")[1].split())
+    assert "no complete homogeneous run of the same copies is stored to compare with" in out
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path, rater: Rater) -> None:
+    """Run 1: four copies of 10, 10, 10 and 14 s; run 2: of 10, 10, 10 and 20 s."""
+    for uuid, last_s in (("first", 14.0), ("second", 20.0)):
+        document = {
+            "rater": 1,
+            "run": {"uuid": uuid, "host": "h", "mode": "homogeneous", "copies": 4},
+            "topology": {"nodes": {"0": [0, 1], "1": [2, 3]}, "cores": {"7": [3]}},
+            "observations": [
+                {
+                    "benchmark": "429.mcf",
+                    "iteration": 0,
+                    "copy": copy,
+                    "cpu": copy,
+                    "core": 7 if copy == 3 else None,
+                    "node": copy // 2,
+                    "package": None,
+                    "start_s": 0.0,
+                    "elapsed_s": last_s if copy == 3 else 10.0,
+                }
+                for copy in range(4)
+            ],
+        }
+        (tmp_path / "one.json").write_text(json.dumps(document))
+        assert rater("import", tmp_path / "one.json")[0] == 0
+
+
+COPIES = """\
+benchmark  iter  copies   1 =     all     all     all     all
+                            s  median    mean    s.d.     max
+429.mcf       0       4  10.0  1.0000  1.2500  0.5000  2.0000
+s.d.: of the sample (n - 1)
+
+the slowest of 4:
+benchmark  iter  copy  CPU  core  lgroup  time  over the
+                                             s    median
+429.mcf       0     3    3     7       1  20.0    2.0000
+429.mcf       0     0    0     -       0  10.0    1.0000
+429.mcf       0     1    1     -       0  10.0    1.0000
+429.mcf       0     2    2     -       1  10.0    1.0000
+"""
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_the_statistics_follow_the_results(rater: Rater) -> None:
+    status, out, _ = rater("show", "--copies")
+    assert status == 0
+    plain_show = rater("show")[1]
+    assert out.startswith(plain_show)
+    lines = out[len(plain_show) :]
+    assert lines.startswith("\ntimes of the copies over the median copy of this run ")
+    assert lines.partition(":\n")[2] == COPIES
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_baseline_puts_results_side_by_side(rater: Rater) -> None:
+    _, out, _ = rater("show", 2, "--copies", "--baseline", 1, "--drop", 1)
+    rows = [line.split() for line in out.splitlines()]
+    # Copies an hour: 4 x 3600 / 14 and 4 x 3600 / 20.
+    assert ["429.mcf", "1028.6", "720.0", "-30.0"] in rows
+    assert "over the median copy of run 1" in out
+    assert "without the slowest copy" in out
+    shapes = next(row for row in rows if row[:2] == ["429.mcf", "0"] and "0.0000" in row)
+    assert shapes[-4:] == ["1.0000", "1.0000", "0.0000", "1.0000"]
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_the_json_has_them_under_a_key_of_their_own(rater: Rater) -> None:
+    before: dict[str, Any] = json.loads(rater("show", "--json")[1])
+    words = ("show", "--copies", "--baseline", 1, "--drop", 1, "--json")
+    found: dict[str, Any] = json.loads(rater(*words)[1])
+    times = found.pop("copy_times")
+    assert len(found.pop("copy_runs")) == 4
+    assert found == before
+    assert (times["baseline"], times["drop"]) == (1, 1)
+    (cell,) = times["cells"]
+    assert (cell["benchmark"], cell["iteration"], cell["baseline_median_s"]) == ("429.mcf", 0, 10.0)
+    assert cell["all"] == {"count": 4, "median": 1.0, "mean": 1.25, "sd": 0.5, "maximum": 2.0}
+    assert cell["kept"] == {"count": 3, "median": 1.0, "mean": 1.0, "sd": 0.0, "maximum": 1.0}
+    (dropped,) = cell["dropped"]
+    place = {key: dropped[key] for key in ("copy", "cpu", "core", "node", "normalised")}
+    assert place == {"copy": 3, "cpu": 3, "core": 7, "node": 1, "normalised": 2.0}
+    assert times["slowest"][0]["copy"] == 3
+    assert times["ratios"][0]["change"] == pytest.approx(-0.3)
+
+
+@pytest.mark.usefixtures("two_runs")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--drop", 2), "--drop belongs to --copies"),
+        (("--baseline", 1), "--baseline belongs to --copies"),
+        (("--copies", "--drop", -1), "--drop -1: expected a number of copies, 0 or more"),
+        (("--copies", "--baseline-iteration", 4), "expected one of its own: 0"),
+        (("--copies", "--baseline", 9), "no such run"),
+    ],
+)
+def test_mistakes_are_named(rater: Rater, words: tuple[object, ...], message: str) -> None:
+    status, out, err = rater("show", *words)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_nothing_is_wider_than_the_terminal(rater: Rater) -> None:
+    _, out, _ = rater("show", "--copies", "--drop", 1, "--baseline", 1)
+    assert max(map(len, out.splitlines())) <= 80

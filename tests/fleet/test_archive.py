@@ -1,0 +1,415 @@
+"""Databases that nodes published: what is taken in, and what a fleet's user asks of them."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rater.cli import main
+from rater.errors import RunError
+from rater.fleet.archive import AdmitOutcome, admit_database, archived_file
+from rater.fleet.index import indexed_runs, opened_run
+from rater.fleet.store import FleetRequest, new_fleet
+from rater.record.run import RunStatus
+from rater.store.connection import connect
+from rater.store.store import Store
+from tests.support.browser import Browser
+from tests.support.calls import Rater
+from tests.support.fleets import SETTINGS, MadeHost, collected, publish
+from tests.support.pages import needs_browser, opened
+
+TIMES = np.array([[[2.0, 4.0], [3.0, 5.0]]])  # one benchmark, two iterations, two copies
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without runs, and one that a node published."""
+    folder = tmp_path_factory.mktemp("made")
+    connect(folder / "all.db").close()
+    publish(folder / "n1.db", MadeHost(node="n1"), TIMES, ["lu"])
+    return folder
+
+
+@pytest.fixture
+def into(made: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(connect(Path(shutil.copy(made / "all.db", tmp_path)))) as connection:
+        yield connection
+
+
+@pytest.fixture
+def published(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(made / "n1.db", tmp_path))
+
+
+def archived(connection: sqlite3.Connection) -> list[Path]:
+    return sorted(it for it in archived_file(connection, "x").parent.rglob("*") if it.is_file())
+
+
+def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
+    into: sqlite3.Connection, published: Path
+) -> None:
+    before = published.read_bytes()
+    found = admit_database(into, published, 3, "n1", 1)
+    assert (found.outcome, found.status, found.copy_runs, found.failed) == (
+        *(AdmitOutcome.ADDED, RunStatus.COMPLETE),
+        *(4, 0),
+    )
+    assert published.read_bytes() == before
+    assert into.execute("SELECT * FROM result").fetchall() == [
+        (3, "lu", "n1", 1, 1, "[4.0, 5.0]", "[3.0, 4.0]")
+    ]
+    row = into.execute(
+        "SELECT host, hostname, cpu_model, microcode, kernel, cpus, settings "
+        "FROM fleet_run JOIN fleet_setting ON id = setting"
+    ).fetchone()
+    assert row == (
+        *("n1", "n1", "AMD EPYC 7763", "0xa0011d5", "6.1.0-42-amd64", 2),
+        '{"cpu.governor": "performance", "kernel.release": "6.1.0-42-amd64", '
+        '"thp.enabled": "madvise"}',
+    )
+    assert found.sha256 is not None
+    (run,) = indexed_runs(into, 3)
+    with opened_run(into, run) as store:
+        assert [head.status for head in store.runs()] == [RunStatus.COMPLETE]
+    assert [it.read_bytes() for it in archived(into)] == [before]  # the store was a copy
+
+
+def test_admitting_again_changes_nothing(into: sqlite3.Connection, published: Path) -> None:
+    first = admit_database(into, published, 3, "n1", 1)
+    files, content = archived(into), list(into.iterdump())
+    again = admit_database(into, published, 3, "n1", 1)
+    assert (again.outcome, again.sha256, again.copy_runs) == (AdmitOutcome.KNOWN, first.sha256, 4)
+    assert archived(into) == files
+    assert list(into.iterdump()) == content
+
+
+def test_more_of_an_attempt_replaces_less_and_never_the_other_way(
+    into: sqlite3.Connection, published: Path, tmp_path: Path
+) -> None:
+    part = publish(
+        tmp_path / "part.db",
+        *(MadeHost(node="n1"), TIMES[:, :1], ["lu"]),
+        status=RunStatus.INTERRUPTED,
+    )
+    assert admit_database(into, part, 3, "n1", 1).status is RunStatus.INTERRUPTED
+    whole = admit_database(into, published, 3, "n1", 1)
+    assert whole.outcome is AdmitOutcome.REPLACED
+    late = admit_database(into, part, 3, "n1", 1)
+    assert (late.outcome, late.sha256) == (AdmitOutcome.KNOWN, whole.sha256)
+    assert [it.name for it in archived(into)] == [f"{whole.sha256}.db"]
+    assert into.execute("SELECT bracket_s FROM result").fetchall() == [("[4.0, 5.0]",)]
+
+
+def test_attempts_and_fleets_stand_beside_each_other_in_one_file(
+    into: sqlite3.Connection, published: Path
+) -> None:
+    for fleet, attempt in ((3, 1), (3, 2), (4, 1)):
+        assert admit_database(into, published, fleet, "n1", attempt).outcome is AdmitOutcome.ADDED
+    assert [it.read_bytes() for it in archived(into)] == [published.read_bytes()]
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def overwritten(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xff" * 8192)
+
+
+def newer(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 4711")
+
+
+def of_another(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA application_id = 4711")
+
+
+def without_runs(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("DELETE FROM run")
+        connection.commit()
+
+
+def with_orphans(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM run")
+        connection.commit()
+
+
+def with_a_view_for_a_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA legacy_alter_table = ON")
+        connection.execute("ALTER TABLE tag RENAME TO tags")
+        connection.execute("ALTER TABLE setting RENAME TO settings")
+        connection.execute("CREATE VIEW setting AS SELECT * FROM settings")
+        connection.commit()
+
+
+def a_text(path: Path) -> None:
+    path.write_text("no database\n" * 100)
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (cut, "cut or grown"),
+        (overwritten, "damaged"),
+        (newer, "newer rater"),
+        (of_another, "another program"),
+        (without_runs, "no run"),
+        (with_orphans, "belongs to no"),
+        (with_a_view_for_a_table, "without setting"),
+        (a_text, "SQLite database"),
+        (a_pipe, "not a regular file"),
+        (gone, "No such file"),
+    ],
+)
+def test_what_is_no_database_to_be_trusted_is_set_aside_with_the_reason(
+    into: sqlite3.Connection, published: Path, harm: Callable[[Path], None], reason: str
+) -> None:
+    harm(published)
+    found = admit_database(into, published, 3, "n1", 1)
+    assert found.outcome is AdmitOutcome.SET_ASIDE
+    assert reason in (found.reason or "")
+    assert archived(into) == []
+    assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
+
+
+def test_a_byte_that_no_check_of_sqlite_sees_is_seen_by_the_nodes_sha256(
+    into: sqlite3.Connection, published: Path
+) -> None:
+    found = admit_database(into, published, 3, "n1", 1, expected_sha256="0" * 64)
+    assert (found.outcome, archived(into)) == (AdmitOutcome.SET_ASIDE, [])
+    assert "SHA-256" in (found.reason or "")
+
+
+def test_a_failed_transaction_leaves_no_row_and_no_half_file(
+    into: sqlite3.Connection, published: Path
+) -> None:
+    into.execute(
+        "CREATE TEMP TRIGGER stop BEFORE INSERT ON result BEGIN SELECT raise(FAIL, 'x'); END"
+    )
+    into.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
+    with pytest.raises(sqlite3.Error):
+        admit_database(into, published, 3, "n1", 1)
+    assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
+    assert [it for it in archived(into) if it.suffix != ".db"] == []
+    into.execute("DROP TRIGGER stop")
+    assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.ADDED
+
+
+def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_way_out(
+    into: sqlite3.Connection, published: Path
+) -> None:
+    admit_database(into, published, 3, "n1", 1)
+    (run,) = indexed_runs(into, 3)
+    (file,) = archived(into)
+    for harm, reason in (
+        (
+            lambda: file.write_bytes(file.read_bytes()[:-40]),
+            r"its SHA-256 differs\); what its node",
+        ),
+        (file.unlink, "cannot be read: .* can be copied there again"),
+    ):
+        harm()
+        with pytest.raises(RunError, match=reason), opened_run(into, run):
+            pass
+    packed = file.parent / run.sha256[:2] / f"{run.sha256}.db.xz"
+    packed.parent.mkdir()
+    packed.write_bytes(lzma.compress(published.read_bytes()))
+    with pytest.raises(RunError, match="packed by an older rater") as told, opened_run(into, run):
+        pass
+    command = str(told.value).partition("unpack it: ")[2]
+    file.write_bytes(lzma.decompress(packed.read_bytes()))
+    assert command == f"xz -dc {packed} > {file}"
+    with opened_run(into, run) as store:
+        assert len(store.runs()) == 1
+
+
+EVIL = "</script><script>document.title='taken'</script>"
+ASKED = FleetRequest(
+    uuid="u-1",
+    started_at="2026-11-20T12:00:00Z",
+    backend="local",
+    folder="/nowhere/rater-u-1",
+    scratch="/nowhere",
+    directory="/",
+    words=("mini",),
+    command=None,
+    command_line="rater fleet run",
+    rater_version="0.1.0",
+    parallel=None,
+    attempts=2,
+    minutes=None,
+    pending_limit_s=None,
+    settle_s=0.0,
+    arguments=(),
+    allow_partial=False,
+)
+STORY = "document.getElementById('story')"
+
+
+@pytest.fixture(scope="module")
+def five_hosts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five hosts, of which n2 is 8 % slow with an evil setting, and n5 has another microcode."""
+    database = tmp_path_factory.mktemp("made") / "rater.db"
+    odd = SETTINGS | {"cpu.governor": "powersave", "thp.enabled": EVIL}
+    slow = MadeHost(node="n2", slow={"": 1.08}, settings=odd)
+    collected(database, {"n2": slow, "n5": MadeHost(node="n5", microcode="0x77")})
+    return database
+
+
+@pytest.fixture(scope="module")
+def page(five_hosts: Path) -> Path:
+    """The page of this fleet."""
+    file = five_hosts.with_name("fleet.html")
+    assert main(["--db", str(five_hosts), "report", "fleet:1", "-o", str(file)]) == 0
+    return file
+
+
+@pytest.fixture
+def fleet(five_hosts: Path, database: Path) -> None:
+    shutil.copy(five_hosts, database)
+    shutil.copytree(f"{five_hosts}.archive", f"{database}.archive")
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: Rater) -> None:
+    status, out, err = rater("divots", "fleet:1")
+    assert (status, err) == (0, "")
+    told = " ".join(out.split())
+    assert "Fleet 1: 5 hosts compared" in told
+    assert "1 slow host, the slowest first: 1. n2: +" in told
+    assert "in all benchmarks (median) inside: no copy and no part stands out" in told
+    assert "set otherwise: cpu.governor is powersave (most others: performance)" in told
+    assert "1 host (apart: microcode 0x77)" in told
+    assert "4 hosts can show a host slower by " in told
+
+
+@pytest.mark.usefixtures("fleet")
+def test_as_json_it_has_every_host_and_the_reason(rater: Rater) -> None:
+    status, out, _ = rater("divots", "fleet:last", "--json")
+    found = json.loads(out)
+    kind, alone = found["kinds"]
+    assert (alone["hosts"], alone["cannot_tell"]) == (["n5"], True)
+    assert (status, found["fleet"], kind["cannot_tell"]) == (0, 1, False)
+    assert [it["host"] for it in kind["slow"]] == ["n2"]
+    assert kind["slow"][0]["slowdown"] == pytest.approx(1.08, abs=0.01)
+    assert kind["hosts"][0] == kind["slowdowns"][0]["host"] == "n2"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_hosts_run_is_shown_and_compared_like_any_other(rater: Rater) -> None:
+    status, out, err = rater("show", "fleet:1/n2")
+    assert status == 0
+    assert "on n2" in out
+    assert "fleet:1/n2 is called run 1 here" in err
+    status, out, _ = rater("compare", "fleet:1/n1", "fleet:1/n2")
+    assert status == 0
+    assert "A  fleet:1/n1 (baseline)" in out
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("show", "fleet:1"), "5 hosts, and one run is wanted: name one, such as fleet:1/n1"),
+        (("show", "fleet:1/n9"), "this host has published no run"),
+        (("show", "fleet:1/n2/7"), "no run in this attempt"),
+        (("divots", "fleet:7"), "no host of it has published a run; there are fleets 1"),
+        (("divots", "fleet:x"), "expected fleet:N or fleet:last"),
+        (("compare", "fleet:1/n1", "7"), "are compared with each other"),
+        (("rm", "fleet:1/n1"), "can be read"),
+    ],
+)
+def test_words_that_mean_no_run_are_answered_with_what_does(
+    rater: Rater, words: tuple[str, ...], said: str
+) -> None:
+    status, _, err = rater(*words)
+    assert status == 2
+    assert said in err
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_history_of_one_fleet_shows_where_the_host_is_and_no_steps(rater: Rater) -> None:
+    status, out, _ = rater("history", "n2")
+    assert status == 0
+    assert "n2: history of a host against the others of its kind, 1 fleet" in out
+    assert "Cannot tell of steps: 1 fleet, expected 6 or more." in out
+    status, _, err = rater("history", "n77")
+    assert status == 2
+    assert "neither a host nor a benchmark of a fleet; benchmarks: lu, vm; hosts: n1, n2" in err
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_page_names_the_slow_host_and_has_every_host(page: Path) -> None:
+    text = page.read_text()
+    told = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert told is not None
+    data = json.loads(told[1])
+    assert [it["name"] for it in data["hosts"] if it["slow"]] == ["n2"]
+    assert [it["name"] for it in data["hosts"] if it["kind"] == 1] == ["n5"]
+    assert all(60 < value < 100 for value in data["hosts"][0]["values"])
+    assert "Cannot tell: one host alone of this kind" in text
+    assert EVIL not in text
+
+
+@pytest.mark.usefixtures("fleet")
+@needs_browser
+def test_a_click_on_a_row_tells_more_of_the_host(page: Path, browser: Browser) -> None:
+    opened(browser, page)
+    assert browser.js("document.title").startswith("Fleet 1: 5 hosts")
+    assert browser.js("document.querySelectorAll('#rows tr[data-host]').length") == 5
+    assert browser.js("document.querySelectorAll('#rows td.found').length") == 2
+    browser.click("#rows tr[data-host=n2]")
+    told = browser.js(f"{STORY}.textContent")
+    assert "in all benchmarks (median)" in told
+    assert "rater divots fleet:1/n2" in told
+    assert browser.js("location.hash") == "#n2"
+    browser.click("#only")
+    assert browser.js("document.querySelectorAll('#rows tr[data-host]').length") == 1
+    assert browser.said() == []
+
+
+@pytest.mark.usefixtures("fleet")
+def test_confirming_shows_its_pairs_and_wants_to_know_how_hosts_are_reached(
+    rater: Rater, store: Store
+) -> None:
+    assert "there is no fleet 1" in rater("divots", "--confirm", "fleet:1")[2]
+    hosts = ("n1", "n2", "n3", "n4", "n5")
+    assert new_fleet(store, ASKED, hosts) == 1
+    status, out, err = rater("divots", "--confirm", "fleet:1", "--dry-run", "--json")
+    assert (status, err) == (0, "")
+    rounds = json.loads(out)["rounds"]
+    assert [[it["suspect"] for it in turn] for turn in rounds] == [["n2"]] * 3
+    assert sorted(turn[0]["quiet"] for turn in rounds) == ["n1", "n3", "n4"]
+    status, out, _ = rater("divots", "--confirm", "fleet:1", "--dry-run")
+    assert "1 slow host, each beside 3 quiet hosts in turn" in out
+    # What the plan knows of hosts is said: nobody has submitted a job here.
+    out = " ".join(rater("divots", "fleet:1")[1].split())
+    assert "Not complete: 5 hosts not submitted (n1, n2, n3, n4 and 1 more): not known why" in out
+    assert rater("divots", "--confirm", "fleet:1", "--finding", "2", "--dry-run")[0] == 2

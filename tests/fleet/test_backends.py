@@ -1,0 +1,489 @@
+"""Slurm and local jobs as they are asked and seen, nodes and agents that refuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rater import __version__
+from rater.errors import InputError
+from rater.fleet import agent, shared_folder
+from rater.fleet.agent import Agent, JobSignals, ending_signals
+from rater.fleet.backends import (
+    JobRejectedError,
+    JobSpec,
+    LocalBackend,
+    SchedulerUnavailableError,
+    SlurmBackend,
+    job_of_sacct,
+    job_of_scontrol,
+    jobs_of_squeue,
+    sbatch_words,
+    script,
+)
+from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
+from rater.fleet.shared_folder import (
+    SPEC_VERSION,
+    FleetSpec,
+    SharedFolder,
+    node_facts,
+    partial_mask,
+    shared_disk,
+)
+from rater.process import start_of
+from rater.record.events import RunEnded
+from rater.record.run import RunStatus
+from rater.store.store import open_store
+from tests.support.example_events import ended, over, phase, run_of
+from tests.support.stored_runs import begin
+
+ORDER = JobSpec(
+    name="rater-0123456789ab-n1.1",
+    node="n1",
+    command=("/opt/my venv/bin/python", "-m", "rater", "--job", "{job}"),
+    directory=Path("/home/me"),
+    log=Path("/home/me/log/100%.log"),
+    minutes=30,
+    arguments=("--partition=fast",),
+)
+
+
+def test_a_job_is_alone_on_its_node_and_inherits_nothing() -> None:
+    words = sbatch_words(ORDER)
+    wanted = "--nodelist=n1 --exclusive --mem=0 --no-requeue --export=NONE --propagate=NONE"
+    assert set(wanted.split()) < set(words)
+    assert "--time=30" in words
+    assert "--signal=B:USR1@120" in words
+    assert "--output=/home/me/log/100%%.log" in words
+    assert words[-1] == "--partition=fast"
+
+
+@pytest.mark.parametrize(("minutes", "notice_s"), [(None, 120), (1, 15), (4, 60), (600, 120)])
+def test_short_jobs_are_told_late(minutes: int | None, notice_s: int) -> None:
+    order = JobSpec("a", "n1", (), Path("/"), Path("/log"), minutes)
+    assert order.notice_s == notice_s
+
+
+def test_the_script_becomes_the_command_with_the_number_of_the_job(tmp_path: Path) -> None:
+    text = script(ORDER)
+    assert text.splitlines()[1].startswith("exec '/opt/my venv/bin/python' -m rater")
+    shown = text.replace("exec '/opt/my venv/bin/python'", "exec echo")
+    done = subprocess.run(
+        ["sh"], input=shown, env={"SLURM_JOB_ID": "17"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "-m rater --job 17.0\n"
+
+
+def test_squeue_tells_the_states_of_our_jobs_and_not_of_others() -> None:
+    said = (
+        "17|rater-f-n1.1|PENDING|ReqNodeNotAvail, UnavailableNodes:n1\n"
+        "18|rater-f-n2.1|RUNNING|None\n"
+        "19|rater-f-n3.1|NODE_FAIL|None\n"
+        "20|somebody's|RUNNING|None\n"
+    )
+    found = jobs_of_squeue(said, {"rater-f-n1.1": "17", "rater-f-n2.1": None, "rater-f-n3.1": "19"})
+    assert {it.job: it.phase for it in found.values()} == {
+        "17": JobPhase.PENDING,
+        "18": JobPhase.RUNNING,
+        "19": JobPhase.ENDED,
+    }
+    assert found["rater-f-n1.1"].reason == "ReqNodeNotAvail, UnavailableNodes:n1"
+    assert found["rater-f-n2.1"].reason is None
+
+
+def test_of_two_jobs_with_one_name_the_one_counts_that_is_meant_or_still_is() -> None:
+    said = "17|a|COMPLETED|None\n18|a|RUNNING|None\n"
+    assert jobs_of_squeue(said, {"a": None})["a"].job == "18"
+    assert jobs_of_squeue(said, {"a": "17"})["a"].job == "17"
+
+
+@pytest.mark.parametrize("word", ["COMPLETING", "SUSPENDED", "STAGE_OUT"])
+def test_a_job_that_has_not_let_go_of_its_node_runs(word: str) -> None:
+    assert jobs_of_squeue(f"17|a|{word}|None\n", {"a": "17"})["a"].phase is JobPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "reason"),
+    [
+        ("9:0", "exit status 9"),
+        ("0:9", "signal 9"),
+        ("0:53", "signal 53: is the fleet's folder there on the node?"),
+    ],
+)
+def test_scontrol_and_sacct_tell_how_a_job_ended(exit_code: str, reason: str) -> None:
+    line = f"JobId=17 JobName=a JobState=FAILED Reason=NonZeroExitCode ExitCode={exit_code} Q=1\n"
+    seen = job_of_scontrol(line)
+    assert seen is not None
+    assert (seen.job, seen.word, seen.reason) == ("17", "FAILED", reason)
+    assert job_of_sacct(f"17|FAILED|{exit_code}\n") == seen
+
+
+def test_what_is_no_job_is_none() -> None:
+    assert job_of_scontrol("slurm_load_jobs error: Invalid job id specified") is None
+    assert job_of_sacct("") is None
+    cancelled = job_of_sacct("17|CANCELLED by 0|0:15\n")
+    assert cancelled is not None
+    assert cancelled.word == "CANCELLED"
+
+
+def commands(folder: Path, patch: pytest.MonkeyPatch, **bodies: str) -> None:
+    """Put commands of that name first in PATH; the others of Slurm's do nothing."""
+    for name in ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct"):
+        file = folder / name
+        file.write_text(f"#!/bin/sh\n{bodies.get(name, '')}\n")
+        file.chmod(0o755)
+    patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Unable to contact slurm controller (connect failure)", SchedulerUnavailableError),
+        (
+            "Batch job submission failed: Socket timed out on send/recv operation",
+            SchedulerUnavailableError,
+        ),
+        (
+            "Batch job submission failed: Resource temporarily unavailable",
+            SchedulerUnavailableError,
+        ),
+        ("QOSMaxSubmitJobPerUserLimit", SchedulerUnavailableError),
+        ("invalid partition specified: fast", JobRejectedError),
+        ("Batch job submission failed: Requested time limit is invalid", JobRejectedError),
+    ],
+)
+def test_what_may_pass_is_tried_later_and_what_is_wrong_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, kind: type[Exception]
+) -> None:
+    commands(tmp_path, monkeypatch, sbatch=f"echo 'sbatch: error: {said}' >&2; exit 1")
+    with pytest.raises(kind) as error:
+        SlurmBackend().submit(ORDER)
+    assert said in str(error.value)
+
+
+def test_the_shells_options_for_slurm_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands(tmp_path, monkeypatch, sbatch="env >&2; exit 1")
+    monkeypatch.setenv("SBATCH_PARTITION", "slow")
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    monkeypatch.setenv("SLURM_CONF", "/etc/mine")
+    with pytest.raises(JobRejectedError) as error:
+        SlurmBackend().submit(ORDER)
+    assert "SLURM_CONF=/etc/mine" in str(error.value)
+    assert "SBATCH_PARTITION" not in str(error.value)
+    assert "SLURM_JOB_ID" not in str(error.value)
+
+
+def test_a_machine_without_slurm_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="not on this machine"):
+        SlurmBackend()
+
+
+OURS = f"{os.getpid()} {start_of(os.getpid())}\n"
+DEAD = f"{os.getpid()} 1\n"  # of a process that had our number before
+
+
+def seen(folder: Path, processes: str | None, end: str | None = None) -> JobSeen | None:
+    """Look at a job of which so much is written."""
+    job = folder / "jobs" / "rater-f-n1.1.j1"
+    job.mkdir(parents=True)
+    for name, text in (("process", processes), ("end", end)):
+        if text is not None:
+            (job / name).write_text(text)
+    return LocalBackend(folder).poll({"rater-f-n1.1": None}).get("rater-f-n1.1")
+
+
+# Ids of our own: a number of a process is another one in each worker.
+@pytest.mark.parametrize(
+    "processes", [OURS, OURS + DEAD, DEAD + OURS], ids=["older", "job", "who looks at it"]
+)
+def test_a_job_runs_until_its_end_is_written_or_nobody_is_left_to_write_it(
+    tmp_path: Path, processes: str
+) -> None:
+    assert seen(tmp_path, processes) == JobSeen("rater-f-n1.1.j1", JobPhase.RUNNING, "RUNNING")
+
+
+def test_a_job_that_was_killed_with_who_looked_at_its_end_is_that_of_a_failed_node(
+    tmp_path: Path,
+) -> None:
+    assert seen(tmp_path, DEAD * 2) == JobSeen("rater-f-n1.1.j1", JobPhase.ENDED, "NODE_FAIL")
+
+
+@pytest.mark.parametrize("processes", [OURS * 2, DEAD * 2], ids=["living", "dead"])
+def test_an_end_that_is_written_is_the_end(tmp_path: Path, processes: str) -> None:
+    found = seen(tmp_path, processes, "FAILED signal 9")
+    assert found == JobSeen("rater-f-n1.1.j1", JobPhase.ENDED, "FAILED", "signal 9")
+
+
+def test_a_job_that_has_not_begun_is_not_known(tmp_path: Path) -> None:
+    assert seen(tmp_path, None) is None
+
+
+VERDICT = NodeVerdict(
+    *(1, "f", "n1", 1, "17", VerdictStatus.COMPLETE, None, None, None, None, None, "u", 2, 2),
+    *("2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {"hostname": "n1"}),
+)
+MOUNTS = """\
+22 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 22 0:40 / /home rw,relatime shared:1 - nfs4 server:/home rw
+31 22 0:41 / /scratch rw - lustre mgs@tcp:/scratch rw
+32 31 8:2 / /scratch/local rw - xfs /dev/sdb1 rw
+33 22 0:42 / /my\\040share rw - fuse.sshfs host:/ rw
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SharedFolder:
+    it = SharedFolder(tmp_path / "fleet")
+    it.make(FleetSpec(SPEC_VERSION, "f", "0.1", ("mini",), None, "/", "/tmp", False, None))
+    return it
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("/home/me", "nfs4"),
+        ("/scratch/me", "lustre"),
+        ("/my share/x", "fuse.sshfs"),
+        ("/scratch/local/x", None),
+        ("/var/tmp", None),
+        ("/homes", None),
+    ],
+)
+def test_a_disk_of_several_machines_is_told_by_the_deepest_mount(
+    tmp_path: Path, place: str, kind: str | None
+) -> None:
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(MOUNTS)
+    said = shared_disk(Path(place), mountinfo)
+    assert (said is None) == (kind is None)
+    assert kind is None or f"({kind})" in str(said)
+
+
+def test_a_narrow_mask_is_told_with_both_lists(tmp_path: Path) -> None:
+    cpus = tmp_path / "devices/system/cpu"
+    cpus.mkdir(parents=True)
+    (cpus / "online").write_text("0-7\n")
+    assert partial_mask(tmp_path, set(range(8))) is None
+    assert "CPUs 0-3 of 0-7" in str(partial_mask(tmp_path, {0, 1, 2, 3}))
+    assert {"hostname", "boot_id", "kernel", "usable_cpus"} <= node_facts().keys()
+
+
+def test_one_job_does_an_attempt_and_another_is_told_which(folder: SharedFolder) -> None:
+    assert folder.claim("n1", 1, "17.0") is None
+    assert folder.claim("n1", 1, "18.0") == "17.0"
+    assert folder.claim("n1", 2, "18.0") is None
+    assert folder.claimed_by("n1", 1) == "17.0"
+    assert folder.claimed_by("n2", 1) is None
+
+
+def test_a_job_that_the_scheduler_starts_again_goes_on_with_its_attempt(
+    folder: SharedFolder,
+) -> None:
+    assert folder.claim("n1", 1, "17.0") is None
+    assert folder.claim("n1", 1, "17.0") == "17.0"
+    assert folder.claim("n1", 1, "17.1") is None
+    assert folder.claim("n1", 1, "17.0") == "17.1"
+    assert folder.claim("n2", 1, "rater-f-n2.1.jabc") is None
+    assert folder.claim("n2", 1, "rater-f-n2.1.jabd") == "rater-f-n2.1.jabc"
+
+
+def test_what_is_published_is_read_back_with_its_database(
+    folder: SharedFolder, tmp_path: Path
+) -> None:
+    assert folder.looked_up("f", "n1", 1) is None
+    database = tmp_path / "node.db"
+    database.write_bytes(b"x" * 3_000_000)
+    put = folder.publish(VERDICT, database)
+    assert put.bytes == 3_000_000
+    found = folder.looked_up("f", "n1", 1)
+    assert found is not None
+    assert (found.verdict, found.damaged) == (put, None)
+    assert folder.verdict_files().keys() == {("n1", 1)}
+    assert [it.name for it in folder.inbox.iterdir() if it.name.startswith(".")] == []
+
+
+def test_a_database_that_was_cut_changed_or_removed_is_told(
+    folder: SharedFolder, tmp_path: Path
+) -> None:
+    database = tmp_path / "node.db"
+    database.write_bytes(b"x" * 100)
+    put = folder.publish(VERDICT, database)
+    file = folder.inbox / str(put.database)
+    for content in (b"x" * 99, b"x" * 99 + b"y"):
+        file.write_bytes(content)
+        found = folder.checked(put)
+        assert "another sha256" in str(found.damaged)
+        assert not found.absent
+    file.unlink()
+    assert folder.checked(put).absent
+    folder.set_aside("n1", 1)
+    assert folder.looked_up("f", "n1", 1) is None
+
+
+def test_setting_aside_takes_the_files_of_one_attempt_alone(
+    folder: SharedFolder, tmp_path: Path
+) -> None:
+    database = tmp_path / "node.db"
+    database.write_bytes(b"x")
+    for node, attempt in (("n1", 1), ("n1", 11), ("n1.1", 1)):
+        folder.publish(replace(VERDICT, node=node, attempt=attempt), database)
+    folder.set_aside("n1", 1)
+    assert folder.verdict_files().keys() == {("n1", 11), ("n1.1", 1)}
+    assert len(list((folder.path / "aside").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"complete"', '"perfect"', "status"),
+        ('"rater": 1', '"rater": 2', "version 2"),
+        ('"node": "n1"', '"node": "n2"', "another attempt"),
+        ('"database": null', '"database": "../../etc/passwd"', "no name of a file"),
+        ("{", "[", "damaged"),
+    ],
+)
+def test_a_verdict_that_is_none_is_told(
+    folder: SharedFolder, old: str, new: str, said: str
+) -> None:
+    folder.publish(VERDICT, None)
+    file = folder.inbox / "n1.1.json"
+    text = file.read_text().replace(old, new, 1)
+    if "passwd" in new:
+        text = text.replace('"sha256": null', '"sha256": "ab"')
+    file.write_text(text)
+    found = folder.looked_up("f", "n1", 1)
+    assert found is not None
+    assert found.verdict is None
+    assert said in str(found.damaged)
+
+
+def test_a_cancelled_fleet_is_seen_by_its_nodes(folder: SharedFolder) -> None:
+    before = folder.is_cancelled
+    folder.mark_cancelled()
+    assert (before, folder.is_cancelled) == (False, True)
+    assert folder.spec().words == ("mini",)
+
+
+@pytest.fixture
+def signals() -> Iterator[JobSignals]:
+    with ending_signals() as it:
+        yield it
+
+
+@pytest.fixture
+def it(tmp_path: Path, signals: JobSignals) -> Agent:
+    (tmp_path / "scratch").mkdir()
+    folder = SharedFolder(tmp_path / "fleet")
+    words = ("--copies=1", "--energy=off", "--proof=off", "--preflight=off")
+    spec = FleetSpec(
+        *(SPEC_VERSION, "0123456789abcdef", __version__, words, ("true",), str(tmp_path)),
+        *(str(tmp_path / "scratch"), False, str(tmp_path / "lock")),
+    )
+    folder.make(spec)
+    return Agent(folder, spec, "n1", 1, "17.0", signals)
+
+
+def refused(it: Agent, **changed: object) -> str:
+    """Why a node is refused whose spec differs so."""
+    spec = replace(it.spec, **changed)  # type: ignore[arg-type]
+    verdict = Agent(it.folder, spec, "n1", 1, "17.0", it.signals).run()
+    assert verdict.status is VerdictStatus.REFUSED
+    assert verdict.database is None
+    return str(verdict.reason)
+
+
+def test_another_rater_directory_or_disk_is_refused_with_the_reason(it: Agent) -> None:
+    assert "is on this node, 0.0 on the submit host" in refused(it, version="0.0")
+    assert "/nowhere is not on this node" in refused(it, directory="/nowhere")
+    assert "name a folder on its own disk with --scratch" in refused(it, scratch="/nowhere")
+
+
+def test_a_disk_of_several_machines_and_a_narrow_mask_are_refused(
+    it: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "shared_disk", lambda _: "on a file system of several machines")
+    assert refused(it) == "on a file system of several machines"
+    monkeypatch.setattr(agent, "partial_mask", lambda: "the job may use CPUs 0 of 0-1")
+    assert refused(it) == "the job may use CPUs 0 of 0-1"
+    # Allowed, and told all the same.
+    assert "several machines" in refused(it, allow_partial=True)
+    assert shared_folder.partial_mask(mask=set(range(4096))) is None
+
+
+def test_a_cancelled_fleet_is_not_begun(it: Agent) -> None:
+    it.folder.mark_cancelled()
+    assert it.run().status is VerdictStatus.CANCELLED
+    assert not it.database.exists()
+
+
+def test_a_damaged_database_of_the_node_is_set_aside(
+    it: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it.scratch.mkdir(parents=True)
+    it.database.write_bytes(b"SQLite format 3\0" + bytes(5000))
+    monkeypatch.setattr(Agent, "_rater", lambda *_, **__: (2, "rater: refused all the same"))
+    verdict = it.run()
+    assert (verdict.status, verdict.reason) == (VerdictStatus.REFUSED, "refused all the same")
+    assert verdict.notes[0].startswith("set aside, a new run:")
+    assert it.database.with_name("damaged-node.db").stat().st_size == 5016
+
+
+def test_a_node_that_has_published_everything_does_nothing_more(it: Agent, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    whole.write_bytes(b"x")
+    it.folder.publish(it.verdict(VerdictStatus.COMPLETE, None), whole)
+    again = Agent(it.folder, it.spec, "n1", 2, "18.0", it.signals).run()
+    assert (again.status, again.reason) == (
+        VerdictStatus.NOT_NEEDED,
+        "attempt 1 has published everything",
+    )
+
+
+def ran_a_half(it: Agent, *words: str, **_: object) -> tuple[int, str]:
+    """What `rater run` leaves that was told to end after the first of two phases."""
+    with open_store(it.database) as store:
+        number = begin(store, run_of(2, iterations=2))
+        store.append(number, phase(total=2), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0))
+        store.append(number, RunEnded(RunStatus.INTERRUPTED, "SIGTERM"))
+    it.signals.take(signal.SIGUSR1, None)
+    return 143, ""
+
+
+def test_what_was_measured_before_the_time_limit_is_published_and_resumed_elsewhere(
+    it: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Agent, "_rater", ran_a_half)
+    verdict = it.run()
+    assert (verdict.status, verdict.ended_by) == (VerdictStatus.PARTIAL, "USR1")
+    assert (verdict.copies_done, verdict.copies_planned) == (2, 4)
+    found = it.folder.looked_up(it.spec.fleet, "n1", 1)
+    assert found is not None
+    assert (found.verdict, found.damaged) == (verdict, None)
+
+    it.database.unlink()  # the node came back without its disk
+    asked: list[tuple[str, ...]] = []
+
+    def no(_: Agent, *words: str, **__: object) -> tuple[int, str]:
+        asked.append(words)
+        return 1, "no"
+
+    monkeypatch.setattr(Agent, "_rater", no)
+    it.signals.first = None
+    again = Agent(it.folder, it.spec, "n1", 2, "18.0", it.signals).run()
+    assert asked == [("--resume", "1")]
+    assert again.notes == (
+        "goes on with what attempt 1 published",
+        "resumed: 2 copies were there",
+    )
+    assert (again.status, again.reason, again.copies_done) == (VerdictStatus.PARTIAL, "no", 2)

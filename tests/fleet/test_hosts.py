@@ -1,0 +1,535 @@
+"""Hosts of one kind held against each other: who is slow, since when, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rater.analysis.divots.confirm import ConfirmVerdict
+from rater.analysis.stats.robust import Floats
+from rater.fleet.history import (
+    FactChange,
+    HostPair,
+    Suspect,
+    benchmark_history,
+    find_steps,
+    host_history,
+    judge_suspect,
+    pair_slowdown,
+    pairs_of,
+)
+from rater.fleet.hosts import compare_fleet, results_of
+from rater.fleet.model import (
+    FleetComparison,
+    HostKind,
+    HostResult,
+    KindComparison,
+    OddSetting,
+    SlowBenchmark,
+    SlowHost,
+    compare_hosts,
+)
+from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStatus
+from rater.fleet.record import HistoryPoint, HostTimes, IndexedRun, latest
+from rater.fleet.show import changes_lines, finding_text, part_lines, step_text
+from rater.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
+from rater.record.run import RunStatus
+from rater.show.console import Printer
+
+SETTINGS = {1: {"cpu.governor": "performance", "load.1min": "0.1"}}
+
+
+def run(host: str, **other: Any) -> IndexedRun:
+    made = IndexedRun(
+        fleet=1, host=host, attempt=1, run=1, uuid=host, hostname=host, machine_id_hash=None,
+        status=RunStatus.COMPLETE, reason=None, started_at=None, suite="mini", size="ref",
+        tune="base", mode="homogeneous", copies=4, cpu_model="CPU 9000", microcode="0x1",
+        memory_bytes=64 << 30, kernel="6.1", cpus=4, setting=1, copy_runs=8, failed=0,
+        sha256="", bytes=1,
+    )  # fmt: skip
+    return replace(made, **other)
+
+
+def times(host: str, slow: float = 1.0, copy: float | None = None, **other: Any) -> list[HostTimes]:
+    """Two benchmarks of three iterations; hosts are a little apart."""
+    little = 1 + 0.0004 * (sum(map(ord, host)) % 5)
+    found = []
+    for name, seconds in (("lu", 10.0), ("vm", 20.0)):
+        bracket = tuple(seconds * slow * little * (1 + 0.001 * i) for i in range(3))
+        median = tuple(0.98 * it / slow * (copy or slow) for it in bracket)
+        found.append(HostTimes(host, 1, 1, name, bracket, median))
+    return [replace(it, **other) for it in found]
+
+
+def compared(
+    runs: list[IndexedRun], rows: list[list[HostTimes]], settings: Any = SETTINGS
+) -> FleetComparison:
+    return compare_fleet(results_of(runs, [it for row in rows for it in row], settings))
+
+
+def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
+    hosts = [f"n{number}" for number in range(1, 7)]
+    runs = [run(host, setting=2 if host == "n4" else 1) for host in hosts]
+    settings = SETTINGS | {2: {"cpu.governor": "powersave", "load.1min": "9.9"}}
+    found = compared(runs, [times(h, 1.06 if h == "n4" else 1.0) for h in hosts], settings)
+    (slow,) = found.slow
+    assert (slow.host, slow.alike, slow.of, slow.benchmarks) == ("n4", 2, 2, ())
+    assert slow.slowdown == pytest.approx(1.06, abs=0.003)
+    assert slow.odd_settings == (OddSetting("cpu.governor", "powersave", "performance"),)
+    (kind,) = found.kinds
+    assert kind.hosts[0] == "n4"
+    assert "n4" not in kind.quiet
+    assert sorted([*kind.quiet, "n4"]) == hosts
+
+
+def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
+    hosts = [f"n{number}" for number in range(1, 7)]
+    rows = [times(h, 1.06, copy=1.0) if h == "n4" else times(h) for h in hosts]
+    (slow,) = compared([run(host) for host in hosts], rows).slow
+    assert slow.slowdown == pytest.approx(1.06, abs=0.003)
+    assert slow.typical_copy == pytest.approx(1.0, abs=0.003)
+
+
+@pytest.mark.parametrize(
+    ("other", "apart"),
+    [
+        ({"microcode": "0x2"}, "microcode 0x2"),
+        ({"kernel": "6.2"}, "kernel 6.2"),
+        ({"cpu_model": "CPU 10"}, "CPU CPU 10"),
+        ({"memory_bytes": 32 << 30}, "memory 32 GiB"),
+        ({"cpus": 3}, "3 usable CPUs"),
+        ({"copies": 3}, "3 copies"),
+    ],
+)
+def test_hosts_of_another_kind_stand_apart_and_are_not_called_slow(
+    other: dict[str, Any], apart: str
+) -> None:
+    hosts = [f"n{number}" for number in range(1, 8)]
+    runs = [run(host, **(other if host == "n7" else {})) for host in hosts]
+    found = compared(runs, [times(h, 1.5 if h == "n7" else 1.0) for h in hosts])
+    first, second = found.kinds
+    assert (found.slow, len(first.hosts), second.hosts) == ((), 6, ("n7",))
+    assert (second.apart, second.cannot_tell, second.visible_one) == ((apart,), True, None)
+
+
+def test_a_little_less_memory_is_the_same_kind() -> None:
+    hosts = [f"n{number}" for number in range(1, 5)]
+    sizes = (64 << 30, (64 << 30) - 200_000_000, 64 << 30, 64 << 30)
+    runs = [run(h, memory_bytes=size) for h, size in zip(hosts, sizes, strict=True)]
+    assert len(compared(runs, [times(h) for h in hosts]).kinds) == 1
+
+
+def test_three_hosts_show_their_times_and_no_verdict() -> None:
+    hosts = ["n1", "n2", "n3"]
+    found = compared([run(h) for h in hosts], [times("n1", 1.5), times("n2"), times("n3")])
+    (kind,) = found.kinds
+    assert (kind.cannot_tell, kind.slow, kind.quiet) == (True, (), ())
+    assert kind.slowdowns["n1"][0] == pytest.approx(1.5, abs=0.01)
+
+
+def test_the_last_complete_attempt_counts_and_else_the_last() -> None:
+    torn = RunStatus.INTERRUPTED
+    runs = [
+        *(run("n1"), run("n1", attempt=2, status=torn)),
+        *(run("n2", status=torn), run("n2", attempt=2, status=torn)),
+        *(run("n3", status=torn), run("n3", attempt=2)),
+    ]
+    found = latest(runs)
+    assert {host: own[0].attempt for host, own in found.items()} == {"n1": 1, "n2": 2, "n3": 2}
+
+
+def test_a_host_without_times_is_said_and_not_compared() -> None:
+    hosts = ["n1", "n2", "n3", "n4", "n5"]
+    found = compared([run(h) for h in hosts], [times(h) for h in hosts[:4]])
+    assert (found.hosts, found.without_times) == (4, ("n5",))
+
+
+def test_without_brackets_the_median_copies_are_compared() -> None:
+    hosts = [f"n{number}" for number in range(1, 7)]
+    rows = [times(h, 1.06 if h == "n4" else 1.0, bracket_s=()) for h in hosts]
+    assert [it.host for it in compared([run(h) for h in hosts], rows).slow] == ["n4"]
+
+
+def fleet(hosts: int, seed: int = 1, benchmarks: int = 6, iterations: int = 3) -> Floats:
+    """ln times: iterations 1 % apart with the tail of t4, hosts .3 %."""
+    random = np.random.default_rng(seed)
+    noise = 0.007 * random.standard_t(4, (hosts, benchmarks, iterations))
+    return np.asarray(4.6 + noise + 0.003 * random.standard_normal((hosts, benchmarks, 1)))
+
+
+@pytest.mark.parametrize("hosts", [4, 8, 100])
+def test_a_host_slow_in_all_benchmarks_is_the_only_one_named(hosts: int) -> None:
+    logs = fleet(hosts)
+    logs[2] += 0.05
+    (slow,) = compare_hosts(logs).slow
+    assert (slow.host, slow.benchmarks) == (2, ())
+    assert slow.effect == pytest.approx(0.05, abs=0.01)
+
+
+@pytest.mark.parametrize("hosts", [8, 100])
+def test_a_host_slow_in_two_benchmarks_is_level_in_the_others(hosts: int) -> None:
+    logs = fleet(hosts)
+    logs[3, 1] += 0.12
+    logs[3, 4] += 0.15
+    (slow,) = compare_hosts(logs).slow
+    assert (slow.host, slow.effect, slow.benchmarks) == (3, 0.0, (4, 1))
+    assert slow.effects == pytest.approx((0.15, 0.12), abs=0.02)
+
+
+def test_slow_in_all_and_slower_in_one_is_told_apart() -> None:
+    logs = fleet(16)
+    logs[0] += 0.05
+    logs[0, 2] += 0.15
+    (slow,) = compare_hosts(logs).slow
+    assert slow.effect == pytest.approx(0.05, abs=0.01)
+    assert slow.benchmarks == (2,)
+    assert slow.worst == pytest.approx(0.20, abs=0.02)
+
+
+def test_one_slow_iteration_of_three_makes_no_slow_host() -> None:
+    logs = fleet(16)
+    logs[5, :, 1] += 0.3
+    assert compare_hosts(logs).slow == ()
+
+
+@pytest.mark.parametrize("hosts", [4, 16, 200])
+def test_a_fleet_without_slow_hosts_names_none(hosts: int) -> None:
+    assert [it.host for seed in range(5) for it in compare_hosts(fleet(hosts, seed)).slow] == []
+
+
+def test_what_is_expected_is_a_little_slowness_that_is_no_finding() -> None:
+    logs = fleet(64)
+    logs[7] += 0.008
+    assert compare_hosts(logs).slow == ()
+
+
+def test_missing_benchmarks_and_iterations_are_left_out() -> None:
+    logs = fleet(12)
+    logs[2] += 0.06
+    logs[2, 0] = np.nan
+    logs[4, 3, 2] = np.nan
+    logs[5] = np.nan
+    compared = compare_hosts(logs)
+    assert [it.host for it in compared.slow] == [2]
+    assert np.isnan(compared.distances[2, 0])
+
+
+def test_a_slow_host_is_among_what_the_fleet_says_it_can_see() -> None:
+    found = compare_hosts(fleet(16))
+    assert 0.015 <= found.visible_whole < 0.03 <= found.visible_one < 0.12
+
+
+def test_three_hosts_cannot_be_told_apart() -> None:
+    with pytest.raises(ValueError, match="3 hosts, expected 4 or more"):
+        compare_hosts(fleet(3))
+
+
+def noise(count: int, seed: int = 1) -> list[float]:
+    return list(0.004 * np.random.default_rng(seed).standard_t(4, count))
+
+
+def points(
+    weeks: int,
+    own: Callable[[int, str], float],
+    facts: Callable[[int], dict[str, str]] = lambda _: {},
+    usual_facts: Callable[[int], dict[str, str]] = lambda _: {},
+) -> list[HistoryPoint]:
+    made = []
+    for week in range(1, weeks + 1):
+        little = noise(2, week)
+        usual = {"lu": 10.0, "vm": 20.0}
+        seconds = {
+            name: usual[name] * own(week, name) * (1 + little[place])
+            for place, name in enumerate(usual)
+        }
+        date = f"2026-09-{week:02}T12:00:00Z"
+        made.append(HistoryPoint(week, date, seconds, usual, 7, facts(week), usual_facts(week)))
+    return made
+
+
+def test_a_step_is_found_where_it_is_and_nothing_else() -> None:
+    values = [0.03 * (place >= 12) + it for place, it in enumerate(noise(20))]
+    (step,) = find_steps(values, 0.015)
+    assert (step.first, step.by_chance < 0.001) == (12, True)
+    assert step.size == pytest.approx(0.03, abs=0.005)
+
+
+def test_two_steps_are_two_and_one_bad_week_is_none() -> None:
+    values = [
+        0.05 * (place >= 10) - 0.05 * (place >= 20) + it for place, it in enumerate(noise(30))
+    ]
+    assert [it.first for it in find_steps(values, 0.015)] == [10, 20]
+    bad = noise(20)
+    bad[9] += 0.2
+    assert find_steps(bad, 0.015) == ()
+
+
+def test_short_series_and_small_steps_tell_nothing() -> None:
+    assert find_steps([0.0, 0.0, 0.0, 0.1, 0.1], 0.015) == ()
+    assert find_steps([0.01 * (place >= 10) for place in range(20)], 0.015) == ()
+
+
+def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> None:
+    found = host_history(
+        "n2",
+        points(
+            12,
+            lambda week, _: 1.05 if week >= 7 else 1.0,
+            lambda week: {"kernel": "6.2" if week >= 7 else "6.1", "thp": str(week >= 7)},
+            lambda week: {"kernel": "6.1", "thp": str(week >= 7)},
+        ),
+    )
+    (step,) = found.steps
+    assert (step.benchmark, step.fleet, step.fleets_since) == (None, 7, 6)
+    assert step.ratio == pytest.approx(1.05, abs=0.006)
+    assert step.changes == (
+        FactChange("kernel", "6.1", "6.2", others_too=False),
+        FactChange("thp", "False", "True", others_too=True),
+    )
+    assert step_text(step).startswith("2026-09-07 (fleet 7): all benchmarks +")
+    assert changes_lines(step.changes) == [
+        "changed then: kernel 6.1 -> 6.2",
+        "changed then, and on most others as well: thp False -> True",
+    ]
+
+
+def test_a_step_in_one_benchmark_is_told_for_that_alone() -> None:
+    found = host_history("n2", points(12, lambda w, name: 1.1 if w >= 7 and name == "lu" else 1.0))
+    assert [it.benchmark for it in found.steps if it.benchmark] == ["lu"]
+    (line,) = changes_lines(found.steps[-1].changes)
+    assert line.startswith("nothing that is recorded changed then")
+
+
+def test_without_others_or_with_few_fleets_there_are_no_steps() -> None:
+    few = host_history("n2", points(5, lambda week, _: 1.05 if week >= 3 else 1.0))
+    assert (few.too_short, few.steps) == (True, ())
+    alone = [HistoryPoint(1, None, {"lu": 1.0}, {}, 0, {}, {})]
+    assert host_history("n2", alone).alone == 1
+
+
+def test_a_benchmark_tells_its_usual_time_and_the_hosts_that_left_it() -> None:
+    usual = [
+        HistoryPoint(it.fleet, it.started_at, {"lu": 10.0 * (1.1 if it.fleet >= 7 else 1.0)},
+                     {}, 7, {"kernel": "6.2" if it.fleet >= 7 else "6.1"}, {})
+        for it in points(12, lambda *_: 1.0)
+    ]  # fmt: skip
+    hosts = {
+        "n1": points(12, lambda *_: 1.0),
+        "n2": points(12, lambda week, _: 1.2 if week >= 4 else 1.0),
+    }
+    found = benchmark_history("lu", usual, hosts)
+    assert [(it.host, it.fleet) for it in found.steps] == [(None, 7), ("n2", 4)]
+    assert found.steps[0].changes == (FactChange("kernel", "6.1", "6.2", others_too=False),)
+
+
+KIND = HostKind("CPU 9000", "0x1", 64 << 30, "6.1", 4, 4, "mini")
+N1 = Suspect("n1", (), 1.05)
+
+
+def slow(host: str, whole: float, *benchmarks: tuple[str, float]) -> SlowHost:
+    each = tuple(SlowBenchmark(name, size, size) for name, size in benchmarks)
+    return SlowHost(host, 1, whole, whole, 2, 2, each, 1e-6, ())
+
+
+def compared_fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetComparison:
+    hosts = tuple([it.host for it in slow_hosts] + quiet)
+    kind = KindComparison(KIND, (), hosts, ("lu", "vm"), {}, tuple(slow_hosts), 0.0, 0.0,
+                        tuple(quiet), {})  # fmt: skip
+    return FleetComparison((kind,), ())
+
+
+def result(host: str, lu: float, vm: float) -> HostResult:
+    times: dict[str, tuple[float, ...]] = {"lu": (lu, lu * 1.01, lu), "vm": (vm, vm, vm * 1.01)}
+    return HostResult(host, 1, 1, KIND, {}, times, times)
+
+
+def names(found: FleetComparison, chosen: list[str], rounds: int) -> list[list[str]]:
+    made = pairs_of(found, chosen, rounds)
+    return [[f"{it.suspect.host}/{it.quiet}" for it in turn] for turn in made]
+
+
+def test_each_round_has_other_quiet_hosts_the_quietest_first() -> None:
+    two = [slow("n1", 1.05), slow("n2", 1.0, ("lu", 1.1))]
+    assert names(compared_fleet(two, [f"q{it}" for it in range(1, 8)]), ["n1", "n2"], 3) == [
+        ["n1/q1", "n2/q2"],
+        ["n1/q3", "n2/q4"],
+        ["n1/q5", "n2/q6"],
+    ]
+    assert names(compared_fleet(two, ["q1", "q2", "q3"]), ["n2"], 2) == [["n2/q1"], ["n2/q2"]]
+
+
+def test_more_suspects_than_quiet_hosts_share_them() -> None:
+    many = [slow(f"n{it}", 1.05) for it in range(1, 5)]
+    assert names(compared_fleet(many, ["q1", "q2"]), ["n1", "n2", "n3", "n4"], 2) == [
+        ["n1/q1", "n2/q2", "n3/q1", "n4/q2"],
+        ["n1/q2", "n2/q1", "n3/q2", "n4/q1"],
+    ]
+
+
+def test_a_pair_is_of_what_was_slow() -> None:
+    results = {"n1": result("n1", 11.0, 20.0), "q1": result("q1", 10.0, 20.0)}
+    only_lu = HostPair(Suspect("n1", ("lu",), 1.1), "q1")
+    assert pair_slowdown(only_lu, results) == pytest.approx(1.1)
+    assert pair_slowdown(HostPair(N1, "q1"), results) == pytest.approx(1.1**0.5)
+    assert pair_slowdown(HostPair(N1, "gone"), results) is None
+
+
+@pytest.mark.parametrize(
+    ("again", "answer"),
+    [
+        ([1.05, 1.049, 1.051], ConfirmVerdict.CONFIRMED),
+        ([1.001, 0.999, 1.0], ConfirmVerdict.NOT_CONFIRMED),
+        ([1.02, 1.019, 1.021], ConfirmVerdict.SMALLER),
+        ([1.1, 0.98, 1.05], ConfirmVerdict.OPEN),
+    ],
+)
+def test_three_rounds_say_whether_a_host_is_slow_again(
+    again: list[float], answer: ConfirmVerdict
+) -> None:
+    quiet = ["q1", "q2", "q3"]
+    rounds = [
+        ([HostPair(N1, q)], {"n1": result("n1", 10 * x, 20 * x), q: result(q, 10.0, 20.0)})
+        for q, x in zip(quiet, again, strict=True)
+    ]
+    told = judge_suspect(N1, rounds)
+    assert told is not None
+    assert told.answer is answer
+
+
+def test_one_round_alone_says_nothing() -> None:
+    one = ([HostPair(N1, "q1")], {"n1": result("n1", 11, 22), "q1": result("q1", 10, 20)})
+    assert judge_suspect(N1, [one, ([HostPair(N1, "q2")], {})]) is None
+
+
+def slow_host(whole: float, alike: int, *benchmarks: tuple[str, float], typical: float) -> SlowHost:
+    each = tuple(SlowBenchmark(name, size, typical) for name, size in benchmarks)
+    return SlowHost("n1", 1, whole, typical, alike, 14, each, 1e-6, ())
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        (slow_host(1.05, 14, typical=1.05), "+5.0 % in all benchmarks (median)"),
+        (
+            slow_host(1.05, 12, typical=1.05),
+            "+5.0 % in all benchmarks (median, 12 of 14 benchmarks)",
+        ),
+        (
+            slow_host(1.05, 14, ("lu", 1.2), typical=1.05),
+            "+5.0 % in all benchmarks (median); most of all lu +20.0 %",
+        ),
+        (
+            slow_host(1.0, 0, ("gups", 1.093), ("vm", 1.04), typical=1.04),
+            "gups +9.3 % and vm +4.0 %; level in the other 12",
+        ),
+    ],
+)
+def test_a_finding_says_where_and_how_much(host: SlowHost, text: str) -> None:
+    assert finding_text(host) == text
+
+
+def test_a_level_median_copy_says_that_a_part_is_slow() -> None:
+    assert part_lines(slow_host(1.05, 14, typical=1.05)) == []
+    assert part_lines(slow_host(1.05, 14, typical=1.001)) == [
+        "its median copy is at +0.1 %: a part of it is slow, or a few copies are"
+    ]
+
+
+VERDICT = NodeVerdict(
+    *(1, "f", "n", 1, "17", VerdictStatus.PARTIAL, None, "USR1", "n.db", "ab", 9, "u", 12, 16),
+    *("2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {}),
+)
+
+
+def node(name: str, state: str, reason: str | None = None, attempt: int = 1) -> NodeView:
+    it = NodeAttempt(name, attempt, AttemptState(state), 0.0, reason=reason, job="17")
+    return NodeView(name, it, (it,))
+
+
+def view(*nodes: NodeView, silent: str | None = None) -> FleetView:
+    return FleetView(3, "u", "t", "slurm", "/f", "mini", "running", silent, nodes)
+
+
+def printed(it: FleetView) -> list[str]:
+    console = Console(file=StringIO(), width=80)
+    print_fleet(it, Printer(console))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+
+def test_what_wants_attention_comes_first_and_each_node_has_its_reason() -> None:
+    waiting = NodeView("n4", None, ())
+    lost = node("n3", "lost", "the node failed (NODE_FAIL)")
+    assert printed(view(node("n1", "complete"), node("n2", "running"), lost, waiting)) == [
+        "Fleet 3: mini, 4 nodes: 1 running, 1 complete, 1 lost, 1 waiting",
+        "node  state     try  job  copies  why",
+        "n3    lost        1   17       -  the node failed (NODE_FAIL)",
+        "n2    running     1   17       -  -",
+        "n4    waiting     -    -       -  -",
+        "n1    complete    1   17       -  -",
+    ]
+
+
+def test_a_second_attempt_tells_why_there_was_a_first_one_and_copies_are_told_once() -> None:
+    late = node("n1", "timeout", "the time limit was near; 12 of 16 copies")
+    assert late.stands is not None
+    part = replace(late.stands, verdict=VERDICT)
+    again = replace(part, attempt=2, state=AttemptState.COMPLETE, reason=None)
+    lines = printed(view(NodeView("n1", again, (part, again)), NodeView("n2", part, (part,))))
+    assert lines[2:] == [
+        "n2    timeout     1   17   12/16  the time limit was near",
+        "n1    complete    2   17   12/16  attempt 1 timeout: the time limit was near",
+    ]
+
+
+def test_many_nodes_take_a_line_for_all_that_are_complete() -> None:
+    nodes = [node(f"n{n:03}", "complete") for n in range(1, 129)]
+    nodes[6] = node("n007", "refused", "another rater")
+    assert printed(view(*nodes))[-2:] == [
+        "n007  refused    1   17       -  another rater",
+        "127 more nodes complete: n[001-006,008-128]",
+    ]
+
+
+def test_a_silent_scheduler_is_told_before_the_nodes() -> None:
+    [_, said, *_] = printed(view(node("n1", "running"), silent="timed out"))
+    assert said == "the scheduler gave no answer, nothing is concluded: timed out"
+
+
+def test_a_fleet_is_a_document() -> None:
+    document = fleet_document(view(node("n1", "lost", "power"), NodeView("n2", None, ())))
+    assert document["counts"] == {"lost": 1, "waiting": 1}
+    assert document["nodes"] == [
+        {
+            "node": "n1",
+            "state": "lost",
+            "reason": "power",
+            "run": None,
+            "attempts": [
+                {
+                    "attempt": 1,
+                    "state": "lost",
+                    "reason": "power",
+                    "job": "17",
+                    "copies_done": None,
+                    "copies_planned": None,
+                    "database": None,
+                    "collected": False,
+                    "notes": [],
+                    "host": {},
+                }
+            ],
+        },
+        {"node": "n2", "state": "waiting", "reason": None, "run": None, "attempts": []},
+    ]
+
+
+def test_what_is_measured_is_the_command_or_the_suites() -> None:
+    assert what_text(("mini", "--copies=4"), None) == "mini"
+    assert what_text(("--copies=4",), None) == "mini"
+    assert what_text((), ("./my bench", "-x")) == "'./my bench' -x"

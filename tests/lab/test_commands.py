@@ -1,0 +1,218 @@
+"""`rater lab pages` and `rater model` on sweeps with exact answers."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from rater.lab.study import LabPage, tell_ended
+from rater.store.store import open_store
+from tests.support.calls import Rater
+from tests.support.drawings import marks, needs_vega, texts
+from tests.support.made_runs import make_run
+from tests.support.made_sweeps import make_sweep
+
+# Seconds at 0, 25, 50, 75, 100 %: twice as fast at the end, and never any faster.
+GUPS = {0: 8.0, 25: 7.0, 50: 6.0, 75: 5.0, 100: 4.0}
+TIMES = {f"{share}%": [{"gups": time_s, "lu": 3.0}] * 3 for share, time_s in GUPS.items()}
+
+
+@pytest.fixture
+def swept(database: Path) -> Path:
+    make_sweep(
+        database, "pages", {text: TIMES[text] for text in ("25%", "0%", "50%", "75%", "100%")}
+    )
+    return database
+
+
+@needs_vega
+def test_a_stored_sweep_becomes_a_summary_and_a_page(
+    rater: Rater, swept: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "lab.html"
+    status, out, err = rater("lab", "pages", "--show", "last", "-o", page)
+    assert (status, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert out.startswith("Page sizes, sweep 1: 5 layouts, 15 runs\n\n100% in large pages over 0%:")
+    # A speedup of 2 is an improvement of 100 % and a reduction of 50 %; the mean is sqrt(2).
+    assert ["gups", "2.000", "2.000-2.000", "better", "+100.0", "+50.0", "100%", "2.000"] in lines
+    assert ["geometric", "mean", "(2)", "1.069", "1.155", "1.265", "1.414"] in lines
+    assert ["gups", "linear", "-66.7", "1.000", "0.0", "0.0", "0.0", "-"] in lines
+    assert ["lu", "nothing", "+0.0", "-", "-", "-", "0.0", "-"] in lines
+    text = page.read_text()
+    assert "<h1>Page sizes, sweep 1</h1>" in text
+    assert text.count('"title":"gups, time of a copy, s"') == 1
+    assert "The memory of these copies was not observed." in text
+
+
+def test_its_json_has_all_of_it(rater: Rater, swept: Path) -> None:
+    status, out, _ = rater("lab", "pages", "--show", 1, "--json")
+    assert status == 0
+    document = json.loads(out)
+    assert document["layouts"] == ["0%", "25%", "50%", "75%", "100%"]
+    assert document["most_large_pages"] == "100%"
+    assert [one["choice"]["warranted"] for one in document["models"]] == ["linear", None]
+    assert [row["benchmark"] for row in document["memory"]] == ["gups", "lu"]
+    assert document["file"] is None
+
+
+def test_what_is_no_sweep_of_layouts_is_refused(rater: Rater, database: Path) -> None:
+    make_sweep(database, "thp", {"never": [1.0], "always": [2.0]})
+    status, _, err = rater("lab", "pages", "--show", "last")
+    assert status == 2
+    assert "sweep 1 is none over page layouts alone (its axes: thp)" in err
+    status, _, err = rater("lab", "pages", "--show", "last", "--rounds", 3)
+    assert status == 2
+    assert "--show last runs nothing: leave out --rounds" in err
+
+
+def test_a_sweep_that_was_stopped_at_its_first_layout_is_shown_as_it_is(
+    rater: Rater, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_sweep(database, "pages", {"0%": [1.0], "100%": []})
+    status, _, err = rater("lab", "pages", "--show", "last", "--json")
+    assert (status, err) == (
+        2,
+        "rater: sweep 1: one layout has runs; two or more can be compared\n",
+    )
+    with open_store(database) as store:
+        tell_ended(LabPage(None, None), Namespace(json=False), store, 1)
+    assert "1 of 2 runs done" in capsys.readouterr().out
+
+
+def test_layouts_without_base_pages_and_texts_that_are_no_layouts_are_refused(
+    rater: Rater,
+) -> None:
+    status, _, err = rater("lab", "pages", "--layouts", "50%,100%", "--dry-run")
+    assert status == 2
+    assert "layouts are compared with 0%, which is none of them" in err
+    status, _, err = rater("lab", "pages", "--layouts", "0%,half", "--dry-run")
+    assert status == 2
+    assert "--pages 'half'" in err
+
+
+SHARES = (0, 12.5, 25, 50, 75, 87.5, 100)
+LINE = {f"{share}%": [10 - 0.04 * share] * 2 for share in SHARES}
+# 10 s at 0 %, 6 s at 100 %, 1.2 s under the chord between them.
+PARABOLA = {f"{share}%": [10 - 0.088 * share + 0.00048 * share**2] * 2 for share in SHARES}
+DRIFTING = {f"{share}%": [(10 - 0.04 * share) * f for f in (1, 1.5)] for share in SHARES}
+
+
+def document(rater: Rater, *words: object) -> dict[str, object]:
+    status, out, err = rater("model", *words, "--json")
+    assert (status, err) == (0, "")
+    found: dict[str, object] = json.loads(out)["models"][0]
+    return found
+
+
+def test_a_line_is_found_as_a_line(rater: Rater, database: Path) -> None:
+    make_sweep(database, "pages", LINE)
+    status, out, err = rater("model", "last")
+    assert (status, err) == (0, "")
+    assert out.splitlines()[:4] == [
+        "gups: 7 layouts, 14 runs",
+        "x: large pages (%), the share that --pages planned. y: time of a copy (s),",
+        "    median copy of a run.",
+        "Warranted: linear, y = 10 - 0.04 x.",
+    ]
+    (fitted,) = [line.split() for line in out.splitlines() if line.startswith("linear *")]
+    assert fitted[2:4] + fitted[5:7] == ["1.000", "1.000", "0.0", "0.0"]  # R2s, errors left out
+    model = document(rater, "1")
+    assert model["x_is"] == {
+        "kind": "huge",
+        "name": "large pages",
+        "unit": "%",
+        "source": "the share that --pages planned",
+    }
+
+
+def test_a_parabola_is_found_and_its_two_point_line_is_wrong_by_what_the_chord_is(
+    rater: Rater, database: Path
+) -> None:
+    make_sweep(database, "pages", PARABOLA)
+    model = document(rater, 1)
+    assert isinstance(model["choice"], dict)
+    assert model["choice"]["warranted"] == "quadratic"
+    assert isinstance(model["two_point_models"], list)
+    ends = model["two_point_models"][0]
+    assert ends["fitted_on"] == ["pages=0%", "pages=100%"]
+    assert ends["maximum_error"] == pytest.approx(1.2 / 6.8)  # at 50 %: 8 by the chord, 6.8 true
+
+
+def test_what_a_round_does_to_all_layouts_is_taken_off(rater: Rater, database: Path) -> None:
+    make_sweep(database, "pages", DRIFTING)
+    model = document(rater, 1)
+    assert isinstance(model["choice"], dict)
+    assert model["choice"]["warranted"] == "linear"
+    assert isinstance(model["models"], list)
+    assert model["models"][1]["coefficients"] == pytest.approx([10 * 1.5**0.5, -0.04 * 1.5**0.5])
+
+
+def test_noise_is_found_as_nothing(rater: Rater, database: Path) -> None:
+    seconds = {
+        "0%": [10.0, 10.4, 9.8],
+        "25%": [9.9, 10.1, 10.5],
+        "50%": [10.2, 9.7, 10.0],
+        "75%": [10.3, 10.0, 9.9],
+        "100%": [9.8, 10.2, 10.1],
+    }
+    make_sweep(database, "pages", seconds)
+    status, out, _ = rater("model", "last")
+    assert status == 0
+    assert "Warranted: nothing. No model tells more than the mean of all layouts." in out
+    assert "would tell" in out
+
+
+def test_any_axis_of_numbers_will_do(rater: Rater, database: Path) -> None:
+    make_sweep(database, "env:SIZE", {"1M": [1.0], "2M": [2.0], "4M": [4.0], "8M": [8.0]})
+    model = document(rater, 1, "--x", "axis")
+    assert isinstance(model["x_is"], dict)
+    assert (model["x_is"]["name"], model["x_is"]["unit"]) == ("env:SIZE", "bytes")
+    assert isinstance(model["layouts"], list)
+    assert [one["x"] for one in model["layouts"]] == [1 << 20, 2 << 20, 4 << 20, 8 << 20]
+    _, out, _ = rater("model", 1)
+    assert "Too few runs were repeated to know how much they differ: 5 % is" in out
+
+
+def test_what_cannot_be_modelled_is_refused_with_the_way_out(rater: Rater, database: Path) -> None:
+    make_sweep(database, "thp", {"never": [1.0], "always": [0.9]})
+    make_sweep(database, "pages", {"0%": [1.0], "heap:huge": [0.9], "100%": [0.8]})
+    make_sweep(database, "pages", {"0%": [1.0], "100%": [0.9]})
+    status, _, err = rater("model", 1)
+    assert status == 2
+    assert "a model needs an axis whose values are numbers; its axes: thp=never,always" in err
+    status, _, err = rater("model", 2)
+    assert status == 2
+    assert "'heap:huge' is none" in err
+    status, _, err = rater("model", 2, "--x", "walks")
+    assert status == 2
+    assert "no page-walk cycles were counted" in err
+    status, _, err = rater("model", 3, "--y", "energy")
+    assert status == 2
+    assert "gups: no energy of a copy is known" in err
+    status, out, _ = rater("model", 3)
+    assert status == 0
+    assert "No model: 2 values of x, and through two of them goes every line" in out
+    assert rater("model", 9)[0] == 2
+
+
+def test_without_a_sweep_there_is_none(rater: Rater, database: Path) -> None:
+    make_run(database)
+    status, _, err = rater("model", "last")
+    assert status == 2
+    assert "no sweeps stored yet" in err
+
+
+@needs_vega
+def test_a_picture_has_layouts_fits_and_the_band_of_what_is_warranted(
+    rater: Rater, database: Path, tmp_path: Path
+) -> None:
+    make_sweep(database, "pages", PARABOLA)
+    file = tmp_path / "m.svg"
+    assert rater("model", "last", "-o", file)[0] == 0
+    svg = file.read_text()
+    assert len(marks(svg, "band")[0]) == 1
+    assert {"linear", "quadratic", "large pages, %"} <= set(texts(svg))

@@ -1,0 +1,488 @@
+"""Models of run time: fits with exact answers, which is warranted, and what a trace predicts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rater.analysis.results.copies import Point, PointRun
+from rater.analysis.stats.robust import Floats
+from rater.lab.fits import aicc, fit_polynomial, shown_pairs, two_point_models
+from rater.lab.models import (
+    BenchmarkTrace,
+    ModelChoice,
+    TermState,
+    choose_model,
+    misses_of,
+    ranking_check,
+)
+from rater.lab.observed import EffortKind, ModelData, ModelRequest, PredictorKind, Response, observe
+from rater.lab.ranking import (
+    Loads,
+    benefits,
+    best_within,
+    by_saving,
+    check_benefits,
+    far_references,
+    mappings_to_check,
+    page_costs,
+    page_memory,
+    predicted_misses,
+    rank_mappings,
+    working_set,
+)
+from rater.lab.tlb import mapping_name, parse_tlb
+from rater.record.events import PageRegion
+from rater.record.stored import StoredRun
+from tests.support.counted_runs import counted_run
+from tests.support.traces import COSTS, HUGE, SMALL, TLB, a_trace
+
+X = np.linspace(0, 100, 9)
+# Nine numbers without slope or bend to speak of, of standard deviation about 1 %.
+NOISE = np.array([0.3, -1.2, 0.9, 0.4, -0.8, 1.3, -1.1, 0.6, -0.4]) / 100
+
+
+def chosen(y: Floats, noise: float = 0.001, degree: int = 2) -> ModelChoice:
+    fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(X, y, d)) is not None]
+    return choose_model((X, y), fits, noise)
+
+
+def test_a_line_is_a_line_exact_and_in_noise() -> None:
+    line = 3 - 0.01 * X
+    assert chosen(line).chosen == "linear"
+    assert chosen(line * (1 + NOISE)).chosen == "linear"
+    assert chosen(line, degree=3).chosen == "linear"
+
+
+def test_a_parabola_is_a_parabola_exact_and_in_noise_though_no_line_fits_at_all() -> None:
+    parabola = 1 + 4 * (X / 100 - 0.5) ** 2
+    assert chosen(parabola).chosen == "quadratic"
+    assert chosen(parabola * (1 + NOISE)).chosen == "quadratic"
+    assert [term.state for term in chosen(parabola).terms] == [TermState.UNKNOWN, TermState.THERE]
+
+
+def test_of_noise_nothing_is_chosen() -> None:
+    choice = chosen(1 + NOISE)
+    assert choice.chosen is None
+    assert [term.state for term in choice.terms] == [TermState.UNKNOWN, TermState.UNKNOWN]
+
+
+def test_what_is_smaller_than_runs_differ_is_not_chosen_however_significant() -> None:
+    line = 3 - 0.0003 * X  # 1 % over all layouts: half of it from the mean
+    assert chosen(line, noise=0.004).chosen == "linear"
+    choice = chosen(line, noise=0.006)
+    assert choice.chosen is None
+    assert choice.terms[0].state is TermState.NOISE
+
+
+def test_the_effect_is_the_change_from_end_to_end_and_the_bend_that_from_the_chord() -> None:
+    y = 1 - 0.4 * (X / 100) + 0.2 * (X / 100) ** 2  # the middle lies 0.05 under its chord
+    line, bend = chosen(y).terms
+    assert line.effect == pytest.approx(-0.2 / y.mean())
+    assert bend.effect == pytest.approx(0.05 / y.mean())  # the ends are above: it bends upwards
+
+
+def test_so_many_more_layouts_make_the_interval_as_narrow_as_is_needed() -> None:
+    (line, _) = chosen(1 + NOISE).terms
+    assert line.low is not None
+    assert line.high is not None
+    half = (line.high - line.low) / 2
+    goal = max(abs(line.effect), 0.01 - abs(line.effect))
+    assert half > goal
+    assert line.more_layouts is not None
+    n = 9 + line.more_layouts
+    # t(7) is 2.365 and goes to about 2.0: the interval narrows with the root of n and with t.
+    assert half * np.sqrt(9 / n) * 2.0 / 2.365 <= goal * 1.03
+    assert half * np.sqrt(9 / (n - 2)) > goal
+
+
+def test_small_terms_that_are_known_to_be_small_need_no_more_layouts() -> None:
+    _, bend = chosen((3 - 0.01 * X) * (1 + NOISE / 20)).terms
+    assert (bend.state, bend.more_layouts) == (TermState.SMALL, None)
+
+
+# Walks of a copy that does 1000 instructions, and what it takes with so many walks.
+WALKS = {"0%": 400, "50%": 200, "100%": 0}
+
+
+def point(text: str, run: StoredRun, axis: str = "pages") -> Point:
+    return Point(f"{axis}={text}", ((axis, text),), (PointRun(run, None),))
+
+
+def points(*groups: str) -> list[Point]:
+    found = []
+    for number, (text, walks) in enumerate(WALKS.items(), 1):
+        events = {"walk_load": walks, "walk_store": 0} if "translation" in groups else {}
+        made = counted_run(groups, copies=1, cycles=2000 + walks, **events)
+        run = replace(made, head=replace(made.head, run=number, copies=1))
+        found.append(point(text, run))
+    return found
+
+
+def observed(
+    every: list[Point], wanted: ModelRequest | None = None, misses: float | None = None
+) -> ModelData:
+    predicted = None if misses is None else lambda _, text: misses * (1 + len(text))
+    (found,) = observe(every, wanted or ModelRequest(), predicted)
+    return found
+
+
+def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
+    data = observed(points("translation"), ModelRequest(Response(EffortKind.CYCLES)))
+    assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
+    assert [one.x for one in data.layouts] == [0, 200, 400]
+    assert [one.y for one in data.layouts] == pytest.approx([2000, 2200, 2400])
+
+
+def test_without_counted_walks_x_is_predicted_else_the_share_of_the_axis() -> None:
+    data = observed(points("pipeline"))
+    assert (data.x.kind, [one.x for one in data.layouts]) == ("huge", [0, 50, 100])
+    assert data.x.source == "the share that --pages planned"
+    data = observed(points("pipeline"), misses=10.0)
+    assert (data.x.kind, data.x.source) == ("misses", "predicted from a stored trace")
+    assert [one.x for one in data.layouts] == [30, 40, 50]
+
+
+def region(huge_bytes: int | None) -> PageRegion:
+    """A heap of 100 bytes."""
+    sizes = {"extent_bytes": 100, "resident_bytes": 100, "planned_bytes": 100}
+    return PageRegion(
+        category="heap",
+        split=False,
+        share_of_bytes=None,
+        **sizes,
+        touched_bytes=100,
+        huge_bytes=huge_bytes,
+        stray_bytes=0,
+        page_bytes=(),
+        largest_page_bytes=1 << 21,
+        seen="exit",
+        processes=1,
+        forks=0,
+        note=None,
+    )
+
+
+def with_pages(every: list[Point], *huge_bytes: int | None) -> list[Point]:
+    found = []
+    for one, size in zip(every, huge_bytes, strict=True):
+        run = one.runs[0].run
+        copies = tuple(replace(copy, pages=(region(size),)) for copy in run.copies)
+        found.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
+    return found
+
+
+def test_the_share_that_copies_had_is_better_than_what_was_planned() -> None:
+    data = observed(with_pages(points("pipeline"), 0, 40, 90))
+    assert data.x.source == "the share that copies had, as proved"
+    assert [one.x for one in data.layouts] == [0, 40, 90]
+    data = observed(with_pages(points("pipeline"), 0, None, 90))
+    assert (data.x.source, len(data.layouts)) == ("the share that --pages planned", 3)
+
+
+def test_layouts_that_are_no_shares_have_the_share_that_copies_had() -> None:
+    every = points("pipeline")
+    every[1] = point("heap:huge", every[1].runs[0].run)
+    assert [one.x for one in observed(with_pages(every, 0, 40, 90)).layouts] == [0, 40, 90]
+
+
+def test_a_number_that_the_program_reports_can_be_y() -> None:
+    every = []
+    for one, updates in zip(points("pipeline"), (0.5, 0.75, 1.0), strict=True):
+        run = one.runs[0].run
+        copies = tuple(replace(copy, metrics=(("updates", updates),)) for copy in run.copies)
+        every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
+    data = observed(every, ModelRequest(Response(EffortKind.METRIC, "updates")))
+    assert data.y.name == "updates as a copy reports it"
+    assert [one.y for one in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
+
+
+def test_user_time_leaves_out_what_the_kernel_did_for_a_copy() -> None:
+    every = []
+    for one, user_s in zip(points("pipeline"), (5, 4, 3), strict=True):
+        run = one.runs[0].run
+        copies = tuple(replace(it, cpu_ns=9 * 10**9, user_ns=user_s * 10**9) for it in run.copies)
+        every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
+    cpu = observed(every, ModelRequest(Response(EffortKind.CPU)))
+    assert [one.y for one in cpu.layouts] == pytest.approx([9, 9, 9])
+    data = observed(every, ModelRequest(Response(EffortKind.USER)))
+    assert data.y.name == "user time of a copy"
+    assert [one.y for one in data.layouts] == pytest.approx([5, 4, 3])
+
+
+def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:
+    data = observed(points("translation"), ModelRequest(explaining=PredictorKind.HUGE))
+    assert data.x.kind == "huge"
+
+
+def test_layouts_without_x_are_left_out_and_named_where_it_is_asked_for() -> None:
+    every = points("translation")
+    every[1] = replace(every[1], runs=points("pipeline")[1].runs)
+    data = observed(every, ModelRequest(explaining=PredictorKind.WALKS))
+    assert [one.label for one in data.layouts] == ["pages=100%", "pages=0%"]
+    assert data.lacking == ("pages=50%: no page-walk cycles of a copy",)
+    assert observed(every).x.kind == "huge"
+
+
+# Anscombe's first data set: y = 3.00 + 0.500 x, R2 = 0.667, in every textbook.
+ANSCOMBE_X = np.array([10.0, 8.0, 13.0, 9.0, 11.0, 14.0, 6.0, 4.0, 12.0, 7.0, 5.0])
+ANSCOMBE_Y = np.array([8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68])
+
+
+def test_a_line_and_a_parabola_are_found_as_they_are() -> None:
+    line = fit_polynomial(X, 3 - 0.01 * X, 1)
+    parabola = fit_polynomial(X, 3 - 0.02 * X + 1e-4 * X**2, 2)
+    assert line is not None
+    assert parabola is not None
+    assert line.coefficients == pytest.approx((3, -0.01))
+    assert parabola.coefficients == pytest.approx((3, -0.02, 1e-4))
+    assert parabola.quality.r2 == pytest.approx(1.0)
+
+
+def test_a_data_set_of_the_textbooks() -> None:
+    fit = fit_polynomial(ANSCOMBE_X, ANSCOMBE_Y, 1)
+    assert fit is not None
+    assert fit.coefficients == pytest.approx((3.0001, 0.50009), abs=1e-4)
+    assert fit.quality.r2 == pytest.approx(0.66654, abs=1e-5)
+    assert fit.quality.adjusted_r2 == pytest.approx(0.62949, abs=1e-5)
+    assert fit.sigma == pytest.approx(1.2366, abs=1e-4)  # residual standard error
+    band = fit.band(np.array([9.0]))  # at the mean of x: t(9) s / sqrt(n)
+    assert band == pytest.approx([2.262157 * 1.2366 / math.sqrt(11)], rel=1e-4)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_errors_of_leaving_one_out_are_those_of_fits_without_it(degree: int) -> None:
+    fit = fit_polynomial(ANSCOMBE_X, ANSCOMBE_Y, degree)
+    assert fit is not None
+    assert fit.quality.left_out == pytest.approx(_one_by_one(degree))
+
+
+def _one_by_one(degree: int) -> list[float]:
+    found = []
+    for place in range(len(ANSCOMBE_X)):
+        kept = np.arange(len(ANSCOMBE_X)) != place
+        by_others = np.polynomial.Polynomial.fit(ANSCOMBE_X[kept], ANSCOMBE_Y[kept], degree)
+        found.append(by_others(ANSCOMBE_X[place]) / ANSCOMBE_Y[place] - 1)
+    return found
+
+
+def test_large_counts_keep_their_digits() -> None:
+    cycles = X * 1e9
+    fit = fit_polynomial(cycles, 2e9 + 0.5 * cycles + 1e-12 * cycles**2, 3)
+    assert fit is not None
+    assert fit.coefficients[1] == pytest.approx(0.5, rel=1e-6)
+    assert fit.coefficients[2] == pytest.approx(1e-12, rel=1e-6)
+
+
+def test_aicc_as_hurvich_and_tsai_have_it_and_none_of_too_few() -> None:
+    assert aicc(8.0, 8, 3) == pytest.approx(0 + 6 + 24 / 4)
+    assert aicc(8.0, 4, 3) is None
+
+
+def test_what_x_has_too_few_values_for_is_not_fitted() -> None:
+    twice: Floats = np.array([0.0, 0.0, 1.0, 1.0])
+    assert fit_polynomial(twice, np.array([1.0, 2.0, 3.0, 4.0]), 2) is None
+    line = fit_polynomial(np.array([0.0, 1.0]), np.array([1.0, 2.0]), 1)
+    assert line is not None
+    assert (line.quality.adjusted_r2, line.quality.aicc, line.quality.left_out) == (
+        None,
+        None,
+        None,
+    )
+    assert line.band(twice) is None
+
+
+TRACED = BenchmarkTrace(4, a_trace(), page_costs(COSTS, parse_tlb(TLB)))
+
+
+def test_misses_are_those_of_the_benchmarks_trace() -> None:
+    predicted = misses_of({"made": TRACED})
+    assert predicted is not None
+    # 400 walks of the heap, 3000 of mappings, 7 of the stack; all in huge pages 2 and 7 are left.
+    assert predicted("made", "0%") == 400 + 3000 + 7
+    assert predicted("made", "100%") == pytest.approx(2 + 7)
+    assert predicted("other", "0%") is None
+    assert misses_of({}) is None
+
+
+def test_runs_that_go_as_predicted_have_no_error_and_others_theirs() -> None:
+    names = ("0%", "heap:huge", "mmap:huge", "100%")
+    as_it_is = ranking_check("made", TRACED, [(name, (1.0, 1.0, 1.0)) for name in names])
+    assert (as_it_is.trace, as_it_is.best.large_pages) == (4, 5)
+    assert as_it_is.check is not None
+    assert not as_it_is.check.told  # nothing differs: nothing is told
+    shares = [it.predicted for it in as_it_is.check.mappings]
+    assert shares[0] == 0
+    assert shares[3] == 1
+    assert shares[1] + shares[2] == pytest.approx(1)  # the heap's part and that of mappings
+    times = [(name, (2 - share,) * 3) for name, share in zip(names, shares, strict=True)]
+    check = ranking_check("made", TRACED, times).check
+    assert check is not None
+    assert check.told
+    assert check.max_error == pytest.approx(0)
+    times[2] = (names[2], (2.0,) * 3)  # mappings bring nothing at all
+    check = ranking_check("made", TRACED, times).check
+    assert check is not None
+    assert check.max_error == pytest.approx(shares[2])
+
+
+# A parabola 1 + x^2 at 0, 1, 2: the chord of the ends is 1 + 2 x, 3 at x = 1 where y is 2.
+THREE_X, Y = np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 5.0])
+
+
+def test_errors_of_all_pairs_the_ends_first() -> None:
+    ends, low, high = two_point_models(THREE_X, Y)
+    assert (ends.first, ends.second, ends.errors) == (0, 2, (None, 0.5, None))
+    # 1 + x is 3 at 2 where y is 5; -1 + 3 x is -1 at 0 where y is 1.
+    assert low.errors[:2] == high.errors[1:] == (None, None)
+    assert [low.errors[2], high.errors[0]] == pytest.approx([-0.4, -2.0])
+    assert (low.outside, high.outside) == ((False, False, True), (True, False, False))
+    assert ends.mean_error == ends.maximum_error == 0.5
+
+
+def test_pairs_of_one_x_make_no_line() -> None:
+    x = np.array([0.0, 0.0, 1.0])
+    pairs = two_point_models(x, np.array([1.0, 1.5, 2.0]))
+    assert [(one.first, one.second) for one in pairs] == [(0, 2), (1, 2)]
+    assert two_point_models(x[1:], Y[1:]) == ()
+
+
+def test_a_table_of_nine_layouts_has_the_ends_the_middle_and_the_quarters() -> None:
+    x = np.arange(9.0)
+    shown = shown_pairs(two_point_models(x, x + 1), x)
+    assert [(one.first, one.second) for one in shown][:3] == [(0, 8), (0, 6), (2, 8)]
+    assert len(shown) == 10
+    assert {place for one in shown for place in (one.first, one.second)} == {0, 2, 4, 6, 8}
+
+
+LOADS: list[dict[str, float]] = COSTS["loads"]  # type: ignore[assignment]
+COST = page_costs(COSTS, parse_tlb(TLB))
+DEPENDENT = Loads.DEPENDENT
+
+
+def test_an_l1_miss_costs_what_small_pages_cost_more_where_the_last_level_holds_them() -> None:
+    assert COST.l1_miss_ns(DEPENDENT) == 4.0  # at 256 pages: above 2 x 64, below 3/4 of 512
+    assert COST.l1_miss_ns(Loads.INDEPENDENT) == 1.0
+    assert COST.l1_miss_ns(Loads.BETWEEN) == 2.0
+
+
+def test_a_walk_costs_by_footprint_what_is_beyond_an_l1_miss() -> None:
+    # Smoothed over neighbours: at 1024 and 4096 pages the median of 24 and 44.
+    assert COST.walk_ns(1024, DEPENDENT) == COST.walk_ns(1 << 30, DEPENDENT) == 34.0 - 4.0
+
+
+def test_a_fault_costs_a_part_by_itself_and_a_part_a_byte() -> None:
+    assert COST.fault_ns(SMALL) == 1000.0
+    assert COST.fault_ns(HUGE) == 52_100.0
+    assert COST.fault_ns(64 << 10) == pytest.approx(1000 + 51_100 * 15 / 511)
+
+
+def test_without_huge_pages_a_larger_fault_costs_as_much_a_byte() -> None:
+    costs = page_costs(COSTS | {"faults": {"small_ns": 1000.0}}, parse_tlb(TLB))
+    assert costs.fault_ns(HUGE) == 512_000.0
+
+
+def test_footprints_that_had_no_huge_pages_are_left_out() -> None:
+    loads = [it | {"huge_bytes": 0} for it in COSTS["loads"]]  # type: ignore[attr-defined]
+    assert page_costs(COSTS | {"loads": loads}, parse_tlb(TLB)).points == ()
+
+
+def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
+    none, heap, mmap, both = rank_mappings(a_trace(), COST)
+    assert (none.large_pages, none.saved_ns(DEPENDENT)) == (0, 0.0)
+    # 990 L1 misses of 4 ns, 400 walks of 30 ns; 600 faults of 1 us less 2 of 52.1 us
+    assert heap.misses_saved_ns[DEPENDENT] == 990 * 4.0 + 400 * 30.0
+    assert heap.faults_saved_ns == pytest.approx(600_000 - 104_200)
+    assert (heap.large_pages, heap.large_bytes) == (2, 2 * HUGE)
+    assert both.saved_ns(DEPENDENT) == pytest.approx(
+        heap.saved_ns(DEPENDENT) + mmap.saved_ns(DEPENDENT)
+    )
+    without = rank_mappings(a_trace(), COST, faults=False)
+    assert without[1].saved_ns(DEPENDENT) == heap.misses_saved_ns[DEPENDENT]
+
+
+def test_misses_of_stores_cost_what_stores_cost_whatever_loads_do() -> None:
+    loads = [
+        it | {"store_small_ns": 2.0 + it["pages"] / 1024, "store_huge_ns": 2.0} for it in LOADS
+    ]
+    costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
+    assert costs.l1_miss_ns(None) == 0.25
+    assert costs.walk_ns(4096, None) == 2.5 - 0.25  # at 1024 and 4096 pages the median of 1 and 4
+    base, *_ = (trace := a_trace()).mappings
+    of_stores = replace(base, store_l1_misses=(1000,) + (0,) * 5, store_walks=(400,) + (0,) * 5)
+    mappings = (of_stores, *trace.mappings[1:])
+    _, heap, *_ = rank_mappings(replace(trace, mappings=mappings), costs)
+    # 10 L1 misses of loads are left in huge pages; those in small ones were all of stores.
+    assert heap.misses_saved_ns[DEPENDENT] == 1000 * 0.25 + 400 * 2.25 - 10 * 4.0
+
+
+def test_the_best_mapping_is_that_which_saves_most_within_the_pages_there_are() -> None:
+    ranked = rank_mappings(a_trace(), COST)
+    names = [mapping_name(it.mapping.sizes) for it in by_saving(ranked, DEPENDENT)]
+    assert names == ["heap 2M + mmap 2M", "mmap 2M", "heap 2M", "all 4k"]
+    for pages, name in ((9, names[0]), (4, "mmap 2M"), (2, "heap 2M"), (1, "all 4k")):
+        assert mapping_name(best_within(ranked, pages, DEPENDENT).mapping.sizes) == name
+    assert max(benefits(ranked, DEPENDENT)) == 1.0
+
+
+def test_working_sets_and_far_references_count_first_touches() -> None:
+    base = a_trace().of_size(SMALL)
+    # 60,000 at 0, 9,400 at 64, 8,600 at 576, 2,004 first touches: 80,004
+    assert far_references(base, 64) == 9_400 + 8_600 + 2_004
+    assert far_references(base, 65) == 8_600 + 2_004
+    assert far_references(base, 576, 1) == 8_600 + 1_400
+    assert working_set(base, 0.75) == 65
+    assert working_set(base, 0.5) == 1
+    assert working_set(base, 0.99) == 2_004  # is not to be had: all pages
+    memory = page_memory(a_trace())
+    assert [it.memory_bytes for it in memory][::2] == [2_004 * SMALL, 6 * HUGE]
+
+
+def test_misses_of_a_layout_are_those_of_its_regions() -> None:
+    trace = a_trace()
+
+    def misses(layout: str) -> tuple[float, float]:
+        found = predicted_misses(trace, layout)
+        return found.l1_misses, found.walks
+
+    assert misses("0%") == (6007, 3407)
+    assert misses("100%") == (67, 9)
+    assert misses("heap:2M") == (5017, 3007)
+    assert misses("heap:2M@0-2M") == (5117, 3057)  # the first region alone
+    assert misses("heap:50%;mmap:4k") == (5117, 3057)  # one of two huge pages
+    assert misses("mmap:1M@0-1M")[0] == 6007 - 490  # half of a region
+
+
+def test_errors_are_in_per_cent_of_the_largest_benefit() -> None:
+    times = [[2.0, 2.0, 2.0], [1.5, 1.5, 1.5], [1.0, 1.0, 1.0]]
+    check = check_benefits(["none", "heap", "both"], [0.0, 60.0, 100.0], times)
+    assert [it.measured for it in check.mappings] == [0.0, 0.5, 1.0]
+    assert [it.error for it in check.mappings] == pytest.approx([0.0, 0.1, 0.0])
+    assert (check.told, check.most_saved_s) == (True, 1.0)
+    assert math.isclose(check.mean_error, 0.05)
+    assert math.isclose(check.max_error, 0.1)
+
+
+def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:
+    times = [[2.0, 3.0, 4.0], [1.5, 2.5, 3.5]]
+    check = check_benefits(["none", "heap"], [0.0, 100.0], times)
+    assert check.most_saved_s == 0.5
+    assert (check.most_saved_noise_s, check.told) == (0.0, True)
+
+
+def test_mappings_to_run_are_those_that_differ_in_data_the_program_has() -> None:
+    trace = a_trace()  # no static data: a page size for it changes nothing
+    more = [replace(it, static_bytes=HUGE) for it in trace.mappings]
+    ranked = rank_mappings(replace(trace, mappings=(*trace.mappings, *more)), COST)
+    saved = [it.saved_ns(DEPENDENT) for it in ranked]
+    assert mappings_to_check(trace, ranked, saved, every=True) == [0, 1, 2, 3]
+    assert mappings_to_check(trace, ranked, saved, every=False) == [0, 3]
+
+
+def test_a_benefit_within_the_noise_judges_no_prediction() -> None:
+    times = [[1.0, 1.3, 0.9, 1.1], [1.2, 0.8, 1.05, 1.0]]
+    check = check_benefits(["none", "heap"], [0.0, 100.0], times)
+    assert not check.told

@@ -1,0 +1,446 @@
+"""Counter tables: read strictly, found by processor; formulas, and codes against the vendors'.
+
+Vendors' files are named by RATER_VENDOR_EVENTS: a folder with checkouts (or bare repositories) of
+intel/perfmon, ARM-software/data and wcohen/libpfm4 as OWNER+NAME/repo.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.counter_choice import CounterChoice, choose_groups, refuse_few_iterations
+from rater.plan.counter_tables import (
+    CYCLES,
+    INSTRUCTIONS,
+    CounterTable,
+    EventCode,
+    Processor,
+    load_table,
+    parse_cpuinfo,
+    parse_formula,
+    parse_table,
+    table_for,
+    table_names,
+)
+
+X86 = """processor\t: 0
+vendor_id\t: {vendor}
+cpu family\t: {family}
+model\t\t: {model}
+model name\t: A CPU
+stepping\t: 7
+"""
+ARM = """processor\t: 0
+BogoMIPS\t: 50.00
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x4
+CPU part\t: {part}
+CPU revision\t: 1
+"""
+POWER = """processor\t: 0
+cpu\t\t: {cpu} (raw), altivec supported
+revision\t: 2.2 (pvr {pvr} 1202)
+"""
+PROCESSORS = {
+    "intel-skx": X86.format(vendor="GenuineIntel", family=6, model=85),
+    "intel-icx": X86.format(vendor="GenuineIntel", family=6, model=106),
+    "intel-spr": X86.format(vendor="GenuineIntel", family=6, model=207),
+    "amd-zen2": X86.format(vendor="AuthenticAMD", family=23, model=49),
+    "amd-zen3": X86.format(vendor="AuthenticAMD", family=25, model=1),
+    "amd-zen4": X86.format(vendor="AuthenticAMD", family=25, model=17),
+    "amd-zen5": X86.format(vendor="AuthenticAMD", family=26, model=2),
+    "arm-neoverse-n1": ARM.format(part="0xd0c"),
+    "arm-neoverse-n2": ARM.format(part="0xd49"),
+    "arm-neoverse-v1": ARM.format(part="0xd40"),
+    "arm-neoverse-v2": ARM.format(part="0xd4f"),
+    "ibm-power9": POWER.format(cpu="POWER9", pvr="004e"),
+    "ibm-power10": POWER.format(cpu="POWER10", pvr="0080"),
+}
+SKX = parse_cpuinfo(PROCESSORS["intel-skx"])
+UNKNOWN = parse_cpuinfo(X86.format(vendor="GenuineIntel", family=6, model=1))
+TABLE = """[pmu]
+name = "mine"
+counters = 2
+fixed = ["cycles", "instructions"]
+[events]
+cycles = { config = 0x3c }
+instructions = { config = 0xc0 }
+stalls = { config = 0xa3, vendor = "STALLS" }
+[groups]
+one = ["cycles", "instructions", "stalls"]
+[stack]
+memory = "stalls"
+"""
+
+
+def read(text: str) -> CounterTable:
+    return parse_table(text, Path("mine.toml"))
+
+
+def names(choice: CounterChoice) -> list[str]:
+    return list(choice.names)
+
+
+def test_every_processor_has_the_table_of_its_family() -> None:
+    found = {name: table_for(parse_cpuinfo(text)) for name, text in PROCESSORS.items()}
+    assert {name: table and table.name for name, table in found.items()} == {
+        name: name for name in PROCESSORS
+    }
+    assert set(table_names()) == {*PROCESSORS, "generic", "software"}
+    assert table_for(UNKNOWN) is table_for(Processor("")) is None
+
+
+def test_every_table_of_a_processor_makes_a_stack_of_groups_with_cycles_and_instructions() -> None:
+    for name in PROCESSORS:
+        table = load_table(name)
+        assert table.name == name
+        assert table.stack_groups()
+        for group in table.groups:
+            assert [event.name for event in group.events][:2] == [CYCLES, INSTRUCTIONS], name
+        values = dict.fromkeys((it.name for g in table.groups for it in g.events), 1.0)
+        assert all(formula.value(values) >= 0 for _, formula in table.stack)
+
+
+def test_no_two_events_of_a_power_group_want_the_same_counter() -> None:
+    for name in ("ibm-power9", "ibm-power10"):
+        for group in load_table(name).groups:
+            counters = [event.config >> 16 & 0xF for event in group.events]
+            assert len(set(counters)) == len(counters), group.name
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "told"),
+    [
+        ("counters = 2", "counters = 0", "mine.toml:3: pmu.counters: expected a whole number"),
+        ("0xa3, vendor", '"a3", vendor', "mine.toml:8: events.stalls.config: expected a whole"),
+        ('"stalls"]', '"stals"]', "mine.toml:10: groups.one: unknown event 'stals'; did you mean"),
+        ('"stalls"]', '"cycles"]', "groups.one: an event twice"),
+        ('"stalls"\n', '"stalls * 2 +"\n', "mine.toml:12: stack.memory: no formula"),
+        ('"stalls"\n', '"walks"\n', "stack.memory: unknown event 'walks'"),
+        ("[stack]", "[stacks]", "stacks: unknown key; did you mean stack?"),
+        ("fixed = [", 'fixed = ["none", ', "pmu.fixed: unknown event 'none'"),
+        ('name = "mine"', 'name = "mine"\ndevice = "../x"', "expected a name below /sys/bus/"),
+        ('name = "mine"', 'name = "mine"\nmatch = { models = ["1-x"] }', "a number or a range"),
+        ("[pmu]", "#" * 100_000 + "\n[pmu]", "mine.toml: more than 100 kB"),
+        (
+            'fixed = ["cycles", "instructions"]',
+            "",
+            "3 events that have no counter of their own, the processor has 2 counters",
+        ),
+    ],
+)
+def test_mistakes_of_a_table_are_told_with_line_and_key(change: str, to: str, told: str) -> None:
+    read(TABLE)
+    with pytest.raises(InputError) as error:
+        read(TABLE.replace(change, to))
+    assert told in str(error.value)
+
+
+def test_formulas_are_of_events_that_are_counted_with_cycles() -> None:
+    alone = TABLE.replace('one = ["cycles", "instructions", "stalls"]', 'one = ["stalls"]')
+    with pytest.raises(InputError, match="unknown event 'stalls'; there are none"):
+        read(alone)
+
+
+def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(TABLE)
+    pipeline, memory = "intel-skx:pipeline", "intel-skx:memory"
+    for asked, found in {
+        "cpi": [pipeline, memory, "intel-skx:translation"],
+        "all": [pipeline, memory, *(f"intel-skx:{it}" for it in ("translation", "tlb", "numa"))],
+        "numa,pipeline": ["intel-skx:numa", pipeline],
+        "pipeline,pipeline": [pipeline],
+        "pipeline+memory, software": [f"{pipeline}+{memory}", "software:software"],
+        "arm-neoverse-n1:cpi": ["arm-neoverse-n1:stalls"],
+        str(own): ["mine:one"],
+        f"{own}:one": ["mine:one"],
+        "cpi:u": [f"{pipeline}:u", f"{memory}:u", "intel-skx:translation:u"],
+        f"software,{own}:u": ["software:software", "mine:one:u"],
+    }.items():
+        choice = choose_groups(asked, SKX)
+        assert (names(choice), choice.notes) == (found, ()), asked
+    assert choose_groups("pipeline+memory", SKX).most_events == 12
+    assert [it.name for it in choose_groups("cpi,software", SKX).tables] == [
+        "intel-skx",
+        "software",
+    ]
+
+
+def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None:
+    choice = choose_groups("cpi,software", UNKNOWN)
+    assert names(choice) == ["generic:stalls", "software:software"]
+    assert choice.notes == (
+        "counters: no table for A CPU: the kernel's generic events are counted instead "
+        "(its codes in a file of your own: --counters ./MINE.toml)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("", "expected GROUP,... such as cpi or software; `rater counters` shows"),
+        ("pipeline,", "expected GROUP"),
+        ("pipelin", "the table intel-skx has no group 'pipelin'; did you mean pipeline?"),
+        ("amd-zen9:cpi", "unknown counter table 'amd-zen9'; did you mean amd-zen"),
+        ("./none.toml", "cannot read the counter table none.toml: No such file"),
+        ("numa,cpi:u", "groups of intel-skx with and without the kernel's part (:u) have no rates"),
+        ("software:zz", "there are: cpi, all, software"),
+        ("software:cpi", "the table software has no CPI stack; it has the groups software"),
+    ],
+)
+def test_groups_that_are_not_there_are_refused(asked: str, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        choose_groups(asked, SKX)
+    assert told in str(error.value)
+
+
+def test_groups_take_turns_over_counted_iterations() -> None:
+    choice = choose_groups("cpi", SKX)
+    turns = [[one.group.name for one in choice.turn(n, 1)] for n in range(1, 6)]
+    assert turns == [[], ["pipeline"], ["memory"], ["translation"], ["pipeline"]]
+    refuse_few_iterations(choice, 4, 1)
+    with pytest.raises(
+        InputError,
+        match=r"3 groups \(pipeline, memory, translation\), one an iteration beside the 1 "
+        r"discarded, need --iterations 4 or more \(there are 3\)",
+    ):
+        refuse_few_iterations(choice, 3, 1)
+
+
+VALUES = {"a": 6.0, "b": 4.0, "zero": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a", 6.0),
+        ("1000 * a", 6000.0),
+        ("a / (a + b)", 0.6),
+        ("-a + 2.5", -3.5),
+        ("max(b - a, 0)", 0.0),
+        ("min(a, b, 5) - max(1, 2)", 2.0),
+    ],
+)
+def test_a_formula_comes_to_what_it_says(text: str, value: float) -> None:
+    assert parse_formula(text, VALUES).value(VALUES) == pytest.approx(value)
+
+
+def test_a_formula_knows_the_events_it_needs() -> None:
+    assert parse_formula("a / max(a, b)", VALUES).names == {"a", "b"}
+    for text in (
+        "a / zero",
+        "1e12 * a",
+        "*".join(["1e12"] * 30),
+        "0 * (" + "*".join(["1e12"] * 27) + ")",
+    ):
+        with pytest.raises(ArithmeticError):
+            parse_formula(text, VALUES).value(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("c + a", "unknown event 'c'; there are: a, b, zero"),
+        ("a.real", "'a.real': expected names"),
+        ("a[0]", "expected names"),
+        ("__import__('os')", "expected names"),
+        ("max(a)", "expected names"),
+        ("max(*a, b)", "unknown|expected names"),
+        ("max(a, b, key=a)", "expected names"),
+        ("(lambda: a)()", "expected names"),
+        ("a if b else a", "expected names"),
+        ("a ** b", "expected names"),
+        ("a // b", "expected names"),
+        ("True", "expected names"),
+        ("'a'", "expected names"),
+        ("1e13", "expected names"),
+        ("1j", "expected names"),
+        ("a +", "no formula"),
+        ("1if a else b", "no formula"),
+        ("(" * 300 + "a", "no formula"),
+        ("a" * 500, "more than 400 characters"),
+        ("+".join("a" * 100), "too long"),
+    ],
+)
+def test_anything_but_sums_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_formula(text, VALUES)
+
+
+# The libpfm4 of an architecture has the events of that one only.
+PMUS = {
+    "intel-skx": ("skx", "clx"),
+    "intel-icx": ("icx",),
+    "intel-spr": ("spr",),
+    "amd-zen2": ("amd64_fam17h_zen2",),
+    "amd-zen3": ("amd64_fam19h_zen3",),
+    "amd-zen4": ("amd64_fam19h_zen4",),
+    "amd-zen5": ("amd64_fam1ah_zen5",),
+    "arm-neoverse-n1": ("arm_n1",),
+    "arm-neoverse-n2": ("arm_n2",),
+    "arm-neoverse-v1": ("arm_v1",),
+    "arm-neoverse-v2": ("arm_v2",),
+}
+# Bits that libpfm4 adds: user, system, interrupt, enable; Arm: exclusion of levels.
+ADDED = 0x0000_0000_0053_0000
+INTEL = {
+    "intel-skx": ("SKX/events/skylakex_core", "CLX/events/cascadelakex_core"),
+    "intel-icx": ("ICX/events/icelakex_core",),
+    "intel-spr": (
+        "SPR/events/sapphirerapids_core",
+        "EMR/events/emeraldrapids_core",
+        "GNR/events/graniterapids_core",
+    ),
+}
+VENDORS = os.environ.get("RATER_VENDOR_EVENTS", "")
+
+
+class PerfArgument(ctypes.Structure):
+    """`pfm_pmu_encode_arg_t` of perfmon/pfmlib.h."""
+
+    _fields_ = (
+        ("codes", ctypes.POINTER(ctypes.c_uint64)),
+        ("fstr", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("count", ctypes.c_int),
+        ("idx", ctypes.c_int),
+    )
+
+
+# Read when the library begins, so by a process of its own.
+ENCODE = f"""
+import ctypes, json, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.plan.test_counter_tables import encode_all
+print(json.dumps(encode_all(json.loads(sys.stdin.read()))))
+"""
+
+
+def encode_all(names: list[str]) -> dict[str, int | None]:
+    library = ctypes.CDLL("libpfm.so.4")
+    library.pfm_initialize()
+    found: dict[str, int | None] = {}
+    for name in names:
+        argument = PerfArgument(None, None, ctypes.sizeof(PerfArgument), 0, 0)
+        wrong = library.pfm_get_os_event_encoding(name.encode(), 8, 0, ctypes.byref(argument))
+        found[name] = None if wrong or argument.count != 1 else argument.codes[0]
+    return found
+
+
+def events(table: str) -> Iterator[EventCode]:
+    yield from {it.name: it for group in load_table(table).groups for it in group.events}.values()
+
+
+def test_codes_are_those_of_libpfm4() -> None:
+    try:
+        ctypes.CDLL("libpfm.so.4")
+    except OSError:
+        pytest.skip("libpfm.so.4 is not installed (apt install libpfm4)")
+    wanted = {
+        f"{pmu}::{event.vendor.replace('.', ':')}": event.config
+        for table, pmus in PMUS.items()
+        for pmu in pmus
+        for event in events(table)
+    }
+    encoded = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", ENCODE],
+            input=json.dumps(list(wanted)),
+            env={**os.environ, "LIBPFM_ENCODE_INACTIVE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    known = {name: code & ~ADDED for name, code in encoded.items() if code is not None}
+    assert {name: hex(code) for name, code in known.items()} == {
+        name: hex(wanted[name]) for name in known
+    }
+    absent = {name.split("::")[0] for name in wanted.keys() - known}
+    complete = {name.split("::")[0] for name in known} - absent
+    assert complete, "it knows all events of at least one processor"
+
+
+@cache
+def stored(repository: str, path: str) -> str:
+    folder = Path(VENDORS) / repository / "repo"
+    if not VENDORS or not folder.exists():
+        pytest.skip(f"RATER_VENDOR_EVENTS names no folder with {repository}")
+    return subprocess.run(
+        ["git", "-C", str(folder), "show", f"HEAD:{path}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def intel(path: str) -> dict[str, int]:
+    return {
+        it["EventName"]: int(it["EventCode"].split(",")[0], 16)
+        | int(it["UMask"], 16) << 8
+        | int(it["EdgeDetect"]) << 18
+        | int(it["Invert"]) << 23
+        | int(it["CounterMask"], 0) << 24
+        for it in json.loads(stored("intel+perfmon", f"{path}.json"))["Events"]
+    }
+
+
+def arm(core: str) -> dict[str, int]:
+    text = stored("ARM-software+data", f"pmu/neoverse-{core}.json")
+    return {it["name"]: it["code"] for it in json.loads(text)["events"]}
+
+
+def power(number: str) -> dict[str, int]:
+    text = stored("wcohen+libpfm4", f"lib/events/power{number}_events.h")
+    pairs = re.findall(r'pme_name = "(\w+)",\s*\.pme_code = (0x\w+)', text)
+    # Counters 6 and 5 have codes of their own: power9-events-list.h of the kernel.
+    twins = {"PM_RUN_CYC": 0x600F4, "PM_RUN_INST_CMPL": 0x500FA}
+    return {name: int(code, 16) for name, code in pairs} | twins
+
+
+FILES: dict[str, list[Callable[[], dict[str, int]]]] = {
+    **{name: [lambda it=it: intel(it) for it in paths] for name, paths in INTEL.items()},  # type: ignore[misc]
+    **{f"arm-neoverse-{it}": [lambda it=it: arm(it)] for it in ("n1", "n2", "v1", "v2")},  # type: ignore[misc]
+    **{f"ibm-power{it}": [lambda it=it: power(it)] for it in ("9", "10")},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("table", FILES)
+def test_codes_are_those_of_the_vendors_file(table: str) -> None:
+    for read in FILES[table]:
+        known = read()
+        found = {it.vendor: known.get(it.vendor) for it in events(table)}
+        assert found == {it.vendor: it.config for it in events(table)}
+
+
+ZEN5_UNIT = re.compile(r'\.uname\s*= "(\w+)",.*?\.ucode\s*= (0x\w+)', re.DOTALL)
+
+
+def test_codes_of_zen_5_are_those_of_libpfm4s_source() -> None:
+    text = stored("wcohen+libpfm4", "lib/events/amd64_events_fam1ah_zen5.h")
+    masks = {
+        name: {unit: int(code, 16) for unit, code in ZEN5_UNIT.findall(body)}
+        for name, body in re.findall(r"amd64_umask_t (\w+)\[\]=\{(.*?)\n\};", text, re.DOTALL)
+    }
+    entries = re.findall(
+        r'\.name\s*= "(\w+)",.*?\.code\s*= (0x\w+),.*?(?:\.umasks = (\w+),|\n  \})', text, re.DOTALL
+    )
+    known = {name: (int(code, 16), masks.get(units, {})) for name, code, units in entries}
+    for event in events("amd-zen5"):
+        name, *units = event.vendor.split(".")
+        code, of = known[name]
+        mask = sum(of[unit] for unit in units)
+        assert event.config == (code & 0xFF | mask << 8 | (code & 0xF00) << 24), event.name

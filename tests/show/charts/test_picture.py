@@ -1,0 +1,541 @@
+"""The picture of the copies' times: what it consists of, in a terminal, in files, `rater plot`."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rater.analysis.divots.model.finding import CellEffect, CopyEffect, Kind
+from rater.analysis.results.copies import group_cells
+from rater.record.run import CopyStatus
+from rater.record.stored import StoredCopy
+from rater.show.charts.panels import (
+    failed_text,
+    label_text,
+    labels_from,
+    outside_text,
+    percent_text,
+    picture_svg,
+    time_text,
+)
+from rater.show.charts.picture import Label, NodeSpan, Picture, picture_of
+from rater.show.charts.terminal import print_picture
+from rater.show.charts.vega import rendered
+from rater.show.console import Printer
+from rater.workflow.results.points import write_drawing
+from tests.support.calls import Rater
+from tests.support.drawings import marks, needs_vega, texts
+from tests.support.example_findings import finding_of
+from tests.support.example_runs import copy_row, in_turn, stored, windowed
+
+
+def picture(
+    rows: Sequence[StoredCopy], labels: Sequence[Label] = (), iteration: int | None = None
+) -> Picture:
+    run = stored(rows, copies=len({row.copy for row in rows}))
+    return picture_of(run.head, group_cells(run), labels, iteration=iteration)
+
+
+def times(*seconds: float, per_node: int = 2, **changes: object) -> list[StoredCopy]:
+    """A copy for each time, so many of them on one node."""
+    return [copy_row(n, s, node=n // per_node, **changes) for n, s in enumerate(seconds)]
+
+
+FINDING = finding_of(
+    Kind.SLOW_LGROUP,
+    "lgroup 1",
+    (2, 3),
+    benchmarks=("a", "b"),
+    tune=None,
+    nodes=(1,),
+    package=None,
+    cells=(
+        CellEffect("a", None, 1, 1.10, 0.0),
+        CellEffect("a", None, 2, 1.14, 0.0),
+        CellEffect("b", None, 1, 1.25, 0.0),
+    ),
+)
+
+
+def test_copies_stand_by_lgroup_then_by_number() -> None:
+    rows = [copy_row(n, 10.0, node=n % 2) for n in range(4)]
+    shown = picture(rows)
+    assert shown.names == (0, 2, 1, 3)
+    assert shown.groups == (NodeSpan(0, 0, 2), NodeSpan(1, 2, 2))
+    assert not shown.ascending
+    assert [dot.place for dot in shown.panels[0].dots] == [0, 2, 1, 3]
+
+
+def test_without_known_places_there_are_no_groups() -> None:
+    shown = picture([copy_row(n, 10.0, node=None, cpu=None) for n in range(3)])
+    assert (shown.axis, shown.names, shown.groups) == ("copy", (0, 1, 2), ())
+
+
+def test_where_copies_move_the_places_are_cpus() -> None:
+    """Two CPUs, one copy on each; they change places for the second iteration."""
+    rows = [
+        copy_row(copy, 10.0 + cpu, cpu=cpu, node=cpu, iteration=it, phase=it)
+        for it in (1, 2)
+        for copy, cpu in ((0, it - 1), (1, 2 - it))
+    ]
+    label = Label((0, 1), "CPU 1: +10 %", cpus=(1,))
+    shown = picture(rows, [label])
+    assert (shown.axis, shown.names) == ("CPU", (0, 1))
+    ((_, dots),) = shown.panels[0].parts()
+    assert [(dot.cpu, dot.elapsed_s) for dot in dots] == [(1, 11.0), (1, 11.0)]
+    unbound = picture([replace(row, cpu=None, node=None) for row in rows])
+    assert (unbound.axis, unbound.groups) == ("copy", ())
+
+
+HUNDREDS = 16 * (100.0,)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "extent", "above", "below"),
+    [
+        ((100.0, 100.0, 110.0, 125.0), (100.0, 125.0), "", ""),
+        ((*HUNDREDS, 101.0, 100_000.0), (100.0, 101.0), "copy 17: 100000 s", ""),
+        ((*HUNDREDS, 0.1), (100.0, 100.0), "", "copy 16: 100.0 ms"),
+        ((*[1.0] * 96, 10.0, 20.0, 30.0, 40.0), (1.0, 1.0), "4 copies: 10.00 s to 40.00 s", ""),
+        ((*[1.0] * 8, *[100.0] * 8), (1.0, 100.0), "", ""),  # half of them are no strays
+    ],
+)
+def test_a_few_copies_far_out_do_not_flatten_the_others(
+    seconds: Sequence[float], extent: tuple[float, float], above: str, below: str
+) -> None:
+    (panel,) = picture(times(*seconds)).panels
+    assert panel.extent_s() == extent
+    assert panel.low_s < extent[0]
+    assert extent[1] < panel.high_s < 1.1 * extent[1]
+    assert outside_text(panel.outside(above=True)) == above
+    assert outside_text(panel.outside(above=False)) == below
+
+
+@pytest.mark.parametrize("slowest", [100.0, 100.1])
+def test_copies_that_hardly_differ_stand_level(slowest: float) -> None:
+    (panel,) = picture(times(100.0, 100.0, 100.0, slowest)).panels
+    assert panel.high_s - panel.low_s > 2.0
+    assert panel.low_s < 99.5
+    assert panel.high_s > 100.5
+
+
+def test_discarded_iterations_are_shown_only_when_asked_for() -> None:
+    rows = [
+        *times(20.0, 20.0, iteration=1, phase=0, counted=False),
+        *times(10.0, 10.0, iteration=2, phase=1),
+    ]
+    assert picture(rows).iterations == (2,)
+    assert picture(rows, iteration=1).panels[0].median_s == 20.0
+
+
+def test_each_benchmark_has_its_panel_and_each_tune_too() -> None:
+    rows = [
+        *times(20.0, 21.0, phase=0),
+        *times(10.0, 11.0, phase=1, tune="peak"),
+        *times(10.0, 11.0, phase=2, benchmark="b"),
+    ]
+    assert [panel.title for panel in picture(rows).panels] == ["a base", "b base", "a peak"]
+
+
+def test_failed_copies_have_a_place_but_no_time() -> None:
+    rows = times(10.0, 10.0, 10.0)
+    rows[2] = replace(rows[2], status=CopyStatus.FAILED, exit_code=1)
+    (panel,) = picture(rows).panels
+    assert [(place, one.copy, one.iteration) for place, one in panel.failed] == [(2, 2, 1)]
+    assert len(panel.dots) == 2
+    assert failed_text(panel) == "copy 2 failed"
+
+
+def test_steady_copies_are_their_median_run_with_a_range_or_without() -> None:
+    run = windowed([*in_turn(0, (2.0, 3.0, 4.0)), *in_turn(1, (3.0, 3.0, 3.0))], 0.0, 9.0)
+    shown = picture_of(run.head, group_cells(run))
+    assert shown.repeated
+    assert shown.panels[0].extent_s() == (2.0, 4.0)
+    (panel,) = picture_of(run.head, group_cells(run), ranges=False).panels
+    assert panel.extent_s() == (3.0, 3.0)
+
+
+def test_a_name_covers_its_copies_in_its_iterations() -> None:
+    rows = [
+        *times(10.0, 10.0, 10.0, 13.0, iteration=1, phase=0),
+        *times(10.0, 10.0, 10.0, 13.0, iteration=2, phase=1),
+    ]
+    one, other = Label((3,), "copy 3: +30 %", (2,), "a"), Label((3,), "not here", (), "b")
+    whole = Label((), "drift: +2 %")
+    (panel,) = picture(rows, [one, other, whole]).panels
+    ((label, dots),) = panel.parts()
+    assert label is one
+    assert [(dot.copy, dot.iteration) for dot in dots] == [(3, 2)]
+    assert label_text(one, panel) == "copy 3: +30 % (iteration 2)"
+    assert panel.overall() == (whole,)
+    (alone,) = picture(rows, [one], iteration=2).panels
+    assert label_text(one, alone) == "copy 3: +30 %"
+    assert picture(rows, [one], iteration=1).panels[0].parts() == ()
+
+
+def test_findings_become_names_benchmark_by_benchmark() -> None:
+    layout = replace(
+        FINDING, kind=Kind.LAYOUT, place="CPUs 0-6", benchmarks=(), cells=(), explained=True
+    )
+    unseen = replace(layout, slowdown=1.001)
+    assert labels_from([FINDING, layout, unseen]) == (
+        Label((2, 3), "lgroup 1: +12.0 %", benchmark="a", cpus=FINDING.cpus),
+        Label((2, 3), "lgroup 1: +25.0 %", benchmark="b", cpus=FINDING.cpus),
+        Label((2, 3), "CPUs 0-6: by the layout", cpus=FINDING.cpus, explained=True),
+    )
+
+
+def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
+    singles = (
+        CopyEffect("a", None, 1, 9, 9, 1, 0.42),
+        CopyEffect("a", None, 2, 9, 9, 1, 0.43),
+        CopyEffect("b", None, 1, 3, 3, 0, 1.33),
+        CopyEffect("b", None, 1, 5, 5, 0, 1.39),
+    )
+    first, second = labels_from([replace(FINDING, kind=Kind.OUTLIER_COPY, singles=singles)])
+    assert first == Label(
+        (9,), "copy 9 (lgroup 1): -58 to -57 %", (1, 2), "a", None, (9,), fast=True
+    )
+    assert second == Label((3, 5), "2 copies: +33 to +39 %", (1,), "b", None, (3, 5))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2408.4, "2408 s"),
+        (801.23, "801.2 s"),
+        (9.5, "9.500 s"),
+        (0.0125, "12.50 ms"),
+        (2e-9, "2.000 ns"),
+        (0.0, "0.000 ns"),
+    ],
+)
+def test_times_have_the_digits_that_distinguish_copies(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+def test_distances_from_the_median() -> None:
+    assert [percent_text(value) for value in (1.523, 0.996, 1.0)] == ["+52 %", "-0.4 %", "+0.0 %"]
+
+
+def drawn_picture(rows: Sequence[StoredCopy], *labels: Label) -> Picture:
+    run = stored(rows, copies=len({row.copy for row in rows}), hostname="h")
+    return picture_of(run.head, group_cells(run), labels)
+
+
+def times_of_four(*seconds: float, **changes: object) -> list[StoredCopy]:
+    return [copy_row(n, s, node=n // 4, **changes) for n, s in enumerate(seconds)]
+
+
+SLOW = (100.0, 100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 130.0, 100.0, 100.0, 100.0, 100.0)
+NAMED = Label((4, 5, 6, 7), "lgroup 1: +30 %", (), "a")
+
+
+def text(
+    shown: Picture, width: int = 48, encoding: str = "utf-8", terminal: bool | None = None
+) -> str:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    console = Console(file=stream, width=width, force_terminal=terminal, legacy_windows=False)
+    print_picture(shown, Printer(console))
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def dots(svg: str) -> list[list[tuple[int, str, str]]]:
+    """How many dots of which colour and opacity each panel has."""
+    return [
+        [(one["d"].count("M"), one["stroke"], one.get("opacity", "1")) for one in panel]
+        for panel in marks(svg, "dots")
+    ]
+
+
+GREY, SLOW_DOT = "#3a3a3a", "#d55e00"
+
+ASCII = """\
+time of each copy, run 7 on h, 12 copies
+
+a  median 100.0 s
+                    lgroup 1: +30 %
+130.0 s              |'' ''  '' ''|
+                     |            |
+                     |            |
+                     |            |
+                     |            |
+                     |            |
+                     |            |
+                     |            |
+                     |            |
+100.0 s  .. .. ..  ..|            |..  .. .. ..
+ lgroup       0             1            2
+   copy  0             4            8         11
+"""
+
+
+def test_a_slow_lgroup_in_plain_ascii() -> None:
+    assert text(drawn_picture(times_of_four(*SLOW), NAMED), encoding="ascii") == ASCII
+
+
+def test_braille_has_the_same_lines_and_per_cent_where_there_is_room() -> None:
+    lines = text(drawn_picture(times_of_four(*SLOW), NAMED), width=80).splitlines()
+    assert lines[3].strip() == "lgroup 1: +30 %"
+    assert re.fullmatch(r"130.0 s +┊[⠀-⣿ ]+┊? +\+30 %", lines[4])
+    assert lines[13].endswith(" median")
+    assert len(lines) == len(ASCII.splitlines())
+
+
+@pytest.mark.parametrize("width", [20, 40, 57, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    rows = [replace(row, benchmark="a" * 300) for row in times_of_four(*SLOW, 9000.0)]
+    many = Label((4,), "a name that is much too long for a narrow terminal, really")
+    for encoding in ("ascii", "utf-8"):
+        shown = text(drawn_picture(rows, NAMED, many), width=width, encoding=encoding)
+        assert max(map(len, shown.splitlines())) <= max(30, width)
+
+
+def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = drawn_picture(times_of_four(*SLOW), NAMED)
+    assert "\x1b[" not in text(shown)
+    assert "\x1b[1;31mlgroup 1: +30 %" in text(shown, terminal=True)
+
+
+def test_iterations_of_one_benchmark_stand_one_below_the_other() -> None:
+    rows = [*times_of_four(10.0, 10.0), *times_of_four(10.0, 12.0, iteration=2, phase=1)]
+    label = Label((1,), "copy 1: +20 %", (2,), "a")
+    lines = text(drawn_picture(rows, label)).splitlines()
+    assert [line for line in lines if "iteration" in line] == [
+        "a, iteration 1  median 10.00 s",
+        "a, iteration 2  median 10.00 s",
+    ]
+    assert [line.strip() for line in lines].count("copy 1: +20 %") == 1
+
+
+def test_stray_and_failed_copies_are_marked() -> None:
+    rows = times_of_four(*[100.0] * 14, 90_000.0, 1.0)
+    rows[3] = replace(rows[3], status=CopyStatus.FAILED, exit_code=1)
+    for encoding, signs in (("ascii", "^vx"), ("utf-8", "▲▼×")):
+        lines = text(drawn_picture(rows), encoding=encoding).splitlines()
+        assert "copy 3 failed" in lines[2]
+        assert "copy 14: 90000 s" in lines[3] + lines[4]
+        assert "copy 15: 1.000 s" in lines[3] + lines[4]
+        assert all(any(sign in line for line in lines[5:]) for sign in signs)
+
+
+@needs_vega
+def test_a_run_in_which_all_failed_says_so() -> None:
+    rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in times_of_four(1.0, 1.0)]
+    assert "no copy ran well" in text(drawn_picture(rows))
+    assert {"no copy ran well", "× copies 0-1 failed"} <= set(
+        texts(picture_svg(drawn_picture(rows)))
+    )
+
+
+@needs_vega
+def test_a_file_has_real_text_and_every_dot() -> None:
+    svg = picture_svg(drawn_picture(times_of_four(*SLOW), NAMED))
+    words = texts(svg)
+    assert {"time of each copy, run 7 on h, 12 copies", "a", "lgroup 1: +30 %"} <= set(words)
+    assert {"100.0 s", "130.0 s", "median", "+30 %", "lgroup", "copy", "11"} <= set(words)
+    assert "iteration" not in words, "there is one"
+    assert dots(svg) == [[(8, GREY, "1"), (4, SLOW_DOT, "1")]]
+    assert len(marks(svg, "grid")[0]) == 2, "a line where an lgroup ends"
+
+
+@needs_vega
+def test_iterations_are_told_apart_by_shade_with_a_key() -> None:
+    rows = [
+        row for it in (1, 2, 3) for row in times_of_four(10.0, 10.1, 13.0, iteration=it, phase=it)
+    ]
+    svg = picture_svg(drawn_picture(rows, Label((2,), "copy 2: +30 %")))
+    assert texts(svg)[1:5] == ["3", "2", "1", "iteration"]
+    assert dots(svg) == [
+        [
+            *((2, grey, "1") for grey in ("#929292", "#6f6f6f", GREY)),
+            *((1, SLOW_DOT, opacity) for opacity in ("0.6", "0.8", "1")),
+        ]
+    ]
+
+
+@needs_vega
+def test_a_file_has_a_panel_for_each_benchmark_with_all_its_dots() -> None:
+    rows = [row for n in range(29) for row in times_of_four(*SLOW, benchmark=f"b{n}", phase=n)]
+    svg = picture_svg(drawn_picture(rows))
+    assert set(texts(svg)) >= {f"b{n}" for n in range(29)}
+    assert dots(svg) == 29 * [[(12, GREY, "1")]]
+
+
+@needs_vega
+def test_copies_of_unknown_lgroups_have_no_lines_between_them() -> None:
+    svg = picture_svg(drawn_picture([replace(row, node=None) for row in times_of_four(*SLOW)]))
+    assert marks(svg, "grid") == [[]]
+    assert "lgroup" not in texts(svg)
+
+
+@needs_vega
+def test_a_file_has_strays_at_its_edge_with_their_times_and_crosses_for_failed_copies() -> None:
+    rows = times_of_four(*[100.0] * 15, 90_000.0)
+    rows[3] = replace(rows[3], status=CopyStatus.FAILED, exit_code=1)
+    svg = picture_svg(drawn_picture(rows))
+    assert {"copy 15: 90000 s", "× copy 3 failed"} <= set(texts(svg))
+    assert dots(svg) == [[(14, GREY, "1")]]
+    assert [len(marks(svg, name)[0]) for name in ("outside", "failed")] == [1, 1]
+
+
+@needs_vega
+def test_scattered_copies_have_their_numbers_beside_their_dots() -> None:
+    rows = [copy_row(n, 13.0 if n in (3, 7) else 10.0, node=0) for n in range(40)]
+    words = texts(picture_svg(drawn_picture(rows, Label((3, 7), "2 copies: +30 %"))))
+    assert {"3", "7", "2 copies: +30 %"} <= set(words)
+
+
+@needs_vega
+def test_names_of_parts_do_not_lie_on_each_other() -> None:
+    parts = [Label((n,), f"copy {n}: a name that is long", (), "a") for n in range(4)]
+    svg = picture_svg(drawn_picture(times_of_four(13.0, 13.0, 13.0, 13.0, *[10.0] * 12), *parts))
+    heights = re.findall(r'translate\([\d.]+,([\d.]+)\)"[^>]*>copy \d: a name', svg)
+    assert len(set(heights)) == 4
+
+
+@needs_vega
+def test_names_of_other_people_do_no_harm() -> None:
+    name = "$x^2 <&> \x1b[31m"
+    assert "$x^2 <&> ?[31m" in texts(
+        picture_svg(drawn_picture(times_of_four(1.0, 2.0, benchmark=name)))
+    )
+    rendered(picture_svg(drawn_picture(times_of_four(1.0, 2.0, benchmark="測定"))), "png")
+
+
+@needs_vega
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_files_are_the_same_for_the_same_run(form: str) -> None:
+    shown = drawn_picture(times_of_four(*SLOW, 90_000.0), NAMED)
+    assert rendered(picture_svg(shown), form) == rendered(picture_svg(shown), form)
+
+
+@needs_vega
+def test_thousands_of_dots_make_a_small_file() -> None:
+    rows = [
+        row for it in range(3) for row in times_of_four(*range(1000, 2000), iteration=it, phase=it)
+    ]
+    assert len(picture_svg(drawn_picture(rows))) < 40 * 3000
+
+
+@needs_vega
+def test_the_formats_are_what_their_names_say(tmp_path: Path) -> None:
+    svg = picture_svg(drawn_picture(times_of_four(1.0, 2.0)))
+    for name, begin in (("a.svg", b"<svg"), ("a.png", b"\x89PNG"), ("a.PDF", b"%PDF")):
+        write_drawing(svg, tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begin)
+
+
+@pytest.fixture
+def rater(rater: Rater, tmp_path: Path) -> Rater:
+    """Run `rater ...` on a database with one run of 16 copies, one lgroup of which is slow."""
+    document = {
+        "rater": 1,
+        "run": {"uuid": "u", "host": "h", "mode": "homogeneous", "copies": 16},
+        "topology": {"nodes": {str(n): list(range(4 * n, 4 * n + 4)) for n in range(4)}},
+        "observations": [
+            {
+                "benchmark": benchmark,
+                "iteration": iteration,
+                "copy": copy,
+                "cpu": copy,
+                "core": copy,
+                "node": copy // 4,
+                "package": 0,
+                "start_s": None,
+                "elapsed_s": 100 + copy % 3 / 10 + (40 if copy // 4 == 2 else 0),
+            }
+            for benchmark in ("429.mcf", "470.lbm")
+            for iteration in (0, 1, 2)
+            for copy in range(16)
+        ],
+    }
+    (tmp_path / "one.json").write_text(json.dumps(document))
+    assert rater("import", tmp_path / "one.json")[0] == 0
+    return rater
+
+
+@needs_vega
+def test_the_slow_lgroup_is_named_in_the_terminal_and_in_the_file(
+    rater: Rater, tmp_path: Path
+) -> None:
+    status, out, _ = rater("plot", "--benchmark", "mcf")
+    assert status == 0
+    assert out.count("429.mcf, iteration ") == 3
+    assert "470.lbm" not in out
+    assert "lgroup 2: +40." in out
+
+    file = tmp_path / "a.svg"
+    status, out, err = rater("plot", "-o", file)
+    assert (status, err) == (0, "")
+    assert out == f"{file}: time of each copy, run 1 on h, 16 copies, 2 benchmarks\n"
+    assert any(it.startswith("lgroup 2: +40.") for it in texts(file.read_text()))
+
+
+@needs_vega
+def test_the_json_has_what_is_drawn(rater: Rater, tmp_path: Path) -> None:
+    file = tmp_path / "a.svg"
+    status, out, err = rater("plot", "--iteration", 1, "-o", file, "--json")
+    assert (status, err) == (0, "")
+    document = json.loads(out)
+    assert (document["run"], document["file"]) == (1, str(file))
+    assert document["places"] == list(range(16))
+    assert document["lgroups"][2] == {"node": 2, "first": 8, "size": 4}
+    first = document["benchmarks"][0]
+    assert (first["benchmark"], len(first["dots"])) == ("429.mcf", 16)
+    assert first["dots"][8]["elapsed_s"] == 140.2
+    assert first["labels"][0]["copies"] == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--benchmark", "4"), "--benchmark 4: is in the names of several"),
+        (("--benchmark", "milc"), "expected one of 429.mcf, 470.lbm"),
+        (("--iteration", 9), "--iteration 9: run 1 has not this iteration"),
+        (("-o", "a.gif"), "-o a.gif: expected a name that ends in .svg, .png or .pdf"),
+        (("-o", "nowhere/a.svg"), "there is no directory nowhere"),
+        (("-o", "/dev/full/a.svg"), "there is no directory /dev/full"),
+        ((9,), "no such run"),
+    ],
+)
+def test_mistakes_are_named(rater: Rater, words: tuple[object, ...], message: str) -> None:
+    status, out, err = rater("plot", *words)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("plot", 99), ("plot", "--machine"), ("plot", "--timeline"), ("scale", 1), ("compare", 1, 1)],
+)
+def test_without_the_extra_the_error_says_what_to_install_before_anything_is_read(
+    rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    status, out, err = rater(*words, "-o", tmp_path / "a.svg")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "needs vl-convert-python" in err
+    assert "`pip install 'rater[report]'` installs it" in err
+    assert rater("plot", "--benchmark", "mcf")[0] == 0, "the terminal needs none"
+
+
+@needs_vega
+def test_a_file_that_cannot_be_written_is_no_traceback(rater: Rater, tmp_path: Path) -> None:
+    full = tmp_path / "full.svg"
+    full.symlink_to("/dev/full")
+    status, out, err = rater("plot", "-o", full)
+    assert (status, out) == (2, "")
+    assert "cannot be written (No space left on device)" in err

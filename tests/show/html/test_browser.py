@@ -1,0 +1,399 @@
+"""The page of `rater report` in a headless Chromium: mouse, keys, light and dark, a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rater.cli import main
+from tests.support.browser import Browser
+from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
+from tests.support.report_runs import HOSTILE, document, written
+
+pytestmark = needs_browser
+PICKED = (
+    "[...document.querySelectorAll('#panels figure')]"
+    ".map(f => f.querySelectorAll('.picked-marks path').length)"
+)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of a run, of one with hostile names, of both, and of the first and one like it."""
+    folder = tmp_path_factory.mktemp("pages")
+    hostile = document(name=HOSTILE, host=HOSTILE, uuid="</script>u-2", benchmarks=2)
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RATER_DB", str(folder / "r.db"))
+        like, other = document(slow=1.15, uuid="u-3"), document(uuid="u-4", benchmarks=1, name="o")
+        for run in (document(), hostile, like, other):
+            assert main(["import", str(written(folder, run))]) == 0
+        wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3", "unlike": "1 4"}
+        for name, runs in wanted.items():
+            found[name] = folder / f"{name}.html"
+            assert main(["report", *runs.split(), "-o", str(found[name])]) == 0
+    return found
+
+
+@pytest.fixture
+def one(browser: Browser, pages: dict[str, Path]) -> Browser:
+    """The page of one run."""
+    opened(browser, pages["one"])
+    return browser
+
+
+@pytest.fixture
+def twice(browser: Browser, pages: dict[str, Path]) -> Browser:
+    """The page of two runs."""
+    opened(browser, pages["twice"])
+    return browser
+
+
+def dot(browser: Browser, copy: int) -> tuple[float, float]:
+    """Where the dot of a copy is in the window: its slower iteration in the panel PANEL."""
+    browser.box(PANEL)  # scrolls there
+    paths = browser.js(
+        f"[...document.querySelectorAll('{PANEL} .dots-marks path')].map(p => "
+        "{ const r = p.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })"
+    )
+    places = sorted({round(x, 1) for x, _ in paths})
+    x = places[copy]
+    return x, min(y for at, y in paths if round(at, 1) == x)
+
+
+def test_every_benchmark_has_a_panel_with_all_its_dots(one: Browser) -> None:
+    figures = (
+        "[...document.querySelectorAll('#panels figure')].map("
+        "f => [f.querySelector('b').textContent, f.querySelectorAll('.dots-marks path').length])"
+    )
+    in_suite = [["b0", 32], ["b1", 32], ["b2", 32]]
+    assert sorted(one.js(figures)) == in_suite
+
+    one.js(
+        "(s => { s.value = 'suite'; s.dispatchEvent(new Event('change')); })"
+        "(document.getElementById('order'))"
+    )
+
+    assert one.js(figures) == in_suite
+    assert one.said() == []
+
+
+def test_hovering_a_dot_tells_which_copy_it_is(one: Browser) -> None:
+    one.move(*dot(one, 5))
+    card = one.js(CARD)
+    x, y, _, _ = one.box("h2")
+    one.move(x, y)
+
+    assert card[0] == "copy 5 · CPU 5 · core 2 · lgroup 1"
+    assert card[1].startswith("b0, iteration ")
+    assert card[2].startswith("13.0")
+    assert "to the median copy" in card[2]
+    assert card[3].startswith("ran from ")
+    assert one.js(CARD) is None, "it goes with the mouse"
+
+
+def test_choosing_a_copy_highlights_it_in_every_panel(one: Browser) -> None:
+    one.click_at(*dot(one, 5))
+
+    assert one.js(PICKED) == [2, 2, 2]
+    assert one.js(CHOSEN).startswith("copy 5: 1 copy, +30 %")
+    assert one.js("[...document.querySelectorAll('.cpu.chosen')].map(c => c.dataset.cpu)") == ["5"]
+    assert one.js("document.querySelectorAll('#timeline .picked-marks path').length") == 1
+    one.key("Escape")
+    assert one.js(PICKED) == [0, 0, 0]
+
+
+def test_an_lgroup_of_the_machine_highlights_its_copies(one: Browser) -> None:
+    one.click("[data-node='1']")
+
+    assert one.js(PICKED) == [8, 8, 8]
+    assert one.js("document.querySelectorAll('.cpu.chosen').length") == 4
+    assert one.js(CHOSEN).startswith("lgroup 1: 4 copies, +30 %")
+
+
+def test_the_machine_shows_the_slow_lgroup(one: Browser) -> None:
+    shares = one.js("[...document.querySelectorAll('.share')].map(s => s.textContent)")
+    heats = one.js(
+        "[...document.querySelectorAll('.cpu')]"
+        ".map(c => parseFloat(c.style.getPropertyValue('--heat')))"
+    )
+
+    assert [shares[n].startswith("+30") for n in range(4)] == [False, True, False, False]
+    assert min(heats[4:8]) > 90
+    assert max(heats[:4] + heats[8:]) < 10
+
+
+def test_a_divot_leads_to_its_picture_and_highlights_its_copies(one: Browser) -> None:
+    one.click("a[data-pick]")
+
+    assert one.js("location.hash").startswith("#panel-1-")
+    assert one.js(PICKED) == [8, 8, 8]
+    top = one.js("document.querySelector(location.hash).getBoundingClientRect().top")
+    assert 0 <= top < 900, "it is to be seen"
+
+
+def test_the_keyboard_does_what_the_mouse_does(one: Browser) -> None:
+    one.js(f"document.querySelector('{PANEL}').focus()")
+    one.key("Home", "ArrowRight", "ArrowRight")
+    assert one.js(CARD)[0].startswith("copy 2 ·")
+    one.key("Enter")
+    assert one.js(PICKED) == [2, 2, 2]
+
+    one.click("#clear")
+    one.click("#choose")
+    one.type("lgroup 2")
+    one.key("Enter")
+    assert one.js(PICKED) == [8, 8, 8]
+
+    one.js("document.querySelector('.cpu').focus()")
+    one.key("ArrowRight", "Enter")
+    assert one.js(CHOSEN).startswith("CPU 1: ")
+
+
+def test_a_table_sorts_by_click_and_by_key(one: Browser) -> None:
+    table = "#results section table"
+    brackets = (
+        f"[...document.querySelectorAll('{table}')[0].tBodies[0].rows]"
+        ".map(r => +r.cells[2].textContent)"
+    )
+    third = f"{table} th:nth-child(3)"
+    state = f"document.querySelector('{third}').getAttribute('aria-sort')"
+    assert one.js(state) == "none"
+
+    one.click(f"{third} button")
+    assert (one.js(state), one.js(brackets)) == ("ascending", sorted(one.js(brackets)))
+
+    one.js(f"document.querySelector('{third} button').focus()")
+    one.key("Enter")
+    down = one.js(brackets)
+    assert (one.js(state), down) == ("descending", sorted(down, reverse=True))
+    assert down[0] > down[-1]
+
+
+def test_a_click_on_a_bracket_shows_its_copies(one: Browser) -> None:
+    chosen = "document.getElementById('bracket').selectedOptions[0].textContent"
+    before = one.js(chosen)
+
+    one.box("#brackets")  # scrolls there
+    box = one.js(
+        "(r => [r.x, r.y, r.width, r.height])([...document.querySelectorAll("
+        "'#brackets .work-marks path')].at(-1).getBoundingClientRect())"
+    )
+    one.click_at(box[0] + box[2] / 3, box[1] + box[3] / 2)
+    one.wait(lambda: one.js(chosen) != before, "another bracket is not shown")
+
+    assert one.js("document.querySelectorAll('#timeline .bars-marks path').length") == 16
+    assert one.said() == []
+
+
+def test_the_last_of_many_quick_clicks_counts(one: Browser) -> None:
+    one.js(
+        "(n => { for (let i = 0; i < 5; i++) n.click(); })"
+        "(document.querySelector('[aria-label=\"the next bracket\"]'))"
+    )
+    one.frame()
+    one.frame()
+
+    assert one.js("document.getElementById('bracket').value") == "5"
+    bars = "document.querySelectorAll('#timeline .bars-marks path').length"
+    one.wait(lambda: one.js(bars) == 16, "the bars are not drawn")
+    assert one.js("document.querySelectorAll('#timeline svg').length") == 1
+    assert one.said() == []
+
+
+@pytest.mark.parametrize("name", ["hostile", "both"])
+def test_hostile_names_are_only_text(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    opened(browser, pages[name])
+    titles = browser.js(
+        "[...document.querySelectorAll('#panels figcaption b')].map(b => b.textContent)"
+    )
+
+    browser.move(*_first_dot(browser))
+    card = browser.js(CARD)
+
+    assert any(title.startswith(HOSTILE) for title in titles)
+    assert card is not None
+    assert browser.js("document.querySelectorAll('script').length") == 3
+    assert browser.js("document.querySelectorAll('img').length") == 0
+    assert browser.said() == [], "no dialog, no error, no request"
+
+
+def test_the_panels_of_several_runs_stand_benchmark_by_benchmark(twice: Browser) -> None:
+    groups = twice.js(
+        "[...document.querySelectorAll('#panels .group')].map(g => "
+        "[...g.querySelectorAll('figcaption > b')].map(b => b.textContent))"
+    )
+    heats = twice.js(
+        "[...document.querySelectorAll('.map')].map(m => "
+        "parseFloat(m.querySelector('[data-cpu=\"5\"]').style.getPropertyValue('--heat')))"
+    )
+
+    assert sorted(groups) == [[f"b{n}, run 1", f"b{n}, run 3"] for n in range(3)]
+    # 30 % and 15 % on one scale: the same colour is the same slowdown.
+    assert heats[0] > 95
+    assert 40 < heats[1] < 60
+
+
+def test_a_link_of_the_same_divot_in_another_run_is_its_own(twice: Browser) -> None:
+    links = twice.js("[...document.querySelectorAll('a[data-pick]')].map(a => a.hash)")
+    of_second = next(i for i, link in enumerate(links) if link.startswith("#panel-3-"))
+
+    for link, run in ((0, 1), (of_second, 3)):
+        twice.js(f"document.querySelectorAll('a[data-pick]')[{link}].click()")
+        twice.frame()
+        assert twice.js(CHOSEN).startswith(f"divot: lgroup 1: run {run}: 4 copies, +")
+        chosen = twice.js(
+            "[...document.querySelectorAll('#panels figure')]"
+            ".filter(f => f.querySelector('.picked-marks path')).map(f => f.id.split('-')[1])"
+        )
+        assert set(chosen) == {str(run)}
+
+
+def test_panels_of_runs_with_other_benchmarks_have_widths_of_their_own(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["unlike"])
+
+    beyond = browser.js(
+        "[...document.querySelectorAll('#panels .drawn')].map(d => "
+        "d.querySelector('svg').getBoundingClientRect().width - d.clientWidth)"
+    )
+
+    assert len(beyond) == 4
+    assert max(beyond) <= 1
+
+
+def test_the_field_takes_lists_and_says_what_it_does_not_understand(one: Browser) -> None:
+    found = []
+    for text in ("7", "lgroup1", "core 1", "CPU 0-2,8", "the slow one"):
+        one.js(
+            "(i => { i.value = '" + text + "'; i.dispatchEvent(new Event('change')); })"
+            "(document.getElementById('choose'))"
+        )
+        one.frame()
+        found.append((one.js(CHOSEN), one.js(PICKED)[0]))
+
+    assert [count for _, count in found] == [2, 8, 4, 8, 8]
+    assert "“the slow one” is not understood" in found[-1][0]
+
+
+def test_the_brackets_and_the_timeline_answer_to_keys(one: Browser) -> None:
+    bracket = "document.getElementById('bracket').value"
+
+    one.js("document.getElementById('brackets').focus()")
+    one.key("Home")
+    first = one.js(bracket)
+    one.key("ArrowDown")
+    one.wait(lambda: one.js(bracket) != first, "another bracket is not shown")
+    bars = "document.querySelectorAll('#timeline .bars-marks path').length"
+    one.wait(lambda: one.js(bars) == 16, "the bars are not drawn")
+
+    one.js("document.getElementById('timeline').focus()")
+    one.key("Home", "ArrowDown")
+    assert one.js(CARD)[0].startswith("copy 1 ·")
+    one.key("Enter")
+    assert one.js(CHOSEN).startswith("copy 1: ")
+
+
+def test_the_comparison_is_drawn(twice: Browser) -> None:
+    shown = twice.js(
+        "[...document.querySelectorAll('#comparison .titles-marks text')].map(t => t.textContent)"
+    )
+
+    assert sorted(shown) == ["b0", "b1", "b2", "suite"]
+    assert twice.said() == []
+
+
+def test_a_phone_has_no_need_to_scroll_sideways(browser: Browser, pages: dict[str, Path]) -> None:
+    for name in ("one", "hostile"):
+        opened(browser, pages[name], width=390)
+        assert browser.js("document.documentElement.scrollWidth") == 390
+
+
+def test_dark_and_light_have_colours_of_their_own_and_print_is_light(one: Browser) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = one.js(ground)
+    one.screen(1200, 900, dark=True)
+    dark = one.js(ground)
+    one.screen(1200, 900, dark=True, media="print")
+
+    assert light == "rgb(255, 255, 255)"
+    assert dark != light
+    assert one.js(ground) == light
+    assert one.js("getComputedStyle(document.getElementById('tools')).display") == "none"
+    assert one.pdf().startswith(b"%PDF")
+
+
+def _first_dot(browser: Browser) -> tuple[float, float]:
+    browser.box("#panels figure .drawn")
+    x, y = browser.js(
+        "(r => [r.x + r.width / 2, r.y + r.height / 2])"
+        "(document.querySelector('#panels .dots-marks path').getBoundingClientRect())"
+    )
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a run of three iterations, which have a shade each."""
+    folder = tmp_path_factory.mktemp("seen")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RATER_DB", str(folder / "rater.db"))
+        assert main(["import", str(written(folder, document(iterations=3)))]) == 0
+        assert main(["report", "1", "-o", str(folder / "page.html")]) == 0
+    return folder / "page.html"
+
+
+# Of every text: the contrast of its colour with what lies under it, least first; what is
+# transparent is there for programs that read a row alone.
+CONTRASTS = """(() => {
+  const numbers = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map(v => v / 255)
+      .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * x + .7152 * y + .0722 * z + .05;
+  };
+  const ground = element => {
+    const found = numbers(getComputedStyle(element).backgroundColor);
+    return found[3] === 0 && element.parentElement ? ground(element.parentElement) : found;
+  };
+  const told = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const style = getComputedStyle(element);
+    const text = [...element.childNodes].some(it => it.nodeType === 3 && it.data.trim());
+    const colour = numbers(element.closest('svg') ? style.fill : style.color);
+    if (!text || !element.getClientRects().length || colour[3] === 0) continue;
+    const pair = [light(colour), light(ground(element))].sort((a, b) => b - a);
+    told.push([pair[0] / pair[1], element.textContent.trim().slice(0, 30)]);
+  }
+  return told.sort((a, b) => a[0] - b[0]);
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_of_the_page_stands_out_from_its_ground(
+    browser: Browser, page: Path, dark: bool
+) -> None:
+    opened(browser, page, dark=dark)
+    told = browser.js(CONTRASTS)
+    assert len(told) > 50
+    assert [one for one in told if one[0] < 4.5] == []
+
+
+def test_a_table_that_is_wider_than_a_phone_has_a_shade_where_more_of_it_lies(
+    browser: Browser, page: Path
+) -> None:
+    opened(browser, page, width=390)
+    wide = browser.js(
+        "[...document.querySelectorAll('.scroll')].filter(it => it.scrollWidth > it.clientWidth)"
+        ".map(it => getComputedStyle(it).backgroundAttachment)"
+    )
+    assert wide
+    assert set(wide) == {"local, local, scroll, scroll"}
+
+
+def test_what_a_run_has_not_is_no_row(page: Path) -> None:
+    text = page.read_text()
+    assert ">uuid<" in text
+    assert ">redacted<" not in text

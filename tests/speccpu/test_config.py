@@ -1,0 +1,366 @@
+"""Configurations of SPEC CPU: what bind and submit lines mean, for the shell and numactl too."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from rater.speccpu.config import Variant, read_config, split_list
+from rater.speccpu.log_words import RUNNING
+from rater.speccpu.places import Binding, binding_of, read_binding
+from rater.speccpu.shell import expanded
+from tests.support.spec_fuzz import CONFIG
+
+
+def test_submit_and_binds_have_their_lines() -> None:
+    config = read_config(
+        "# a\nbind0 = numactl -C 0\nbind1=numactl -C 1\n\nsubmit = $BIND $command\n"
+    )
+    assert config.submit("400.perlbench", "base") == ("$BIND $command", 5)
+    assert [(bind.line, bind.position, bind.text) for bind in config.binds()] == [
+        (2, 0, "numactl -C 0"),
+        (3, 1, "numactl -C 1"),
+    ]
+
+
+def test_bind_may_be_a_list() -> None:
+    config = read_config('bind = 0, 8, "16,17"\ncopies = 3\n')
+    assert [bind.text for bind in config.binds()] == ["0", "8", "16,17"]
+    assert config.copies() == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "tune", "submit"),
+    [
+        ("400.perlbench", "base", "of all"),
+        ("400.perlbench", "peak", "of peak"),
+        ("429.mcf", "base", "of mcf"),
+        ("429.mcf", "peak", "of mcf"),
+        ("505.mcf_r", "base", "of intrate"),
+        ("503.bwaves_r", "peak", "of peak"),
+        ("605.mcf_s", "base", "of all"),
+    ],
+)
+def test_the_closest_section_holds(benchmark: str, tune: str, submit: str) -> None:
+    config = read_config(
+        "submit = of all\n"
+        "default=peak=default=default:\nsubmit = of peak\n"
+        "429.mcf=default=default=default:\nsubmit = of mcf\n"
+        "intrate:\nsubmit = of intrate\n"
+    )
+    found = config.submit(benchmark, tune)
+    assert found is not None and found[0] == submit
+
+
+def test_numbered_submit_lines_are_one_command() -> None:
+    config = read_config("submit0 = echo a > run.sh\nsubmit10 = c\nsubmit2 = b\n")
+    assert config.submit("x", "base") == ("echo a > run.sh\nb\nc", 1)
+
+
+def test_macros_and_simple_conditions_are_followed() -> None:
+    config = read_config(CONFIG)
+    assert config.copies("500.perlbench_r", "base") == (4, 3)
+    assert config.problems == []
+    # A block of several lines, in a section of two sets and one tune.
+    assert config.setting("submit0", "500.perlbench_r", "peak") is not None
+    assert config.setting("submit0", "500.perlbench_r", "base") is None
+    assert binding_of(config.holding("500.perlbench_r", "peak")["submit0"].value, None, 5) == (
+        Binding(cpus=(2,), policy="local", by="numactl")
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("%if %{n} == 4", True),
+        ("%if %{n} > 4", False),
+        ("%if '%{name}' eq 'big'", True),
+        ("%if defined(%{n}) && !defined(%{other})", True),
+        ("%ifdef %{other}", False),
+        ("%ifndef %{other}", True),
+        ("%if 0", False),
+        ("%if 0 || 1", True),
+    ],
+)
+def test_conditions(condition: str, holds: bool) -> None:
+    text = f"%define n 4\n%define name big\n{condition}\ncopies = 1\n%else\ncopies = 2\n%endif\n"
+    config = read_config(text)
+    assert config.copies() == ((1, 4) if holds else (2, 6))
+    assert config.problems == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("%if %{a} =~ /x/\n%endif\n", "line 1: the condition %if %{a} =~ /x/ is not understood"),
+        ("\n%if 1\n", "line 2: %if without %endif"),
+        ("%endif\n", "line 1: %endif without %if"),
+        ("%include other.inc\n", "line 1: %include other.inc is not followed"),
+        ("submit <<EOT\nnumactl\n", "line 1: <<EOT has no end"),
+    ],
+)
+def test_what_is_not_understood_is_named_by_its_line(text: str, message: str) -> None:
+    assert str(read_config(text).problems[0]).startswith(message)
+
+
+def test_macros_that_double_themselves_come_to_an_end() -> None:
+    text = "%define a %{b}%{b}\n" + "%define b %{a}%{a}\n" * 50 + "submit = %{a}\n" * 200
+    assert read_config(text).submit("x", "base") is not None
+
+
+def test_a_list_keeps_together_what_quotes_enclose() -> None:
+    assert split_list("0, 1-3 ,'4,5'") == ["0", "1-3", "4,5"]
+
+
+# -- bindings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "cpus", "policy", "nodes"),
+    [
+        ("numactl -m 0 --physcpubind=3 ./a -C 9", (3,), "bind", (0,)),
+        ("/usr/bin/numactl --physcpubind=3-5,8 -m 1,2 a", (3, 4, 5, 8), "bind", (1, 2)),
+        ("numactl --localalloc --physcpubind=+4 a", (4,), "local", ()),
+        ("numactl -lC7 a", (7,), "local", ()),
+        ("numactl -C 1 -p 2 a", (1,), "preferred", (2,)),
+        ("numactl --membind=1 --interleave 0-3 a", None, "interleave", (0, 1, 2, 3)),
+        ("taskset -c 0-6:2 a", (0, 2, 4, 6), None, ()),
+        ("taskset 0x30 a", (4, 5), None, ()),
+        ("/bin/taskset --cpu-list 12 a", (12,), None, ()),
+        ("dplace -c 5 a", (5,), None, ()),
+        ("dplace -x2 -c5-6 a", (5, 6), None, ()),
+        ("17", (17,), None, ()),
+        ("0,64", (0, 64), None, ()),
+        ("sh -c 'numactl -C 3 ./a'", (3,), None, ()),
+        ('echo "./a" > run.sh ; numactl -C 3 bash run.sh', (3,), None, ()),
+        ("numactl --show | grep phys >> log\nnumactl -C 3 a", (3,), None, ()),
+        ("./a -c 5", None, None, ()),
+    ],
+)
+def test_a_command_tells_cpus_and_memory(
+    command: str, cpus: tuple[int, ...] | None, policy: str | None, nodes: tuple[int, ...]
+) -> None:
+    found = read_binding(command)
+    assert (found.cpus, found.policy, found.mem_nodes, found.problem) == (cpus, policy, nodes, None)
+
+
+@pytest.mark.parametrize(
+    ("submit", "bind", "copy", "cpus"),
+    [
+        ("$BIND $command", "numactl -C 9", 3, (9,)),
+        ("taskset -c $BIND $command", "4", 0, (4,)),
+        ("numactl -C $SPECCOPYNUM $command", None, 5, (5,)),
+        ("numactl -C ${SPECCOPYNUM} $command", None, 5, (5,)),
+        ("taskset -c $((2*$SPECCOPYNUM+1)) $command", None, 5, (11,)),
+        (
+            "MYMASK=`printf '0x%x' \\$((1<<\\$SPECCOPYNUM))`; /usr/bin/taskset \\$MYMASK $command",
+            None,
+            6,
+            (6,),
+        ),
+        ('let "N=$SPECCOPYNUM/2"; numactl -C $N $command', None, 7, (3,)),
+        ("./bind.sh $BIND $command", "4,5", 0, (4, 5)),
+        ("./bind.sh $BIND $command", "socket0", 0, None),
+        ("numactl -C $(( (7-$SPECCOPYNUM)*2 >> 1 )) $command", None, 3, (4,)),
+        ("numactl --phys=$SPECCOPYNUM $command", None, 3, (3,)),
+        ("$command", "4", 0, None),
+        ("taskset -c $((1/0)) $command", None, 0, None),
+        ("taskset -c $((1<<99999999)) $command", None, 0, None),
+    ],
+)
+def test_the_submit_line_and_the_bind_value_of_a_copy_make_its_binding(
+    submit: str, bind: str | None, copy: int, cpus: tuple[int, ...] | None
+) -> None:
+    assert binding_of(submit, bind, copy).cpus == cpus
+
+
+def test_what_a_binding_says_wrongly_is_told() -> None:
+    assert read_binding("numactl -C 5-3 a").problem == (
+        "numactl --physcpubind=5-3: the range 5-3 in '5-3' runs backwards"
+    )
+    assert "is no mask" in (read_binding("taskset zz a").problem or "")
+    assert read_binding("numactl --what=1 -C 3 a").problem == "numactl --what=1 is not known"
+    assert "no stride" in (read_binding("taskset -c 0-7:x a").problem or "")
+    assert read_binding("numactl -N 1 a") == Binding(cpu_nodes=(1,), by="numactl")
+
+
+def test_a_command_is_expanded_as_its_shell_would() -> None:
+    assert expanded("numactl -C $BIND $command", "$SPECCOPYNUM", 4) == "numactl -C 4 $command"
+
+
+@pytest.mark.parametrize(
+    ("label", "machine", "submit"),
+    [
+        ("mylabel", "default", "of mylabel"),
+        ("lab1", "default", "of lab1"),
+        ("third", "default", "of all"),
+        ("third", "boxA", "of boxA"),
+        ("mylabel", "boxA", "of mylabel"),  # the label counts before the machine
+    ],
+)
+def test_sections_of_other_labels_and_machines_do_not_hold(
+    label: str, machine: str, submit: str
+) -> None:
+    config = read_config(
+        "submit = of all\n"
+        "default=default=lab1=default:\nsubmit = of lab1\n"
+        "default=default=mylabel=default:\nsubmit = of mylabel\n"
+        "default=default=otherlab:\nsubmit = of otherlab\n"
+        "default=default=default=boxA:\nsubmit = of boxA\n"
+        "default=default=default=boxB:\nsubmit = of boxB\n"
+    )
+    found = config.submit("500.perlbench_r", "base", Variant(label, machine))
+    assert found is not None and found[0] == submit
+
+
+def test_conditions_in_conditions_cost_as_much_as_beside_each_other() -> None:
+    def once_s(conditions: int) -> float:
+        begin = time.thread_time()
+        config = read_config("%if '%{x}' == 'y'\n" * conditions)
+        cost_s = time.thread_time() - begin
+        assert len(config.problems) >= conditions  # none has its end
+        return cost_s
+
+    def least_s(conditions: int) -> float:
+        return min(once_s(conditions) for _ in range(3))
+
+    gc.disable()  # a pass over all that a worker holds takes longer than what is measured
+    try:
+        assert least_s(20_000) < 40 * least_s(2000)
+    finally:
+        gc.enable()
+
+
+MASK = "MYMASK=`printf '0x%x' $((1<<$SPECCOPYNUM))`; taskset $MYMASK $command"
+BY_HALF = (
+    "if [ $SPECCOPYNUM -lt 32 ]; then numactl -C $SPECCOPYNUM -m 0 $command\n"
+    "else numactl -C $SPECCOPYNUM -m 1 $command\nfi"
+)
+BY_CASE = (
+    "case $(($SPECCOPYNUM/16)) in 0|1) numactl -m 0 $command;; 2) numactl -m 2 $command ;;\n"
+    "*) numactl -m 3 $command;; esac"
+)
+
+
+@pytest.mark.parametrize("copy", [0, 29, 30, 33, 62, 63])
+def test_a_mask_binds_every_copy_that_the_shell_can_count_to(copy: int) -> None:
+    assert binding_of(MASK, None, copy) == Binding(cpus=(copy,), by="taskset")
+
+
+def test_a_mask_beyond_the_bits_of_the_shell_is_not_understood() -> None:
+    found = binding_of(MASK, None, 64)
+    assert (found.cpus, found.problem) == (None, "taskset: '$MYMASK' is no mask of CPUs")
+
+
+@pytest.mark.parametrize(
+    ("submit", "copy", "nodes"),
+    [
+        (BY_HALF, 3, (0,)),
+        (BY_HALF, 40, (1,)),
+        (BY_CASE, 3, (0,)),
+        (BY_CASE, 31, (0,)),
+        (BY_CASE, 32, (2,)),
+        (BY_CASE, 60, (3,)),
+        ("[ $SPECCOPYNUM -ge 8 ] && numactl -m 1 a || numactl -m 0 a", 3, (0,)),
+        ("[ $SPECCOPYNUM -ge 8 ] && numactl -m 1 a || numactl -m 0 a", 9, (1,)),
+        ("if (( SPECCOPYNUM < 4 )); then N=0; else N=1; fi; numactl -m $N a", 2, (0,)),
+        ("if (( SPECCOPYNUM < 4 )); then N=0; else N=1; fi; numactl -m $N a", 4, (1,)),
+        (
+            "if [ $SPECCOPYNUM -lt 2 ]; then numactl -m 0 a; elif [ $SPECCOPYNUM -lt 4 ]; then "
+            "if test $SPECCOPYNUM = 3; then numactl -m 3 a; else numactl -m 2 a; fi; "
+            "else numactl -m 4 a; fi",
+            3,
+            (3,),
+        ),
+        ("sh -c 'if [ $SPECCOPYNUM = 1 ]; then numactl -m 1 a; else numactl -m 0 a; fi'", 1, (1,)),
+        ("[ -d /tmp ] || mkdir /tmp; numactl -m 5 a", 0, (5,)),
+    ],
+)
+def test_the_branch_that_runs_is_the_one_that_binds(
+    submit: str, copy: int, nodes: tuple[int, ...]
+) -> None:
+    found = binding_of(submit, None, copy)
+    assert (found.mem_nodes, found.problem) == (nodes, None)
+
+
+@pytest.mark.parametrize(
+    "submit",
+    [
+        "if grep -q x /proc/cpuinfo; then numactl -m 0 a; else numactl -m 1 a; fi",
+        "[ -f /etc/x ] && numactl -m 0 a || numactl -m 1 a",
+        "case $HOST in a) numactl -m 0 a;; *) numactl -m 1 a;; esac",
+    ],
+)
+def test_a_condition_that_is_not_understood_is_named_and_binds_nothing(submit: str) -> None:
+    found = binding_of(submit, None, 0)
+    assert not found.is_bound
+    assert "a condition of the shell is not understood" in (found.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("submit", "bind", "expected"),
+    [
+        ("N=$SPECCOPYNUM; numactl -m $((N/16)) a", None, Binding(policy="bind", mem_nodes=(2,))),
+        ("numactl -C `expr $SPECCOPYNUM / 16` a", None, Binding(cpus=(2,))),
+        ("numactl -C $[$SPECCOPYNUM%16] a", None, Binding(cpus=(5,))),
+        ("numactl -C +3 a", None, Binding(cpus=(3,), relative=True)),
+        ("numactl -i all -C 1 a", None, Binding(cpus=(1,), policy="interleave", all_nodes=True)),
+        ("numactl --physcpubind=all -l a", None, Binding(policy="local")),
+        ("ssh node$BIND a", "1", Binding(by=None)),
+        ("./go node$BIND a", "1", Binding(by=None)),
+    ],
+)
+def test_more_of_what_configurations_say(submit: str, bind: str | None, expected: Binding) -> None:
+    found = binding_of(submit, bind, 37)
+    assert found.problem is None
+    for name in ("cpus", "policy", "mem_nodes", "relative", "all_nodes"):
+        assert getattr(found, name) == getattr(expected, name)
+
+
+@pytest.mark.parametrize("options", ["$[numaopts]", "$(numaopts)"])
+def test_options_from_elsewhere_are_named(options: str) -> None:
+    found = binding_of(f"numactl {options} -C 5 $command", None, 0)
+    assert (found.cpus, found.problem) == (
+        (5,),
+        f"numactl {options}: not known what it stands for",
+    )
+
+
+# -- configurations -------------------------------------------------------------------------------
+
+
+def test_a_list_of_the_closer_section_wins_over_numbered_binds() -> None:
+    config = read_config("bind0 = 0\nbind1 = 1\n429.mcf:\nbind = 10, 11\n")
+    assert [bind.text for bind in config.binds("429.mcf", "base")] == ["10", "11"]
+    assert [bind.text for bind in config.binds("400.perlbench", "base")] == ["0", "1"]
+
+
+def test_a_quote_that_does_not_end_keeps_the_rest_together() -> None:
+    assert split_list("0, '1,2") == ["0", "1,2"]
+
+
+def test_a_condition_that_the_outside_decides_is_a_doubt_where_it_holds_binds() -> None:
+    text = (
+        "%if '%{mode}' eq 'a'\nsubmit = a\n%elif '%{mode}' =~ /b/\nsubmit = b\n"
+        "%else\nsubmit = c\n%endif\n%ifdef %{other}\ncopies = 1\n%endif\n"
+    )
+    (problem,) = read_config(text).uncertain
+    assert str(problem) == (
+        "line 1: the condition %if '%{mode}' eq 'a' asks for a macro that is not defined here: "
+        "taken as if it does not hold"
+    )
+
+
+@pytest.mark.slow
+def test_long_blanks_do_not_take_long() -> None:
+    """What is quadratic in them would take minutes."""
+    blanks = " " * 200_000
+    for line in (f"foo = a{blanks}b", f"foo{blanks}b", f"%if a{blanks}b", f"bind = a{blanks}'"):
+        read_config(line + "\n%endif\n")
+    read_config("%if " + "eq" * 100_000 + "!\n%endif\n")
+    assert RUNNING.match(f" Running 400.a{blanks}b".rstrip()) is not None
+    for submit in (f"numactl{blanks}-C 1", f"let x={blanks}'y", f"printf{blanks}x", "$((" * 60_000):
+        for copy in range(20):
+            binding_of(submit, None, copy)

@@ -1,0 +1,517 @@
+"""Mistakes in bind lists, each found at its line, and `rater lint-bind` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rater.errors import InputError
+from rater.plan.topology import Topology
+from rater.speccpu.config import read_config
+from rater.speccpu.lint import KINDS, lint
+from rater.speccpu.lint_list import MOST_SEATS, ResultOf, Source, read_source
+from rater.speccpu.lint_machine import misplaced
+from tests.support.calls import Rater
+from tests.support.machines import generated, made, real_machines
+from tests.support.places import SAMPLES, needs_samples
+from tests.support.raw_files import HEAD, bracket, pack
+from tests.support.spec_fuzz import CONFIG, broken
+
+# Two lgroups of two cores of two threads; second threads come last, as on x86.
+SMALL = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
+NUMACTL = "submit = $BIND $command\n"
+GOOD = [(0, 0), (1, 0), (4, 0), (5, 0), (2, 1), (3, 1), (6, 1), (7, 1)]
+
+
+def source(text: str, *ran: ResultOf) -> Source:
+    config = read_config(text)
+    origins = tuple(("x.cfg", line) for line in range(1, config.lines + 1))
+    return Source("x.cfg", config, False, ran, (), origins)
+
+
+def listed(pairs: list[tuple[int, int]]) -> str:
+    return "".join(
+        f"bind{copy} = numactl -m {node} --physcpubind={cpu}\n"
+        for copy, (cpu, node) in enumerate(pairs)
+    )
+
+
+def found(text: str, topology: Topology | None = None, **options: object) -> list[tuple[int, str]]:
+    result = lint(source(text), topology, **options)  # type: ignore[arg-type]  # the test's own
+    return [(one.line, one.kind) for one in result.findings]
+
+
+def text_of(text: str, topology: Topology | None = None) -> str:
+    [one] = lint(source(text), topology).findings
+    return one.text
+
+
+EIGHT = NUMACTL + listed(GOOD)
+BY_COPY = "submit = numactl --localalloc --physcpubind=$SPECCOPYNUM $command\n"
+RELATIVE = BY_COPY.replace("=$", "=+$")
+TWO_MASKS = NUMACTL + "bind0 = taskset -c 0-1\nbind1 = taskset -c {}\n"
+OF_NODE = NUMACTL + "".join(f"bind{copy} = numactl -N 0 -m 0\n" for copy in range(5))
+MCDRAM = NUMACTL + "bind0 = numactl -m {} -C 0\nbind1 = numactl -l -C 1\n"
+ONE_NODE, POWER, AWAY = made([[[0], [1]]]), made([[[0, 1], [2, 3]]]), made([[[2], [5]]])
+HALF_SHUT = made([[[0], [1]], [[2], [3]]], usable={0, 1, 2})
+FOUR = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
+CASES: dict[str, tuple[str, Topology | None, int | None, list[tuple[int, str]]]] = {
+    "a right list": (EIGHT, None, None, []),
+    "a right list on its machine": (EIGHT, SMALL, None, []),
+    "a third copy": (
+        "submit = taskset -c $BIND $command\nbind = 3, 3, 3\n",
+        None,
+        None,
+        [(2, "cpu-twice"), (2, "cpu-twice")],
+    ),
+    "as many copies as CPUs share them": (TWO_MASKS.format("0-1"), None, None, []),
+    "masks that overlap": (TWO_MASKS.format("1-2"), None, None, [(3, "cpu-twice")]),
+    "more copies than a node has CPUs": (OF_NODE, SMALL, 5, [(6, "cpu-twice")]),
+    "copies of a node nobody knows": (OF_NODE, None, None, []),
+    "the same names in another section": (
+        f"{EIGHT}429.mcf=peak:\n{listed(GOOD)}",
+        None,
+        None,
+        [],
+    ),
+    "a CPU that may not be used": (FOUR, HALF_SHUT, None, [(5, "cpu-missing"), (5, "many-copies")]),
+    "a node without memory": (MCDRAM.format("0,1"), ONE_NODE, None, [(2, "node-missing")]),
+    "memory of the same place": (MCDRAM.format("0"), ONE_NODE, None, []),
+    "fewer copies of one benchmark's peak": (
+        f"copies = 8\n{EIGHT}429.mcf=peak:\ncopies = 2\n",
+        None,
+        None,
+        [],
+    ),
+    "binds without a submit": (listed(GOOD), None, None, [(1, "not-used")]),
+    "binds that submit does not use": (BY_COPY + listed(GOOD), None, None, [(2, "not-used")]),
+    "a submit without binds": (NUMACTL, None, None, [(1, "no-binds")]),
+    "a bind that is wrong in itself": (
+        NUMACTL + "bind0 = numactl --physcpubind=5-3\n",
+        None,
+        None,
+        [(2, "unclear")],
+    ),
+    "+N counts inside the CPUs of the machine": (RELATIVE, AWAY, 2, []),
+    "+N beyond them": (RELATIVE, AWAY, 3, [(1, "cpu-missing"), (1, "many-copies")]),
+    "a section that gives some binds keeps the others": (
+        f"{EIGHT}429.mcf=peak:\nbind0 = numactl -m 0 -C 7\n",
+        None,
+        None,
+        [(9, "cpu-twice")],
+    ),
+    "threads side by side": (BY_COPY, POWER, 2, [(1, "siblings")]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mistakes_have_their_lines_and_kinds(name: str) -> None:
+    text, machine, copies, expected = CASES[name]
+    assert found(text, machine, copies=copies) == expected
+
+
+def test_the_same_cpu_twice_is_told_with_both_lines_and_the_free_cpu() -> None:
+    text = NUMACTL + listed([*GOOD[:3], (1, 0), *GOOD[4:]])
+    assert text_of(text) == "bind3 binds CPU 1 again (bind1, line 3 has it); CPU 5 has no copy"
+    assert found(text, SMALL) == [(5, "cpu-twice"), (9, "idle")]
+
+
+def test_a_name_given_twice_is_told_where_it_is_given_again() -> None:
+    text = EIGHT.replace("bind3 =", "bind2 =")
+    kinds = found(text)
+    assert kinds == [(5, "repeated"), (6, "gap")]
+    assert "8 bindN lines are 7 binds" in lint(source(text)).findings[0].text
+
+
+def test_what_the_machine_lacks() -> None:
+    text = NUMACTL + listed([*GOOD[:6], (8, 1), (7, 2)])
+    assert found(text, SMALL) == [(8, "cpu-missing"), (9, "node-missing"), (9, "idle")]
+    message = {one.kind: one.text for one in lint(source(text), SMALL).findings}
+    assert message["cpu-missing"] == "bind6 binds CPU 8, which is not there: made has CPUs 0-7"
+    assert message["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
+
+
+def test_memory_of_another_node_is_told_with_the_right_one() -> None:
+    text = NUMACTL + listed([*GOOD[:7], (7, 0)])
+    assert found(text, SMALL) == [(9, "far-memory")]
+    assert text_of(text, SMALL) == (
+        "bind7 binds memory to node 0, but CPU 7 is of node 1; use -m 1"
+    )
+
+
+def test_siblings_before_free_cores() -> None:
+    text = NUMACTL + listed([(0, 0), (4, 0), (1, 0)])
+    [one] = [one for one in lint(source(text), SMALL).findings if one.kind == "siblings"]
+    assert one.line == 3
+    assert one.text == (
+        "bind1 (CPU 4) shares the core of bind0 (CPU 0, line 2), while 2 cores have no copy: "
+        "CPUs 2-3 first"
+    )
+    # With all CPUs in use no core is free; only fewer copies would meet in one.
+    whole = lint(source(EIGHT), SMALL)
+    assert whole.findings == ()
+    assert whole.notes == (
+        "with 3 to 5 copies of this list some share a core while other cores have none",
+    )
+    assert found(EIGHT, SMALL, copies=4) == [(4, "siblings"), (9, "many-binds")]
+
+
+def test_idle_cpus_are_those_of_as_many_threads_as_the_copies_need() -> None:
+    assert found(FOUR, SMALL) == []  # one thread a core is a choice
+    three = NUMACTL + listed([(0, 0), (1, 0), (2, 1)])
+    assert found(three, SMALL) == [(4, "idle")]
+    assert "CPU 3 has no copy (1 on node 1); a list for all has 4 copies" in text_of(three, SMALL)
+    assert found(three, SMALL, copies=3) == []  # so many are meant
+
+
+def test_copies_against_binds() -> None:
+    more = f"copies = 10\n{EIGHT}"
+    assert found(more) == [(1, "few-binds")]
+    assert "copies 8-9 share CPUs with copies 0-1; add bind8 to bind9 or run 8" in text_of(more)
+    assert found(more, SMALL) == [(1, "few-binds"), (1, "many-copies")]
+    fewer = f"copies = 6\n{EIGHT}"
+    assert found(fewer) == [(1, "many-binds")]
+    assert "bind6 (line 9) to bind7 are not used, CPUs 6-7 stay idle" in text_of(fewer)
+
+
+def test_cpus_worked_out_from_the_copy_need_its_number() -> None:
+    text = "submit = numactl --localalloc --physcpubind=$(($SPECCOPYNUM*2)) $command\n"
+    assert found(text, SMALL) == []
+    assert "--copies N does" in lint(source(text), SMALL).unchecked[0]
+    assert found(text, SMALL, copies=5) == [(1, "cpu-missing")]  # CPU 8
+    assert found(text, SMALL, copies=3) == [(1, "siblings")]  # CPUs 0, 2, 4
+    expr = "submit = taskset -c `expr $SPECCOPYNUM + 1` $command\n"
+    assert [seat.cpus for seat in lint(source(expr), copies=2).scopes[0].seats] == [(1,), (2,)]
+
+
+def test_shell_that_is_not_followed_is_no_mistake_and_is_told() -> None:
+    result = lint(source("copies = 2\nsubmit = numactl -C `awk '{print $1}' map` $command\n"))
+    assert result.findings == ()
+    assert any("no CPU that rater can read" in one for one in result.unchecked)
+
+
+def test_sections_are_checked_each_by_its_own_lines() -> None:
+    text = (
+        "submit = taskset -c $BIND $command\nbind = 0, 1\nintrate=base:\ncopies = 3\n"
+        "505.mcf_r=peak:\nbind = 2, 2\n"
+    )
+    result = lint(source(text))
+    assert [(one.line, one.kind, one.scopes) for one in result.findings] == [
+        (4, "few-binds", ("intrate base, 505.mcf_r base",)),
+        (6, "cpu-twice", ("505.mcf_r peak",)),
+    ]
+    assert found(text, section="505.mcf_r=peak") == [(6, "cpu-twice")]
+    assert found(text, section="fprate") == []
+
+
+def test_a_list_beside_numbered_lines_is_told() -> None:
+    text = f"{EIGHT}429.mcf=peak:\nbind = 0, 1\n"
+    assert found(text) == [(11, "repeated")]
+    assert "bindN lines (from line 2 on) hold as well" in text_of(text)
+
+
+def test_a_raw_file_tells_copies_and_benchmarks() -> None:
+    ran = (("429.mcf", "base", 9), ("400.perlbench", "base", 8))
+    result = lint(source(EIGHT, *ran))
+    assert [(one.kind, one.scopes) for one in result.findings] == [("few-binds", ("429.mcf base",))]
+
+
+def test_kinds_can_be_left_out() -> None:
+    text = NUMACTL + listed([*GOOD[:3], (1, 0), *GOOD[4:]])
+    result = lint(source(text), SMALL, ignore=frozenset({"idle"}))
+    assert [one.kind for one in result.findings] == ["cpu-twice"]
+    assert result.ignored == 1
+
+
+def test_a_submit_for_a_hundred_thousand_copies_comes_to_an_end() -> None:
+    text = "submit = taskset -c $SPECCOPYNUM $command\n"
+    result = lint(source(text), copies=99_999)
+    assert len(result.scopes[0].seats) == MOST_SEATS
+    assert any(str(MOST_SEATS) in one for one in result.unchecked)
+
+
+# -- the pattern of a list, without a machine -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [0] * 14 + [1] * 14 + [0] * 14 + [1] * 14,  # second threads last
+        [0, 1, 2, 3] * 7,  # numbers that alternate
+        [0] * 18 + [1] * 18 + [2] * 16 + [3] * 16,  # nodes of different size
+        [0] * 8 + [8] * 8,
+        [0] * 5 + [1] * 3,
+        [0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 0, 1],  # no pattern at all
+    ],
+)
+def test_machines_as_they_are_contradict_no_pattern(nodes: list[int]) -> None:
+    assert misplaced(dict(enumerate(nodes))) == {}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpu"),
+    [
+        ([0] * 14 + [1] * 14 + [0] * 14 + [1] * 14, 9),
+        ([0, 1] * 14, 7),
+        ([0] * 16 + [1] * 16, 20),
+        ([0] * 16 + [1] * 16 + [2] * 16 + [3] * 16, 33),
+    ],
+)
+def test_one_cpu_against_the_pattern_is_found(nodes: list[int], cpu: int) -> None:
+    wrong = nodes.copy()
+    wrong[cpu] = (nodes[cpu] + 1) % 2
+    assert misplaced(dict(enumerate(wrong))) == {cpu: nodes[cpu]}
+
+
+def test_a_node_against_the_pattern_is_told_without_a_machine_only() -> None:
+    pairs = [(cpu, cpu // 8) for cpu in range(16)]
+    pairs[3] = (3, 1)
+    assert found(NUMACTL + listed(pairs)) == [(5, "node-differs")]
+    assert found(NUMACTL + listed(pairs), made([[[c] for c in range(8)]])) != []
+
+
+STYLES = {
+    "numactl -m": (NUMACTL, "bindN", "numactl -m {node} --physcpubind={cpu}"),
+    "numactl --membind": (
+        'submit = echo "${command}" > run.sh ; $BIND bash run.sh\n',
+        "bindN",
+        "/usr/bin/numactl --physcpubind={cpu} --membind={node}",
+    ),
+    "numactl -p": (NUMACTL, "bindN", "numactl -p {node} -C {cpu}"),
+    "numactl -l": (NUMACTL, "bindN", "numactl -l --physcpubind={cpu}"),
+    "numactl -N": (NUMACTL, "bindN", "numactl --cpunodebind={node} --membind={node}"),
+    "numactl, two CPUs": (NUMACTL, "bindN", "numactl -m {node} -C {cpu},{next}"),
+    "taskset -c": (NUMACTL, "bindN", "taskset -c {cpu}"),
+    "taskset": (NUMACTL, "bindN", "taskset {mask}"),
+    "list": ("submit = taskset -c $BIND $command\n", "bind", "{cpu}"),
+    "plain": ("submit = numactl -l --physcpubind=$BIND $command\n", "bindN", "{cpu}"),
+    "copy": ("submit = numactl -l -C $SPECCOPYNUM $command\n", "", ""),
+    "copy / 4": ("submit = numactl -m $(($SPECCOPYNUM/4)) -C $SPECCOPYNUM $command\n", "", ""),
+}
+
+
+def any_list(machine: Topology, style: str, dice: random.Random) -> str:
+    """Return a configuration with every mistake that chance makes."""
+    submit, form, bind = STYLES[style]
+    binds = []
+    for _ in range(dice.choice((1, 4, len(machine.pus), dice.randint(1, 80)))):
+        cpu = dice.choice(machine.pus).os
+        if dice.random() < 0.1:
+            cpu = dice.randrange(max(machine.by_cpu) + 2)
+        node = dice.choice([node.os for node in machine.nodes] or [0])
+        binds.append(bind.format(cpu=cpu, node=node, next=cpu + 1, mask=hex(1 << cpu)))
+    text = submit
+    if form == "bind":
+        text += f"bind = {', '.join(binds)}\n"
+    elif form:
+        text += "".join(f"bind{copy} = {one}\n" for copy, one in enumerate(binds))
+    if dice.random() < 0.4:
+        text += f"copies = {dice.choice((1, len(binds), dice.randint(1, 90)))}\n"
+    return text
+
+
+@pytest.mark.slow
+def test_any_list_on_any_machine_is_checked_in_the_order_of_its_lines() -> None:
+    kinds = set()
+    for seed, machine in enumerate((*generated()[:60], *real_machines())):
+        if len(machine.pus) > 300:
+            continue
+        dice = random.Random(seed)
+        for style in dice.sample(sorted(STYLES), 2):
+            asked = dice.choice((None, None, dice.randint(1, len(machine.pus))))
+            result = lint(source(any_list(machine, style, dice)), machine, copies=asked)
+            assert all("\n" not in one.text for one in result.findings)
+            lines = [one.line for one in result.findings]
+            assert lines == sorted(lines)
+            kinds |= {one.kind for one in result.findings}
+    assert kinds <= set(KINDS)
+    assert {"cpu-twice", "far-memory", "idle", "cpu-missing"} <= kinds
+
+
+def test_broken_configurations_are_checked_without_a_crash(tmp_path: Path) -> None:
+    lines = [
+        *("bind = 0,1,,1", "bind3 = numactl -m 7 -C 0-3", "bind3 = numactl -C +9 -m +1"),
+        *("copies = 99", "copies = 0", "429.mcf=peak:", "502,int=base:", "submit0 = $BIND x"),
+        *("bind99999999 = numactl -N 1", "bind1 = taskset 0xff", "include: x", "%if 0", "%endif"),
+    ]
+    file = tmp_path / "broken.cfg"
+    for seed in range(60):
+        dice = random.Random(seed)
+        chosen = [*CONFIG.splitlines(), *dice.choices(lines, k=12)]
+        dice.shuffle(chosen)
+        data = "\n".join(chosen).encode()
+        file.write_bytes(broken(data, dice) if seed % 3 else data)
+        try:
+            own = read_source(file)
+        except InputError:
+            continue
+        for machine in (None, SMALL):
+            result = lint(own, machine, copies=dice.choice((None, 3, 40)))
+            assert {one.kind for one in result.findings} <= set(KINDS)
+
+
+WRONG = """\
+# a list for four CPUs
+submit = $BIND $command
+bind0 = numactl -m 0 --physcpubind=0
+bind1 = numactl -m 0 --physcpubind=1
+bind2 = numactl -m 0 --physcpubind=2
+bind3 = numactl -m 1 --physcpubind=1
+"""
+RIGHT = WRONG.replace("-m 0 --physcpubind=2", "-m 1 --physcpubind=2").replace(
+    "-m 1 --physcpubind=1", "-m 1 --physcpubind=3"
+)
+
+
+@pytest.fixture
+def rater(rater: Rater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Rater:
+    """Run `rater lint-bind ...` in an empty folder; return status, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+    return partial(rater, "lint-bind")
+
+
+def test_findings_are_a_line_each_and_the_status_is_1(rater: Rater) -> None:
+    Path("a.cfg").write_text(WRONG)
+    status, out, _ = rater("a.cfg", "--topology", "nodes=2x2")
+    assert status == 1
+    assert out.splitlines()[:5] == [
+        "a.cfg:5: bind2 binds memory to node 0, but CPU 2 is of node 1; use -m 1 [far-memory]",
+        "a.cfg:6: bind3 binds CPU 1 again (bind1, line 4 has it), there with memory node 0 and "
+        "here 1; CPU 3 has no copy [cpu-twice]",
+        "a.cfg:6: bind3 binds memory to node 1, but CPU 1 is of node 0; bind CPU 3 of node 1, "
+        "still free, or use -m 0 [far-memory]",
+        "a.cfg:6: CPU 3 has no copy (1 on node 1); bind it where copies share CPUs [idle]",
+        "a.cfg: 4 findings; 4 binds, CPUs 0-2 on nodes=2x2",
+    ]
+
+
+def test_without_a_machine_the_rest_is_said_to_be_left_out(rater: Rater) -> None:
+    Path("a.cfg").write_text(RIGHT)
+    status, out, _ = rater("a.cfg")
+    assert status == 0
+    assert out.startswith("a.cfg: nothing found; 4 binds, CPUs 0-3\n  not checked: the machine:")
+    assert "nodes=2x20" in out and "this" in out
+
+
+def test_json_has_all_of_it(rater: Rater) -> None:
+    Path("a.cfg").write_text(WRONG)
+    status, out, _ = rater("a.cfg", "--topology", "nodes=2x2", "--json")
+    document = json.loads(out)
+    assert status == 1
+    assert [(one["line"], one["kind"], one["cpus"]) for one in document["findings"]] == [
+        (5, "far-memory", [2]),
+        (6, "cpu-twice", [1]),
+        (6, "far-memory", [1]),
+        (6, "idle", [3]),
+    ]
+    assert document["lists"][0]["binds"][3]["memory_nodes"] == [1]
+
+
+def test_kinds_that_are_meant_are_ignored(rater: Rater) -> None:
+    Path("a.cfg").write_text(WRONG)
+    ignored = "far-memory,cpu-twice,idle"
+    status, out, _ = rater("a.cfg", "--topology", "nodes=2x2", "--ignore", ignored)
+    assert status == 0
+    assert "nothing found (4 ignored)" in out
+
+
+def test_many_findings_of_a_kind_are_cut_with_their_number(rater: Rater) -> None:
+    lines = "".join(f"bind{cpu} = taskset -c {cpu}\n" for cpu in range(40))
+    Path("a.cfg").write_text(f"submit = $BIND $command\n{lines}")
+    _, out, _ = rater("a.cfg", "--topology", "nodes=2x2")
+    assert out.count("which is not there") == 12
+    assert "a.cfg:41: and 24 more up to here [cpu-missing] (--json has all)" in out
+
+
+def test_included_files_are_read_and_their_lines_named(rater: Rater) -> None:
+    Path("binds.inc").write_text("bind0 = taskset -c 0\nbind1 = taskset -c 0\n")
+    Path("a.cfg").write_text(
+        "include: binds.inc\ninclude: absent.inc\nsubmit = $BIND $command\ncopies = 3\n"
+    )
+    status, out, _ = rater("a.cfg")
+    assert status == 1
+    assert "binds.inc:2: bind1 binds CPU 0 again (bind0, binds.inc:1 has it)" in out
+    assert "a.cfg:4: 3 copies and 2 binds" in out
+    assert "a.cfg:2: include: absent.inc is not there to be read" in " ".join(out.split())
+
+
+def test_a_file_that_includes_itself_comes_to_an_end(rater: Rater) -> None:
+    Path("a.cfg").write_text("include: a.cfg\nsubmit = taskset -c 0 $command\n")
+    assert rater("a.cfg")[0] in (0, 1)
+
+
+def test_the_configuration_inside_a_raw_file_is_checked(rater: Rater) -> None:
+    packed = "".join(
+        f"spec.cpu2006.rawconfig{place:03}: {piece}\n" for place, piece in enumerate(pack(WRONG))
+    )
+    text = HEAD + packed + bracket(times=(400.0,) * 5)
+    Path("a.rsf").write_text(text)
+    status, out, _ = rater("a.rsf")
+    assert status == 1
+    assert "a.rsf(config):6: bind3 binds CPU 1 again" in out
+    assert "5 copies and 4 binds" in out
+    assert "the configuration inside a.rsf: 2 findings" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "no such file: a.cfg"),
+        (b"\x7fELF\0\0", "no text"),
+        (b"tune = base\n", "no submit, bind or bindN line: nothing to check"),
+        (b"spec.cpu2006.size: ref\n", "without a readable configuration"),
+    ],
+)
+def test_what_cannot_be_read_is_status_2(rater: Rater, content: bytes | None, message: str) -> None:
+    if content is not None:
+        Path("a.cfg").write_bytes(content)
+    status, out, err = rater("a.cfg")
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--copies", "0"), "expected"),
+        (("--copies", "x"), "expected"),
+        (("--ignore", "everything"), "expected"),
+        (("--fix",), "`rater plan --topology MACHINE -- true` lists each copy's CPU"),
+    ],
+)
+def test_wrong_options_are_status_2(
+    rater: Rater, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        rater("a.cfg", *words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_this_machine_is_taken_when_it_is_named(rater: Rater) -> None:
+    Path("a.cfg").write_text("submit = taskset -c $BIND $command\nbind = 60000\n")
+    status, out, _ = rater("a.cfg", "--topology", "this")
+    assert status == 1
+    assert "CPU 60000, which is not there: this machine has CPU" in out
+
+
+@needs_samples
+def test_real_configurations_have_the_mistakes_that_are_known(rater: Rater) -> None:
+    machine = "pack:2 numa:1 core:10 pu:2(indexes=core:pack:pu)"
+    file = SAMPLES / "configs" / "huawei-tsk_e5-2640v4.cfg"
+    _, out, _ = rater(file, "--topology", machine, "--json")
+    kinds = [(one["line"], one["kind"]) for one in json.loads(out)["findings"]]
+    assert kinds == [
+        *((84, "cpu-twice"), (84, "far-memory")),
+        *((85, "cpu-twice"), (85, "far-memory")),
+        (96, "idle"),
+    ]
+    assert rater(file)[0] == 1
+    file = SAMPLES / "configs" / "chenzhihui244_e5-2658-2cpu.cfg"
+    assert rater(file, "--topology", machine.replace("10", "14"))[0] == 0
+    assert rater(SAMPLES / "CINT2006-64copies.rsf", "--topology", "nodes=4x16")[0] == 0
+    assert rater(SAMPLES / "CINT2006-64copies.rsf", "--topology", "nodes=4x18")[0] == 1

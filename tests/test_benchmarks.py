@@ -1,0 +1,291 @@
+"""The judge of `rater divots` judged: its truths are in the numbers, its scorer not to be fooled.
+
+Few runs; the verdict on the detector is `python -m benchmarks.divot_cases`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.divot_cases.__main__ import verdicts
+from benchmarks.divot_cases.cases import Case, make
+from benchmarks.divot_cases.constants import Change, Told, Value, changes, constants, difference
+from benchmarks.divot_cases.direct import findings_in, table_of_case
+from benchmarks.divot_cases.pairs import documents, pair, said_of
+from benchmarks.divot_cases.plants import Plant
+from benchmarks.divot_cases.promises import PROMISES, answers, promised_of
+from benchmarks.divot_cases.report import wilson
+from benchmarks.divot_cases.scoring import judge
+from rater.show.results.to_json import divot_rows
+from tests.support.places import CHECKOUT
+
+SEED = 15
+RUNS = range(12)
+
+
+@cache
+def case_of(number: int) -> Case:
+    return make(SEED, number)
+
+
+def planted(family: str) -> list[tuple[Case, Plant]]:
+    cases = [case_of(number) for number in range(1, 120, 2)]
+    return [(case, plant) for case in cases for plant in case.plants if plant.family == family]
+
+
+def answer(case: Case, plant: Plant, **changed: Any) -> dict[str, Any]:
+    """Return the element of a divots document that would be right."""
+    b, i, c = plant.where()
+    kinds = {"place": "slow-group", "iteration": "slow-iteration", "modes": "bimodal"}
+    kinds |= {"drift": "drift", "startup": "startup", "swaps": "not-repeating"}
+    every = plant.family in ("modes", "swaps", "startup", "drift", "iteration")
+    return {
+        "kind": kinds[plant.family],
+        "explained": False,
+        "benchmarks": [f"b{it:02}" for it in b],
+        "iterations": [it + 1 for it in i]
+        if plant.family in ("iteration", "startup")
+        else []
+        if len(i) == case.dims[1]
+        else [it + 1 for it in i],
+        "copies": [] if every else c,
+        "slowdown": math.exp(plant.size),
+        "score_lost": case.score_lost(plant),
+        "time_lost": case.score_lost(plant),
+    } | changed
+
+
+def test_a_plant_is_in_the_documents_times_and_nowhere_else() -> None:
+    seen = 0
+    for case, plant in planted("place"):
+        if len(case.plants) > 1 or case.elapsed_s.size > 1000 or not case.demanded(plant):
+            continue
+        rows = case.document()["observations"]
+        b, i, c = plant.where()
+        like = set(np.flatnonzero(case.like(plant.mask.any(axis=(0, 1)))).tolist())
+        ratios = []
+        for benchmark in b:
+            for iteration in i:
+                of = {
+                    row["copy"]: row["elapsed_s"]
+                    for row in rows
+                    if row["benchmark"] == f"b{benchmark:02}" and row["iteration"] == iteration + 1
+                }
+                inside = np.log([of[it] for it in c]).mean() - case.layout[benchmark, 0, c].mean()
+                outside = [math.log(of[it]) - case.layout[benchmark, 0, it] for it in like]
+                ratios.append(
+                    inside - np.mean(outside) - plant.delta[benchmark, iteration, c].mean()
+                )
+        _, error = case.oracle(plant)
+        assert abs(np.mean(ratios)) < 4 * error + 0.002, (case.name, plant.kind)
+        seen += 1
+    assert seen > 10
+
+
+def test_the_right_answers_find_all_and_accuse_nobody() -> None:
+    for number in range(1, 60, 2):
+        case = case_of(number)
+        verdict = judge(case, [answer(case, plant) for plant in case.plants])
+        assert not verdict.alarms, case.name
+        for one in verdict.plants:
+            assert one.found, (case.name, one.plant.kind)
+            assert one.fragments == 1
+            assert one.cost_error is None or abs(one.cost_error) < 1e-9
+
+
+def test_no_answer_finds_nothing_and_is_no_alarm() -> None:
+    verdict = judge(case_of(1), [])
+    assert not any(one.found for one in verdict.plants)
+    assert not verdict.alarms
+
+
+def one_slow_cpu_of_many() -> tuple[Case, Plant]:
+    return next(
+        (case, plant)
+        for case, plant in planted("place")
+        if len(case.plants) == 1 and plant.scope == "all" and not plant.half
+        and case.demanded(plant) and plant.size > 0.05 and case.shape.size > 6
+        and not np.ptp(case.layout, axis=2).any()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"size": 5}, "wrong size"),
+        ({"size": -1}, "invented"),
+        ({"elsewhere": True}, "invented"),
+        ({"everyone": True}, "wrong place"),
+    ],
+)
+def test_what_is_said_of_others_or_of_another_size_is_false(
+    change: dict[str, Any], what: str
+) -> None:
+    case, plant = one_slow_cpu_of_many()
+    right = answer(case, plant)
+    copies = set(right["copies"])
+    others = [it for it in range(case.shape.size) if it not in copies]
+    if "size" in change:
+        right["slowdown"] = math.exp(plant.size * change["size"])
+    elif "elsewhere" in change:
+        right["copies"] = others[: len(others) // 2]
+    else:
+        right["copies"] = sorted([*copies, *others[: max(1, len(copies) - 1)]])
+        if len(right["copies"]) * 0.7 <= len(copies):
+            pytest.skip("one innocent among many is no other place")
+    verdict = judge(case, [right])
+    assert [name for name, _ in verdict.others] == [what]
+    assert not verdict.plants[0].found
+
+
+def test_the_healthy_half_accused_is_wrong_unless_it_is_said_that_it_cannot_be_told() -> None:
+    case, plant = next(it for it in planted("place") if it[1].kind == "4 of 8 cores")
+    healthy = [it for it in range(case.shape.size) if it not in plant.where()[2]]
+    wrong = answer(case, plant, copies=healthy, slowdown=math.exp(-plant.size))
+    assert [name for name, _ in judge(case, [wrong]).others] == ["wrong half"]
+    (said,) = judge(case, [wrong | {"ambiguous": True}]).plants
+    assert (said.found, said.half) == (True, "said")
+    (right,) = judge(case, [answer(case, plant)]).plants
+    assert (right.found, right.half) == (True, "right half")
+
+
+def test_an_lgroup_of_one_iteration_is_not_to_blame_for_a_benchmark_that_does_not_repeat() -> None:
+    case, plant = next(it for it in planted("swaps") if it[1].about == "lgroups swap")
+    first = np.flatnonzero(plant.mask[plant.where()[0][0], 0]).tolist()
+    row = answer(case, plant, kind="slow-lgroup", copies=first, iterations=[1])
+    assert not any(one.found for one in judge(case, [row]).plants if one.plant is plant)
+
+
+def test_the_score_is_the_median_of_iterations_and_one_slow_one_of_three_costs_nothing() -> None:
+    case, plant = next(
+        it for it in planted("iteration") if it[0].dims[1] >= 3 and len(it[0].plants) == 1
+    )
+    assert abs(case.score_lost(plant)) < 0.02
+    elapsed_s = np.array([[[100.0, 125.0], [100.0, 100.0], [100.0, 110.0]]])
+    by_hand = replace(case, start_s=np.zeros((1, 3, 2)))
+    assert by_hand.score(elapsed_s) == pytest.approx(2 * 1000 / 110)
+
+
+def test_an_interval_of_a_share_is_wilsons() -> None:
+    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)  # Newcombe 1998
+
+
+def test_rater_finds_most_of_a_few_made_runs() -> None:
+    every = [verdict for verdict, _, _ in verdicts(SEED, RUNS)]
+    demanded = [one for it in every for one in it.plants if one.demanded]
+    healthy = [it for it in every if not it.case.plants]
+    assert sum(one.found for one in demanded) >= 0.4 * len(demanded)
+    assert sum(bool(it.alarms) for it in healthy) <= 2
+
+
+def test_pairs_of_runs_are_told_by_what_each_has(tmp_path: Path) -> None:
+    pairs = [pair(3, number) for number in range(4, 8)]
+    both = zip(documents(pairs, tmp_path), pairs, strict=True)
+    said = [said_of(it, cases) for it, (_, *cases) in both]
+    assert [of_plant for of_plant, _ in said] == [{"recurring"}, {"once"}, {"wandering"}, set()]
+
+
+def test_two_cores_and_a_half_of_an_lgroup_are_that_lgroup(tmp_path: Path) -> None:
+    told = pair(3, 106)  # each enters the model on its own: one core shows in a benchmark more
+    (document,) = documents([told], tmp_path)
+    places = [one["place"] for one in document["runs"][0]["divots"]]
+    assert places == ["lgroup 2"]
+
+
+def test_a_promise_is_kept_only_by_what_is_found_where_it_was_planted() -> None:
+    promised, rng = promised_of("4x4x3x2", "normal"), np.random.default_rng(1)
+    for what in PROMISES:
+        planted, healthy = promised.place(rng, what), promised.run(rng, 0.005)
+        elsewhere = np.roll(planted, 4, axis=2)
+        log_s = healthy + 0.3 * planted
+        assert promised.finds(log_s, planted)
+        assert not promised.finds(log_s, elsewhere)
+        assert not promised.finds(healthy, planted)
+        assert not promised.finds(healthy - 0.3 * planted, planted)  # fast, not slow
+
+
+def test_every_promise_of_every_run_is_tried() -> None:
+    told = list(answers("4x4x3x2", "normal", runs=2, plants=3))
+    assert [what for what, _, _ in told] == [
+        what for _ in range(2) for what in PROMISES for _ in range(3)
+    ]
+    assert all(0 < size <= 1 for _, size, _ in told)
+
+
+def test_the_detector_says_of_made_runs_what_the_command_says_of_them_imported() -> None:
+    numbers = range(1, 9)
+    for (_, document, _), number in zip(verdicts(SEED, numbers), numbers, strict=True):
+        direct = divot_rows(findings_in(table_of_case(make(SEED, number))))
+        for row in (said := [*document["divots"]]):
+            row.pop("next", None)
+        assert [{k: it[k] for k in row} for it, row in zip(direct, said, strict=True)] == said
+
+
+def test_each_constant_is_tried_lower_and_higher() -> None:
+    values = constants()
+    tried = [(it.name, it.how) for it in changes(values, extremes=False)]
+    assert tried == [(name, how) for name in values for how in ("x0.7", "x1.4")]
+
+
+def test_counts_change_by_one_at_least_and_shares_stay_shares() -> None:
+    values: dict[str, Value] = {"COUNT": 2, "SHARE": 0.9, "SIZE": 5.0, "SEVERAL": (0.5, 0.8)}
+    assert [*changes(values, extremes=False)] == [
+        Change("COUNT", "x0.7", 1),
+        Change("COUNT", "x1.4", 3),
+        Change("SHARE", "x0.7", 0.63),
+        Change("SHARE", "x1.4", 0.95),
+        Change("SIZE", "x0.7", 3.5),
+        Change("SIZE", "x1.4", 7.0),
+        Change("SEVERAL", "x0.7", (0.35, 0.5599999999999999)),
+        Change("SEVERAL", "x1.4", (0.7, 0.9)),
+    ]
+    assert [it.value for it in changes({"SHARE": 0.9}, extremes=True)] == [0.9e-6, 1.0]
+
+
+def test_a_difference_counts_truths_false_findings_and_runs_that_accuse_an_innocent() -> None:
+    base = [Told("0 1 ", 0, False, "a"), Told("", 2, True, "b"), Told("", 0, False, "c")]
+    other = [Told("1 2 ", 1, True, "x"), Told("", 0, True, "y"), Told("", 0, False, "c")]
+    found = difference(base, other)
+    assert (found.found, found.false, found.innocents) == ((1, 1), (1, 2), (1, 0))
+    assert (found.verdicts, found.words) == (6, 2)
+    assert str(found) == "found +1 -1, false +1 -2, innocents +1 -0, 2 told otherwise"
+    assert str(difference(base, base)) == "nothing"
+
+
+def test_a_constant_that_matters_shows_it_and_what_is_known_is_not_tried_again(
+    tmp_path: Path,
+) -> None:
+    cache = tmp_path / "cache"
+    # Single copies: what little is needed to be sure, and how little of a tail is possible, which
+    # the model reads when it is imported.
+    asked = ("ALPHA_SINGLE", "MOST_TAIL", "--extremes", "--runs", "4", "--cache", str(cache))
+
+    def said() -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "benchmarks.divot_cases.constants", *asked],
+            cwd=CHECKOUT,
+            env={**os.environ, "RATER_TEST_DATA": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    first = said()
+    known = cache.read_bytes()
+    assert len(known.splitlines()) == 1 + 4
+    (single,) = [
+        line for line in first.splitlines() if line.startswith("ALPHA_SINGLE         x1e+06")
+    ]
+    assert "false +" in single
+    assert said() == first and cache.read_bytes() == known

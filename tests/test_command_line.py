@@ -1,0 +1,407 @@
+"""Words that `rater` does not know, defaults from `rater.toml`, numbers no run has, completion."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import resource
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+from rater.cli import build_parser, main
+from rater.command_line import EXAMPLES, GROUPS, MOST_WORDS, command_words, subparsers_of
+from rater.commands.machine import SHELLS
+from rater.process import print_error
+from rater.show.console import paged
+from rater.store.observations import MOST_BENCHMARKS
+from rater.text.secrets import cleaned_streams
+from tests.support.calls import Rater
+from tests.support.observations import DOCUMENT, changed
+
+
+def test_rater_alone_shows_its_help(rater: Rater) -> None:
+    status, out, _ = rater()
+    assert (status, out[:12]) == (0, "usage: rater")
+
+
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, begins in (("help", "usage: rater ["), ("help divots", "usage: rater divots [")):
+        with pytest.raises(SystemExit) as left:
+            main(words.split())
+        assert left.value.code == 0
+        assert capsys.readouterr().out.startswith(begins)
+
+
+@pytest.fixture
+def files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program, a text and a file of 10 MB where the command line is typed."""
+    monkeypatch.chdir(tmp_path)
+    Path("prog").write_text("#!/bin/sh\n")
+    Path("prog").chmod(0o755)
+    Path("notes.txt").write_text("what to do\n")
+    with Path("big.txt").open("wb") as file:
+        file.truncate(10_000_001)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("sleep 1", "sleep is not a command of rater; to measure that program: "
+         "rater run -- sleep 1"),
+        ("--json sleep 1", "to measure that program: rater run -- sleep 1"),
+        ("lst", "unknown command 'lst'; did you mean `rater list`?"),
+        ("xyzzy", "unknown command 'xyzzy'; `rater` alone lists the commands"),
+        ("run sleep 1", "unknown suite 'sleep'; to measure that program: rater run -- sleep ..."),
+        ("run ./prog", "./prog is a program, not a suite; to measure that program: "
+         "rater run -- ./prog ..."),
+        ("run prog", "to measure that program: rater run -- ./prog ..."),
+        ("prog -x", "prog is not a command of rater; to measure that program: "
+         "rater run -- ./prog -x"),
+        ("run ./big.txt", "./big.txt is no suite, which is a TOML file; to measure a program with "
+         "that file: rater run -- PROGRAM ./big.txt"),
+        ("run notes.txt", "rater run -- PROGRAM notes.txt"),
+        ("run --coppies 3", "rater run has no option --coppies; did you mean --copies?"),
+        ("compare", "are required: POINT\n  as in: rater compare 7 8; more: rater compare --help"),
+        ("import", "are required: FILE\n  as in: rater import times.json more.json; more: rater"),
+        ("show 1 2", "rater show takes no further argument '2'"),
+        ("run --timeout 1x", "argument --timeout: expected seconds or a number with a unit"),
+        ("run --iterations x", "argument --iterations: expected a whole number, got 'x'"),
+        ("export 1 --format jsn", "argument --format: 'jsn' is no choice; did you mean json?"),
+        ("-- sleep 1", "to measure a program: rater run -- sleep 1"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_answered_with_the_way_out(
+    rater: Rater,
+    capsys: pytest.CaptureFixture[str],
+    files_here: None,
+    words: str,
+    answer: str,
+) -> None:
+    try:
+        status, _, err = rater(*words.split())
+    except SystemExit as left:  # of argparse
+        status, err = int(str(left.code)), capsys.readouterr().err
+    assert status == 2
+    assert answer in err
+    assert len(err.splitlines()) <= 2
+
+
+def test_the_help_of_rater_shows_every_command_once_by_group_and_fits_24_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = build_parser()
+    lines = parser.format_help().splitlines()
+    assert len(lines) <= 23  # and the prompt
+    assert max(map(len, lines)) <= 80
+    assert lines[3].split()[:2] == ["measure:", "run"]
+    named = [name for names in GROUPS.values() for name in names]
+    assert sorted(named) == sorted(subparsers_of(parser))
+    about = command_words(parser)
+    text = "\n".join(lines)
+    assert [name for name in named if f"{name:<11}{about[name]}" not in text] == []
+    assert [words for words in about.values() if not 0 < len(words) <= MOST_WORDS] == []
+
+
+def test_on_a_narrow_terminal_each_command_has_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = build_parser().format_help()
+    assert "\n          plan       what would run where\n" in text
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _every(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for sub in subparsers_of(parser).values():
+        yield from _every(sub)
+
+
+def test_no_line_of_any_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    helps = [parser.format_help() for parser in _every(build_parser())]
+    assert len(helps) > 30
+    assert [line for text in helps for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_the_help_of_a_command_of_many_options_begins_with_one_line_of_usage() -> None:
+    parsers = subparsers_of(build_parser())
+    for name in ("run", "sweep"):
+        first, second = parsers[name].format_help().splitlines()[:2]
+        assert first == f"usage: rater {name} [OPTION ...] [SUITE[/BENCHMARK] ...]"
+        assert second == ""
+
+
+def test_a_message_on_a_terminal_is_broken_between_words_and_a_path_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "31")
+    monkeypatch.setattr(sys, "stderr", err := _Terminal())
+    print_error("warning: the copies share it with\n/a/path/that/is/longer/than/a/line/of/it")
+    assert err.getvalue().splitlines() == [
+        "rater: warning: the copies",
+        "    share it with",
+        "/a/path/that/is/longer/than/a/line/of/it",
+    ]
+
+
+def test_a_message_in_a_file_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "31")
+    monkeypatch.setattr(sys, "stderr", err := io.StringIO())
+    print_error("warning: the copies share the machine with them")
+    assert err.getvalue() == "rater: warning: the copies share the machine with them\n"
+
+
+def test_a_picture_that_fits_the_screen_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGER", "sh")  # is there, and never started
+    monkeypatch.setattr(sys, "stdout", out := _Terminal())
+    with cleaned_streams():
+        console = Console(file=_Terminal(), force_terminal=True, color_system="standard", height=24)
+        with paged(console):
+            console.print("[red]slow[/red]")
+    assert out.getvalue() == "\x1b[31mslow\x1b[0m\n"
+
+
+PLAN = ("plan", "--topology", "pack:1 core:4 pu:1", "--", "true")
+
+
+@pytest.fixture
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, and one for the user's own file; RATER_CONFIG is not set."""
+    monkeypatch.delenv("RATER_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    (tmp_path / "own" / "rater").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def own(folder: Path, text: str) -> None:
+    (folder / "own" / "rater" / "config.toml").write_text(text)
+
+
+def test_options_of_run_hold_for_plan_and_what_is_typed_goes_before_them(
+    configuration: Path, rater: Rater
+) -> None:
+    own(configuration, '[run]\ncopies = 3\ntag = {lab = "a"}\n')
+    status, out, err = rater(*PLAN)
+    assert (status, "3 copies" in out) == (0, True)
+    _, out, _ = rater("plan", "--copies", "2", *PLAN[1:])
+    assert "2 copies" in out
+    status, out, err = rater("run", "--dry-run", "--", "true")
+    assert (status, "3 copies" in out) == (0, True)
+    assert f"defaults of {configuration}/own/rater/config.toml: --copies=3 --tag=lab=a" in err
+
+
+def test_the_folders_file_goes_before_the_users_and_a_commands_own_table_before_anothers(
+    configuration: Path, rater: Rater
+) -> None:
+    own(configuration, "[run]\ncopies = 3\n")
+    Path("rater.toml").write_text("[run]\ncopies = 4\n[plan]\ncopies = 2\n")
+    assert "2 copies" in rater(*PLAN)[1]
+    _, out, err = rater("run", "--dry-run", "--", "true")
+    assert "4 copies" in out
+    assert "rater: defaults of rater.toml: --copies=4\n" in err
+
+
+def test_what_only_run_has_is_no_mistake_for_plan(configuration: Path, rater: Rater) -> None:
+    own(configuration, "[run]\nverbose = true\ncopies = 3\n")
+    status, out, _ = rater(*PLAN)
+    assert (status, "3 copies" in out) == (0, True)
+
+
+def test_a_size_for_suites_does_not_refuse_a_command(configuration: Path, rater: Rater) -> None:
+    own(configuration, '[run]\nsize = "ref"\n')
+    assert rater(*PLAN)[0] == 0
+
+
+def test_a_name_for_commands_does_not_refuse_a_suite(configuration: Path, rater: Rater) -> None:
+    own(configuration, '[run]\nname = "mine"\n')
+    assert rater("run", "mini/lu", "--size", "test", "--dry-run")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("[run]\ncopys = 3\n", "2: run.copys: no option of `rater run`; did you mean copies?"),
+        ("[run]\nspeccmds-out = true\n", "--copies --json` has the times of every workload"),
+        ("[rnu]\ncopies = 3\n", "1: rnu: unknown command; did you mean run?"),
+        ("[run]\ntimeout = '1x'\n", "2: run.timeout: expected seconds or a number with a unit"),
+        ("[run]\nkeep = 'yes'\n", "2: run.keep: expected true or false, got 'yes'"),
+        ("[run]\npreflight = 'of'\n", "expected one of warn, strict, off, got 'of'"),
+        ("[run\n", "1:"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(
+    configuration: Path, rater: Rater, text: str, answer: str
+) -> None:
+    Path("rater.toml").write_text(text)
+    status, _, err = rater(*PLAN)
+    assert status == 2
+    assert f"rater.toml:{answer}" in err or answer in err
+
+
+def test_a_file_that_others_may_write_is_refused(configuration: Path, rater: Rater) -> None:
+    """`prepare = "..."` in it would be theirs to run."""
+    Path("rater.toml").write_text("[run]\ncopies = 3\n")
+    Path("rater.toml").chmod(0o666)
+    status, _, err = rater(*PLAN)
+    assert status == 2
+    assert "rater.toml: everybody may write into it, and it could have any command run" in err
+
+
+def test_rater_config_names_the_only_file(
+    configuration: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(configuration, "[run]\ncopies = 3\n")
+    other = configuration / "other.toml"
+    other.write_text("[run]\ncopies = 2\n")
+    monkeypatch.setenv("RATER_CONFIG", os.fspath(other))
+    assert "2 copies" in rater(*PLAN)[1]
+    monkeypatch.setenv("RATER_CONFIG", "/nowhere/at/all")
+    assert rater(*PLAN)[2] == "rater: RATER_CONFIG=/nowhere/at/all: no such file\n"
+
+
+MANY = 2147483647
+
+
+@pytest.fixture
+def memory() -> Iterator[None]:
+    """2 GiB more of addresses than tests before took: an array of so many copies would not fit."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = psutil.Process().memory_info().vms + (2 << 30)
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            f"run --copies {MANY} -- true",
+            "--copies '2147483647': expected a number from 1 to 99999",
+        ),
+        (f"plan --copies {MANY} -- true", "expected a number from 1 to 99999"),
+        (f"sweep --axis copies=1,{MANY} -- true", "copies=2147483647: --copies '2147483647': exp"),
+        ("sweep sweep.toml", "--copies '2147483647': expected a number from 1 to 99999"),
+        (
+            "run --layout ./layout.toml -- true",
+            "counts.rest: expected a whole number from 0 to 99999",
+        ),
+        ("import copies.json", "run.copies: expected a whole number from 1 to 99999, got the"),
+        ("import copy.json", "observations[0].copy: expected a whole number from 0 to 1"),
+        ("import benchmarks.json", "10001 benchmarks, expected at most 10000 in a run"),
+        (f"run --iterations {MANY} -- true", "copy runs, expected at most 5000000"),
+        (f"sweep --rounds {MANY} --axis copies=1,2 -- true", "expected 1 to 10000"),
+    ],
+)
+def test_what_people_and_documents_ask_for(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = DOCUMENT["observations"][0]
+    rows = [first | {"benchmark": f"b{number}"} for number in range(MOST_BENCHMARKS + 1)]
+    for name, value in {
+        "copies.json": changed("run.copies", MANY),
+        "copy.json": DOCUMENT | {"observations": [first | {"copy": MANY - 1}]},
+        "benchmarks.json": DOCUMENT | {"observations": rows},
+    }.items():
+        Path(name).write_text(json.dumps(value))
+    Path("sweep.toml").write_text(
+        f'[sweep]\nsuites = ["mini"]\nrounds = 1\n[axes]\ncopies = [1, {MANY}]\n'
+    )
+    Path("layout.toml").write_text(f"order = 'balanced'\n[counts]\nrest = {MANY}\n")
+    status, out, told = rater(*words.split())
+    assert (status, out, said in " ".join(told.split())) == (2, "", True), told
+
+
+@pytest.mark.usefixtures("memory")
+def test_what_the_row_of_a_run_says(rater: Rater, database: Path, tmp_path: Path) -> None:
+    assert rater("run", "--copies", 2, "--quiet", "--", "true")[0] == 0
+
+    def change(sql: str) -> None:
+        with closing(sqlite3.connect(database)) as connection, connection:
+            connection.execute(sql)
+
+    for column, table in (("copy", "copy"), ("iteration", "copy"), ("resumed", "run")):
+        where = " WHERE copy = 1" if table == "copy" else ""
+        change(f"UPDATE {table} SET {column} = {MANY}{where}")
+    shown = ("show 1", f"report 1 -o {tmp_path}/a.html")
+    for words in (*shown, "divots 1"):
+        assert rater(*words.split())[0] == 0, words
+    change(f"UPDATE run SET copies = {MANY}")
+    for words in (*shown, "rerun 1", "compare 1 1", "export 1"):
+        status, _, told = rater(*words.split())
+        assert (status, "no run has more than 99999" in " ".join(told.split())) == (2, True), told
+
+
+BASH = """
+source {script}
+_try() {{
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+    $(complete -p rater | sed 's/.*-F \\([^ ]*\\).*/\\1/') rater "${{@: -1}}" "${{@: -2:1}}"
+    echo "${{COMPREPLY[@]}}"
+}}
+_try rater div
+_try rater run --mo
+_try rater run --mode sta
+_try rater export --format c
+"""
+FISH = """
+source {script}
+for line in 'rater div' 'rater run --mo' 'rater run --mode sta' 'rater export --format c'
+    complete -C $line | string replace -r '\\t.*' ''
+end
+"""
+ANSWERS = ["divots", "--mode", "staggered", "csv"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_commands_options_and_values_are_completed(
+    shell: str, rater: Rater, tmp_path: Path
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    status, text, _ = rater("completion", shell)
+    script = tmp_path / "_rater"
+    script.write_text(text)
+    assert status == 0
+    if shell == "zsh":  # its completion wants a terminal: the script at least is one
+        subprocess.run([shell, "-n", script], check=True)
+        assert "homogeneous rotated staggered steady" in text
+        return
+    code = {"bash": BASH, "fish": FISH}[shell].format(script=script)
+    flags = ["--no-config"] if shell == "fish" else ["--norc"]
+    done = subprocess.run([shell, *flags, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ANSWERS, done.stderr
+
+
+def test_every_command_has_examples_and_each_of_them_parses() -> None:
+    parser = build_parser()
+    assert {f"rater {name}" for name in subparsers_of(parser)} == EXAMPLES.keys() - {"rater"}
+    for lines in EXAMPLES.values():
+        for line in lines:
+            words = shlex.split(line, comments=True)
+            words = words[: words.index("--")] if "--" in words else words
+            words = words[: words.index(">")] if ">" in words else words
+            parser.parse_args(words[1:])
+            assert len(line) <= 78

@@ -1,0 +1,518 @@
+"""A run as it goes: signals, full disks, a database that is lost; its energy and memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.torture.commands import COMMANDS
+from benchmarks.torture.stopping import Stopped
+from rater.cli import main
+from rater.errors import RunError
+from rater.record.events import CopyEnded, Event, Noted
+from rater.record.run import RunStatus
+from rater.run.observe import observer
+from rater.store.connection import StoreError, StoreFullError
+from rater.store.store import Store, open_store
+from rater.workflow.run import session
+from rater.workflow.run.session import Recorder, Screen
+from tests.support.calls import Rater, rows
+from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
+from tests.support.example_events import ended, phase
+from tests.support.stored_runs import begin, with_uuid
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def signal_at(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, number: int, *, after: bool = False
+) -> None:
+    """Send us a signal as a function is called, or as it returns."""
+    real = getattr(owner, name)
+
+    def call(*args: Any, **more: Any) -> Any:
+        if not after:
+            os.kill(os.getpid(), number)
+        result = real(*args, **more)
+        if after:
+            os.kill(os.getpid(), number)
+        return result
+
+    patch.setattr(owner, name, call)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_before_the_run_s_row_there_is_none(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    signal_at(monkeypatch, session, "make_ready", number)
+    assert rater("run", "--quiet", "--copies", "1", "--", "true") == (128 + number, "", "")
+    assert rows("SELECT * FROM run") == []
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_as_soon_as_the_row_is_there_the_run_is_interrupted(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    signal_at(monkeypatch, Store, "create_run", number, after=True)
+    assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] == 128 + number
+    assert rows("SELECT status, reason FROM run") == [("interrupted", f"stopped by {number.name}")]
+    assert rows("SELECT * FROM copy") == []
+
+
+def test_while_the_database_takes_the_last_rows_it_is_not_closed(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal_at(monkeypatch, Recorder, "close", signal.SIGINT)
+    signal_at(monkeypatch, Store, "_checkpoint", signal.SIGTERM)  # in the recorder's thread
+    assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] in (130, 143)
+    assert rows("SELECT copy.status, run.status FROM copy, run") == [("ok", "complete")]
+
+
+def test_a_run_that_breaks_is_failed_and_says_why(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError("no more threads")
+
+    monkeypatch.setattr(Recorder, "start", broken)
+    assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] == 1
+    assert rows("SELECT status, reason FROM run") == [("failed", "no more threads")]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    [run] = [command for command in COMMANDS if command.name == "run"]
+    return Stopped.of(run, tmp_path_factory.mktemp("stopped"), dict(os.environ))
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_at_any_moment_a_run_ends_in_order(
+    tmp_path: Path, stopped: Stopped, share: float, many: bool
+) -> None:
+    sent = [(share * stopped.takes_s, NUMBERS[0])]
+    sent += [(0.01, number) for number in NUMBERS * 3 if many]
+    assert stopped.wrong(tmp_path, sent) is None
+
+
+def texts(events: tuple[Event, ...]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Noted)]
+
+
+def test_every_event_is_appended_once_and_in_order() -> None:
+    stored: list[str] = []
+    recorder = Recorder(lambda *events: stored.extend(texts(events)), pytest.fail)
+    recorder.start()
+    for number in range(1000):
+        recorder.put(Noted(str(number)))
+    recorder.close()
+    assert stored == [str(number) for number in range(1000)]
+    assert recorder.unsaved == []
+
+
+def test_what_could_not_be_stored_is_tried_again_at_the_end() -> None:
+    stored: list[str] = []
+    full = threading.Event()
+    full.set()
+    said: list[str] = []
+
+    def append(*events: Event) -> None:
+        if full.is_set():
+            raise RunError("the disk is full")
+        stored.extend(texts(events))
+
+    def trouble(reason: str) -> None:
+        said.append(reason)
+        full.clear()  # the run stops, its directories go, and there is room again
+
+    recorder = Recorder(append, trouble)
+    recorder.start()
+    recorder.put(Noted("first"))
+    recorder.put(Noted("second"))
+    recorder.close()
+    assert said == ["the disk is full"]
+    assert stored == ["first", "second"]
+    assert recorder.unsaved == []
+
+
+def test_a_full_disk_fails_the_run_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append = Store.append
+
+    def full_after_the_head(self: Store, run_id: int, *events: Event) -> None:
+        if any(isinstance(event, CopyEnded) for event in events):
+            raise StoreFullError("the disk is full")
+        append(self, run_id, *events)
+
+    monkeypatch.setattr(Store, "append", full_after_the_head)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--quiet", "--copies", "2", "--", "true"]) == 1
+    said = capsys.readouterr().err
+    assert "the disk is full" in said
+    [rescue] = tmp_path.glob("rater-*.jsonl")
+    assert str(rescue) in said
+    ended = [json.loads(line) for line in rescue.read_text().splitlines()]
+    assert {one["copy"] for one in ended if one["event"] == "CopyEnded"} == {0, 1}
+
+
+class Scribe:
+    """A view that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.drawn = threading.Event()
+
+    def event(self, event: Event) -> None:
+        self.seen.extend(texts((event,)))
+
+    def tick(self, now_ns: int) -> float:
+        self.drawn.set()
+        return 60.0
+
+    def pause(self) -> None:
+        self.seen.append("pause")
+
+    def resume(self) -> None:
+        self.seen.append("resume")
+
+    def stop(self) -> None:
+        self.seen.append("stop")
+
+
+def test_the_screen_shows_everything_before_it_stops() -> None:
+    scribe = Scribe()
+    screen = Screen(scribe)
+    screen.start()
+    assert scribe.drawn.wait(10)
+    screen.put(Noted("a"))
+    screen.close()
+    assert scribe.seen == ["a", "stop"]
+
+
+def test_nothing_is_drawn_between_pause_and_resume() -> None:
+    scribe = Scribe()
+    screen = Screen(scribe)
+    screen.start()
+    assert scribe.drawn.wait(10)
+    screen.pause()
+    scribe.drawn.clear()
+    screen.put(Noted("while stopped"))
+    assert not scribe.drawn.wait(0.4)
+    screen.resume()
+    assert scribe.drawn.wait(10)
+    screen.close()
+    assert scribe.seen == ["pause", "resume", "while stopped", "stop"]
+
+
+RUN = ("run", "--copies", 2, "--iterations", 2, "--quiet", "--", "sh", "-c")
+
+
+@pytest.mark.parametrize(
+    ("order", "became"),
+    [
+        ("rm -f $RATER_DB*", "was removed or moved"),
+        ("rm -f $RATER_DB", "was removed or moved"),
+        ("rm -f $RATER_DB-wal", "lost its write-ahead log"),
+        ("mkdir old && mv $RATER_DB* old && : > $RATER_DB", "was replaced"),
+        ("cp $RATER_DB x && mv x $RATER_DB", "was replaced"),
+        ("mv db elsewhere", "was removed or moved"),
+        ("mkdir x && truncate -s 8192 $RATER_DB", "was cut short, from .* bytes to 8192"),
+    ],
+)
+def test_a_run_whose_database_is_lost_goes_on_in_a_copy_and_exits_1(
+    order: str, became: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    place = tmp_path / "db"
+    place.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RATER_DB", str(place / "rater.db"))
+    assert rater("run", "--quiet", "--", "true")[0] == 0
+    status, out, said = rater(*RUN, f"{order}; true")
+    assert (status, out) == (1, "")
+    (rescued,) = tmp_path.rglob("rater-rescued-1.db")
+    assert f"the database {became.split(',', maxsplit=1)[0]}" in said
+    assert f"is in {rescued}: `rater --db {rescued} list` shows it" in said
+    with open_store(rescued) as store:
+        run = store.load(2)
+        assert [head.run for head in store.runs()] == [1, 2]
+        assert (run.head.status, run.head.reason, len(run.copies)) == (RunStatus.COMPLETE, None, 4)
+        assert any(became.split(",", maxsplit=1)[0] in note for note in run.notes)
+        assert rescued.stat().st_mode & 0o777 == 0o600
+        if "cut short" in became:
+            assert "which is not all" in said
+        else:
+            assert len(store.load(1).copies) == 2
+    if "puts it back" in said:
+        words = said.partition("shows it; `")[2].partition("`")[0]
+        place.mkdir(exist_ok=True)
+        subprocess.run(["sh", "-c", words], check=True)
+        assert rater("show", 2)[0] == 0
+
+
+def test_a_database_that_is_written_over_is_noticed_though_it_is_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: Path, rater: Rater
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert rater("run", "--copies", 2, "--iterations", 2, "--quiet", "--", "true")[0] == 0
+    shutil.copy(database, "backup")
+    assert Path("backup").stat().st_size == database.stat().st_size
+    before = database.stat().st_ino
+    status, _, said = rater(*RUN, "dd if=backup of=$RATER_DB conv=notrunc status=none")
+    assert (status, database.stat().st_ino) == (1, before)
+    assert f"{database}: the database was written over by another program" in said
+    (rescued,) = tmp_path.rglob("*-rescued-1.db")
+    (records,) = tmp_path.glob("rater-*.jsonl")
+    assert '"event": "CopyEnded"' in records.read_text()
+    with open_store(rescued) as store:
+        assert store.load(1).head.status is RunStatus.COMPLETE
+    words = said.partition("both, is in ")[2].partition("`")[2].partition("`")[0]
+    subprocess.run(["sh", "-c", words], check=True)
+    assert database.read_bytes() == Path("backup").read_bytes()
+    assert rater("show", 1)[0] == 0
+
+
+def test_what_other_processes_fold_in_is_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "rater.db"
+    with open_store(path) as store, closing(sqlite3.connect(path)) as other:
+        begin(store)
+        for copy in range(40):
+            store.append(1, *([phase(0)] if copy == 0 else []), ended(copy, 1))
+            how = ("PASSIVE", "FULL", "RESTART", "TRUNCATE")[copy % 4]
+            assert other.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0] == 0
+            other.execute("CREATE TABLE IF NOT EXISTS theirs (a)")
+            other.execute("INSERT INTO theirs VALUES (1)")
+            other.commit()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_whose_lock_file_is_removed_has_a_note_of_it_and_exits_1(rater: Rater) -> None:
+    status, out, said = rater("run", "--copies", 1, "--", "sh", "-c", "rm $RATER_LOCK")
+    assert (status, " ".join(out.split()).count("was removed or replaced during the run")) == (1, 1)
+    assert "was removed or replaced" in said
+    words = ("--axis", "copies=1,2", "--", "sh", "-c", "rm -f $RATER_LOCK")
+    status, _, said = rater("sweep", *words)
+    assert (status, said.count("was removed or replaced")) == (1, 1)
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> Iterator[Store]:
+    """A store of one run, whose file and folder are gone."""
+    place = tmp_path / "db"
+    store = open_store(place / "rater.db")
+    begin(store)
+    shutil.rmtree(place)
+    yield store
+    with pytest.raises(StoreError):
+        store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that has room for 40 kB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=40k", "rater-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("needs root that may mount: a disk that is full has to be tried")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_where_there_is_no_room_beside_it_the_next_place_takes_the_copy(
+    lost: Store, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    begin(lost, with_uuid("v"))
+    assert lost.path == tmp_path / "rater-rescued-1.db"
+    assert [head.run for head in lost.runs()] == [1, 2]
+    assert list(small_disk.iterdir()) == []
+
+
+def test_where_no_place_takes_a_copy_each_is_named_and_nothing_is_written_into_the_void(
+    lost: Store, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    monkeypatch.setenv("HOME", "/proc/none")
+    with pytest.raises(StoreError, match=f"no place took a copy: .*{small_disk}: .*full.*; /proc"):
+        begin(lost, with_uuid("v"))
+    assert [head.run for head in lost.runs()] == [1]
+
+
+def test_a_vacuum_of_another_program_is_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "rater.db"
+    with open_store(path) as store:
+        begin(store)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE large AS SELECT zeroblob(100000)")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            store.append(1, phase(0), ended(0, 1))
+            bytes_before = path.stat().st_size
+            other.execute("DROP TABLE large")
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        store.append(1, ended(1, 1))
+        assert path.stat().st_size < bytes_before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# Copy 0 sets the counters, once it has run long enough for joules to be told.
+DRAW = """
+sleep 0.15
+[ $RATER_COPY = 0 ] || exit 0
+echo {package} > {zones}/intel-rapl:0/energy_uj
+echo {memory} > {zones}/intel-rapl:0:0/energy_uj
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Both CPUs are of package 0."""
+    root = powercap(tmp_path / "machine", packages=(0, 0))
+    monkeypatch.setenv("RATER_SYSROOT", str(root))
+    return root
+
+
+def drawing(tree: Path, package: int, memory: int) -> tuple[str, ...]:
+    zones = zone(tree, "intel-rapl").parent.parent
+    return "--", "sh", "-c", DRAW.format(package=package, memory=memory, zones=zones)
+
+
+def test_joules_are_those_that_the_counters_were_driven_to(
+    tree: Path, rater: Rater, store: Store
+) -> None:
+    """20 J below the end of its range, the package's counter wraps around and goes on to 11 J."""
+    stand(tree, "intel-rapl:0", RANGE_UJ - 20_000_000)
+    copies = drawing(tree, 11_000_000, 5_500_000)
+    assert rater("run", "--quiet", "--copies", 2, *copies)[0] == 0
+    table = rater("show", "last")[1].splitlines()
+    place = next(i for i, line in enumerate(table) if line.startswith("energy"))
+    assert table[place + 2].split()[:4] == ["sh", "1", "35.5", "17.8"]
+    energy = json.loads(rater("show", "last", "--json")[1])["energy"]
+    assert energy["suite_joules"] == 35.5
+    (phase,) = energy["phases"]
+    assert phase["joules_per_copy"] == 17.75
+    assert phase["watts"] == pytest.approx(35.5 / phase["elapsed_s"])
+    assert phase["domains"]["package-0"] == 31
+    assert phase["domains"]["package-0-dram"] == 4.5
+    exported = json.loads(rater("export", "last", "--format", "json")[1])
+    assert exported["phase_readings"][0]["energy_package-0_uj"] == 31_000_000
+    file = tree.parent / "observations.json"
+    file.write_text(rater("export", "last", "--format", "observations")[1])
+    file.write_text(file.read_text().replace(store.load(1).head.uuid, "another"))
+    assert rater("import", file)[0] == 0
+    (imported,) = json.loads(rater("show", "last", "--json")[1])["energy"]["phases"]
+    assert imported == phase
+    slowest = json.loads(rater("show", 1, "--copies", "--json")[1])["copy_times"]["slowest"]
+    assert sum(it["joules_estimate"] for it in slowest) == pytest.approx(35.5)
+    assert not any("energy" in note for note in store.load(1).notes)
+
+
+@pytest.mark.parametrize("option", ["--energy", "--proof"])
+def test_energy_is_not_read_where_it_is_not_wanted(
+    tree: Path, rater: Rater, store: Store, option: str
+) -> None:
+    assert rater("run", "--quiet", "--copies", 1, option, "off", *drawing(tree, 9, 9))[0] == 0
+    assert "energy" not in json.loads(rater("show", "last", "--json")[1])
+    assert not any("energy" in str(it.values) for it in store.load(1).machine_readings)
+
+
+@pytest.mark.usefixtures("nobody_else")
+def test_a_zone_that_vanishes_while_copies_run_is_noted_once(
+    tree: Path, rater: Rater, store: Store
+) -> None:
+    """The first iteration has no joules of memory to its end, the second none at all."""
+    zones = zone(tree, "intel-rapl").parent.parent
+    script = (
+        f"cd {zones}; sleep 0.15; rm -f intel-rapl:0:0/energy_uj; "
+        "read drawn < intel-rapl:0/energy_uj; "
+        "echo $((drawn + 2000000)) > intel-rapl:0/energy_uj"
+    )
+    words = ("--copies", 1, "--iterations", 2, "--", "sh", "-c", script)
+    assert rater("run", "--quiet", *words)[0] == 0
+    phases = json.loads(rater("show", "last", "--json")[1])["energy"]["phases"]
+    assert [(it["joules"], it["reason"]) for it in phases] == [(2, None), (2, None)]
+    assert not any("package-0-dram" in it["domains"] for it in phases)
+    notes = [note for note in store.load(1).notes if "energy" in note]
+    assert [note.partition(":")[0] for note in notes] == [
+        "energy of package-0-dram is not known from here on"
+    ]
+
+
+MB = 1 << 20
+# Touches so many MB, says so, and lives until all were looked at once.
+PROGRAM = """
+import os, pathlib, sys, time
+x = bytearray(b'1') * (int(sys.argv[1]) << 20)
+pathlib.Path("ready." + os.environ["RATER_COPY"]).touch()
+while not os.path.exists("looked"):
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def looks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look of a run sees its two copies, when they are ready for it, and lets them end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(observer, "EVERY_S", 0.1)
+    monkeypatch.setattr(observer, "_LEAST_AGE_NS", 0)
+    look = observer._resident
+
+    def once(pids: Sequence[int]) -> tuple[list[int], int]:
+        if len(pids) < 2 or Path("looked").exists():
+            return [0] * len(pids), 0
+        while not (Path("ready.0").exists() and Path("ready.1").exists()):
+            time.sleep(0.01)
+        found = look(pids)
+        Path("looked").touch()
+        return found
+
+    monkeypatch.setattr(observer, "_resident", once)
+
+
+@pytest.mark.usefixtures("nobody_else", "looks_once")
+def test_average_and_most_memory_are_what_programs_allocated(rater: Rater) -> None:
+    """16 and 64 MB beside what Python has, the second in a child of a shell."""
+    python = [sys.executable, "-c", PROGRAM]
+    shell = ["sh", "-c", f"{shlex.join([*python, '64'])}; true"]
+    for command in ([*python, "16"], shell):
+        for file in ("ready.0", "ready.1", "looked"):
+            Path(file).unlink(missing_ok=True)
+        assert rater("run", "--quiet", "--copies", 2, "--", *command)[0] == 0
+    document = json.loads(rater("compare", 1, 2, "--memory", "--json")[1])
+    first, then = (row["points"][place] for place, row in enumerate(document["memory"]))
+    assert (first["label"], then["label"]) == ("run 1", "run 2")
+    for cell, allocated in ((first, 16), (then, 64)):
+        assert cell["copy_runs"] == 2
+        assert cell["looks"] >= 2
+        assert allocated * MB < cell["average_bytes"] <= cell["max_bytes"] < (allocated + 20) * MB
+    rows = list(csv.reader(io.StringIO(rater("compare", 1, 2, "--memory", "--csv")[1])))
+    assert rows[0][2:4] == ["run 1 average (bytes)", "run 1 max (bytes)"]
+    assert rows[1][2:] == [str(round(first["average_bytes"])), str(first["max_bytes"]), "", ""]
+    table = rater("compare", 1, 2, "--memory")[1].splitlines()
+    assert table[0].split() == ["MB", "a", "copy", "run", "1", "run", "2"]
+    assert float(table[2].split()[1]) == pytest.approx(first["average_bytes"] / 1e6, abs=0.06)
+
+
+def test_memory_is_no_comparison_and_csv_is_of_memory(rater: Rater) -> None:
+    status, _, err = rater("compare", 1, 2, "--memory", "--by", "thp", "--fail-on", "worse")
+    assert (status, err) == (2, "rater: --memory compares nothing: leave out --by, --fail-on\n")
+    assert rater("compare", 1, 2, "--csv")[0] == 2
