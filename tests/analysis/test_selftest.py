@@ -19,13 +19,11 @@ from rater.analysis.divots.selftest import (
     floor_of,
     judge,
     largest_speed_change,
-    made_rows,
     names,
     plant_size,
     speeds_of,
     spread_of,
     tally,
-    times_of_rows,
 )
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
@@ -47,7 +45,7 @@ from rater.show.results.divots import (
     speed_words,
     summary,
 )
-from rater.workflow.run.selftest_runs import taken_words
+from rater.workflow.run.selftest_runs import made_rows, taken_words, times_of_rows
 from tests.support.example_findings import finding_of
 
 FOUND = finding_of(

@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 
 from rater.analysis.divots.model import formatting
@@ -24,6 +25,7 @@ from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.plan.counter_tables import CounterTable
 from rater.record.stored import StoredCopy, StoredRun, is_good
+from rater.text.values import group_by_key
 
 # -- What of a copy's run may tell why it was slow, and what difference of it matters --------------
 
@@ -139,12 +141,8 @@ class EvidenceMeasure:
     ratio: float  # so many times the others' it must be as well (or they its)
     slower: int  # 1: more of it is slower, -1: less, 0: could be either
     prominence: float  # numbers that say more about the cause stand first
-    words: str  # around the number, if it is told: its unit in braces
-
-    @property
-    def unit(self) -> str:
-        """In which unit the words tell it; empty: they do not."""
-        return self.words.partition("{")[2].partition("}")[0]
+    unit: str
+    words: str  # around the number, where it is told
 
     def number(self, value: float) -> str:
         """Return a value as text."""
@@ -152,54 +150,53 @@ class EvidenceMeasure:
 
     def text(self, value: float) -> str:
         """Return a value in words."""
-        return self.words.format(**{self.unit: self.number(value)}) if self.unit else self.words
+        return self.words.format(self.number(value))
 
 
 def _measures(table: str) -> tuple[EvidenceMeasure, ...]:
     """Read a table of measures; `%` behind the least difference: of the larger number."""
     found = []
     for line in table.strip().splitlines():
-        name, least, ratio, slower, first, words = line.split(maxsplit=5)
+        name, least, ratio, slower, first, unit, words = line.split(maxsplit=6)
         size = float(least.rstrip("%")) * (0.01 if least.endswith("%") else 1)
         sign = {"more": 1, "less": -1, "either": 0}[slower]
-        found.append(
-            EvidenceMeasure(name, size, "%" in least, float(ratio), sign, float(first), words)
-        )
+        numbers = (size, "%" in least, float(ratio), sign, float(first))
+        found.append(EvidenceMeasure(name, *numbers, unit, words))
     return tuple(found)
 
 
-# Name, smallest difference, ratio, what of it is slower, prominence, words. A cause stands before
-# what it makes: why a copy had no CPU before how long, misses and walks before cycles; what the
-# copy counted itself before what was sampled on its CPU.
+# Name, smallest difference, ratio, what of it is slower, prominence, unit, words. A cause stands
+# before what it makes: why a copy had no CPU before how long, misses and walks before cycles;
+# what the copy counted itself before what was sampled on its CPU.
 MEASURES = _measures("""
-remote            0.05     1    more    1    memory {share} remote
-placement         0.5      1    more    1    not placed as planned
-foreign           0.02     1    more    1    other processes took {share} of the CPU
-steal             0.01     1    more    1    the hypervisor took {share} of the CPU
-frequency         2%       1    less    1.5  CPU at {MHz}
-throttled         1        2    more    1    throttled {count} times
-interrupts        0.01     1    more    1    interrupts took {share} of the CPU
-on-cpu            0.02     1    less    0.8  was on a CPU {share} of the time
-huge-pages        0.1      1    either  0.9  {share} of the memory in huge pages
-iowait            0.02     1    more    1    the CPU waited for input or output {share} of the time
-major-faults      10       2    more    0.5  {count} major page faults
-swapped           1048576  2    more    1    {MiB} swapped out
-migrations        5        2    more    0.2  moved {count} times between CPUs
-pages-moved       256      2    more    0.2  the kernel moved {count} of its pages between nodes
-taken-off         5        3    more    0.2  taken off the CPU {count} times a second
-interrupt-rate    1000     3    more    0.1  {count} interrupts a second
-counted-remote    0.05     1    more    1.2  {share} of its loads from DRAM were remote
-counted-frequency 2%       1    less    2    ran at {GHz}
-cache-misses      10%      1    more    1    {rate} misses of the last cache in 1000 instructions
-page-walks        0.05     1.2  more    1    {ratio} cycles of page walks an instruction
-tlb-misses        20%      1    more    1    {rate} TLB misses in 1000 instructions
-instructions      2%       1    more    1.5  did other work: {work} instructions
-cpi               3%       1    more    0.7  {ratio} cycles an instruction
+remote            0.05    1   more   1   share memory {} remote
+placement         0.5     1   more   1   share not placed as planned
+foreign           0.02    1   more   1   share other processes took {} of the CPU
+steal             0.01    1   more   1   share the hypervisor took {} of the CPU
+frequency         2%      1   less   1.5 MHz   CPU at {}
+throttled         1       2   more   1   count throttled {} times
+interrupts        0.01    1   more   1   share interrupts took {} of the CPU
+on-cpu            0.02    1   less   0.8 share was on a CPU {} of the time
+huge-pages        0.1     1   either 0.9 share {} of the memory in huge pages
+iowait            0.02    1   more   1   share the CPU waited for input or output {} of the time
+major-faults      10      2   more   0.5 count {} major page faults
+swapped           1048576 2   more   1   MiB   {} swapped out
+migrations        5       2   more   0.2 count moved {} times between CPUs
+pages-moved       256     2   more   0.2 count the kernel moved {} of its pages between nodes
+taken-off         5       3   more   0.2 count taken off the CPU {} times a second
+interrupt-rate    1000    3   more   0.1 count {} interrupts a second
+counted-remote    0.05    1   more   1.2 share {} of its loads from DRAM were remote
+counted-frequency 2%      1   less   2   GHz   ran at {}
+cache-misses      10%     1   more   1   rate  {} misses of the last cache in 1000 instructions
+page-walks        0.05    1.2 more   1   ratio {} cycles of page walks an instruction
+tlb-misses        20%     1   more   1   rate  {} TLB misses in 1000 instructions
+instructions      2%      1   more   1.5 work  did other work: {} instructions
+cpi               3%      1   more   0.7 ratio {} cycles an instruction
 """)
 # What benchmarks are like, by which those that suffer may differ from the others.
 SHARED = _measures("""
-benchmarks-misses 0 2 more 1 these miss the last cache {rate} times in 1000 instructions
-benchmarks-memory 0 2 more 1 these use {MiB} of memory each
+benchmarks-misses 0 2 more 1 rate these miss the last cache {} times in 1000 instructions
+benchmarks-memory 0 2 more 1 MiB these use {} of memory each
 """)
 
 
@@ -293,6 +290,7 @@ def _slow_half(here: Sequence[EvidenceRow]) -> _Sides:
 # -- What to compare -------------------------------------------------------------------------------
 
 _SPREADS = 3.0  # of the others among themselves: less is their own noise
+_HALF = 0.5  # of the difference: a cell, or a copy, shows it
 _MOST = 2 / 3  # of copies, that it must be known of; of cells, that must show it
 _LONGEST_LIST = 24  # letters; of more copies their number is told
 _WAYS = 20  # of which one by chance is 5 %
@@ -320,70 +318,60 @@ def _with_evidence(one: Finding, rows: _Rows) -> Finding:
     found = [
         _compared(measure, cells, others, one.fast)
         for measure in MEASURES
-        if cells and (measure.unit or not one.fast)  # words without a number cannot say "not"
+        if cells and ("{}" in measure.words or not one.fast)  # words alone cannot say "not"
     ]
     measured = [it for it in (*found, _shared(one, rows)) if it]
     measured.sort(key=lambda it: -it.weight)
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
 
 
-def _known(name: str, rows: Sequence[EvidenceRow]) -> list[tuple[int, float]]:
-    """Return the numbers of the rows by copy; none where they are known of too few."""
+def _known(name: str, rows: Sequence[EvidenceRow]) -> dict[int, list[float]]:
+    """Return a number of the rows by copy; empty where it is known of too few."""
     known = [(row.copy.copy, row.numbers[name]) for row in rows if name in row.numbers]
-    return known if len(known) >= _MOST * len(rows) else []
+    return group_by_key(known) if len(known) >= _MOST * len(rows) else {}
 
 
 def _compared(
     measure: EvidenceMeasure, cells: Sequence[_Sides], others: str, fast: bool
 ) -> Evidence | None:
     """Return a measure that differs notably, None where it does not or is not known."""
-    known = [(_known(measure.name, mine), _known(measure.name, theirs)) for mine, theirs in cells]
-    known = [(mine, theirs) for mine, theirs in known if mine and theirs]
-    if len(known) < max(1.0, _MOST * len(cells)):
+    own, usual, noise = [], [], []
+    shows: defaultdict[int, list[float]] = defaultdict(list)  # by copy, over the others
+    for mine, theirs in cells:
+        known, beside = (_known(measure.name, side) for side in (mine, theirs))
+        if known and beside:
+            there = [*chain(*beside.values())]
+            own.append(median(chain(*known.values())))
+            usual.append(median(there))
+            noise += [abs(value - usual[-1]) for value in there]
+            for copy, values in known.items():
+                shows[copy] += [value - usual[-1] for value in values]
+    if len(own) < max(1.0, _MOST * len(cells)):
         return None
-    own = [median(value for _, value in mine) for mine, _ in known]
-    usual = [median(value for _, value in theirs) for _, theirs in known]
-    noise = [
-        abs(value - at) for (_, theirs), at in zip(known, usual, strict=True) for _, value in theirs
-    ]
     differences = [a - b for a, b in zip(own, usual, strict=True)]
     difference, value, other = median(differences), median(own), median(usual)
-    least = measure.least * max(abs(value), abs(other)) if measure.relative else measure.least
+    low, high = sorted((value, other))
+    least = measure.least * high if measure.relative else measure.least
     if not difference or abs(difference) < max(least, _SPREADS * MAD_TO_SD * median(noise)):
         return None
-    sign, (low, high) = math.copysign(1.0, difference), sorted((value, other))
-    if measure.slower and sign != measure.slower * (-1 if fast else 1):
+    if measure.slower and difference * measure.slower * (-1 if fast else 1) < 0:
         return None
-    shown = sum(sign * it >= abs(difference) / 2 for it in differences)
+    shown = sum(it / difference >= _HALF for it in differences)
     if high < measure.ratio * low or shown < _MOST * len(differences):
         return None
-    distance = abs(difference) if not measure.relative and high <= 1 else 1 - low / high
-    text = _who(cells, known, usual, difference) + measure.text(value)
+    text = measure.text(value)
     if measure.name == "placement":
         row = next(it for mine, _ in cells for it in mine if it.numbers.get("placement"))
         text += f": copy {row.copy.copy} {row.astray}"
     elif other > (_NEXT_TO_NOTHING if measure.unit == "share" else 0) or not value:
         text += f" ({others} {measure.number(other)})"
-    return Evidence(measure.name, text, _weight(distance * measure.prominence), value, other)
-
-
-def _who(
-    cells: Sequence[_Sides],
-    known: Sequence[tuple[Sequence[tuple[int, float]], object]],
-    usual: Sequence[float],
-    difference: float,
-) -> str:
-    """Return the copies that show a difference, in words, where not all of the finding's do."""
-    shows: defaultdict[int, list[bool]] = defaultdict(list)
-    for (mine, _), other in zip(known, usual, strict=True):
-        for copy, value in mine:
-            shows[copy].append((value - other) / difference >= 0.5)
-    who = sorted(copy for copy, shown in shows.items() if 2 * sum(shown) >= len(shown))
+    who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)
     copies = {row.copy.copy for mine, _ in cells for row in mine}
-    if len(who) == len(copies):
-        return ""
-    named = formatting.format_copies(who)
-    return f"{named if len(named) <= _LONGEST_LIST else f'{len(who)} of {len(copies)} copies'}: "
+    if len(who) < len(copies):  # the others of the finding are not accused
+        named, many = formatting.format_copies(who), f"{len(who)} of {len(copies)} copies"
+        text = f"{named if len(named) <= _LONGEST_LIST else many}: {text}"
+    distance = abs(difference) if not measure.relative and high <= 1 else 1 - low / high
+    return Evidence(measure.name, text, _weight(distance * measure.prominence), value, other)
 
 
 def _shared(one: Finding, rows: _Rows) -> Evidence | None:
@@ -397,7 +385,7 @@ def _shared(one: Finding, rows: _Rows) -> Evidence | None:
     for measure in SHARED:
         values: defaultdict[str, list[float]] = defaultdict(list)
         for (name, _, _), copies in rows.items():
-            values[name] += [value for _, value in _known(measure.name, copies)]
+            values[name] += chain(*_known(measure.name, copies).values())
         typical = {name: median(known) for name, known in values.items() if known}
         own = [typical.pop(name) for name in one.benchmarks if name in typical]
         if len(own) + len(typical) < len(names) or min(own) < measure.ratio * max(typical.values()):

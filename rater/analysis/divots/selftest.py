@@ -1,18 +1,15 @@
-"""The self-test: what was planted against what was found, steady CPUs, made times; pure."""
+"""The self-test: what was planted against what was found, steady CPUs, promises kept; pure."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean, median, median_high, median_low
+from statistics import median, median_high, median_low
 
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
-from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection, PlantKind
-from rater.record.stored import TimeRow
 from rater.text.values import group_by_key
 
 # -- How steady the CPUs of a run were, from the CPU time that the same work took on them ----------
@@ -53,55 +50,36 @@ def largest_speed_change(costs: Costs) -> tuple[float, int | None]:
 def explained_by_speed(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
     """Return what a finding would be of the CPUs' own speed alone, as a ratio of times.
 
-    The median over its benchmarks (of copies: over benchmarks and iterations), each against
-    the nearest of what it is compared with: one dear cell explains nothing else. None
-    where that is another direction, or less than half of what was found, or where the
-    finding is about some copies of a CPU only: a CPU slows all of its copies. `cpu_of`: the
-    CPU of each copy.
+    What its CPUs cost then over what it is compared with, medians over benchmarks and
+    iterations: one dear cell explains nothing else. None where that is another direction, or
+    less than half of what was found, or where the finding is about some copies of a CPU only:
+    a CPU slows all of its copies. `cpu_of`: the CPU of each copy.
     """
     cpus = {cpu_of[copy] for copy in one.copies if copy in cpu_of} or set(cpu_of.values())
     if one.copies and {copy for copy, cpu in cpu_of.items() if cpu in cpus} != set(one.copies):
         return None
-    singly = tuple(it.benchmark for it in one.singles)
-    names = one.benchmarks or singly or tuple({name for name, _, _ in costs})
-    ratios: list[float] = []
-    for name in names:
-        cells = {(k, cpu): cost_s for (it, k, cpu), cost_s in costs.items() if it == name}
-        if cells and min(cells.values()) > 0:
-            ratios += _ratios(one, cpus, cells)
-    if not ratios:
+    numbers = {k for _, k, _ in costs}
+    own = {it.iteration for it in one.singles} or set(one.iterations) or numbers
+    names = {it.benchmark for it in one.singles} or set(one.benchmarks) or {it[0] for it in costs}
+    usual = _usual(costs, lambda name, _: name)
+    sides: tuple[list[float], list[float]] = ([], [])
+    for (name, k, cpu), cost_s in costs.items():
+        if one.kind is Kind.DRIFT:
+            compared, inside = k in (min(numbers), max(numbers)), k == max(numbers)
+        elif one.kind in _ITERATIONS:
+            compared, inside = True, k in own
+        else:
+            compared, inside = k in own, cpu in cpus
+        if compared and name in names and cost_s > 0:
+            sides[inside].append(math.log(cost_s / usual[name]))
+    if not all(sides):
         return None
     # Of two in the middle the one that explains less.
-    expected = min(median_low(ratios), median_high(ratios), key=abs)
+    middles = [(median_low(side), median_high(side)) for side in sides]
+    expected = min((it - other for it in middles[1] for other in middles[0]), key=abs)
     found = math.log(one.slowdown)
     least = max(_SHARE_EXPLAINED * abs(found), math.log1p(_LEAST_EXPLAINED))
     return math.exp(expected) if expected * found > 0 and abs(expected) >= least else None
-
-
-def _ratios(one: Finding, cpus: Set[int], cells: Mapping[tuple[int, int], float]) -> list[float]:
-    """Return logarithms of what a finding's cells of one benchmark cost over the nearest other."""
-    times = sorted({k for k, _ in cells})
-    own = set(one.iterations) or {it.iteration for it in one.singles} or set(times)
-    by_time = {k: fmean(cells[k, cpu] for cpu in cpus if (k, cpu) in cells) for k in times}
-    inside = [by_time[k] for k in times if k in own]
-    if one.kind is Kind.DRIFT:
-        pairs = [(by_time[times[-1]], [by_time[times[0]]])]
-    elif one.kind in _ITERATIONS:
-        pairs = [(fmean(inside), [by_time[k] for k in times if k not in own])] if inside else []
-    else:
-        pairs = [
-            (
-                by_time[k],
-                [cost_s for (it, cpu), cost_s in cells.items() if it == k and cpu not in cpus],
-            )
-            for k in times
-            if k in own
-        ]
-    return [
-        min((math.log(cost_s / other) for other in others), key=abs)
-        for cost_s, others in pairs
-        if others
-    ]
 
 
 # -- What was planted against what was found -------------------------------------------------------
@@ -233,24 +211,25 @@ def judge(
     CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
     planted is true of the machine all the same.
     """
-    named, secondary, false, small, own = [], [], [], [], []
-    for one in findings:
+
+    def sort(one: Finding) -> str:
         if names(one, injection, iterations) and _fits(one.slowdown, effect):
-            named.append(one)  # also where it is explained, as a first iteration is
-        elif one.explained:
-            continue
-        elif _alias(one, injection, iterations):
-            secondary.append(one)
-        elif abs(one.slowdown - 1) < floor:
-            small.append(one)
-        elif is_own(one):
-            own.append(one)
-        else:
-            false.append(one)
+            return "named"  # also where it is explained, as a first iteration is
+        if one.explained:
+            return "explained"
+        if _alias(one, injection, iterations):
+            return "secondary"
+        if abs(one.slowdown - 1) < floor:
+            return "small"
+        return "own" if is_own(one) else "false"
+
+    found = group_by_key((sort(one), one) for one in findings)
+    named, secondary, false, small, own = (
+        tuple(found.get(name, ())) for name in ("named", "secondary", "false", "small", "own")
+    )
     came = effect is None or effect - 1 >= _CAME_TO * (injection.aimed - 1)
     return Judgement(
-        *(injection, effect, tuple(named), tuple(secondary), tuple(false), tuple(small)),
-        *(tuple(own), not came, others, unsteady),
+        *(injection, effect, named, secondary, false, small, own, not came, others, unsteady)
     )
 
 
@@ -334,37 +313,10 @@ def tally(judgements: Sequence[Judgement]) -> Tally:
     )
 
 
-# -- Times of runs that nobody made: a machine's shape, small noise, and what is planted -----------
+# -- What a run promises to show -------------------------------------------------------------------
 
-NOISE = 0.005  # standard deviation of the log of a time: a quiet machine
-_UNDISTURBED_S = 10.0
-
-
-def made_rows(
-    injection: Injection,
-    placements: Sequence[Placement],
-    benchmarks: Sequence[str],
-    iterations: int,
-    choice: random.Random,
-) -> list[TimeRow]:
-    """Return rows for the search of divots, as they would be with just what is planted."""
-    return [
-        TimeRow(
-            *(number, k, it.copy, 0),
-            *(it.cpu, it.core, it.llc, it.node, it.package, it.node),
-            *(0, round(1e9 * time_s), None, 1),
-        )
-        for number, name in enumerate(benchmarks)
-        for k in range(1, iterations + 1)
-        for it in placements
-        for slowdown in [injection.aimed if injection.concerns(name, k, it.copy) else 1.0]
-        for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, NOISE))]
-    ]
-
-
-def times_of_rows(rows: Iterable[TimeRow], benchmarks: Sequence[str]) -> Times:
-    """Return the times of rows, in seconds."""
-    return {(benchmarks[it.benchmark], it.iteration, it.copy): it.elapsed_ns / 1e9 for it in rows}
+_PROMISED = 0.75  # of those that are that slow are found: four in five, as it is promised, or near
+_UNLIKELY = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +336,3 @@ class PromiseTrials:
             for k in range(self.found + 1)
         )
         return sum(ways) >= _UNLIKELY
-
-
-_PROMISED = 0.75  # of those that are that slow are found: four in five, as it is promised, or near
-_UNLIKELY = 0.001

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import shlex
 import time
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
 from rater.analysis.divots.selftest import (
-    NOISE,
     STEADY,
     PromiseTrials,
     Times,
     floor_of,
     judge,
     largest_speed_change,
-    made_rows,
     names,
     plant_size,
     spread_of,
     tally,
-    times_of_rows,
 )
 from rater.errors import InputError
 from rater.plan.placement.place import Placement
@@ -38,6 +36,7 @@ from rater.plan.selftest import (
     usual_copies,
 )
 from rater.plan.topology import Topology
+from rater.record.stored import TimeRow
 from rater.run.disturb import PROC, DisturbanceRecord, busy_by_cpu
 from rater.run.host import discover as machine
 from rater.run.host.foreign_load import ForeignLoad, busy_names
@@ -132,6 +131,35 @@ def same_again(args: argparse.Namespace, seed: int, usual_s: float) -> str:
 # -- The self-test's plants on made times: what the detector says, whatever this machine does now --
 
 _TRIALS, _QUICK_TRIALS = 20, 5  # runs for each size that is promised
+NOISE = 0.005  # standard deviation of the log of a time: a quiet machine
+_UNDISTURBED_S = 10.0
+
+
+def made_rows(
+    injection: Injection,
+    placements: Sequence[Placement],
+    benchmarks: Sequence[str],
+    iterations: int,
+    choice: random.Random,
+) -> list[TimeRow]:
+    """Return rows for the search of divots, as they would be with just what is planted."""
+    return [
+        TimeRow(
+            *(number, k, it.copy, 0),
+            *(it.cpu, it.core, it.llc, it.node, it.package, it.node),
+            *(0, round(1e9 * time_s), None, 1),
+        )
+        for number, name in enumerate(benchmarks)
+        for k in range(1, iterations + 1)
+        for it in placements
+        for slowdown in [injection.aimed if injection.concerns(name, k, it.copy) else 1.0]
+        for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, NOISE))]
+    ]
+
+
+def times_of_rows(rows: Iterable[TimeRow], benchmarks: Sequence[str]) -> Times:
+    """Return the times of rows, in seconds."""
+    return {(benchmarks[it.benchmark], it.iteration, it.copy): it.elapsed_ns / 1e9 for it in rows}
 
 
 def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
