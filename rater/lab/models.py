@@ -352,7 +352,7 @@ def page_lab(
         raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
     if len(points) < 2:
         raise InputError(f"sweep {sweep}: one layout has runs; two or more can be compared")
-    ordered = sorted(points, key=lambda point: not _is_base(point))
+    ordered = sorted(points, key=lambda point: not parse_pages(_text(point)).is_base)
     comparison = compare(ordered, looks=looks)
     shares = [_share(point) for point in ordered]
     largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
@@ -379,10 +379,6 @@ def page_lab(
 
 def _text(point: Point) -> str:
     return dict(point.values)[PAGES]
-
-
-def _is_base(point: Point) -> bool:
-    return parse_pages(_text(point)).is_base
 
 
 def _share(point: Point) -> float:

@@ -65,10 +65,6 @@ class OptionForm(StrEnum):
     REPEATED = "repeated"  # one value each time: --tag A=1 --tag B=2
 
 
-def _as_it_is(_: str, value: Any) -> Any:
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class ArgumentKind:
     """A kind of value: how one is read, and what it is checked and turned into.
@@ -79,7 +75,7 @@ class ArgumentKind:
     """
 
     convert: Callable[[str], Any] = str
-    check: Callable[[str, Any], Any] = _as_it_is
+    check: Callable[[str, Any], Any] = lambda _, value: value
     form: OptionForm = OptionForm.ONE
 
 

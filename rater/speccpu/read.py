@@ -85,16 +85,12 @@ def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
             whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0], told)
         head = whole.head()
         reader = read_rsf if is_raw(head) else read_log
-        file = reader(whole, _name(path))
+        file = reader(whole, "standard input" if str(path) in _STANDARD_INPUT else path.name)
         if whole.problem is not None:
             file.problems.add(file.lines, whole.problem)
     if not file.iterations:
         raise InputError(_nothing(path, head, file, whole.problem))
     return file
-
-
-def _name(path: Path) -> str:
-    return "standard input" if str(path) in _STANDARD_INPUT else path.name
 
 
 @contextmanager

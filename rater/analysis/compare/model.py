@@ -12,7 +12,6 @@ from rater.analysis.results.copies import Point, PointRun, counts_of
 from rater.analysis.results.counters import OTHER
 from rater.analysis.results.rates import RunRates
 from rater.analysis.stats.intervals import CONFIDENCE, RatioInterval
-from rater.record.stored import RunHead
 
 # -- In which order the compared runs were made, and in which sessions -----------------------------
 
@@ -31,16 +30,12 @@ def in_order(runs: dict[int, RunRates], made: Iterable[PointRun]) -> dict[int, R
     order = sorted(heads.values(), key=lambda head: (head.started_at or "", head.run))
     placed, session, ended_s = {}, 0, None
     for place, head in enumerate(order):
-        begun_s = _begun_s(head)
+        begun_s = datetime.fromisoformat(head.started_at or "").timestamp()
         if ended_s is not None and begun_s - ended_s > _SESSION_GAP_S:
             session += 1
         ended_s = max(ended_s or 0.0, begun_s + (head.elapsed_s or 0.0))
         placed[head.run] = replace(runs[head.run], place=place, session=session)
     return {number: placed[number] for number in runs}
-
-
-def _begun_s(head: RunHead) -> float:
-    return datetime.fromisoformat(head.started_at or "").timestamp()
 
 
 # -- What a comparison of points says, as values; `rater.analysis.compare.compare` makes them ------

@@ -114,12 +114,8 @@ def counted_of(copy: StoredCopy, tables: Mapping[str, CounterTable]) -> dict[str
     return found
 
 
-def _share(value: float) -> str:
-    return f"{value * 100:.{0 if value >= 0.0995 or value < 0.0005 else 1}f} %"
-
-
 _UNITS: Mapping[str, Callable[[float], str]] = {
-    "share": _share,
+    "share": lambda value: f"{value * 100:.{0 if value >= 0.0995 or value < 0.0005 else 1}f} %",
     "count": lambda value: f"{value:.0f}",
     "rate": lambda value: f"{value:.3g}",
     "ratio": lambda value: f"{value:.2f}",

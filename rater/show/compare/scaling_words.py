@@ -197,7 +197,7 @@ def law_text(law: Usl | NoLaw, unit: str) -> str:
         f"kappa {_coefficient(law.kappa)} (coherency), "
         f"lambda {law.rate.value:.4g} {unit} a copy"
     )
-    largest = signed_percent(_largest(law))
+    largest = signed_percent(max(law.residuals, key=abs))
     text += f"; fitted to {law.scale}, residuals {percent(law.rms)} % (the largest {largest} %)"
     return f"{text}; {peak_text(law)}"
 
@@ -219,10 +219,6 @@ def peak_text(law: Usl) -> str:
     if law.none_before is not None:
         return f"{no_peak}, and none before {math.floor(law.none_before)} (95 %)"
     return no_peak
-
-
-def _largest(law: Usl) -> float:
-    return max(law.residuals, key=abs)
 
 
 def _coefficient(one: Coefficient) -> str:

@@ -26,7 +26,6 @@ from rater.analysis.divots.selftest import (
     tally,
 )
 from rater.errors import InputError
-from rater.plan.placement.place import Placement
 from rater.plan.request import Request
 from rater.plan.selftest import (
     CLEAN,
@@ -208,7 +207,7 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     promised = tuple(trials(scope) for scope in scopes)
     test = SelfTest(
         copies=len(placements),
-        cpus=_cpus(placements),
+        cpus=tuple(sorted({it.cpu for it in placements if it.cpu is not None})),
         lgroups=len({it.node for it in placements}),
         benchmarks=benchmarks,
         iterations=iterations,
@@ -228,10 +227,6 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     else:
         print_selftest(test, terminal())
     return 0 if test.right else 1
-
-
-def _cpus(placements: tuple[Placement, ...]) -> tuple[int, ...]:
-    return tuple(sorted({it.cpu for it in placements if it.cpu is not None}))
 
 
 def _core_pus(topology: Topology) -> list[tuple[int, int]]:
