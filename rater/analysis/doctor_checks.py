@@ -10,8 +10,6 @@ from enum import Enum
 from rater.text.cpuset import format_list, parse_set
 from rater.text.values import count
 
-# -- What the doctor says of a machine: a finding for each check -----------------------------------
-
 
 class DoctorVerdict(Enum):
     """How a machine stands in one thing."""

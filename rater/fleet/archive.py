@@ -21,8 +21,6 @@ from rater.settings.known import is_volatile
 from rater.store.rows import insert_row
 from rater.store.store import Store, open_store
 
-# -- Databases that nodes published, kept whole in a folder, each under its SHA-256 ---------------
-
 
 def archived_file(connection: sqlite3.Connection, sha256: str) -> Path:
     """Return where an archived database is: in the folder NAME.archive beside the open one."""

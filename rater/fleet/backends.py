@@ -22,8 +22,6 @@ from rater.fleet import local_job
 from rater.fleet.plan import JobPhase, JobSeen, compress
 from rater.process import ProcessId, boot_id, is_alive
 
-# -- What carries a fleet's jobs to their nodes: four calls, and nothing else ----------------------
-#
 # Another scheduler, or ssh, is one more file beside `slurm.py` with a class of these four calls,
 # and a line in `BACKENDS` of `rater/fleet/backends.py`. What rater asks of it:
 #

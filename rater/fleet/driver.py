@@ -46,8 +46,6 @@ from rater.store.open_database import OpenDatabase
 from rater.text.values import count
 from rater.workflow.arguments import print_output
 
-# -- One step of a fleet: look, store what is seen, do what is due. Killed anywhere, it is repeated
-#
 # What is to be done is written down before it is done, so that the next step knows what may have
 # happened: a job may be submitted twice (one of the two runs), an ended job cancelled once more.
 

@@ -30,8 +30,6 @@ from rater.store.rows import read_rows
 from rater.store.store import Store, open_store
 from rater.text.values import truncate_list
 
-# -- Read the index of fleets: runs, times of all hosts, histories; open an archived run -----------
-
 _COLUMNS = ", ".join(IndexedRun.__dataclass_fields__)
 
 

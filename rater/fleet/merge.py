@@ -31,8 +31,6 @@ from rater.store.store import Store, open_store
 from rater.text.values import count, runs_text, truncate_list
 from rater.workflow.arguments import print_json
 
-# -- Whole databases of other machines into one: every row of every run, once ----------------------
-#
 # A run is the same where its uuid is. One that is not there yet gets the next number here; one that
 # has gone on since (resumed, more copies, judged, searched) is replaced under the number it has;
 # one that was removed here stays removed. A file is one transaction, so that a rater killed at any

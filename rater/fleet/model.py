@@ -9,8 +9,6 @@ import numpy as np
 
 from rater.analysis.stats.robust import Floats, median, quantiles
 
-# -- Which hosts of one kind are slow, in what, by how much: numbers in, numbers out; pure numpy ---
-#
 # The yardstick is what hosts repeat. Of a host's distances from the other hosts' median, iteration
 # by iteration, the smallest counts: noise that hits one iteration of three moves a mean or a median
 # of few, but the least of three hardly (with the tail of Student's t of 4 degrees, x^-4 becomes

@@ -24,8 +24,6 @@ from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
 from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
-# -- Slow hosts of a fleet in words, and the same as JSON values -----------------------------------
-
 _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3

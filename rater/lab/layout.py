@@ -12,8 +12,6 @@ from itertools import pairwise
 from rater.errors import InputError
 from rater.text.values import size_bytes
 
-# -- The layout of a program's data in page sizes: the text of `--pages`, as a value ---------------
-#
 # LAYOUT    FORM, for all categories, or CATEGORY:FORM;CATEGORY:FORM (others: base); `:best` behind
 # CATEGORY  heap (glibc's heap: small blocks), mmap (the program's own anonymous mappings, and
 #           blocks of 128 KB and more where the layout tells the two apart), static (.data, .bss)

@@ -14,8 +14,6 @@ from rater.record.events import PageRegion
 from rater.record.stored import StoredCopy, StoredRun
 from rater.text.values import count, group_by_key, truncate_list
 
-# -- Whether copies had the page sizes that `--pages` planned: by copy and category ----------------
-
 _PAGES_OFF = 2  # so many of the largest pages may be missing: one at each end of the data
 _UNSEEN = "nothing was seen of it: it ended before, or does not load the library"
 

@@ -24,8 +24,6 @@ from rater.text.values import (
     truncate_list,
 )
 
-# -- What models of layouts say, in sentences ------------------------------------------------------
-
 HOW = (
     "Warranted is what an F test at 5 % and AICc ask for and what differs from the simpler model "
     "by more than the noise of runs. More layouts: so many that the 95 % interval, which narrows "

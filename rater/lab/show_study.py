@@ -19,8 +19,6 @@ from rater.show.html.page import PagePart
 from rater.show.html.shell import HtmlPrinter
 from rater.text.values import count, percent, signed_percent, to_json
 
-# -- What a sweep over page layouts comes to, on a terminal, and the same tables for its page ------
-
 _MB = 1e6
 _SUITE = "geometric mean"
 NO_MEMORY = "The memory of these copies was not observed."

@@ -11,8 +11,6 @@ from rater.errors import InputError
 from rater.lab.layout import size_text
 from rater.text.values import size_bytes
 
-# -- What the pages of a traced program say: references by category, reuse, misses of a TLB --------
-
 # What data of a program is; the first three are those whose page size can be chosen. Static data
 # is small where no huge page lies wholly in it.
 CATEGORIES = ("heap", "mmap", "static", "small static", "stack", "other")

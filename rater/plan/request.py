@@ -35,11 +35,8 @@ from rater.plan.options import (
 from rater.text.kinds import WrongKindError, describe_value, of_type
 from rater.text.values import duration_s
 
-# -- The options of `rater run`: one table, of which parser, stored JSON, sweeps and comparisons are
-#
-# made; pure.
-#
-# A field of `Request` that is an `option(...)` is an entry of it: a new option is one field more.
+# Parser, stored JSON, sweeps and comparisons are made of one table, whose entries are the fields of
+# `Request` that are an `option(...)`: a new option is one field more.
 
 DEFAULT_SUITE = "mini"
 DEFAULT_COPIES = "pus"

@@ -15,8 +15,6 @@ from rater.plan.placement.place import Placement, trial_placements
 from rater.plan.topology import PU, Topology
 from rater.text.values import group_by_key
 
-# -- Who runs what, where and when: a `Plan` of phases, pure and complete before anything starts ---
-
 _LONGEST_STAGGER_MS = 86_400_000.0
 _MOST_RUNS = 5_000_000  # a plan is made as a whole: about a kilobyte of memory a run
 

@@ -20,8 +20,6 @@ from rater.text.documents import (
 )
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, choice, number, whole
 
-# -- What a suite is: its benchmarks, their sizes, commands, inputs and expected outputs -----------
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:

@@ -16,8 +16,6 @@ from rater.plan.request import OPTIONS
 from rater.text.documents import TableReader, did_you_mean, toml_document
 from rater.text.kinds import FLAG, WORD, choice, whole
 
-# -- A sweep as values: axes, the points of their grid, and the order of runs in blocks ------------
-#
 # A *block* is one round: every point runs once in it, next to the others, so that
 # what drifts over time (heat, other users, a filling page cache) hits all points
 # alike and points are compared inside a block.

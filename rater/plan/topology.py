@@ -12,8 +12,6 @@ from rater.errors import InputError
 from rater.text import cpuset
 from rater.text.values import group_by_key
 
-# -- A machine as packages, NUMA nodes, last-level caches, cores and PUs ---------------------------
-#
 # The reader of hwloc's XML is `rater.plan.hwloc_xml`.
 
 

@@ -21,8 +21,6 @@ from rater.settings.known import is_known_file, is_number, is_number_file
 from rater.text.kinds import WrongKindError, describe_value, of_type
 from rater.text.values import printable
 
-# -- The journal of changed settings: what was there, on disk before anything else is --------------
-#
 # One JSON file, replaced whole: written beside itself, flushed, renamed, the folder
 # flushed. A reader therefore finds the old or the new one, never half of one,
 # whenever the writer was killed or the power failed. While it exists, a process

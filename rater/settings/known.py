@@ -12,8 +12,6 @@ from pathlib import Path
 from rater.errors import InputError
 from rater.text.cpuset import format_list
 
-# -- The settings of a machine that rater knows: where they are, how they are set and recorded -----
-#
 # Names are short where people say them so (`thp`, `governor`, `aslr`); the names that runs are
 # recorded with (`thp.enabled`, `cpu.governor`) are taken too. Files and values:
 # Documentation/admin-guide/mm/transhuge.rst, mm/hugetlbpage.rst, mm/numaperf.rst, pm/cpufreq.rst,

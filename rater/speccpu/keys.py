@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-# -- Names: which suite a benchmark is of, int or fp, and how raw files spell it -------------------
-
 # Numbers of the floating-point benchmarks; the suites' other benchmarks are integer ones.
 _FP = {
     "cpu2000": {168, 171, 172, 173, 177, 178, 179, 183, 187, 188, 189, 191, 200, 301},

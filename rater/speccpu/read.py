@@ -38,8 +38,6 @@ from rater.speccpu.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.documents import file_problem
 from rater.text.values import truncate_list
 
-# -- A result file of SPEC CPU of either kind, read ------------------------------------------------
-
 
 class _Unpacker(Protocol):
     """What zlib, bz2 and lzma unpack with."""

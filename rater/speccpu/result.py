@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rater.speccpu.config import SpecConfig
 
 
-# -- What a result file of SPEC CPU says, as the readers of `rsf` and `log` fill it in -------------
-
 MOST_NUMBER = 2**31 - 1  # of iterations
 MOST_ERRORS = 50  # of one iteration, or of the file
 LONGEST_S = 1e9  # about 30 years; keeps nanoseconds in 64 bits

@@ -16,8 +16,6 @@ from rater.speccpu.result import SpecIteration
 from rater.text.cpuset import cpus_text, format_list
 from rater.text.values import JsonFields, copies_text, count, to_json
 
-# -- What was read of SPEC's result files: counts, places, what disagrees, what was not read -------
-
 _TOLD = {"rsf": "raw file", "log": "log"}
 
 

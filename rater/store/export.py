@@ -17,8 +17,6 @@ from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, Table, all_fields, group_by_key, to_json
 
-# -- A stored run as text for others: observations document, CSV, everything as JSON ---------------
-
 
 def observations_document(stored: StoredRun) -> dict[str, Any]:
     """Return the observations document of a run; `read_observations` takes it back."""

@@ -27,8 +27,6 @@ from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
 from rater.text.kinds import FLAG, LINE, ValueKind, WrongKindError, choice, number, of_type, whole
 
-# -- The observations of a document as copy runs: places in phases and queues, no copy twice -------
-
 MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
 LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")

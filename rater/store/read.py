@@ -48,8 +48,6 @@ from rater.record.stored import (
 from rater.store.rows import read_by, read_rows, read_table
 from rater.text.values import truncate_list
 
-# -- Rows out: the named queries of `db/queries/` and the dataclasses they fill --------------------
-
 _KILLED = "rater was killed or the machine went down; what had finished is here"
 _HOST = "SELECT host.* FROM host JOIN run ON run.host_id = host.id WHERE run.id = :run"
 _COPY_RUN = ("phase", "copy", "step")

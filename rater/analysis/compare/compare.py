@@ -29,8 +29,6 @@ from rater.analysis.stats.intervals import confidence_per_look
 from rater.errors import InputError
 from rater.text.values import group_by_key, truncate_list
 
-# -- Points compared with a baseline: benchmark by benchmark, and the suite ------------------------
-#
 # A point's rate over the baseline's is the *speedup*: 1.08 is 8 % more copies an hour.
 # Times stand to each other the other way round, T = copies / rate, hence
 #

@@ -15,8 +15,6 @@ from rater.settings.known import LAYOUT_TEXT, is_volatile
 from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
 
-# -- What two runs were made under, and what differs: machine, settings, programs, suite -----------
-
 _VARIABLE = re.compile("^(environment variable|--env) ")
 type Facts = dict[str, str | None]  # what, in words, and its value; None: there is none
 

@@ -37,8 +37,6 @@ from rater.record.stored import (
 from rater.text.values import group_by_key
 from rater.wings import Hook
 
-# -- What a run comes to, as values: brackets, ratios, scores of its benchmarks and suites ---------
-
 HOUR_S = 3600.0
 
 

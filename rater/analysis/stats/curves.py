@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.intervals import Noise
 
-# -- Where a curve of throughput against copies bends, flattens and falls --------------------------
-#
 # The knee is the smallest number of copies beyond which no measured number gives half of what a
 # copy gave at the start, for each copy added: the rate from the knee to every later point rises by
 # less than half of X(n0) / n0 a copy. That is a statement in the user's units, and its place

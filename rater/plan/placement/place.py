@@ -25,8 +25,6 @@ from rater.record.run import MOST_COPIES
 from rater.text import cpuset
 from rater.text.values import group_by_key
 
-# -- Topology, layout and number of copies in; one `Placement` per copy out ------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class Placement:

@@ -19,8 +19,6 @@ import psutil
 from rater.process import stat_fields
 from rater.text.values import join_and, printable
 
-# -- CPU time as the kernel counts it: of the machine, and of every process that can be seen -------
-#
 # psutil reads what is read once; what is read around every phase has a reader here.
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -29,8 +29,6 @@ from rater.run.host.foreign_load import process_cpu_s
 from rater.run.workplace import checker_main
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules, written_bytes
 
-# -- The process that checks what copies wrote, seen from rater's side -----------------------------
-#
 # Patterns and comparisons hold the interpreter for long: in a thread of the
 # supervisor they would delay what it does for the copies, and nothing could end them.
 

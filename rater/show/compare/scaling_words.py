@@ -22,8 +22,6 @@ from rater.text.values import (
     truncate_list,
 )
 
-# -- What a scaling curve says, in sentences -------------------------------------------------------
-
 _NAMED = 3  # benchmarks that stand furthest from linear
 _LINEAR = 0.95  # of linear; what reaches it does not limit
 _MOST = 6  # names in a list

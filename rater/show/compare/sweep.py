@@ -15,8 +15,6 @@ from rater.show.console import Column, Columns, Printer
 from rater.show.format import column_letters, format_duration, format_number, needed_decimals
 from rater.text.values import JsonFields, count, signed_percent, to_json
 
-# -- Sweeps: what is to be run, what is there, what the points came to -----------------------------
-
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
 _MOST_REASONS = 6  # why no point has a result

@@ -18,8 +18,6 @@ from rater.show.format import format_duration, format_number, run_title, sanitiz
 from rater.show.live.progress import DONE, FAILED, RUNNING, STOPPED, WAITING, PhaseResult, Progress
 from rater.text.values import copies_text, count
 
-# -- The copies as signs, one each, in rows by lgroup; counts where there is no room for signs -----
-
 _SLOW = STOPPED + 1  # drawn over RUNNING
 UNICODE_SIGNS = "·►✓✗■!"  # by state, then a running copy that stands out
 ASCII_SIGNS = ".>+x#!"

@@ -26,8 +26,6 @@ from rater.text.values import count, percent, signed_percent
 if TYPE_CHECKING:
     from rater.analysis.compare.barrier import BarrierComparison
 
-# -- Windows of steady mode as a table, a verdict on each, and what would mend it ------------------
-
 _WORTH_NAMING = 0.02  # an lgroup that much slower than all copies
 _LGROUPS_SHOWN = 16
 

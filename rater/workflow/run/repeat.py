@@ -62,8 +62,6 @@ from rater.workflow.run.resolve import (
 )
 from rater.workflow.run.workload import KITS, Workload
 
-# -- What would run where, as `rater plan` and `--dry-run` show it ---------------------------------
-
 
 def plan(args: argparse.Namespace) -> int:
     """Print what would run where, on this machine or on one that is only described."""

@@ -26,6 +26,7 @@ from rater.analysis.divots.selftest import (
     tally,
 )
 from rater.errors import InputError
+from rater.plan.placement.place import Placement
 from rater.plan.request import Request
 from rater.plan.selftest import (
     CLEAN,
@@ -44,8 +45,6 @@ from rater.show.results.divots import SelfTest, print_selftest, selftest_documen
 from rater.text.values import join_and
 from rater.workflow.arguments import print_json
 from rater.workflow.run.resolve import resolve
-
-# -- One run of the self-test: what came of it, who disturbed it and on which CPU; quiet before it -
 
 _SAMPLE_S, _SAMPLES = 1.0, 3  # so many quiet samples in a row
 OTHERS = 0.1  # share of a CPU that others may take in any iteration

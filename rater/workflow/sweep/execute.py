@@ -79,8 +79,6 @@ from rater.workflow.sweep.runner import (
 )
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 
-# -- A sweep from its first look at the machine to its end: new ones, and those that go on ---------
-
 type Shown = Callable[[argparse.Namespace, Store, int], None]  # what a sweep came to, at its end
 
 

@@ -30,8 +30,6 @@ from rater.analysis.stats.robust import (
     quantiles,
 )
 
-# -- What each part differs by from the other copies, and how sure that is; pure numpy -------------
-#
 # ln time = benchmark and iteration + effects of parts + noise. Of every part at once: the
 # difference of its copies' median from the others' in each cell (B, I, P), and its standard
 # error, to which what parts of that kind differ by anyway adds.

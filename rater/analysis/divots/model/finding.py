@@ -12,8 +12,6 @@ from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.stored import RunHead
 from rater.text import kinds
 
-# -- What the divot detector says: findings, each with what stands behind it as values -------------
-
 _FEW_COPIES, _FEW_BENCHMARKS = 3, 2  # what these differ by once tells of no noise: model/noise.py
 
 

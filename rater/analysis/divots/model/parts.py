@@ -11,8 +11,6 @@ from rater.analysis.divots.model import limits
 from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
-# -- The parts of a run that can be slow: all that topology or placement names, and what it costs --
-#
 # A part is a set of slots. To name one among all that there are takes ln(kinds) + ln(parts of its
 # kind) nats: the simpler the machine, the less a finding must explain to be told.
 

@@ -11,8 +11,6 @@ from rater.analysis.divots.model.finding import Kind
 from rater.analysis.stats.robust import Bools, Floats, Ints
 from rater.record.stored import TimeRow
 
-# -- Copy times of a run as arrays: benchmark x iteration x slot -----------------------------------
-#
 # A *slot* is a place that a copy had: with fixed binding one per copy, with binding
 # that rotates over the iterations one per CPU (and one more for each further copy on
 # the same CPU), for unbound copies one per copy. What a place is part of (core, LLC,
