@@ -14,8 +14,6 @@ from rater.workflow import suites as suite_check
 from rater.workflow import suites as suite_new
 from rater.workflow.arguments import print_json
 
-# -- `rater settings` and `rater restore`: the machine's settings, and putting them back -----------
-
 
 def register_settings(subparsers: Subparsers) -> None:
     """Declare `rater settings` and `rater restore`."""
@@ -48,8 +46,6 @@ def register_settings(subparsers: Subparsers) -> None:
     add_common(restore)
     restore.set_defaults(run=lazy_command("workflow.machine", "restore"))
 
-
-# -- `rater suites`: list, show, build, check and begin suites -------------------------------------
 
 _SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
 
@@ -148,9 +144,6 @@ def _build(args: argparse.Namespace) -> int:
     return 2 if any(trial.error is not None for trial in trials) else 0
 
 
-# -- `rater layouts`: list and show placement layouts ----------------------------------------------
-
-
 def register_layouts(subparsers: Subparsers) -> None:
     """Declare `rater layouts` and its subcommands."""
     layouts = subparsers.add_parser(
@@ -170,9 +163,6 @@ def register_layouts(subparsers: Subparsers) -> None:
     )
     show.set_defaults(run=lazy_command("workflow.machine", "show_layout"))
     add_common(show)
-
-
-# -- `rater topo` and `rater counters`: this machine, or one from a file, and what it can count ----
 
 
 def register_topo(subparsers: Subparsers) -> None:
@@ -213,9 +203,6 @@ def register_topo(subparsers: Subparsers) -> None:
     add_common(counters)
 
 
-# -- `rater doctor`: is this machine fit to be measured, and what mends it -------------------------
-
-
 def register_doctor(subparsers: Subparsers) -> None:
     """Declare `rater doctor`."""
     parser = subparsers.add_parser(
@@ -251,8 +238,6 @@ def register_doctor(subparsers: Subparsers) -> None:
     add_common(parser)
     parser.set_defaults(run=lazy_command("workflow.doctor", "doctor"))
 
-
-# -- `rater completion`: a shell's completion of commands, options and values, from the parser -----
 
 SHELLS = ("bash", "zsh", "fish")
 # What an argument takes, by the words its help has for it; those in small letters are values.

@@ -25,8 +25,6 @@ from rater.record.run import is_fleet_word
 from rater.text.values import parse_percent
 from rater.workflow.arguments import given_options
 
-# -- `rater list`, `show`, `export`, `import`, `rm`: what is stored, in and out --------------------
-
 
 def register_results(subparsers: Subparsers) -> None:
     """Declare the subcommands that read and change what is stored."""
@@ -206,8 +204,6 @@ def _import(args: argparse.Namespace) -> int:
     return lazy_command("workflow.results.stored", "import_documents")(args)
 
 
-# -- `rater divots`: what is slow in a run, where, by how much and what it costs -------------------
-
 _ANY = "any"
 _GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
 _COPY = 3.0
@@ -296,9 +292,6 @@ def _divots(args: argparse.Namespace) -> int:
     return lazy_command("workflow.results.compare", "find_divots")(args)
 
 
-# -- `rater plot`: the times of a run's copies as a picture, in the terminal or in a file ----------
-
-
 def register_plot(subparsers: Subparsers) -> None:
     """Declare `rater plot`."""
     parser = subparsers.add_parser(
@@ -335,9 +328,6 @@ def register_plot(subparsers: Subparsers) -> None:
     parser.set_defaults(run=lazy_command("workflow.results.plot", "plot"))
 
 
-# -- `rater report`: a run, or several beside each other, as one page that a person can send -------
-
-
 def register_report(subparsers: Subparsers) -> None:
     """Declare `rater report`."""
     parser = subparsers.add_parser(
@@ -371,8 +361,6 @@ def _report(args: argparse.Namespace) -> int:
         return lazy_command("fleet.slow_hosts", "report")(args)
     return lazy_command("workflow.results.report", "report")(args)
 
-
-# -- `rater compare`: is one better than the other, by how much, and how sure is that --------------
 
 _EPILOG = """\
 verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
@@ -429,9 +417,6 @@ def register_compare(subparsers: Subparsers) -> None:
     )
     add_common(parser)
     parser.set_defaults(run=lazy_command("workflow.results.compare", "compare_points"))
-
-
-# -- `rater scale`: throughput against the number of copies ----------------------------------------
 
 
 def register_scale(subparsers: Subparsers) -> None:

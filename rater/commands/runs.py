@@ -27,8 +27,6 @@ from rater.workflow.arguments import (
 )
 from rater.workflow.run.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
-# -- `rater run`: resolve what was asked for, then show it (`--dry-run`) or do it ------------------
-
 
 def register_run(subparsers: Subparsers) -> None:
     """Declare `rater run`."""
@@ -56,9 +54,6 @@ def _run(args: argparse.Namespace) -> int:
     return (lazy_command("workflow.run.begin", "run") if args.resume is None else resume)(args)
 
 
-# -- `rater plan`: what would run where, on this machine or on one that is only described ----------
-
-
 def register_plan(subparsers: Subparsers) -> None:
     """Declare `rater plan`."""
     parser = subparsers.add_parser(
@@ -83,9 +78,6 @@ def register_plan(subparsers: Subparsers) -> None:
     parser.set_defaults(run=lazy_command("workflow.run.repeat", "plan"))
 
 
-# -- `rater rerun RUN`: make a new run of what a stored one was asked for --------------------------
-
-
 def register_rerun(subparsers: Subparsers) -> None:
     """Declare `rater rerun`."""
     parser = subparsers.add_parser(
@@ -102,8 +94,6 @@ def register_rerun(subparsers: Subparsers) -> None:
     add_common(parser)
     parser.set_defaults(run=lazy_command("workflow.run.begin", "rerun"))
 
-
-# -- `rater sweep`: runs under all combinations of some values, in blocks, resumable ---------------
 
 _DESCRIPTION = """\
 Run a suite or a command under every combination of the axes' values (a point), each point once in
@@ -222,9 +212,6 @@ def _list(args: argparse.Namespace) -> int:
         views = [view_of(sweep) for sweep in sweeps(store)]
     print_output(args, lambda: sweeps_document(views), partial(print_sweeps, views))
     return 0
-
-
-# -- `rater selftest`: slow some copies on purpose, and see whether just these are found -----------
 
 
 def register_selftest(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,8 +8,6 @@ from rater.commands.common import RESTORE, Subparsers, add_common, lazy_command
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
 
-# -- `rater fleet`: one measurement on many nodes, each with a job of its own ----------------------
-
 _FLEET = "a number, last, last~1 or the start of a uuid (default: last)"
 DEFAULT_PENDING_S = 86400.0
 _DESCRIPTION = """\
@@ -137,9 +135,6 @@ def _register_agent(commands: Subparsers) -> None:
     agent.set_defaults(run=lazy_command("fleet.agent", "agent"))
 
 
-# -- `rater merge`: whole databases of other machines into one -------------------------------------
-
-
 def register_merge(subparsers: Subparsers) -> None:
     """Declare the subcommand."""
     parser = subparsers.add_parser(
@@ -157,9 +152,6 @@ def register_merge(subparsers: Subparsers) -> None:
     parser.add_argument("--restore", action="store_true", help=RESTORE)
     add_common(parser)
     parser.set_defaults(run=lazy_command("fleet.merge", "merge"))
-
-
-# -- `rater history`: when a host, or a benchmark on all hosts, became slower ----------------------
 
 
 def register_history(subparsers: Subparsers) -> None:

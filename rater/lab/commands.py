@@ -8,8 +8,6 @@ from rater.commands.common import Subparsers, add_common, add_doing, add_file, l
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
 
-# -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
-
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
 adjusted R2, AICc, the error for layouts left out, how wrong lines through two
@@ -67,8 +65,6 @@ def register_model(subparsers: Subparsers) -> None:
     parser.set_defaults(run=lazy_command("lab.study", "model_sweep"))
 
 
-# -- `rater lab`: whole studies by one command -----------------------------------------------------
-
 _PAGES = """\
 Sweep page layouts over a suite (default: pages) or a command and report what
 a study of page sizes needs: speedups over base pages with geometric means, the
@@ -121,9 +117,6 @@ def register_lab(subparsers: Subparsers) -> None:
         example=False,
         resume=None,
     )
-
-
-# -- `rater pages`: which pages a program refers to, and which data deserves large ones ------------
 
 
 def register_pages(subparsers: Subparsers) -> None:

@@ -18,8 +18,6 @@ from rater.lab.layout import PageShare, parse_pages
 from rater.record.stored import StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key, size_bytes, truncate_list
 
-# -- What a model is of: x and y with their units, and where their values are from -----------------
-
 WALKS, MISSES, HITS = "walks", "misses", "hits"
 _WALK_METRIC = "walk_cycles"
 # Of each table the first that it has: misses of the last TLB that a page walk answers.

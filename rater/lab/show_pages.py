@@ -325,9 +325,8 @@ def print_trace(
     tlb: Tlb,
     printer: Printer,
     number: int,
-    pictured: int | None = BASE_PAGE,
 ) -> None:
-    """Print what a program refers to, by page size and category; `pictured`: the histogram's."""
+    """Print what a program refers to, by page size and category."""
     size = f", {trace.size}" if trace.size else ""
     native = f", {format_duration(trace.native_s)} by itself" if trace.native_s is not None else ""
     what = f"trace {number}, {trace.name}{size}"
@@ -344,12 +343,11 @@ def print_trace(
         printer.prose(_sampling(trace))
     printer.line()
     printer.table(_category_columns(trace, tlb))
-    if pictured is not None:
-        printer.line()
-        legend, *lines = reuse_lines(trace, pictured, printer.width)
-        printer.prose(legend)
-        for line in lines:
-            printer.line(line)
+    printer.line()
+    legend, *lines = reuse_lines(trace, BASE_PAGE, printer.width)
+    printer.prose(legend)
+    for line in lines:
+        printer.line(line)
 
 
 def _size_columns(trace: PageTrace, tlb: Tlb) -> list[Column]:
