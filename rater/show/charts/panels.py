@@ -25,7 +25,11 @@ _MOST_LETTERS = 20  # of a list of copies
 _NAMES = {
     Kind.STARTUP: "start-up",
     Kind.DRIFT: "drift",
+    Kind.STEP: "step",
+    Kind.WARM_UP: "warm-up",
+    Kind.GRADIENT: "gradient",
     Kind.BIMODAL: "two speeds",
+    Kind.NO_PLACE: "a copy each time",
     Kind.WANDERING: "lgroups take turns",
 }
 
@@ -43,11 +47,12 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
         if one.singles:
             labels += _single_labels(one)
             continue
-        what = _NAMES.get(one.kind, one.place)
+        what = one.place if one.has_place else _NAMES.get(one.kind, one.place)
         effects = group_by_key((cell.benchmark, cell.slowdown) for cell in one.cells)
         for benchmark in tuple(effects) or one.benchmarks or (None,):
-            # A drift is told from end to end, whatever a single iteration has of it.
-            own = [] if one.kind is Kind.DRIFT else effects.get(benchmark or "", [])
+            # These are told from end to end, whatever a single cell has of it.
+            ends = one.kind in (Kind.DRIFT, Kind.GRADIENT)
+            own = [] if ends else effects.get(benchmark or "", [])
             slowdown = statistics.median(own or [one.slowdown])
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
             size = formatting.format_slowdown(slowdown)

@@ -173,7 +173,7 @@ def _name(one: Finding) -> str:
         return one.place
     what = ", ".join(one.benchmarks[:2]) if 0 < len(one.benchmarks) <= 2 else "benchmarks"
     kind = "lgroups that take turns" if one.kind is Kind.WANDERING else one.kind.replace("-", " ")
-    name = f"{kind} in {what}"
+    name = f"{kind} of {one.place}" if one.has_place else f"{kind} in {what}"
     return f"{name}, {_iterations(one.iterations)}" if one.iterations else name
 
 

@@ -41,6 +41,14 @@ _MOST_LINES = 10
 _MOST_EXPLAINED = 4
 _MOST_NEXT = 3
 _NO_COPY = "A single slow copy would not stand out from its noise."
+# What a run promises to show: scopes with their words, those of one sort behind each other.
+_SCOPES = {
+    "group": "an lgroup slower by {} % or more in all benchmarks",
+    "group-benchmark": "an lgroup slower by {} % or more",
+    "cpu": "a CPU slower by {} % or more all the time",
+    "copy": "a single copy slower by {} %",
+    "iteration": "an iteration slower by {} %",
+}
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
 
 
@@ -131,21 +139,10 @@ def _next_lines(divots: Sequence[Finding], head: RunHead) -> list[str]:
 
 def visible_line(visible: dict[str, float]) -> str:
     """Return the smallest effects that the run could show as a sentence."""
-    parts = []
     if not visible:
         return "With so few copies only large effects are detectable."
-    if "group" in visible:
-        parts.append(f"an lgroup slower by {percent(visible['group'])} % or more in all benchmarks")
-    if "group-benchmark" in visible:
-        parts.append(
-            f"{'an lgroup ' if not parts else ''}by {percent(visible['group-benchmark'])} % in one"
-            if parts
-            else f"an lgroup slower by {percent(visible['group-benchmark'])} % or more"
-        )
-    if "cpu" in visible:
-        parts.append(f"a CPU slower by {percent(visible['cpu'])} % or more all the time")
-    if "copy" in visible:
-        parts.append(f"a single copy slower by {percent(visible['copy'])} %")
+    words = _SCOPES | ({"group-benchmark": "by {} % in one"} if "group" in visible else {})
+    parts = [words[scope].format(percent(visible[scope])) for scope in _SCOPES if scope in visible]
     line = f"This run can see {', '.join(parts)}."
     return line if {"copy", "cpu"} & visible.keys() else f"{line} {_NO_COPY}"
 
@@ -350,16 +347,10 @@ def print_selftest(test: SelfTest, console: Console) -> None:
 
 def _print_trials(one: PromiseTrials, printer: Printer) -> None:
     """Print how often what is only as slow as a run promises to show was found."""
-    where = {
-        "group": "an lgroup in all benchmarks",
-        "group-benchmark": "an lgroup in one benchmark",
-        "cpu": "a CPU all the time",
-        "copy": "a copy in one benchmark and iteration",
-        "iteration": "an iteration",
-    }[one.scope]
-    size = formatting.format_slowdown(one.injection.aimed)
+    what = _SCOPES[one.scope].format(percent(one.injection.aimed - 1))
+    what += " in one benchmark" if one.scope == "group-benchmark" else ""
     style = "" if one.kept else "red"
-    printer.prose(f"promised: {where} {size}; found in {one.found} of {one.trials} runs", style)
+    printer.prose(f"promised: {what}; found in {one.found} of {one.trials} runs", style)
 
 
 def _print_own(one: Judgement, printer: Printer) -> None:
@@ -414,7 +405,7 @@ def _found(one: Finding) -> str:
     place = one.place
     if one.kind is Kind.SLOW_ITERATION:
         place = f"iteration {one.iteration}"
-    elif one.kind in (Kind.DRIFT, Kind.STARTUP, Kind.BIMODAL):
+    elif not one.has_place:
         place = str(one.kind)
     elif one.kind is Kind.OUTLIER_COPY:
         place = formatting.format_copies(one.copies)

@@ -32,13 +32,8 @@ if TYPE_CHECKING:
 # -- Findings as the divots document of `rater divots --json` --------------------------------------
 
 _MOST_MEASURED = 3
-_WITHOUT_PLACE = (
-    Kind.SLOW_ITERATION,
-    Kind.DRIFT,
-    Kind.STARTUP,
-    Kind.BIMODAL,
-    Kind.WANDERING,
-)
+# Where memory is, how a start went, what the layout expects or that it is nobody's are causes.
+_SAID = (Kind.STARTUP, Kind.NO_PLACE)
 
 
 def evidence_line(one: Finding) -> str:
@@ -46,14 +41,13 @@ def evidence_line(one: Finding) -> str:
 
     Of what was measured beside the times only the three that differ most are told.
     """
-    parts = [one.summary if one.kind in _WITHOUT_PLACE else f"{one.place}: {one.summary}"]
+    parts = [f"{one.place}: {one.summary}" if one.has_place else one.summary]
     if one.expectation:
         parts.append(one.expectation)
     ordered = _by_weight(one)
     measured = [it for it in ordered if it.others is not None][:_MOST_MEASURED]
     parts += [it.text for it in ordered if it.others is None or it in measured]
-    # Where memory is, how a start went and what the layout expects are causes themselves.
-    known = one.explained or one.kind is Kind.STARTUP or "memory on" in one.place
+    known = one.explained or one.kind in _SAID or "memory on" in one.place
     if not known and all(it.name == "cost" for it in one.evidence):
         parts.append("cause not recorded")
     return "; ".join(parts)

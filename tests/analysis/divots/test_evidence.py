@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from rater.analysis.divots.evidence import add_evidence
 from rater.analysis.divots.model.copies import dip, unstable_fast_copies
 from rater.analysis.divots.model.effects import effects_of
 from rater.analysis.divots.model.finding import (
+    Analysis,
     CellEffect,
     CopyEffect,
     Evidence,
@@ -30,11 +32,12 @@ from rater.analysis.stats.robust import Floats
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, Sampled
 from rater.record.run import CopyStatus, MachinePU, PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.results.to_json import divot_rows, evidence_line
+from rater.show.results.to_json import divot_rows, divots_document, evidence_line
+from tests.support import json_schemas
 from tests.support.counted_runs import SKX_TABLE, group_counts
 from tests.support.divot_runs import Machine, analysed, divots, names, quiet, rows_of, table_of
 from tests.support.example_findings import finding_of
-from tests.support.example_runs import S, copy_row, reading, stored
+from tests.support.example_runs import HEAD, S, copy_row, reading, stored
 
 ONE_MODE = np.array([NormalDist().inv_cdf((k + 0.5) / 50) for k in range(50)])
 
@@ -568,3 +571,25 @@ def test_what_two_of_four_benchmarks_share_may_be_chance() -> None:
         for number in range(COPIES)
     ]
     assert told(stored(rows), finding(benchmarks=("a", "b"))) == []  # one of six ways
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "summary", "line"),
+    [
+        *(
+            (kind, "whole run", "iterations 5-10: all benchmarks +10.0 %", "iterations 5-10: ")
+            for kind in (Kind.STEP, Kind.WARM_UP, Kind.GRADIENT, Kind.NO_PLACE)
+        ),
+        (Kind.STEP, "lgroup 1", "all benchmarks +10.0 %", "lgroup 1: all benchmarks +10.0 %"),
+    ],
+)
+def test_a_finding_names_a_place_only_where_it_has_one(
+    kind: Kind, place: str, summary: str, line: str
+) -> None:
+    one = finding(kind, place=place, summary=summary)
+    assert evidence_line(one).startswith(line)
+    # That no place is at fault is all there is to say; of the others the cause may be looked for.
+    assert ("cause not recorded" in evidence_line(one)) is (kind is not Kind.NO_PLACE)
+    document = divots_document([(HEAD, Analysis((one,), {"group": 0.01, "iteration": 0.02}))], [])
+    schema = json_schemas.read("divots")
+    assert list(Draft202012Validator(schema).iter_errors(document | {"rater": 1})) == []

@@ -193,6 +193,21 @@ def test_findings_become_names_benchmark_by_benchmark() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "place", "text"),
+    [
+        (Kind.STEP, "whole run", "step: +25.0 %"),
+        (Kind.STEP, "lgroup 1", "lgroup 1: +25.0 %"),
+        (Kind.GRADIENT, "all copies", "gradient: +18.0 %"),  # from end to end
+        (Kind.NO_PLACE, "whole run", "a copy each time: +25.0 %"),
+        (Kind.WARM_UP, "whole run", "warm-up: by the layout"),
+    ],
+)
+def test_what_is_of_all_copies_is_called_by_its_kind(kind: Kind, place: str, text: str) -> None:
+    one = replace(FINDING, kind=kind, place=place, slowdown=1.18, explained=kind is Kind.WARM_UP)
+    assert labels_from([one])[-1].text == text
+
+
 def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
     singles = (
         CopyEffect("a", None, 1, 9, 9, 1, 0.42),

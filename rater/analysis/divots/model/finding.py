@@ -38,6 +38,9 @@ class Kind(StrEnum):
 
 # Those that are somewhere: a part of the machine, or copies.
 PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
+# Those that may be of a part of the machine or of all copies.
+_EITHER = (Kind.STEP, Kind.WARM_UP, Kind.LAYOUT)
+_ALL_COPIES = ("whole run", "all copies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,11 @@ class Finding:
     def cost(self) -> float:
         """What findings are ordered by: of the score, or of the copies' time."""
         return self.score_lost if self.score_lost is not None else self.time_lost or 0.0
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it is of a part of the machine, or of some copies, that `place` names."""
+        return self.kind in PLACED or (self.kind in _EITHER and self.place not in _ALL_COPIES)
 
     @property
     def fast(self) -> bool:
