@@ -11,7 +11,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from rater.cli import build_parser
-from rater.command_line import EXAMPLES, GROUPS, shown_actions, subparsers_of
+from rater.command_line import GROUPS, Parser, shown_actions, subparsers_of
 from rater.settings.known import SETTABLE
 
 ROOT = Path(__file__).parent.parent
@@ -63,7 +63,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
     return "\n".join([f"# rater {name}", "", *_described(parser, 2)]) + "\n"
 
 
-def _described(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+def _described(parser: Parser, level: int) -> Iterator[str]:
     if parser.description:
         yield from (parser.description, "")
     usage = parser.format_usage().removeprefix("usage: ")
@@ -85,8 +85,8 @@ def _described(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
         yield from _described(sub, level + 1)
     if parser.epilog:
         yield from (parser.epilog, "")
-    if parser.prog in EXAMPLES:
-        yield from (f"{'#' * level} Examples", "", "```sh", *EXAMPLES[parser.prog], "```", "")
+    if parser.examples:
+        yield from (f"{'#' * level} Examples", "", "```sh", *parser.examples, "```", "")
 
 
 def _typed(action: argparse.Action) -> str:

@@ -13,10 +13,13 @@ from importlib import import_module
 
 from rater import __version__
 from rater.command_line import (
+    CommandTrait,
     Parser,
     TopLevelParser,
     described,
     find_defaults,
+    parsers_below,
+    parsers_meant,
     subparsers_of,
     unknown_command,
 )
@@ -46,11 +49,7 @@ FAMILIES = (
     "commands.machine.register_completion",
     "commands.machine.register_doctor",
 )
-# They put back themselves what a dead sweep left of the machine's settings.
-_RESTORING = ("run", "rerun", "sweep", "lab", "restore")
-_STARTING = ("run", "rerun", "sweep", "lab", "selftest")  # copies
-_WITH_COMMAND = ("run", "plan", "sweep", "doctor", "pages", "lab", "fleet run")  # behind `--`
-_LOOKING = ("dry_run", "listing", "show", "example")  # but not with these options
+_LOOKING = ("dry_run", "listing", "show", "example")  # with these nothing is restored
 
 
 def build_parser() -> TopLevelParser:
@@ -135,18 +134,21 @@ def _command(argv: Sequence[str] | None) -> int:
             parser.error(f"to measure a program: rater run -- {shlex.join(command)}")
         parser.print_help()
         return 0
-    what = args.subcommand + (f" {args.fleet_command}" if args.subcommand == "fleet" else "")
-    if command is not None and what not in _WITH_COMMAND:
-        *most, last = (f"`{name}`" for name in _WITH_COMMAND)
+    meant = list(parsers_meant(parser, args))
+    traits = {trait for it in meant for trait in it.traits}
+    if command is not None and CommandTrait.TAKES_COMMAND not in traits:
+        every = _with_command(parser)
+        typed = meant[-1] if _with_command(meant[0]) else meant[0]
+        *most, last, this = (f"`{it.prog.partition(' ')[2]}`" for it in (*every, typed))
         parser.error(
             f"`--` and a command behind it belong to `rater` {', '.join(most)} and {last}, not "
-            f"`{what}`"
+            f"{this}"
         )
     args.command = command
-    if args.subcommand not in _RESTORING or any(getattr(args, it, None) for it in _LOOKING):
+    if CommandTrait.RESTORES not in traits or any(getattr(args, it, None) for it in _LOOKING):
         _report_settings()
     try:
-        if args.subcommand in _STARTING:
+        if CommandTrait.STARTS in traits:
             import_module("rater.run.copies.limits").refuse_small_limits()
         status: int = args.run(args)
         sys.stdout.flush()
@@ -161,6 +163,11 @@ def _command(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return status
+
+
+def _with_command(parser: Parser) -> list[Parser]:
+    """Return the parsers of subcommands that take a command to rate."""
+    return [it for it in parsers_below(parser) if CommandTrait.TAKES_COMMAND in it.traits]
 
 
 def _report_settings() -> None:

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Flag, auto
 from itertools import batched
 from pathlib import Path
 from textwrap import fill
@@ -17,6 +18,8 @@ from rater.process import print_error
 from rater.text.documents import is_file
 
 # -- What stands at the end of each help: command lines to copy. A test parses every one of them ---
+#
+# Commands of wings bring theirs.
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater": (
@@ -54,15 +57,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater import other-machine.db   # all its runs, as `rater merge` does",
         "rater import spec result/CPU2017.*.rsf",
     ),
-    "rater pages": (
-        "rater pages mini/gups --size test",
-        "rater pages --budget 20 -- ./program input",
-    ),
-    "rater merge": (
-        "rater merge all.db n1.db n2.db n3.db",
-        "rater merge all.db n1.db --restore   # what was removed from all.db, too",
-    ),
-    "rater history": ("rater history n017", "rater history mini/lu"),
     "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
     "rater divots": (
         "rater divots                    # of the last run",
@@ -84,16 +78,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater sweep --axis thp=always,never --rounds 5 -- ./mybench",
         "rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20",
     ),
-    "rater model": (
-        "rater model last                # what large pages, or any axis of numbers, do",
-        "rater model 3 --x walks --y cycles -o fits.svg",
-    ),
-    "rater lab": (
-        "rater lab pages --quick         # about a minute, to see that all works",
-        "rater lab pages --copies 1 --counters cpi -o pages.html",
-        "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
-        "rater lab pages --show last     # of a sweep that is stored",
-    ),
     "rater settings": ("rater settings", "rater settings thp"),
     "rater restore": ("rater restore",),
     "rater suites": ("rater suites", "rater suites show mini", "rater suites new nightly"),
@@ -109,17 +93,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater doctor --fix -- make bench",
     ),
     "rater counters": ("rater counters", "rater counters cpi numa"),
-    "rater lint-bind": (
-        "rater lint-bind my.cfg",
-        "rater lint-bind my.cfg --topology nodes=2x20",
-    ),
-    "rater fleet": (
-        "rater fleet run mini --nodes n[001-128] --minutes 30 --wait",
-        "rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag",
-        "rater fleet status              # of the last fleet",
-        "rater fleet wait 3              # goes on with it, and collects",
-        "rater fleet retry 3 --nodes n7",
-    ),
     "rater completion": (
         "rater completion bash > ~/.local/share/bash-completion/completions/rater",
         "rater completion fish > ~/.config/fish/completions/rater.fish",
@@ -129,12 +102,21 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 # -- The parser of `rater`: argparse with short messages that name the way out ---------------------
 
-type Subparsers = argparse._SubParsersAction[Parser]
-
-
 _MOST_OPTIONS = 12  # that the usage of the help names; the list below it has them all
 _ABSENT = "the following arguments are required"  # argparse's words
 _EXPECTED = {"int": "a whole number", "float": "a number"}
+
+
+class CommandTrait(Flag):
+    """What a command does besides its own work."""
+
+    STARTS = auto()  # copies
+    RESTORES = auto()  # itself what a dead sweep left of the machine's settings
+    TAKES_COMMAND = auto()  # behind `--`
+
+
+NO_TRAITS = CommandTrait(0)
+RUNS = CommandTrait.STARTS | CommandTrait.RESTORES | CommandTrait.TAKES_COMMAND
 
 
 class ParagraphHelpFormatter(argparse.HelpFormatter):
@@ -152,15 +134,23 @@ class Parser(argparse.ArgumentParser):
     `add_subparsers` makes those of the subcommands of this class too.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        examples: tuple[str, ...] = (),
+        traits: CommandTrait = NO_TRAITS,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **{"formatter_class": ParagraphHelpFormatter} | options)
+        self.examples = examples or EXAMPLES.get(self.prog, ())
+        self.traits = traits
 
     def format_help(self) -> str:
         """Return the help: what it takes in few words, and command lines to copy at its end."""
         whole = super().format_help()
         if self._short_usage is not None:
             whole = self._short_usage + whole.removeprefix(self.format_usage())
-        lines = "".join(f"  {line}\n" for line in EXAMPLES.get(self.prog, ()))
+        lines = "".join(f"  {line}\n" for line in self.examples)
         return whole + (f"\nexamples:\n{lines}" if lines else "")
 
     @property
@@ -177,7 +167,7 @@ class Parser(argparse.ArgumentParser):
         """Print what is wrong and where help is; exit 2."""
         for kind, expected in _EXPECTED.items():
             message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
-        example = EXAMPLES.get(self.prog, ())[:1] if _ABSENT in message else ()
+        example = self.examples[:1] if _ABSENT in message else ()
         as_in = "".join(f"as in: {line.partition('  #')[0].rstrip()}; " for line in example)
         print_error(f"{message}\n  {as_in}more: {self.prog} --help")
         self.exit(2)
@@ -210,7 +200,7 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
-def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, Parser]:
     """Return the parsers of its subcommands by name, in the order of the help."""
     return {
         name: sub
@@ -218,6 +208,22 @@ def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Argumen
         if isinstance(action, argparse._SubParsersAction)
         for name, sub in action.choices.items()
     }
+
+
+def parsers_below(parser: argparse.ArgumentParser) -> Iterator[Parser]:
+    """Yield the parsers of all subcommands, and of theirs, in the order of their helps."""
+    for sub in subparsers_of(parser).values():
+        yield sub
+        yield from parsers_below(sub)
+
+
+def parsers_meant(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[Parser]:
+    """Yield the parser of the subcommand that was typed, and of that one's."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and getattr(args, action.dest):
+            sub = action.choices[getattr(args, action.dest)]
+            yield sub
+            yield from parsers_meant(sub, args)
 
 
 def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -332,7 +338,7 @@ class TopLevelParser(Parser):
                 "",
                 *rows,
                 "",
-                *EXAMPLES[self.prog],
+                *self.examples,
                 *fill(self.epilog or "", width - 1).splitlines(),
                 "",
             ]

@@ -26,6 +26,8 @@ COMMANDS = (
 
 # What the core asks for by name, one for each of its floors, and the module that has it.
 HOOKS = {
+    "raw results": "speccpu.commands",  # for commands: `rater import spec`
+    "fleet words": "fleet.slow_hosts",  # for commands: `rater divots fleet:3`
     "kits": "speccpu.run",  # for workflow.run: benchmarks of an installed kit
     "kit outputs": "speccpu.outputs",  # for run.workplace: what the kit's own tool compares
     "page layouts": "lab.layout",  # for plan: what `--pages` takes

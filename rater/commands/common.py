@@ -7,10 +7,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from rater.command_line import Parser
 from rater.plan.request import BY_NAME
 from rater.workflow.arguments import add_option
 
-type Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+type Subparsers = argparse._SubParsersAction[Parser]
 
 _RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
 ONE_RUN = f"{_RUN} (where one run has that tag); fleet:N/HOST: a host's run of a fleet"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from rater.command_line import subparsers_of
+from rater.command_line import CommandTrait, subparsers_of
 from rater.commands.common import Subparsers, add_common, lazy_command
 from rater.process import print_error
 from rater.workflow import suites as suite_check
@@ -30,6 +30,7 @@ def register_settings(subparsers: Subparsers) -> None:
     settings.set_defaults(run=lazy_command("workflow.machine", "show_settings"))
     restore = subparsers.add_parser(
         "restore",
+        traits=CommandTrait.RESTORES,
         help="put settings back",
         description="Put back the settings of the machine that a sweep had changed when it was "
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
@@ -50,7 +51,7 @@ def register_settings(subparsers: Subparsers) -> None:
 _SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
 
 
-def register_suites(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register_suites(subparsers: Subparsers) -> None:
     """Declare `rater suites` and its subcommands."""
     suites = subparsers.add_parser(
         "suites",
@@ -207,6 +208,7 @@ def register_doctor(subparsers: Subparsers) -> None:
     """Declare `rater doctor`."""
     parser = subparsers.add_parser(
         "doctor",
+        traits=CommandTrait.TAKES_COMMAND,
         help="is it fit to measure?",
         description="Check everything on this machine that makes results vary: other work, "
         "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "

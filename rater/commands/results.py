@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Protocol
 
 from rater.command_line import Parser
 from rater.commands.common import (
@@ -23,7 +24,32 @@ from rater.commands.common import (
 from rater.errors import InputError
 from rater.record.run import is_fleet_word
 from rater.text.values import parse_percent
+from rater.wings import Hook
 from rater.workflow.arguments import given_options
+
+
+class RawResults(Protocol):
+    """What a wing has for results of SPEC CPU."""
+
+    def import_spec(self, args: argparse.Namespace) -> int:
+        """Import files, one run each."""
+
+
+class FleetWords(Protocol):
+    """What a wing does where a word means a whole fleet."""
+
+    def confirm(self, args: argparse.Namespace) -> int:
+        """Run its slow hosts again."""
+
+    def fleet_divots(self, args: argparse.Namespace) -> int:
+        """Print its slow hosts."""
+
+    def report(self, args: argparse.Namespace) -> int:
+        """Write its page."""
+
+
+_RAW_RESULTS = Hook[RawResults]("raw results")
+_FLEET_WORDS = Hook[FleetWords]("fleet words")
 
 
 def register_results(subparsers: Subparsers) -> None:
@@ -196,7 +222,7 @@ def _import(args: argparse.Namespace) -> int:
     add_common(parser)
     parser.parse_intermixed_args(words[1:] if spec else words, args)
     if spec:
-        return lazy_command("speccpu.commands", "import_spec")(args)
+        return _RAW_RESULTS().import_spec(args)
     if hasattr(args, "topology"):
         raise InputError(
             "--topology belongs to `rater import spec FILE...`: a document has its own"
@@ -281,14 +307,14 @@ def _divots(args: argparse.Namespace) -> int:
         if given:
             raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
         if is_fleet_word(args.confirm) and "/" not in args.confirm:
-            return lazy_command("fleet.slow_hosts", "confirm")(args)
+            return _FLEET_WORDS().confirm(args)
         return lazy_command("workflow.run.confirm", "confirm")(args)
     given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return lazy_command("fleet.slow_hosts", "fleet_divots")(args)
+        return _FLEET_WORDS().fleet_divots(args)
     return lazy_command("workflow.results.compare", "find_divots")(args)
 
 
@@ -358,7 +384,7 @@ def register_report(subparsers: Subparsers) -> None:
 
 def _report(args: argparse.Namespace) -> int:
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return lazy_command("fleet.slow_hosts", "report")(args)
+        return _FLEET_WORDS().report(args)
     return lazy_command("workflow.results.report", "report")(args)
 
 

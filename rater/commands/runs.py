@@ -6,6 +6,7 @@ import argparse
 import sys
 from functools import partial
 
+from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
     Subparsers,
     add_common,
@@ -32,6 +33,7 @@ def register_run(subparsers: Subparsers) -> None:
     """Declare `rater run`."""
     parser = subparsers.add_parser(
         "run",
+        traits=RUNS,
         help="N copies side by side",
         description="Run N copies of each benchmark at once, placed by the machine's topology. "
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
@@ -58,6 +60,7 @@ def register_plan(subparsers: Subparsers) -> None:
     """Declare `rater plan`."""
     parser = subparsers.add_parser(
         "plan",
+        traits=CommandTrait.TAKES_COMMAND,
         help="what would run where",
         description="Show what `rater run` with the same arguments would run where: each copy's "
         "CPUs, core, last-level cache (LLC), lgroup, package and memory, each lgroup's part, and "
@@ -82,6 +85,7 @@ def register_rerun(subparsers: Subparsers) -> None:
     """Declare `rater rerun`."""
     parser = subparsers.add_parser(
         "rerun",
+        traits=CommandTrait.STARTS | CommandTrait.RESTORES,
         help="a stored run once more",
         description="Make a new run of what a stored one was asked for: the same suite or "
         "command in the same directory, as many copies, every option; and report what differs.",
@@ -114,10 +118,11 @@ value. The first point, made of the first value of every axis, is the baseline.
 """
 
 
-def register_sweep(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register_sweep(subparsers: Subparsers) -> None:
     """Declare `rater sweep`."""
     parser = subparsers.add_parser(
         "sweep",
+        traits=RUNS,
         help="runs, settings combined",
         description=_DESCRIPTION,
     )
@@ -214,10 +219,11 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def register_selftest(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register_selftest(subparsers: Subparsers) -> None:
     """Declare `rater selftest`."""
     parser = subparsers.add_parser(
         "selftest",
+        traits=CommandTrait.STARTS,
         help="are known divots found?",
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "

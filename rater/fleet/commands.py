@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from rater.command_line import CommandTrait
 from rater.commands.common import RESTORE, Subparsers, add_common, lazy_command
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
@@ -25,6 +26,13 @@ def register_fleet(subparsers: Subparsers) -> None:
     """Declare `rater fleet` and its commands."""
     fleet = subparsers.add_parser(
         "fleet",
+        examples=(
+            "rater fleet run mini --nodes n[001-128] --minutes 30 --wait",
+            "rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag",
+            "rater fleet status              # of the last fleet",
+            "rater fleet wait 3              # goes on with it, and collects",
+            "rater fleet retry 3 --nodes n7",
+        ),
         help="one run on many nodes",
         description="One measurement on many nodes, each a job (Slurm).",
     )
@@ -60,6 +68,7 @@ def register_fleet(subparsers: Subparsers) -> None:
 def _register_run(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "run",
+        traits=CommandTrait.TAKES_COMMAND,
         help="submit a job for each node",
         description=_DESCRIPTION,
     )
@@ -139,6 +148,10 @@ def register_merge(subparsers: Subparsers) -> None:
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "merge",
+        examples=(
+            "rater merge all.db n1.db n2.db n3.db",
+            "rater merge all.db n1.db --restore   # what was removed from all.db, too",
+        ),
         help="databases into one",
         description="Merge databases (a file each, as rater on other machines wrote them) into "
         "TARGET, which is made where there is none: every run with its samples, readings, "
@@ -158,6 +171,10 @@ def register_history(subparsers: Subparsers) -> None:
     """Declare `rater history`."""
     parser = subparsers.add_parser(
         "history",
+        examples=(
+            "rater history n017",
+            "rater history mini/lu",
+        ),
         help="when a host became slow",
         description="Report the steps in the times of a host, fleet by fleet against the other "
         "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import Subparsers, add_common, add_doing, add_file, lazy_command
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
@@ -41,6 +42,10 @@ def register_model(subparsers: Subparsers) -> None:
     """Declare `rater model`."""
     parser = subparsers.add_parser(
         "model",
+        examples=(
+            "rater model last                # what large pages, or any axis of numbers, do",
+            "rater model 3 --x walks --y cycles -o fits.svg",
+        ),
         help="fit time to page walks",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -76,7 +81,16 @@ with 0%, never with no library."""
 def register_lab(subparsers: Subparsers) -> None:
     """Declare `rater lab`."""
     parser = subparsers.add_parser(
-        "lab", help="study of page sizes", description="Run a whole study."
+        "lab",
+        examples=(
+            "rater lab pages --quick         # about a minute, to see that all works",
+            "rater lab pages --copies 1 --counters cpi -o pages.html",
+            "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
+            "rater lab pages --show last     # of a sweep that is stored",
+        ),
+        traits=RUNS,
+        help="study of page sizes",
+        description="Run a whole study.",
     )
     actions = parser.add_subparsers(dest="action", metavar="STUDY", required=True)
     pages = actions.add_parser(
@@ -123,6 +137,11 @@ def register_pages(subparsers: Subparsers) -> None:
     """Declare `rater pages`."""
     parser = subparsers.add_parser(
         "pages",
+        examples=(
+            "rater pages mini/gups --size test",
+            "rater pages --budget 20 -- ./program input",
+        ),
+        traits=CommandTrait.TAKES_COMMAND,
         help="trace a program's pages",
         description="Run a program once under a tracer (valgrind, with a tool that is compiled "
         "here) and report how it reuses pages of 4 KB, 64 KB, 2 MB and 1 GB, category by category: "

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.common import add_common
+from rater.commands.common import Subparsers, add_common
 from rater.errors import InputError
 from rater.process import print_error
 from rater.workflow.arguments import print_json
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 _THIS = "this"
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(subparsers: Subparsers) -> None:
     """Declare `rater lint-bind`."""
     parser = subparsers.add_parser(
         "lint-bind",
+        examples=(
+            "rater lint-bind my.cfg",
+            "rater lint-bind my.cfg --topology nodes=2x20",
+        ),
         help="mistakes in SPEC binds",
         description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
         "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from rater.cli import main
+from rater.command_line import Parser
 from rater.commands import machine as machine_commands
 from rater.errors import InputError
 from rater.plan.placement.layout import layout_names, load_layout, parse_layout
@@ -377,7 +377,7 @@ def test_shares_of_a_plan_without_copies_are_empty() -> None:
 
 
 def run(*argv: str) -> int:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     parser.set_defaults(json=False)
     machine_commands.register_layouts(parser.add_subparsers())
     args = parser.parse_args(["layouts", *argv])

@@ -1,4 +1,3 @@
-import argparse
 import json
 import os
 import resource
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rater.command_line import Parser
 from rater.commands import machine
 from rater.errors import RaterError
 from rater.plan.suite_find import load_suite, suite_names, suite_warnings
@@ -73,7 +73,7 @@ def rater(
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words: object) -> tuple[int, str, str]:
-        parser = argparse.ArgumentParser()
+        parser = Parser()
         parser.add_argument("--json", action="store_true", default=False)
         parser.add_argument("--db", default=None)
         machine.register_suites(parser.add_subparsers(dest="subcommand", required=True))

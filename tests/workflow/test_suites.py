@@ -1,6 +1,5 @@
 """`rater suites --new`: a suite that is written for a user."""
 
-import argparse
 import os
 import re
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rater.command_line import Parser
 from rater.commands import machine
 from rater.errors import InputError
 from rater.plan.suite import Suite
@@ -27,7 +27,7 @@ def new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> New:
     monkeypatch.delenv("RATER_SUITES", raising=False)
 
     def run(*words: object) -> int:
-        parser = argparse.ArgumentParser()
+        parser = Parser()
         parser.add_argument("--json", action="store_true", default=False)
         machine.register_suites(parser.add_subparsers(dest="subcommand", required=True))
         args = parser.parse_args(["suites", "new", *map(str, words)])
