@@ -30,7 +30,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Of these tests many start processes, wait, or search for long.
 LONG = (
     *("end_to_end", "commands", "workflow", "fleet", "lab", "test_benchmarks.py"),
-    *("run", "show/html", "analysis/divots"),
+    *("run", "show/html", "analysis/divots", "speccpu/test_read.py"),
 )
 
 

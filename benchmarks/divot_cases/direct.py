@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any
 
 from benchmarks.divot_cases.cases import Case
+from rater.analysis.divots.findings import build_findings
+from rater.analysis.divots.model.detect import detect
 from rater.analysis.divots.model.finding import Finding, Thresholds
 from rater.analysis.divots.model.table import Machine, Row, Table, build_table
 from tests.support.places import DIVOT_CASES
@@ -45,13 +47,7 @@ def table_of_case(case: Case) -> Table:
 
 
 def findings_in(table: Table) -> Sequence[Finding]:
-    """Return what is found in a run; what else could be seen there is left out.
-
-    The detector is imported here: `constants` sets its numbers before that.
-    """
-    from rater.analysis.divots.findings import build_findings
-    from rater.analysis.divots.model.detect import detect
-
+    """Return what is found in a run; what else could be seen there is left out."""
     return build_findings(detect(table, Thresholds()))
 
 

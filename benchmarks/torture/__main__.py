@@ -16,7 +16,6 @@ from benchmarks.torture import (
     cpus,
     disks,
     faults,
-    guided,
     hostile,
     readers,
     restoring,
@@ -39,7 +38,6 @@ CAMPAIGNS: dict[str, Campaign] = {
     "disks": disks.campaign,
     "hostile": hostile.campaign,
     "readers": readers.campaign,
-    "guided": guided.campaign,
 }
 
 

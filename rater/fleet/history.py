@@ -24,7 +24,7 @@ from rater.settings.known import is_volatile
 # Student's t says that no series of so many points shows it by chance (Bonferroni over the places),
 # and where it is large enough to matter. Where none does, a window that differs from what is before
 # and after it is looked for. Then each part in the same way. A part has three points or more: what
-# happened once is no step. `benchmarks/history_steps.py` counts false ones.
+# happened once is no step.
 
 FEWEST_POINTS = 6  # that show a step
 _PART = 3  # points on each side of one

@@ -15,7 +15,7 @@ from rater.analysis.stats.robust import Floats, median, quantiles
 # x^-12), while a host that is slow is slow every time. What that least distance does by chance is
 # read off the fleet itself: its scale benchmark by benchmark, shrunk towards that of all, its tail
 # (exponential, median excess over a high quantile) over all hosts and benchmarks together, as in
-# `divots.model.copies`. `benchmarks/slow_hosts.py` simulates it beside other rules.
+# `divots.model.copies`. docs/how-to/slow-hosts.md has it beside other rules, simulated.
 
 FEWEST_HOSTS = 4  # of one kind: three others agree on what is usual
 WHOLE = 0.015  # smallest effects that count, in ln time: of a host in all benchmarks,

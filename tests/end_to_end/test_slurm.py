@@ -166,7 +166,7 @@ def test_a_node_that_loses_power_is_resumed_and_a_killed_submitter_loses_nothing
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     script(cluster, "node-kill", "n2")
-    # Slurm finds it out by itself in 20 s: `benchmarks.fleet_faults` waits for that.
+    # Slurm finds it out by itself in 20 s.
     submitter.call("scontrol", "update", "nodename=n2", "state=down", "reason=power")
     go.touch()
     waiting = submitter.start([*RATER, "fleet", "wait", "--poll", "0.2", "--quiet"])

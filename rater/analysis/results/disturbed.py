@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # sleeps or waits for a disk got as much as any of those it had to share with. Heat is the machine's
 # own and no work of others; ends that rater stamped late fail their copies.
 
-# Shares of the score. Simulated (`python -m benchmarks.disturbing`): where others cost a tenth, one
+# Shares of the score. Simulated: where others cost a tenth, one
 # of 8 or 32 copies must be slower by about half to be found, 6 % without them; a CPU of two by 5 %,
 # without them 2 %. Half as much costs half of that; twice as much hides everything.
 OTHERS_COST = 0.10

@@ -19,7 +19,7 @@ from rater.analysis.stats.intervals import Noise
 # depends little on how far the curve was measured. (Kneedle, Satopaa et al., "Finding a 'kneedle'
 # in a haystack", ICDCS workshops 2011, was tried: it scales both axes to the range that was
 # measured, so every bent curve has a knee, whose place moves with the range, and with 5 % noise it
-# named one on 94 of 100 straight lines of 16 points; `benchmarks/scaling.py` has both.)
+# named one on 94 of 100 straight lines of 16 points.)
 #
 # Nothing is named that noise could have made: the rise to the last point must be below half by more
 # than noise, the places that were tried considered (Bonferroni, 1 % in all). A plateau is a knee
@@ -155,7 +155,7 @@ class _Measured:
 # the squares, at the best of the other two (none below 0), are no more than t^2 s^2 above the
 # least, s^2 by n - 3 degrees of freedom whatever is held (Bates and Watts, "Nonlinear Regression
 # Analysis and Its Applications", 1988, chapter 6). So one that is held at 0 has an upper bound.
-# Simulated (`benchmarks/scaling.py`), they hold the truth in 92 to 99 of 100 cases.
+# Simulated, they hold the truth in 92 to 99 of 100 cases.
 
 type Floats = NDArray[np.float64]
 
