@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.estimate import Basis, paired_estimate, t_quantile, unpaired_estimate
+from rater.analysis.stats.estimate import paired_estimate, t_quantile, unpaired_estimate
 from rater.analysis.stats.intervals import (
     CONFIDENCE,
     MOST_ROUNDS,
@@ -189,7 +189,7 @@ def check_against_functions(rng: np.random.Generator) -> None:
         told = ratio_interval(paired_estimate(list(here[i] - there[i])), MARGIN)
         assert math.isclose(told.high or 0, math.exp(mean[i] + reach[i]), rel_tol=1e-9)
         assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (abs(mean[i]) > reach[i])
-        told = ratio_interval(unpaired_estimate(list(here[i]), list(there[i]), Basis.RUNS), MARGIN)
+        told = ratio_interval(unpaired_estimate(list(here[i]), list(there[i])), MARGIN)
         assert math.isclose(told.high or 0, math.exp(other[i] + width[i]), rel_tol=1e-6)
 
 

@@ -14,13 +14,19 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rater.analysis.stats.estimate import Basis, paired_estimate, unpaired_estimate
-from rater.analysis.stats.independence import MeasuredLog, estimate_from_rounds, estimate_from_runs
+from rater.analysis.stats.estimate import paired_estimate, unpaired_estimate
+from rater.analysis.stats.independence import (
+    MeasuredLog,
+    estimate_from_rounds,
+    estimate_from_runs,
+    serial_evidence,
+)
 from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
 
 type Values = NDArray[np.float64]
@@ -40,6 +46,7 @@ class Situation:
     in_rounds: bool = True
     apart: bool = False  # whether they differ, so that apart is right and same is wrong
     slow_share: float = 0.0  # of the second point's runs, truly
+    benchmarks: int = 1  # in the same rounds; the first of them is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,17 @@ def drifting(runs: int, drift: float) -> Draw:
     return draw
 
 
+def stepping(runs: int, step: float) -> Draw:
+    """All runs of one point, then all of the other; the machine gets slower between any two."""
+
+    def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+        values = rng.normal(0, _NOISE, 2 * runs)
+        values[rng.integers(1, 2 * runs) :] -= step
+        return one_by_one(values[:runs], values[runs:])
+
+    return draw
+
+
 def sessions(rounds: int, *, known: bool, deviation: float = 0.01) -> Draw:
     """Rounds of two sessions, in each of which each point has a luck of its own."""
 
@@ -184,7 +202,8 @@ SITUATIONS = (
     *(Situation(f"independent, {n} rounds", independent(n)) for n in (3, 5, 10, 20)),
     Situation("independent, t of 3 degrees, 10 rounds", independent(10, tails=3)),
     *(
-        Situation(f"+2 %, independent, {n} rounds", independent(n, 0.02), apart=True)
+        Situation(f"+{by} %, independent, {n} rounds", independent(n, by / 100), apart=True)
+        for by in (2, 5)
         for n in (3, 5, 10, 20)
     ),
     Situation("A B A B without blocks, 5 runs", loose(5, alternating=True), in_rounds=False),
@@ -202,9 +221,23 @@ SITUATIONS = (
     *(Situation(f"a state that sticks to a point, {n} rounds", sticky(n)) for n in (5, 10, 20)),
     *(Situation(f"a state of two that flips, {n} rounds", flipping(n)) for n in (5, 10, 20)),
     *(
+        Situation(f"{name}, {n} rounds, 10 benchmarks", draw(n), apart=apart, benchmarks=10)
+        for n in (5, 10, 20)
+        for name, draw, apart in (
+            ("independent", independent, False),
+            ("+2 %, independent", partial(independent, effect=0.02), True),
+            ("a state that sticks", sticky, False),
+            ("a state that flips", flipping, False),
+        )
+    ),
+    *(
         Situation(f"AAA then BBB, drift of {d} %, {n} runs", drifting(n, d / 100), in_rounds=False)
         for n in (3, 5, 10)
         for d in (5, 10)
+    ),
+    *(
+        Situation(f"AAA then BBB, a step of 3 %, {n} runs", stepping(n, 0.03), in_rounds=False)
+        for n in (3, 5, 10)
     ),
     Situation("two sessions, known, 10 rounds", sessions(10, known=True)),
     Situation("two sessions, not known, 10 rounds", sessions(10, known=False)),
@@ -227,9 +260,16 @@ def figures(situation: Situation, times: int, rng: np.random.Generator) -> Figur
     counted = np.zeros(7)
     for _ in range(times):
         here, there = situation.draw(rng)
+        evidence = None
+        if situation.benchmarks > 1:
+            others = [(here, there)]
+            others += [situation.draw(rng) for _ in range(situation.benchmarks - 1)]
+            evidence = serial_evidence(
+                [[a.log - b.log for a, b in zip(*both, strict=True)] for both in others]
+            )
         old, new = (
             before(here, there, in_rounds=situation.in_rounds),
-            after(here, there, in_rounds=situation.in_rounds),
+            after(here, there, in_rounds=situation.in_rounds, evidence=evidence),
         )
         apart = new.verdict in _APART
         same = new.verdict is Decision.SAME
@@ -256,17 +296,20 @@ def before(
             paired_estimate([one.log - other.log for one, other in pairs]), MARGIN
         )
     mine, theirs = ([one.log for one in side] for side in (here, there))
-    return ratio_interval(
-        replace(unpaired_estimate(mine, theirs, Basis.RUNS), refused=None), MARGIN
-    )
+    return ratio_interval(unpaired_estimate(mine, theirs), MARGIN)
 
 
 def after(
-    here: Sequence[MeasuredLog], there: Sequence[MeasuredLog], *, in_rounds: bool
+    here: Sequence[MeasuredLog],
+    there: Sequence[MeasuredLog],
+    *,
+    in_rounds: bool,
+    evidence: float | None = None,
 ) -> RatioInterval:
-    """Return what rater says."""
+    """Return what rater says; `evidence`: of more benchmarks than this one."""
     if in_rounds:
-        return ratio_interval(estimate_from_rounds(list(zip(here, there, strict=True))), MARGIN)
+        rounds = list(zip(here, there, strict=True))
+        return ratio_interval(estimate_from_rounds(rounds, evidence=evidence), MARGIN)
     return ratio_interval(estimate_from_runs(here, there), MARGIN)
 
 

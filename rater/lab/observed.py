@@ -111,10 +111,7 @@ def effort_of(
     if effort is EffortKind.CYCLES:
         rates = counts.rates if counts else None
         return rates.cpi * rates.instructions if rates else None
-    log = rate.log(
-        lambda one: one.median_copy_s if effort is EffortKind.TIME else one.joules_per_copy
-    )
-    return None if log is None else math.exp(log)
+    return rate.run_s if effort is EffortKind.TIME else rate.joules_per_copy
 
 
 def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:

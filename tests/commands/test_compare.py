@@ -38,9 +38,9 @@ def test_tags_are_compared_in_their_blocks(database: Path, rater: Rater) -> None
         "  thp=never (baseline): runs 1, 2, 3, 4, 5 in 5 blocks",
         "  thp=always: runs 6, 7, 8, 9, 10 in 5 blocks",
         "",
-        "benchmark never always speed-        95 % verdict           improve- slowest",
-        "          ratio  ratio     up    interval                     ment %  copy %",
-        "gups       2.00   2.22  1.111 1.110-1.113 better (5 rounds)    +11.1    +0.0",
+        "benchmark   never  always speed-        95 % verdict           improve- slowest",
+        "(ratio)   geomean geomean     up    interval                     ment %  copy %",
+        "gups         2.00    2.22  1.111 1.110-1.113 better (5 rounds)    +11.1    +0.0",
         "",
         "5 rounds: too few to see whether they are independent; a state that stays with a",
         "    point for that long would look the same, 6 and more would show it",
@@ -60,7 +60,7 @@ def test_two_runs_say_what_differs_first_and_that_one_value_tells_nothing(
         "  setting vm.swappiness: 60 (run 1), 10 (run 2)",
     ]
     assert "inconclusive" in out
-    assert "one value each says nothing of the noise" in out
+    assert "single runs or sessions say nothing of their noise" in out
 
 
 def test_of_runs_without_a_common_benchmark_it_is_said_alone(database: Path, rater: Rater) -> None:
@@ -84,7 +84,7 @@ def test_several_runs_are_one_point_and_several_points_are_columns(
     assert status == 0
     # Of one benchmark, every point has a line of its own.
     table = out.splitlines()[5:10]
-    assert table[0] == "gups: runs 1, 2, 3, 4, 5 is 2.00 ratio"
+    assert table[0] == "gups: runs 1, 2, 3, 4, 5 is 2.00 ratio (geomean)"
     assert table[3].startswith("B ")
     assert "better (unblocked) *" in table[3]
     assert "worse (unblocked) *" in table[4]

@@ -18,7 +18,10 @@ type Seconds = float | Mapping[str, float]  # of gups, or by benchmark
 
 
 def make_sweep(database: Path, axis: str, times: Mapping[str, Sequence[Seconds]]) -> int:
-    """Runs of one copy: by the axis's values, seconds in round 1, 2, ...; returns its number."""
+    """Runs: by the axis's values, seconds in round 1, 2, ...; returns the sweep's number.
+
+    Of one copy; along an axis `copies`, of so many.
+    """
     points = [
         SweepPoint(place, f"{axis}={value}", ((axis, value),), "{}", None)
         for place, value in enumerate(times)
@@ -37,14 +40,17 @@ def make_sweep(database: Path, axis: str, times: Mapping[str, Sequence[Seconds]]
             if slot.block <= len(every[slot.point]):
                 seconds = every[slot.point][slot.block - 1]
                 by_name = {"gups": seconds} if isinstance(seconds, float) else dict(seconds)
-                _run(store, number, slot, by_name)
+                copies = int(list(times)[slot.point]) if axis == "copies" else 1
+                _run(store, number, slot, by_name, copies)
         end_sweep(store, number, RunStatus.COMPLETE, None, "2026-11-20T23:00:00Z")
     return number
 
 
-def _run(store: Store, sweep: int, slot: SweepSlot, seconds: Mapping[str, float]) -> None:
+def _run(
+    store: Store, sweep: int, slot: SweepSlot, seconds: Mapping[str, float], copies: int
+) -> None:
     made = replace(
-        run_of(1),
+        run_of(copies),
         uuid=f"{sweep}-{slot.block}-{slot.point}",
         started_at=f"2026-11-20T{slot.block:02}:{slot.point:02}:00Z",
         benchmarks=tuple(
@@ -53,8 +59,10 @@ def _run(store: Store, sweep: int, slot: SweepSlot, seconds: Mapping[str, float]
     )
     run = create_slot_run(store, sweep, slot, made, HOST, settings=(), pus=PUS, phases=len(seconds))
     for place, (name, time_s) in enumerate(seconds.items()):
-        copy = replace(ended(0, time_s, name=name), phase=place)
-        checked = OutputChecked(place, name, 1, 0, 0, Validity.VALID, None)
-        store.append(run, phase(place, name=name), copy)
-        store.append(run, over(0.0, time_s, number=place, name=name), checked)
+        store.append(run, phase(place, name=name))
+        for copy in range(copies):
+            store.append(run, replace(ended(copy, time_s, name=name), phase=place))
+        store.append(run, over(0.0, time_s, number=place, name=name))
+        for copy in range(copies):
+            store.append(run, OutputChecked(place, name, 1, copy, 0, Validity.VALID, None))
     store.append(run, RunEnded(RunStatus.COMPLETE, None))

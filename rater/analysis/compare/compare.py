@@ -15,11 +15,11 @@ from rater.analysis.compare.rows import (
     Grid,
     RowMaker,
     Stratum,
-    correlated_rounds,
     in_pairs,
     kinds,
     mixed,
     p_of,
+    rounds_evidence,
     with_holm,
 )
 from rater.analysis.results.copies import Point
@@ -65,11 +65,10 @@ def compare(
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
-    correlated = tuple(
-        correlated_rounds([(at[0], at[place]) for at in grid], keys)
-        for place in range(1, len(sides))
-    )
-    telling = RowMaker(margin, confidence, confidence_per_look(looks + 1), correlated)
+    evidence = [
+        rounds_evidence([(at[0], at[place]) for at in grid], keys) for place in range(1, len(sides))
+    ]
+    telling = RowMaker(margin, confidence, confidence_per_look(looks + 1), evidence)
     lines: list[str] = []
     rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)

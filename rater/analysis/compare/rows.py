@@ -8,56 +8,30 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rater.analysis.compare.model import Effect, EffectRow
-from rater.analysis.results.rates import IterationRate, Key, RunRates
-from rater.analysis.stats.estimate import (
-    Basis,
-    Estimate,
-    geometric_mean,
-    mean_estimate,
-    paired_estimate,
-    unpaired_estimate,
-)
+from rater.analysis.results.rates import BenchmarkRate, Key, RunRates, mean_rate
+from rater.analysis.stats.estimate import Estimate, mean_estimate
 from rater.analysis.stats.independence import (
-    DEPENDENT,
-    LEAST_TESTED,
     MeasuredLog,
-    autocorrelation,
     estimate_from_rounds,
     estimate_from_runs,
+    serial_evidence,
 )
 from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
+from rater.record.stored import PER_HOUR, RATIO
 from rater.text.values import group_by_key
 
 # -- From the values of runs to one estimate of how far two sides lie apart ------------------------
 #
 # Best first: pairs in blocks, where both sides have a run in two blocks at least (runs without a
-# partner are left out then) and the blocks were made one after the other; else runs against runs;
-# else, of single runs, iterations against iterations (how runs differ from each other is not in
-# that noise: no verdict stands on it).
+# partner are left out then) and the blocks were made one after the other; else runs against runs.
+# Of single runs there is no more than the ratio.
 
 type Stratum = tuple[Sequence[RunRates], Sequence[RunRates]]  # baseline's runs, the other's
-type OfRun = Callable[[RunRates], float | None]  # a logarithm; None: not known
-type OfIterations = Callable[[RunRates], Sequence[float]]
+type _Value = Callable[[BenchmarkRate], float | None]  # one of a benchmark's in a run
+type _OfRun = Callable[[RunRates], float | None]
 
 _FEWEST_BLOCKS = 2
-
-
-def contrast(
-    strata: Sequence[Stratum],
-    of_run: OfRun,
-    of_iterations: OfIterations,
-    step_of: Callable[[RunRates], float] = lambda _: 0.0,
-    correlated: float = 0.0,
-) -> Estimate | None:
-    """Return how far the other side is above the baseline; None where one has no values.
-
-    Several strata (the same two values under other conditions) count alike; those in which
-    a side has no values are left out. `step_of`: how coarse a run's value is, as a logarithm;
-    `correlated`: see `correlated_rounds`.
-    """
-    found = [_in_stratum(stratum, of_run, of_iterations, step_of, correlated) for stratum in strata]
-    known = [estimate for estimate in found if estimate is not None]
-    return mean_estimate(known) if known else None
+_FEWEST_OF_STARS = 4  # rounds: fewer do not hold up, however far apart
 
 
 def in_pairs(stratum: Stratum) -> Stratum:
@@ -72,38 +46,31 @@ def in_pairs(stratum: Stratum) -> Stratum:
     )
 
 
-def correlated_rounds(strata: Iterable[Stratum], keys: Sequence[Key]) -> float:
-    """Return the autocorrelation that all benchmarks show together in their rounds; 0: none.
+def rounds_evidence(strata: Iterable[Stratum], keys: Sequence[Key]) -> float | None:
+    """Return what all benchmarks say of whether their rounds hang together; None: nothing.
 
     What stays with a point for several rounds often meets all of its benchmarks, of which each
     alone says little.
     """
-    found = 0.0
+    found = []
     for base, other in strata:
         blocks = _blocks(base, other)
-        if len(blocks) < LEAST_TESTED:
-            continue
         series = [
-            [here[block] - there[block] for block in blocks]
+            [here[block].log - there[block].log for block in blocks]
             for key in keys
-            for here, there in [(_logs(other, key), _logs(base, key))]
-            if here.keys() >= set(blocks) <= there.keys()
+            for here, there in [[_by_block(_values(side, [key], _rate)) for side in (other, base)]]
+            if blocks and here.keys() >= set(blocks) <= there.keys()
         ]
-        if len(series) > 1:
-            r, p = autocorrelation(series)
-            found = max(found, r if p <= DEPENDENT / 2 else 0.0)
-    return found
+        found += [serial_evidence(series)] if series else []
+    return sum(found) if found else None
 
 
-def _logs(runs: Sequence[RunRates], key: Key) -> dict[int | None, float]:
-    """Return the values of a benchmark by block."""
-    found = group_by_key(
-        (run.block, value)
-        for run in runs
-        if key in run.rates
-        and (value := run.rates[key].log(lambda sample: sample.per_hour)) is not None
-    )
-    return {block: statistics.fmean(values) for block, values in found.items()}
+def _nothing(_: RunRates) -> None:
+    return None
+
+
+def _rate(rate: BenchmarkRate) -> float | None:
+    return rate.per_hour
 
 
 def _blocks(base: Sequence[RunRates], other: Sequence[RunRates]) -> list[int]:
@@ -139,34 +106,17 @@ def _apart(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         kept.pop(max(range(len(kept)), key=lambda i: (overlaps[i], kept[i][1] - kept[i][0])))
 
 
-def _in_stratum(
-    stratum: Stratum,
-    of_run: OfRun,
-    of_iterations: OfIterations,
-    step_of: Callable[[RunRates], float],
-    correlated: float,
-) -> Estimate | None:
-    base, other = stratum
-    sides = [
-        [(run, value) for run in side if (value := of_run(run)) is not None]
-        for side in (other, base)
-    ]
-    if not all(sides):
-        return None
-    step = max(step_of(run) for side in sides for run, _ in side)
-    blocks = _blocks([run for run, _ in sides[1]], [run for run, _ in sides[0]])
+def _contrast(
+    sides: Sequence[Sequence[tuple[RunRates, float]]], step: float, evidence: float | None
+) -> Estimate:
+    """Return how far the first side's logarithms lie above the second's; both have some."""
+    blocks = _blocks(*([run for run, _ in side] for side in reversed(sides)))
     if blocks:
-        here, there = (_by_block(side) for side in sides)
+        here, there = map(_by_block, sides)
         rounds = [(here[block], there[block]) for block in blocks]
-        return estimate_from_rounds(rounds, step=step, correlated=correlated)
+        return estimate_from_rounds(rounds, step=step, evidence=evidence)
     mine, theirs = ([_timed([run], [value]) for run, value in side] for side in sides)
-    if max(len(mine), len(theirs)) > 1:
-        return estimate_from_runs(mine, theirs, step=step)
-    ((my_run, my_value),), ((their_run, their_value),) = sides
-    iterations = of_iterations(my_run), of_iterations(their_run)
-    if all(iterations) and max(map(len, iterations)) > 1:
-        return unpaired_estimate(*iterations, Basis.ITERATIONS, step=step)
-    return paired_estimate([my_value - their_value])
+    return estimate_from_runs(mine, theirs, step=step)
 
 
 def _by_block(side: Sequence[tuple[RunRates, float]]) -> dict[int, MeasuredLog]:
@@ -182,9 +132,6 @@ def _timed(runs: Sequence[RunRates], values: Sequence[float]) -> MeasuredLog:
 
 # -- The rows of a comparison: each benchmark, and suites, with an estimate for every side ---------
 
-_HOUR_S = 3600.0
-
-type _Value = Callable[[IterationRate], float | None]
 # By values of the axes that are held, the runs of every side; one entry where none are held.
 type Grid = Sequence[Sequence[Sequence[RunRates]]]
 
@@ -196,20 +143,20 @@ class RowMaker:
     margin: float
     confidence: float
     next_confidence: float  # once there are more runs
-    correlated: tuple[float, ...]  # by side but the baseline: see `correlated_rounds`
+    evidence: Sequence[float | None]  # by side but the baseline: see `rounds_evidence`
 
     def benchmark(self, key: Key, grid: Grid) -> EffectRow:
         """Return one benchmark in all sides; all runs of the grid have it."""
         name, tune = key
         measured = [run.rates[key] for side in _sides(grid) for run in side]
         references = {one.reference_s for one in measured}
-        reference_s = references.pop() if len(references) == 1 else None
-        worth = reference_s / _HOUR_S if reference_s else 1.0
+        by_ratio = len(references) == 1 and None not in references
 
-        def value(runs: Sequence[RunRates]) -> float | None:
-            return _mean([run.rates[key].median_per_hour * worth for run in runs])
+        def value(run: RunRates) -> float | None:
+            rate = run.rates[key]
+            return rate.ratio if by_ratio else rate.per_hour
 
-        unit = "ratio" if reference_s else "copies/hour"
+        unit = RATIO if by_ratio else PER_HOUR
         category = measured[0].category if measured else None
         return EffectRow(name, tune, category, unit, (), self._cells([key], grid, value))
 
@@ -231,63 +178,55 @@ class RowMaker:
         scores = category is None and all(
             run.score and run.rates.keys() == set(common) for run in every
         )
+        references = {key: {run.rates[key].reference_s for run in every} for key in keys}
+        by_hour = all(own == {None} for own in references.values())
+        known = by_hour or all(len(own) == 1 for own in references.values())
 
-        def value(runs: Sequence[RunRates]) -> float | None:
-            if scores:
-                return _mean([run.score or 0.0 for run in runs])
-            return _suite_value(keys, runs)
+        def score(run: RunRates) -> float | None:
+            return run.score
+
+        def value(run: RunRates) -> float | None:
+            rates = [run.rates[key] for key in keys]
+            return mean_rate([it.per_hour if by_hour else it.ratio for it in rates])
 
         over = tuple(name for name, _ in keys)
-        cells = self._cells(keys, grid, value, by_score=scores)
-        return EffectRow(kind, None, category, "ratio", over, cells)
+        of = score if scores else value if known else _nothing
+        cells = self._cells(keys, grid, of, score if scores else None)
+        return EffectRow(kind, None, category, PER_HOUR if by_hour else RATIO, over, cells)
 
     def _cells(
         self,
         keys: Sequence[Key],
         grid: Grid,
-        value: Callable[[Sequence[RunRates]], float | None],
-        *,
-        by_score: bool = False,
+        value: _OfRun,
+        score: _OfRun | None = None,
     ) -> tuple[Effect, ...]:
-        cells = []
-        for place in range(1, len(grid[0]) if grid else 0):
-            strata = [in_pairs((at[0], at[place])) for at in grid]
-            base, other = ([run for stratum in strata for run in stratum[i]] for i in (0, 1))
-            cells.append(
-                self._cell(
-                    *(keys, strata, value(base), value(other)),
-                    by_score=by_score,
-                    correlated=self.correlated[place - 1],
-                )
-            )
-        return tuple(cells)
+        return tuple(
+            self._cell(keys, [(at[0], at[place]) for at in grid], value, score, known)
+            for place, known in enumerate(self.evidence, 1)
+        )
 
     def _cell(
         self,
         keys: Sequence[Key],
         strata: Sequence[Stratum],
-        baseline: float | None,
-        value: float | None,
-        *,
-        by_score: bool,
-        correlated: float,
+        value: _OfRun,
+        score: _OfRun | None,
+        evidence: float | None,
     ) -> Effect:
-        rate = _estimate(
-            *(keys, strata, lambda sample: sample.per_hour),
-            by_score=by_score,
-            correlated=correlated,
-        )
-        speedup = self._tell(rate) if rate else None
+        # What all benchmarks have in common, their mean shows best.
+        rate = _estimate(keys, strata, _rate, score, None if keys[1:] else evidence)
         same = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
         median = _estimate(keys, strata, _median_copy_rate) if same else None
         slowest = (
-            _estimate(keys, strata, lambda s: s.slowest_over_median, steps=2) if same else None
+            _estimate(keys, strata, lambda it: it.slowest_over_median, steps=2) if same else None
         )
-        joules = _estimate(keys, strata, lambda sample: sample.joules_per_copy)
+        joules = _estimate(keys, strata, lambda it: it.joules_per_copy)
+        base, other = ([value(run) for of in strata for run in of[side]] for side in (0, 1))
         return Effect(
-            baseline=baseline,
-            value=value,
-            speedup=speedup,
+            baseline=mean_rate(base),
+            value=mean_rate(other),
+            speedup=self._tell(rate) if rate else None,
             median_copy=self._tell(median) if median else None,
             slowest_over_median=self._tell(slowest, less_is_better=True) if slowest else None,
             joules_per_copy=self._tell(joules, less_is_better=True) if joules else None,
@@ -314,61 +253,48 @@ def kinds(stratum: Stratum) -> set[str]:
     return {run.kind for side in stratum for run in side}
 
 
-def _median_copy_rate(sample: IterationRate) -> float | None:
-    return 1 / sample.median_copy_s if sample.median_copy_s else None
+def _median_copy_rate(rate: BenchmarkRate) -> float | None:
+    return 1 / rate.run_s if rate.run_s else None
 
 
 def _estimate(
     keys: Sequence[Key],
     strata: Sequence[Stratum],
-    value: _Value,
+    of: _Value,
+    score: _OfRun | None = None,
+    evidence: float | None = None,
     *,
-    by_score: bool = False,
     steps: int = 1,
-    correlated: float = 0.0,
 ) -> Estimate | None:
-    """Return how far the sides lie apart in the mean over benchmarks of a value's logarithm.
+    """Return how far the other side is above the baseline; None where one has no values.
 
-    `steps`: how many recorded times go into a value, each with the step it is known to;
-    `correlated`: see `correlated_rounds`.
+    In the mean over benchmarks of a value's logarithm, or in a score of the run. Several strata
+    (the same two values under other conditions) count alike; those in which a side has no values
+    are left out. `steps`: how many recorded times go into a value, each with the step it is known
+    to; `evidence`: see `rounds_evidence`.
     """
-
-    def run_value(run: RunRates) -> float | None:
-        if by_score:
-            return math.log(run.score) if run.score else None
-        logs = [run.rates[key].log(value) for key in keys if key in run.rates]
-        known = [log for log in logs if log is not None]
-        return statistics.fmean(known) if len(known) == len(keys) else None
-
-    def step(run: RunRates) -> float:
-        return steps * statistics.fmean(run.step(key) for key in keys)
-
-    if len(keys) == 1:
-        (key,) = keys
-        return contrast(strata, run_value, lambda run: run.rates[key].logs(value), step, correlated)
-    found = contrast(strata, run_value, lambda _: (), step, correlated)
-    if found is None or found.parts or by_score:
-        return found
-    # Single runs: the noise that iterations show in each benchmark.
-    each = [_estimate([key], strata, value, steps=steps) for key in keys]
-    return mean_estimate([one for one in each if one is not None])
+    found = []
+    for base, other in strata:
+        sides = [_values(side, keys, of, score) for side in (other, base)]
+        if all(sides):
+            known = {run.run: run for side in sides for run, _ in side}.values()
+            coarse = (statistics.fmean(run.step(key) for key in keys) for run in known)
+            found.append(_contrast(sides, steps * max(coarse), evidence))
+    return mean_estimate(found) if found else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return geometric_mean(values) if values else None
-
-
-def _suite_value(keys: Sequence[Key], runs: Sequence[RunRates]) -> float | None:
-    """Return the geometric mean of ratios over benchmarks and runs; None without references."""
-    ratios = [
-        it.median_per_hour * it.reference_s / _HOUR_S if it.reference_s else None
-        for run in runs
-        for it in (run.rates[key] for key in keys)
-    ]
-    known = [ratio for ratio in ratios if ratio is not None]
-    references = {(key, run.rates[key].reference_s) for run in runs for key in keys}
-    same = len(references) == len(keys)
-    return _mean(known) if same and len(known) == len(ratios) else None
+def _values(
+    runs: Sequence[RunRates], keys: Sequence[Key], of: _Value, score: _OfRun | None = None
+) -> list[tuple[RunRates, float]]:
+    """Return the runs that have a value, and its logarithm (several benchmarks': the mean)."""
+    found = []
+    for run in runs:
+        rates = [run.rates[key] for key in keys if key in run.rates]
+        whole = len(rates) == len(keys)
+        value = score(run) if score else mean_rate([of(rate) for rate in rates]) if whole else None
+        if value:
+            found.append((run, math.log(value)))
+    return found
 
 
 def _sides(grid: Grid) -> Iterable[Sequence[RunRates]]:
@@ -393,8 +319,11 @@ def with_holm(rows: Sequence[EffectRow], confidence: float) -> list[EffectRow]:
 
     def judged(cell: Effect) -> Effect:
         p = adjusted.get(p_of(cell))
-        one_way = cell.speedup and cell.speedup.verdict in (Decision.BETTER, Decision.WORSE)
-        return replace(cell, p_holm=p, holds=bool(one_way and p is not None and p < 1 - confidence))
+        told = cell.speedup
+        apart = told and told.verdict in (Decision.BETTER, Decision.WORSE)
+        enough = told is not None and told.count >= _FEWEST_OF_STARS
+        holds = bool(apart and enough and p is not None and p < 1 - confidence)
+        return replace(cell, p_holm=p, holds=holds)
 
     return [replace(row, cells=tuple(map(judged, row.cells))) for row in rows]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,10 +14,11 @@ from rater.analysis.compare.conditions import (
 )
 from rater.analysis.compare.scaling_samples import Sample, by_conditions, curve_names, samples_of
 from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
+from rater.analysis.results.rates import mean_rate
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
 from rater.record.run import RunStatus
-from rater.record.stored import RunHead
+from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, truncate_list
 
@@ -130,12 +130,12 @@ class ScalePoint:
     copies: int
     runs: tuple[int, ...]
     rates: tuple[float, ...]  # of the runs
-    rate: float  # their median
+    rate: float  # their mean (`rates.mean_rate`)
     speedup: float  # against the smallest number of copies
     efficiency: float  # rate a copy against that of the smallest number
     gain: float | None  # rate a copy added since the last point, as a share of the first's
     per_lgroup: float | None  # rate against linear per lgroup; None: one lgroup, or not known
-    # Median over runs of the energy of a copy (of a suite: of each benchmark, added up).
+    # Mean over runs of the energy of a copy (of a suite: of each benchmark, added up).
     joules_per_copy: float | None = None
 
 
@@ -313,7 +313,7 @@ def _series(
         if known:
             found.append((of_it[0].places, known))
             drawn = [it for one in of_it if (it := one.rates.joules_over(kind.over)) is not None]
-            joules.append(statistics.median(drawn) if drawn else None)
+            joules.append(mean_rate(drawn))
             in_rounds.append(
                 {one.block: rate for one, rate in rates if one.block is not None and rate}
                 if len({one.block for one in of_it}) == len(of_it)
@@ -323,17 +323,17 @@ def _series(
         return None
     copies = [places.copies for places, _ in found]
     rates_at = [tuple(rate for _, rate in known) for _, known in found]
-    medians = [statistics.median(rates) for rates in rates_at]
+    means = [mean_rate(rates) or 0.0 for rates in rates_at]
     runs = [len(rates) for rates in rates_at]
     noise = noise_within_rounds(in_rounds) or run_to_run_noise(rates_at)
-    first, single = medians[0] / copies[0], _single_lgroup(found, medians)
+    first, single = means[0] / copies[0], _single_lgroup(found, means)
     fair = fair_copies([places for places, _ in found])
     points = []
     for i, (places, known) in enumerate(found):
-        rate, count = medians[i], copies[i]
+        rate, count = means[i], copies[i]
         added = None
         if i:
-            added = (rate - medians[i - 1]) / (count - copies[i - 1]) / first
+            added = (rate - means[i - 1]) / (count - copies[i - 1]) / first
         linear = _linear(places, single)
         points.append(
             ScalePoint(
@@ -341,7 +341,7 @@ def _series(
                 runs=tuple(run for run, _ in known),
                 rates=rates_at[i],
                 rate=rate,
-                speedup=rate / medians[0],
+                speedup=rate / means[0],
                 efficiency=rate / count / first,
                 gain=added,
                 per_lgroup=rate / linear if linear else None,
@@ -352,22 +352,22 @@ def _series(
         name=kind.name,
         is_suite=kind.is_suite,
         category=kind.category,
-        unit="ratio" if by_ratio else "copies/hour",
+        unit=RATIO if by_ratio else PER_HOUR,
         over=kind.over if kind.is_suite else (),
         points=tuple(points),
         noise=noise,
-        shape=curve_shape(copies, medians, runs, noise, copies.index(fair) + 1),
-        law=_law([places for places, _ in found], medians, runs, noise, law_on),
+        shape=curve_shape(copies, means, runs, noise, copies.index(fair) + 1),
+        law=_law([places for places, _ in found], means, runs, noise, law_on),
     )
 
 
 def _single_lgroup(
-    found: Sequence[tuple[CpusUsed, object]], medians: Sequence[float]
+    found: Sequence[tuple[CpusUsed, object]], means: Sequence[float]
 ) -> dict[int, float]:
     """Return the rates of the points on one lgroup, by copies."""
     return {
         places.copies: rate
-        for (places, _), rate in zip(found, medians, strict=True)
+        for (places, _), rate in zip(found, means, strict=True)
         if places.lgroups is not None and len(places.lgroups) == 1
     }
 
@@ -381,7 +381,7 @@ def _linear(places: CpusUsed, single: dict[int, float]) -> float | None:
 
 def _law(
     places: Sequence[CpusUsed],
-    medians: Sequence[float],
+    means: Sequence[float],
     runs: Sequence[int],
     noise: Noise,
     law_on: LawScale,
@@ -401,7 +401,7 @@ def _law(
     chosen = max(groups.values(), key=len, default=[])
     fitted = fit_usl(
         [places[i].copies for i in chosen],
-        [medians[i] for i in chosen],
+        [means[i] for i in chosen],
         [runs[i] for i in chosen],
         noise,
         law_on,

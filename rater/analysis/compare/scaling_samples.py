@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
-from rater.analysis.results.rates import BenchmarkRate, TuneRates, tune_rates
+from rater.analysis.results.rates import BenchmarkRate, TuneRates, mean_rate, tune_rates
 from rater.analysis.results.steady import stored_request
-from rater.analysis.stats.estimate import geometric_mean
 from rater.analysis.stats.intervals import Noise, run_to_run_noise
 from rater.record.stored import StoredRun
 
@@ -222,7 +220,7 @@ class OrderComparison:
     copies: int
     homogeneous: tuple[int, ...]  # runs
     rotated: tuple[int, ...]
-    times: tuple[Change, ...]  # of a copy's run, seconds (medians); the geometric mean first
+    times: tuple[Change, ...]  # of a copy's run, seconds (median copies); the geometric mean first
     work: Change | None  # of a whole pass, reference seconds per second
     scores: Change | None  # suite ratio and rotated score: not of the same kind
 
@@ -344,7 +342,7 @@ def _changes(
         compared = [one.benchmark or "" for one in changes]
         means = [
             [
-                geometric_mean([value_of(one.rates.rates[name]) or 0.0 for name in compared])
+                mean_rate([value_of(one.rates.rates[name]) for name in compared])
                 for one in side
                 if all(name in one.rates.rates for name in compared)
             ]
@@ -362,8 +360,8 @@ def _change(
     if not all(sides):
         return None
     noise = run_to_run_noise(sides)
-    here, there = (statistics.median(side) for side in sides)
-    error = math.hypot(*(noise.of_median(len(side)) for side in sides))
+    here, there = (mean_rate(side) or 0.0 for side in sides)
+    error = math.hypot(*(noise.of_mean(len(side)) for side in sides))
     return Change(
         benchmark=benchmark,
         before=here,

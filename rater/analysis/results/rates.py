@@ -7,15 +7,14 @@ A comparison is strict: what is not complete leaves its benchmark out. A curve t
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedBenchmark
 from rater.analysis.results.score import BenchmarkScore, Summary, summarise
 from rater.analysis.results.steady import SteadyMix, SteadyRate
-from rater.analysis.stats.estimate import geometric_mean, lower_median_index
+from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
 from rater.text.values import copies_text, truncate_list
@@ -29,18 +28,6 @@ _NOT_PROVED = RunProof()
 
 
 @dataclass(frozen=True, slots=True)
-class IterationRate:
-    """One counted iteration of a benchmark (or window, or of rotated order all of a run)."""
-
-    per_hour: float  # copies an hour: copies / bracket, the rate of the window, ...
-    median_copy_s: float | None
-    # Slowest copy over median copy (of several copies): 1.12 is 12 % slower; None: one copy, or
-    # no such thing in this mode.
-    slowest_over_median: float | None
-    joules_per_copy: float | None = None  # None: not known, or not a copy's of one benchmark
-
-
-@dataclass(frozen=True, slots=True)
 class BenchmarkRate:
     """One benchmark in one run."""
 
@@ -49,12 +36,14 @@ class BenchmarkRate:
     category: str | None
     reference_s: float | None
     per_hour: float | None  # copies, the result of `rater show`; rotated: of their mean speed
-    run_s: float | None  # median time of a copy
-    iterations: tuple[IterationRate, ...]  # that count and are valid
-    shortest_s: float = 0.0  # recorded time that these stand on
-    bracket_s: float | None = None  # homogeneous order: of the iteration that stands for it
+    # What follows is of the iteration (window, ring) that stands for it, as the result is.
+    run_s: float | None = None  # median time of a copy
+    # Slowest copy over median copy (of several copies): 1.12 is 12 % slower; None: one copy, or
+    # no such thing in this mode.
+    slowest_over_median: float | None = None
+    bracket_s: float | None = None  # homogeneous order
+    joules_per_copy: float | None = None  # None: not known, or not a copy's of one benchmark
     copies: int | None = None  # that the result is of, where that is not all of the run's
-    joules_per_copy: float | None = None  # of the iteration that stands for it
     reason: str | None = None  # what is missing, in words; may stand beside a result
 
     @property
@@ -64,25 +53,16 @@ class BenchmarkRate:
             return None
         return self.per_hour * self.reference_s / HOUR_S
 
-    @property
-    def median_per_hour(self) -> float:
-        """The median iteration's rate, of two the slower one's."""
-        rates = [iteration.per_hour for iteration in self.iterations]
-        return rates[lower_median_index(rates)]
 
-    def logs(self, of: Callable[[IterationRate], float | None]) -> tuple[float, ...]:
-        """Return the logarithm of one value of each iteration that has it."""
-        values = map(of, self.iterations)
-        return tuple(math.log(value) for value in values if value is not None and value > 0)
+MEAN = "geomean"  # what stands over the rate of a point, in every view
 
-    def log(self, of: Callable[[IterationRate], float | None]) -> float | None:
-        """Return the median of these; None without any.
 
-        Iterations of a run share its luck (where memory lies, which files are cached): they are
-        one value. The median is the run's own result where iterations are three.
-        """
-        logs = self.logs(of)
-        return statistics.median(logs) if logs else None
+def mean_rate(rates: Sequence[float | None]) -> float | None:
+    """Return the one rate of a point: the geometric mean over its runs; None where one has none.
+
+    A run's own is its result (`rater show`: of iterations the median, of two the slower one).
+    """
+    return geometric_mean([rate or 0.0 for rate in rates])
 
 
 def benchmark_rates(summary: Summary) -> tuple[BenchmarkRate, ...]:
@@ -100,19 +80,6 @@ def benchmark_rates(summary: Summary) -> tuple[BenchmarkRate, ...]:
 
 def _of_brackets(score: BenchmarkScore, head: RunHead) -> BenchmarkRate:
     chosen = next((it for it in score.iterations if it.selected), None)
-    counted = [it for it in score.iterations if it.counted]
-    iterations = tuple(
-        IterationRate(
-            it.per_hour,
-            it.median_copy_s,
-            it.slowest.elapsed_s / it.median_copy_s
-            if it.slowest and it.median_copy_s and it.good > 1
-            else None,
-            it.joules_per_copy,
-        )
-        for it in counted
-        if it.reason is None and it.per_hour
-    )
     # A result file need not have times of all copies, nor say how many there were.
     untold = [
         it.copies for it in score.iterations if it.reported is None or it.reported.copies is None
@@ -121,19 +88,17 @@ def _of_brackets(score: BenchmarkScore, head: RunHead) -> BenchmarkRate:
     reason = score.reason
     if reason is None and fewest < head.copies:
         reason = f"times of {fewest} of {head.copies} copies only"
-    shortest_s = 0.0
-    if iterations:  # copies / rate is a bracket; the shortest one is the least well known
-        fastest = max(it.per_hour for it in iterations)
-        shortest_s = min(it.copies for it in counted) * HOUR_S / fastest
+    identity = (score.benchmark, score.tune, score.category, score.reference_s)
+    if chosen is None:
+        return BenchmarkRate(*identity, None, reason=reason or "no counted iteration")
+    median_s, slowest = chosen.median_copy_s, chosen.slowest
     return BenchmarkRate(
-        *(score.benchmark, score.tune, score.category, score.reference_s, score.per_hour),
-        chosen.median_copy_s if chosen else None,
-        iterations,
-        shortest_s,
-        chosen.bracket_s if chosen else None,
-        chosen.copies if chosen and chosen.copies != head.copies else None,
-        chosen.joules_per_copy if chosen else None,
-        reason or (None if iterations else "no counted iteration"),
+        *(*identity, score.per_hour, median_s),
+        slowest.elapsed_s / median_s if slowest and median_s and chosen.good > 1 else None,
+        chosen.bracket_s,
+        chosen.joules_per_copy,
+        chosen.copies if chosen.copies != head.copies else None,
+        reason,
     )
 
 
@@ -141,26 +106,16 @@ def _of_ring(score: RotatedBenchmark, tune: str | None, in_ratios: bool) -> Benc
     rates, times = score.rates, score.times_s
     identity = (score.benchmark, tune, score.category, score.reference_s)
     if rates is None or times is None:
-        return BenchmarkRate(*identity, None, None, (), reason=score.reason or "no result")
+        return BenchmarkRate(*identity, None, reason=score.reason or "no result")
     per_hour = rates.mean / ((score.reference_s if in_ratios else None) or HOUR_S) * HOUR_S
     slowest = times.maximum / times.median if times.count > 1 else None
-    whole = IterationRate(per_hour, times.median, slowest)
-    return BenchmarkRate(*identity, per_hour, times.median, (whole,), times.minimum)
+    return BenchmarkRate(*identity, per_hour, times.median, slowest)
 
 
 def _of_windows(rate: SteadyRate, tune: str | None, mix: SteadyMix) -> BenchmarkRate:
-    own = [
-        one
-        for phase in mix.phases
-        if phase.counted and phase.reason is None
-        for one in phase.benchmarks
-        if one.benchmark == rate.benchmark and one.per_hour
-    ]
     return BenchmarkRate(
         *(rate.benchmark, tune, rate.category, rate.reference_s, rate.per_hour, rate.median_run_s),
-        tuple(IterationRate(one.per_hour, one.median_run_s, None) for one in own),
-        own[-1].median_run_s or HOUR_S / own[-1].per_hour if own else 0.0,
-        reason=mix.reason or (None if own else "no result"),
+        reason=mix.reason or (None if rate.per_hour else "no result"),
     )
 
 
@@ -183,8 +138,10 @@ class RunRates:
     session: int = 0  # of those, parted by an hour in which none was made
 
     def step(self, key: Key) -> float:
-        """Return how coarse a benchmark's shortest time is recorded, as a logarithm."""
-        return math.log1p(self.step_s / self.rates[key].shortest_s)
+        """Return how coarse a benchmark's time is recorded, as a logarithm."""
+        rate = self.rates[key]
+        time_s = rate.bracket_s or rate.run_s or HOUR_S / (rate.per_hour or math.inf)
+        return math.log1p(self.step_s / time_s)
 
 
 def run_rates(run: StoredRun, block: int | None) -> RunRates:

@@ -43,8 +43,8 @@ class CurveShape:
     peak: int  # where the rate is highest, by however little
     falls_at: int | None  # the first beyond the peak that is lower by more than noise
     reason: str | None  # why nothing can be said of knee and plateau, in words
-    # Without a knee: where one would be, by the medians, if noise did not hide it. The numbers of
-    # copies must at least double beyond it: over less, noise alone gives such medians.
+    # Without a knee: where one would be, by the means, if noise did not hide it. The numbers of
+    # copies must at least double beyond it: over less, noise alone gives such means.
     maybe: int | None = None
 
 
@@ -55,13 +55,13 @@ def curve_shape(
     noise: Noise,
     fair: int | None = None,
 ) -> CurveShape:
-    """Return the shape of a curve; `copies` ascend, `rates` are medians over so many `runs`.
+    """Return the shape of a curve; `copies` ascend, `rates` are means over so many `runs`.
 
     In the first `fair` points (None: all) each copy has a core. What second threads, or more copies
     than CPUs, do says nothing of a bend among those, so it is looked for among them alone, and
     with the others only at the last of them and beyond.
     """
-    curve = _Measured(copies, rates, [noise.of_median(of_it) for of_it in runs])
+    curve = _Measured(copies, rates, [noise.of_mean(of_it) for of_it in runs])
     end = len(copies) - 1
     peak = max(range(end + 1), key=lambda i: (rates[i], -i))
     pairs = max(1, end * (end + 1) // 2)
@@ -239,7 +239,7 @@ def fit_usl(
     noise: Noise,
     scale: LawScale = LawScale.LOG,
 ) -> Usl | NoLaw:
-    """Fit the law; `copies` ascend, each once, `rates` are medians over so many `runs`.
+    """Fit the law; `copies` ascend, each once, `rates` are means over so many `runs`.
 
     Refused: fewer than four numbers of copies; a largest below four times the smallest; and
     where a straight line fits as well: what the law explains beyond it on log X is within `noise`
@@ -259,7 +259,7 @@ def fit_usl(
     curve = _Points(n, x, LawScale.LOG)
     at, free = _least(curve)
     straight, left = curve.squares((0.0, 0.0)), curve.squares(at)
-    error = math.sqrt(sum(noise.of_median(r) ** 2 for r in runs) / len(runs))
+    error = math.sqrt(sum(noise.of_mean(r) ** 2 for r in runs) / len(runs))
     if not any(free) or _by_chance(straight - left, error, noise.degrees) > _USL_ALPHA:
         rms = math.sqrt(straight / len(copies))
         return NoLaw(f"a straight line fits as well (within {rms * 100:.1f} %)")

@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cache
 from itertools import chain
 
+from rater.text.values import group_by_key
+
 # -- Means, spreads and groups ---------------------------------------------------------------------
 
 
@@ -191,8 +193,7 @@ def _off_zero(value: float) -> float:
 # Satterthwaite, Biometrics Bulletin 2, 1946, but never more than two sides of the smaller size
 # would have: by chance two or three values lie close, and many on the other side would lend them
 # their degrees. Equal things of 2 against 20 values were else called apart in 12 of 100 cases). -
-# Where one side has a single value, the noise of the other is taken for both (the classic interval
-# for two samples with one variance). Nobody knows whether it is: no verdict stands on it.
+# Where one side has a single value, nobody knows its noise: there is no interval.
 #
 # Several such comparisons of the same two things under other conditions make one: their mean, with
 # the variances added and the degrees of freedom by Satterthwaite.
@@ -202,8 +203,8 @@ def _off_zero(value: float) -> float:
 # each other, and as it errs alike in all values of a side, no mean takes it out: a step is added to
 # the reach of the interval.
 #
-# That values are independent is assumed here; `stats.independence` makes estimates of values in the
-# order they were measured in, and looks whether they are.
+# That values are independent is assumed here; `stats.independence` adds to estimates of values in
+# the order they were measured in how else these may have come about.
 
 # Logarithms of numbers that are equal differ by roundings.
 NO_DIFFERENCE = 1e-12
@@ -215,8 +216,7 @@ class Basis(StrEnum):
     """What an interval stands on."""
 
     BLOCKS = "blocks"  # runs made next to each other, as pairs
-    RUNS = "runs"  # several runs each, or of one side; not next to each other
-    ITERATIONS = "iterations"  # of one run each: how runs differ is not in the interval
+    RUNS = "runs"  # several runs each, not next to each other
     NOTHING = "single values"
 
 
@@ -228,6 +228,17 @@ class VarianceTerm:
     count: int  # the mean's variance is variance / count
     degrees: float  # that the variance stands on
     share: float = 1.0  # of this mean in what is estimated
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another model of how values came about, and what it makes of the estimate."""
+
+    reason: str  # in words
+    weight: float  # how probable it is; what is missing to 1: the values are independent
+    shift: float = 0.0  # of the log ratio
+    widening: float = 1.0  # of the standard error
+    degrees: float = 0.0  # of freedom more than without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +260,7 @@ class Estimate:
     basis: Basis
     blur: float = 0.0  # how far the steps in which times are recorded may move it
     most_degrees: float = math.inf
-    # The same where values are not as independent as it takes; a verdict must hold in all.
-    also: tuple[Estimate, ...] = ()
-    reason: str = ""  # of one of those: why it may be so, in words
+    alternatives: tuple[Alternative, ...] = ()
     doubts: tuple[str, ...] = ()  # what a verdict is told with, in words
     refused: str | None = None  # why no verdict can stand on it, in words
     slow: tuple[SlowRuns, ...] = ()
@@ -279,47 +288,36 @@ class Estimate:
         return min(most, found)
 
 
-def paired_estimate(
-    differences: Sequence[float], basis: Basis = Basis.BLOCKS, *, step: float = 0.0
-) -> Estimate:
+def paired_estimate(differences: Sequence[float], *, step: float = 0.0) -> Estimate:
     """Return the mean of differences of logarithms, one for each pair; at least one.
 
     `step`: how coarse the values are, as a logarithm: 0.1 where 10 s is recorded in whole seconds.
     """
+    mean = statistics.fmean(differences)
     if len(differences) < 2:
-        mean = statistics.fmean(differences)
         return Estimate(mean, (), Basis.NOTHING, refused=ONE_RUN_EACH)
     variance = max(_variance(differences), 2 * step**2 / _UNIFORM)
     part = VarianceTerm(variance, len(differences), len(differences) - 1)
-    return Estimate(statistics.fmean(differences), (part,), basis, step)
+    return Estimate(mean, (part,), Basis.BLOCKS, step)
 
 
 def unpaired_estimate(
-    here: Sequence[float], there: Sequence[float], basis: Basis, *, step: float = 0.0
+    here: Sequence[float], there: Sequence[float], *, step: float = 0.0
 ) -> Estimate:
     """Return mean(here) - mean(there) of logarithms; both have at least one.
 
     `step`: see `paired_estimate`.
     """
-    least = step**2 / _UNIFORM
     difference = statistics.fmean(here) - statistics.fmean(there)
     sizes = (len(here), len(there))
-    if max(sizes) < 2:
-        return Estimate(difference, (), Basis.NOTHING, refused=ONE_RUN_EACH)
-    refused = ONE_RUN_EACH if basis is Basis.ITERATIONS else None
-    variances = [max(_variance(side), least) if len(side) > 1 else None for side in (here, there)]
-    if min(sizes) > 1:
-        parts = [
-            VarianceTerm(variance or 0.0, size, size - 1)
-            for variance, size in zip(variances, sizes, strict=True)
-        ]
-        most = 2.0 * (min(sizes) - 1)
-        return Estimate(difference, tuple(parts), basis, step, most, refused=refused)
-    # One variance for both: of the side that has one, so its degrees of freedom stand alone.
-    variance = next(it for it in variances if it is not None)
-    many = max(sizes)
-    part = VarianceTerm(variance * (1 + 1 / many), 1, many - 1)
-    return Estimate(difference, (part,), basis, step, refused=refused or ONE_RUN)
+    if min(sizes) < 2:
+        refused = ONE_RUN_EACH if max(sizes) < 2 else ONE_RUN
+        return Estimate(difference, (), Basis.NOTHING, refused=refused)
+    parts = tuple(
+        VarianceTerm(max(_variance(side), step**2 / _UNIFORM), len(side), len(side) - 1)
+        for side in (here, there)
+    )
+    return Estimate(difference, parts, Basis.RUNS, step, 2.0 * (min(sizes) - 1))
 
 
 def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
@@ -331,34 +329,40 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
         return estimates[0]
     share = 1 / len(estimates)
     mean = statistics.fmean(one.log_ratio for one in estimates)
-    if not all(one.parts for one in estimates):
-        return Estimate(mean, (), Basis.NOTHING, refused=ONE_RUN_EACH)
+    refused = next((one.refused for one in estimates if one.refused), None)
+    if refused:
+        return Estimate(mean, (), Basis.NOTHING, refused=refused)
     parts = tuple(
-        VarianceTerm(part.variance, part.count, part.degrees, part.share * share)
-        for one in estimates
-        for part in one.parts
+        replace(part, share=part.share * share) for one in estimates for part in one.parts
     )
     # The weakest basis is what must be told: they stand in the order of their strength.
-    order = list(Basis)
-    basis = max((one.basis for one in estimates), key=order.index)
-    blur = statistics.fmean(one.blur for one in estimates)
-    most = max(len(one.also) for one in estimates)
-    also = [
-        mean_estimate(
-            [one.also[at] if at < len(one.also) else replace(one, also=()) for one in estimates]
-        )
-        for at in range(most)
-    ]
+    basis = max((one.basis for one in estimates), key=list(Basis).index)
     slow = tuple(chain.from_iterable(one.slow for one in estimates))
     return Estimate(
-        *(mean, parts, basis, blur, sum(one.most_degrees for one in estimates), tuple(also)),
-        reason=next((one.reason for one in estimates if one.reason), ""),
+        *(mean, parts, basis, statistics.fmean(one.blur for one in estimates)),
+        most_degrees=sum(one.most_degrees for one in estimates),
+        alternatives=_shared_alternatives(estimates),
         doubts=tuple(dict.fromkeys(chain.from_iterable(one.doubts for one in estimates))),
-        refused=next((one.refused for one in estimates if one.refused), None),
         slow=slow,
         rest=mean_estimate([one.rest or replace(one, slow=()) for one in estimates])
         if slow
         else None,
+    )
+
+
+def _shared_alternatives(estimates: Sequence[Estimate]) -> tuple[Alternative, ...]:
+    """Return those of a mean, by reason: as probable as on average, as wide as the widest."""
+    many = len(estimates)
+    found = group_by_key((one.reason, one) for it in estimates for one in it.alternatives)
+    return tuple(
+        Alternative(
+            *(reason, whole / many),
+            math.fsum(one.weight * one.shift for one in own) / (whole * many),
+            max(one.widening for one in own),
+            min(one.degrees for one in own),
+        )
+        for reason, own in found.items()
+        if (whole := math.fsum(one.weight for one in own))
     )
 
 

@@ -1,56 +1,61 @@
-"""Whether values are as independent as intervals take them for, from the order they were made in.
+"""Estimates from values in the order they were made in: what they may have in common; pure.
 
 An interval of Student's or Welch's knows the noise that values show of each other. It does not
 know of what they have in common: a state that stays with a point for several rounds (where memory
-lies, what is cached), a session (a boot, a night), a drift through runs of which one point's were
-all made before the other's, a slow mode that few runs are in. Of equal points verdicts are then
-wrong in up to 80 of 100 cases (`benchmarks/situations.py`). So each of these is looked for, and the
-estimate gets another one beside it that minds it; a verdict must hold in both.
+lies, what is cached), a session (a boot, a night), a drift or a step through runs of which one
+point's were all made before the other's. Of equal points verdicts are then wrong in up to 80 of 100
+cases (`benchmarks/situations.py`).
 
-- **Rounds that hang together.** r1, the first autocorrelation of the differences, against its
-  values in 399 random orders (a permutation test: exact whatever the noise is). Where one order
-  in ten or fewer has as much, the differences are taken for an autoregression of first order: their
-  mean has (1 + r) / (1 - r) times the variance and as much fewer degrees of freedom (G. E. P. Box,
-  G. M. Jenkins, "Time Series Analysis", 1970; r1 of n values is too low by (1 + 4 r) / n, F. H. C.
-  Marriott and J. A. Pope, Biometrika 41, 1954, and half a standard error is added to it). Up to
-  three in ten, the verdict says that it may be so. Fewer than six rounds have too few orders to
-  tell, and the verdict says how many there are.
-- **Sessions** (parted by an hour in which no run was made): F test whether differences differ more
-  between sessions than inside them; at 20 % the sessions' means are the values.
-- **A drift**: the slope through all runs, each point from its own mean, by least squares; what it
-  makes of the difference in time between the points is taken away, with the slope's own error.
-- **A slow mode**: up to a fifth of the values, all below the others by more than those make likely
-  (Student's t of the rest at 1 % over all values).
+So values have not one model of their noise but a mixture (J. A. Hoeting et al., "Bayesian Model
+Averaging", Statistical Science 14, 1999): that they are independent, and *alternatives*, each as
+probable as the values make it. No test switches between them: an interval widens as they become
+probable. Values of which no order is known are taken as independent.
+
+- **Rounds that hang together**: an autoregression of first order with rho = 0.9, whose mean has
+  1'R1 / n times the variance. How probable it is all benchmarks of the same rounds say together:
+  the mean of their log likelihoods, times how many of them are not repetitions of each other.
+- **Sessions** (parted by an hour in which no run was made): values share what their session is;
+  the sessions' means are the values then.
+- **A drift, or a step** at one of the places between runs, common to both points: another
+  coefficient of the regression (A. Zellner's g prior with the unit information, g = n).
+
+Dependence widens an interval to the range that the values lie in at most (where it is not wider
+already): of no state that lasts more is known than that.
+
+**A slow mode**: up to a fifth of the values, all below the others by more than those make likely
+(Student's t of the rest at 1 % over all values).
 """
 
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rater.analysis.stats.estimate import (
-    Basis,
+    NO_DIFFERENCE,
+    Alternative,
     Estimate,
     SlowRuns,
-    VarianceTerm,
-    f_exceeded,
     paired_estimate,
     t_quantile,
     unpaired_estimate,
 )
 from rater.text.values import group_by_key
 
-LEAST_TESTED = 6  # rounds: of five there are 60 orders that differ
-DEPENDENT = 0.1
-_PERHAPS = 0.3
-_SESSIONS_DIFFER = 0.2  # few comparisons are of several: more of those may be widened for nothing
-_ORDERS = 399
-_MOST_CORRELATED = 0.9
+LEAST_TESTED = 6  # rounds: fewer say little of whether they hang together
+_RHO = 0.9
+_SESSION_SHARE = 0.8  # of the variance, where sessions differ
+# How probable each is before anything was measured, against independent values.
+_IN_ROUNDS, _UNBLOCKED = 1 / 4, 1.0
+_OUT_OF_TURN = 0.5  # places between the points of a round, on average
+_FEWEST = 3  # values of which an order says anything
+_MOST_STEPS = 30  # places at which a step is looked for
 _SLOW_CHANCE = 0.01
 _SLOW_SHARE = 5  # one in so many at most: more are no exception
 _LEAST_OTHERS = 4
@@ -59,6 +64,9 @@ _ROUNDS = "rounds not independent"
 _RUNS = "runs not independent"
 _SESSIONS = "sessions differ"
 DRIFT = "a drift would look the same (make them in turn)"
+TOLD = 0.5  # an alternative as probable as that stands beside a verdict
+
+type Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,45 +79,39 @@ class MeasuredLog:
 
 
 def estimate_from_rounds(
-    rounds: Sequence[tuple[MeasuredLog, MeasuredLog]], *, step: float = 0.0, correlated: float = 0.0
+    rounds: Sequence[tuple[MeasuredLog, MeasuredLog]],
+    *,
+    step: float = 0.0,
+    evidence: float | None = None,
 ) -> Estimate:
     """Return how far the first of each pair lies above the second; rounds in order of time.
 
-    `correlated`: what `autocorrelation` said of more than these values, 0 for nothing; `step`: see
-    `stats.estimate.paired`.
+    `evidence`: what `serial_evidence` said of more than these values, None for nothing; `step`: see
+    `stats.estimate.paired_estimate`.
     """
     differences = [here.log - there.log for here, there in rounds]
-    estimate = paired_estimate(differences, step=step)
-    many = len(differences)
+    many, estimate = len(differences), paired_estimate(differences, step=step)
     if many < 2:
         return estimate
-    also: list[Estimate] = []
-    doubts: list[str] = []
-    if many < LEAST_TESTED:
-        doubts.append(f"{many} rounds")
-    else:
-        r, p = autocorrelation([differences])
-        if p <= DEPENDENT or correlated:
-            also.append(_with_correlation(estimate, max(r, correlated)))
-            doubts.append(_ROUNDS)
-        elif p <= _PERHAPS:
-            doubts.append("rounds perhaps not independent")
-    by_session = group_by_key(
-        (here.session, d) for (here, _), d in zip(rounds, differences, strict=True)
-    )
-    if 1 < len(by_session) < many:
-        p = _sessions_alike(list(by_session.values()))
-        if p <= _SESSIONS_DIFFER:
+    doubts = (f"{many} rounds",) if many < LEAST_TESTED else ()
+    found: list[Alternative] = []
+    if _in_known_order([one for pair in rounds for one in pair]):
+        log_odds = serial_evidence([differences]) if evidence is None else evidence
+        widening = math.sqrt(_scale([differences]) * _of_mean(many))
+        found.append(Alternative(*doubts or (_ROUNDS,), log_odds, widening=widening))
+        by_session = group_by_key(
+            (here.session, d) for (here, _), d in zip(rounds, differences, strict=True)
+        )
+        if 1 < len(by_session) < many:
             means = [statistics.fmean(values) for values in by_session.values()]
-            also.append(replace(paired_estimate(means, step=step), reason=_SESSIONS))
-            doubts.append(_SESSIONS)
-        elif p <= 2 * _SESSIONS_DIFFER:
-            doubts.append("sessions perhaps differ")
-    drift = _drift([one for one, _ in rounds], [other for _, other in rounds])
-    if drift is not None:
-        moved = replace(estimate, log_ratio=estimate.log_ratio - drift.shift, reason=DRIFT)
-        also.append(moved)
-    estimate = replace(estimate, also=tuple(also), doubts=tuple(doubts))
+            of_means, error = paired_estimate(means, step=step), estimate.error() or math.inf
+            # That sessions differ is not as rare as that rounds hang together.
+            odds = _session_evidence(list(by_session.values())) - math.log(_IN_ROUNDS)
+            widening = (of_means.error() or 0.0) / error
+            found.append(Alternative(_SESSIONS, odds, 0.0, widening, of_means.degrees() - many + 1))
+        found += _drift_of_rounds(rounds)
+    width = max(differences) - min(differences)
+    estimate = replace(_mixed(estimate, found, _IN_ROUNDS, width), doubts=doubts)
     turned = [-value for value in differences]
     mine, theirs = _slow(differences, step), _slow(turned, step)
     rest = [d for i, d in enumerate(differences) if i not in {*mine, *theirs}]
@@ -122,171 +124,218 @@ def estimate_from_runs(
 ) -> Estimate:
     """Return how far runs that were not made in rounds lie above others; both have at least one."""
     sessions = [group_by_key((one.session, one.log) for one in side) for side in (here, there)]
-    if sessions[0].keys() & sessions[1].keys() or all(
-        len(of_it) == len(side) for of_it, side in zip(sessions, (here, there), strict=True)
-    ):
-        values = [[one.log for one in side] for side in (here, there)]
-    else:  # each side in sessions of its own: those are the values
+    values = [[one.log for one in side] for side in (here, there)]
+    apart = not sessions[0].keys() & sessions[1].keys()
+    if apart and any(len(of_it) < len(side) for of_it, side in zip(sessions, values, strict=True)):
+        # Each side in sessions of its own: those are the values.
         values = [[statistics.fmean(logs) for logs in of_it.values()] for of_it in sessions]
         if min(map(len, values)) < 2:
-            own = unpaired_estimate(
-                [one.log for one in here], [one.log for one in there], Basis.RUNS
-            )
-            return replace(own, refused=own.refused or "each in a session of its own")
-    estimate = unpaired_estimate(values[0], values[1], Basis.RUNS, step=step)
+            return replace(unpaired_estimate(*values), refused="each in a session of its own")
+    estimate = replace(unpaired_estimate(*values, step=step), doubts=("unblocked",))
     if estimate.refused:
         return estimate
-    also: list[Estimate] = []
-    doubts = ["unblocked"]
     if len(values[0]) == len(here) and len(values[1]) == len(there):
-        drift = _drift(here, there)
-        if drift is not None:
-            also.append(_without_drift(estimate, drift))
-        parts = tuple(
-            _side_correlated(part, side) for part, side in zip(estimate.parts, values, strict=True)
-        )
-        if parts != estimate.parts:
-            also.append(replace(estimate, parts=parts, reason=_RUNS))
-            doubts.append(_RUNS)
-    estimate = replace(estimate, also=tuple(also), doubts=tuple(doubts))
+        width = sum(max(side) - min(side) for side in values) / 2
+        estimate = _mixed(estimate, _common_causes(here, there), _UNBLOCKED, width)
     found = [(side, _slow(side, step)) for side in values]
     rest = [[value for i, value in enumerate(side) if i not in slow] for side, slow in found]
     slow = _slow_runs(*found)
     return (
-        replace(
-            estimate, slow=slow, rest=unpaired_estimate(rest[0], rest[1], Basis.RUNS, step=step)
-        )
+        replace(estimate, slow=slow, rest=unpaired_estimate(rest[0], rest[1], step=step))
         if slow
         else estimate
     )
 
 
-# -- rounds that hang together ------------------------------------------------------------------
+def _in_known_order(values: Sequence[MeasuredLog]) -> bool:
+    return all(one.place is not None for one in values)
 
 
-def autocorrelation(series: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the first autocorrelation of values in order, and how often chance has as much.
+def _mixed(
+    estimate: Estimate, found: Sequence[Alternative], prior: float, width: float
+) -> Estimate:
+    """Return the estimate with alternatives, each as probable as values and prior odds make it.
 
-    Of several series of equal length (benchmarks, points) in the same rounds together: all are put
-    into the same random orders, so that what they have in common in a round does no harm.
+    None widens the interval of 95 % beyond `width` to each side, where it is not wider already.
     """
-    many = len(series[0])
-    products = [[0.0] * many for _ in range(many)]
+    error = estimate.error()
+    if not found or not error:
+        return estimate
+    highest = max(0.0, *(one.weight for one in found))
+    odds = [prior * math.exp(one.weight - highest) for one in found]
+    whole = math.exp(-highest) + sum(odds)
+
+    def within(one: Alternative) -> float:
+        degrees = max(1.0, estimate.degrees() + one.degrees)
+        reach = t_quantile(0.95, estimate.degrees()) * error
+        most = max(width, reach) / (t_quantile(0.95, degrees) * error)
+        return min(one.widening, most)
+
+    weighed = zip(found, odds, strict=True)
+    return replace(
+        estimate,
+        alternatives=tuple(
+            replace(one, weight=odd / whole, widening=within(one)) for one, odd in weighed
+        ),
+    )
+
+
+# -- values that hang together with their neighbours ---------------------------------------------
+
+
+def serial_evidence(series: Sequence[Sequence[float]]) -> float:
+    """Return the log of how much better an autoregression makes values in their order likely.
+
+    Of several series of equal length (benchmarks in the same rounds) the mean, times the effective
+    number of series: the square of the trace of their correlations over that of its square (as
+    principal components are counted).
+    """
+    logs, left = [], []
     for values in series:
-        mean = statistics.fmean(values)
-        left = [value - mean for value in values]
-        squares = math.fsum(value * value for value in left)
-        if squares <= 0:
-            continue
-        for i, one in enumerate(left):
-            row = products[i]
-            for j, other in enumerate(left):
-                row[j] += one * other / squares
-    whole = math.fsum(products[i][i] for i in range(many))
-    if not whole:
-        return 0.0, 1.0
+        x = np.asarray(values)
+        off = x - x.mean()
+        squares = float(off @ off)
+        if squares > NO_DIFFERENCE**2:
+            logs.append(_log_likelihood([values], _RHO) - _log_likelihood([values], 0.0))
+            left.append(off / math.sqrt(squares))
+    if not logs:
+        return 0.0
+    alike = np.stack(left) @ np.stack(left).T
+    return statistics.fmean(logs) * len(logs) ** 2 / float((alike**2).sum())
 
-    def of_order(order: Sequence[int]) -> float:
-        return sum(products[i][j] for i, j in pairwise(order))
 
-    measured = of_order(range(many))
-    as_much = sum(of_order(order) >= measured for order in _orders(many))
-    return measured / whole, (1 + as_much) / (1 + _ORDERS)
+def _whitened(values: Sequence[float], rho: float) -> tuple[Floats, Floats]:
+    """Return values, and the constant 1, without what an autoregression carries on."""
+    rows = np.stack([np.asarray(values, dtype=np.float64), np.ones(len(values))])
+    rows[:, 1:] = (rows[:, 1:] - rho * rows[:, :-1]) / math.sqrt(1 - rho**2)
+    return rows[0], rows[1]
+
+
+def _squares(values: Sequence[float], rho: float) -> tuple[float, float]:
+    """Return what is left beside the mean, and the square of the whitened constant."""
+    y, one = _whitened(values, rho)
+    weight = float(one @ one)
+    off = y - one * (float(y @ one) / weight)
+    return float(off @ off), weight
+
+
+def _log_likelihood(sides: Sequence[Sequence[float]], rho: float) -> float:
+    """Return that of sides in their order, means and the variance integrated out."""
+    of = [_squares(side, rho) for side in sides]
+    degrees = sum(map(len, sides)) - len(sides)
+    bends = sum(len(side) - 1 for side in sides) * math.log(1 - rho**2)
+    weights = sum(math.log(weight) for _, weight in of)
+    return -(bends + weights + degrees * math.log(sum(left for left, _ in of))) / 2
+
+
+def _scale(sides: Sequence[Sequence[float]]) -> float:
+    """Return by how much the variance is larger, if it is one of an autoregression."""
+    free, bound = (sum(_squares(side, rho)[0] for side in sides) for rho in (0.0, _RHO))
+    return bound / free if free else 1.0
 
 
 @cache
-def _orders(many: int) -> tuple[tuple[int, ...], ...]:
-    choice = random.Random(many)
-    places = range(many)
-    return tuple(tuple(choice.sample(places, many)) for _ in range(_ORDERS))
+def _of_mean(many: int) -> float:
+    """Return the variance of a mean of the autoregression over that of independent values."""
+    return 1 + 2 * sum((many - lag) * _RHO**lag for lag in range(1, many)) / many
 
 
-def _correlated(part: VarianceTerm, r: float) -> VarianceTerm:
-    """Return the term of values with this autocorrelation."""
-    many = part.count
-    rho = min(_MOST_CORRELATED, max(0.0, r + (1 + 4 * r) / many + 0.5 / math.sqrt(many)))
-    factor = (1 + rho) / (1 - rho)
-    # Such values show less of their variance than independent ones do.
-    seen = max(1.0, many - factor) / (many - 1)
-    return replace(
-        part, variance=part.variance * factor / seen, degrees=max(1.0, many / factor - 1)
-    )
-
-
-def _with_correlation(estimate: Estimate, r: float) -> Estimate:
-    parts = tuple(_correlated(part, r) for part in estimate.parts)
-    return replace(estimate, parts=parts, reason=_ROUNDS)
-
-
-def _side_correlated(part: VarianceTerm, values: Sequence[float]) -> VarianceTerm:
-    if len(values) < LEAST_TESTED:
-        return part
-    r, p = autocorrelation([values])
-    return _correlated(part, r) if p <= DEPENDENT else part
-
-
-# -- sessions, drift ----------------------------------------------------------------------------
-
-
-def _sessions_alike(sessions: Sequence[Sequence[float]]) -> float:
-    """Return how often sessions differ so much by chance (one-way analysis of variance)."""
+def _session_evidence(sessions: Sequence[Sequence[float]]) -> float:
+    """Return the log of how much likelier values are if each session has a luck of its own."""
     every = [value for values in sessions for value in values]
-    mean = statistics.fmean(every)
-    means = [statistics.fmean(values) for values in sessions]
-    between = sum(len(v) * (m - mean) ** 2 for v, m in zip(sessions, means, strict=True))
-    inside = sum((value - m) ** 2 for v, m in zip(sessions, means, strict=True) for value in v)
-    degrees = len(sessions) - 1, len(every) - len(sessions)
-    if not inside:
-        return 0.0 if between else 1.0
-    return f_exceeded(between / degrees[0] / (inside / degrees[1]), *degrees)
+
+    def log_likelihood(share: float) -> float:
+        # The covariance (1 - share) I + share 11' of each session has few eigenvalues.
+        log_det, weights, squares = 0.0, [], []
+        for values in sessions:
+            own = 1 - share + share * len(values)
+            log_det += math.log(own) + (len(values) - 1) * math.log(1 - share)
+            weights.append(len(values) / own)
+            mean = statistics.fmean(values)
+            squares.append(math.fsum((v - mean) ** 2 for v in values) / (1 - share))
+        means = [statistics.fmean(values) for values in sessions]
+        weight = math.fsum(weights)
+        middle = math.sumprod(weights, means) / weight
+        off = math.fsum(w * (m - middle) ** 2 for w, m in zip(weights, means, strict=True))
+        left = max(off + math.fsum(squares), NO_DIFFERENCE**2)
+        return -(log_det + math.log(weight) + (len(every) - 1) * math.log(left)) / 2
+
+    return log_likelihood(_SESSION_SHARE) - log_likelihood(0.0)
+
+
+# -- what runs of both sides have in common: a drift, a step, a state -----------------------------
+
+
+def _common_causes(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) -> list[Alternative]:
+    """Return how else runs in their order may have come about; [] where it is not known."""
+    runs = sorted(
+        ((one.place, side, one.log) for side, of in ((1.0, here), (0.0, there)) for one in of),
+        key=lambda it: it[0] or 0.0,
+    )
+    if not _in_known_order([*here, *there]) or len(runs) < 2 + _FEWEST:
+        return []
+    side, y = (np.array([run[i] for run in runs]) for i in (1, 2))
+    base = np.stack([np.ones(len(y)), side], axis=1)
+    free = _regression(base, y)
+    if free.squares < NO_DIFFERENCE**2:
+        return []
+    places = np.arange(len(y), dtype=np.float64)
+    cuts = np.unique(np.linspace(1, len(y) - 1, _MOST_STEPS).astype(int))
+    steps = [(places >= cut).astype(np.float64) for cut in cuts]
+    steps = [one for one in steps if abs(np.corrcoef(one, side)[0, 1]) < 1 - NO_DIFFERENCE]
+    found = []
+    for cause, prior in ((places, 1.0), *((one, 1 / len(steps)) for one in steps)):
+        it = _regression(np.column_stack([base, cause]), y)
+        odds = math.log(prior) + _coefficient_evidence(it.squares, free.squares, len(y), 2)
+        found.append(Alternative(DRIFT, odds, it.effect - free.effect, it.error / free.error, -1.0))
+    sides = [[log for _, which, log in runs if which == one] for one in (1.0, 0.0)]
+    if min(map(len, sides)) >= _FEWEST:
+        odds = _log_likelihood(sides, _RHO) - _log_likelihood(sides, 0.0)
+        widening = math.sqrt(_scale(sides) * _of_mean(min(map(len, sides))))
+        found.append(Alternative(_RUNS, odds, widening=widening))
+    return found
+
+
+def _drift_of_rounds(rounds: Sequence[tuple[MeasuredLog, MeasuredLog]]) -> list[Alternative]:
+    """Return what a drift through the rounds does where the same point always goes first."""
+    apart = statistics.fmean((here.place or 0.0) - (there.place or 0.0) for here, there in rounds)
+    if abs(apart) < _OUT_OF_TURN or len(rounds) < _FEWEST:
+        return []
+    places, y = (
+        np.array([sum(pair) / 2 for pair in pairs])
+        for pairs in (
+            [(here.place or 0.0, there.place or 0.0) for here, there in rounds],
+            [(here.log, there.log) for here, there in rounds],
+        )
+    )
+    free = float(((y - y.mean()) ** 2).sum())
+    if free < NO_DIFFERENCE**2:
+        return []
+    it = _regression(np.stack([np.ones(len(y)), places], axis=1), y)
+    odds = _coefficient_evidence(it.squares, free, len(y), 1)
+    return [Alternative(DRIFT, odds, -it.effect * apart)]
+
+
+def _coefficient_evidence(squares: float, without: float, many: int, base: int) -> float:
+    """Return the log of how much likelier one more coefficient makes values, under the g prior."""
+    share = (1 + many * squares / without) / (1 + many)
+    return -(math.log(1 + many) + (many - base) * math.log(share)) / 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Drift:
-    shift: float  # what it makes of the difference between the sides
-    variance: float  # of that
-    degrees: int
-    noise: tuple[float, float]  # variance of a value of each side beside it
+class _Regression:
+    effect: float  # of the second column
+    error: float
+    squares: float  # that are left
 
 
-def _drift(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) -> _Drift | None:
-    """Return the slope through all values, each side from its own mean; None: order not known."""
-    sides: list[tuple[float, list[tuple[float, float]]]] = []
-    for side in (here, there):
-        places = [one.place for one in side if one.place is not None]
-        if len(places) < len(side):
-            return None
-        mean, middle = statistics.fmean(one.log for one in side), statistics.fmean(places)
-        points = [(at - middle, one.log - mean) for at, one in zip(places, side, strict=True)]
-        sides.append((middle, points))
-    squares = [math.fsum(x * x for x, _ in points) for _, points in sides]
-    whole, degrees = math.fsum(squares), len(here) + len(there) - 3
-    if not whole or degrees < 1:
-        return None
-    slope = math.fsum(x * y for _, points in sides for x, y in points) / whole
-    one_less = (degrees + 1) / degrees  # the slope has taken one more
-    noise = [
-        math.fsum((y - slope * x) ** 2 for x, y in points) / max(1, len(points) - 1) * one_less
-        for _, points in sides
-    ]
-    apart = sides[0][0] - sides[1][0]
-    of_slope = sum(n * square for n, square in zip(noise, squares, strict=True)) / whole**2
-    return _Drift(slope * apart, of_slope * apart**2, degrees, (noise[0], noise[1]))
-
-
-def _without_drift(estimate: Estimate, drift: _Drift) -> Estimate:
-    """Return what is left of a difference between runs; the slope has an error of its own."""
-    parts = tuple(
-        replace(part, variance=noise)
-        for part, noise in zip(estimate.parts, drift.noise, strict=True)
-    )
-    return replace(
-        estimate,
-        log_ratio=estimate.log_ratio - drift.shift,
-        parts=(*parts, VarianceTerm(drift.variance, 1, drift.degrees)),
-        most_degrees=float(drift.degrees),
-        reason=DRIFT,
-    )
+def _regression(columns: Floats, y: Floats) -> _Regression:
+    inverse = np.linalg.inv(columns.T @ columns)
+    at = inverse @ (columns.T @ y)
+    off = y - columns @ at
+    squares = float(off @ off)
+    error = math.sqrt(squares / (len(y) - columns.shape[1]) * float(inverse[1, 1]))
+    return _Regression(float(at[1]), error, squares)
 
 
 # -- slow runs ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from rater.analysis.stats.estimate import (
     t_quantile,
     two_sided_p,
 )
-from rater.analysis.stats.independence import DRIFT
+from rater.analysis.stats.independence import DRIFT, TOLD
 
 # -- How much a rate varies from run to run, on the log scale --------------------------------------
 
@@ -31,6 +31,10 @@ class Noise:
     sd: float
     degrees: int | None  # of freedom; None: assumed, too few runs were repeated
     in_rounds: bool = False  # what all runs of a round have in common is not in it
+
+    def of_mean(self, runs: int) -> float:
+        """Return the standard error of the log of the geometric mean over so many runs."""
+        return self.sd / math.sqrt(runs)
 
     def of_median(self, runs: int) -> float:
         """Return the standard error of the log of the median over so many runs.
@@ -92,15 +96,12 @@ def noise_within_rounds(rates: Sequence[Mapping[int, float]]) -> Noise | None:
 # -- Is one better than the other: ratios with confidence intervals, verdicts, how many more -------
 #
 # The interval is Student's, of an estimate with its error and degrees of freedom
-# (`stats.estimate`). Where values may not be independent (`stats.independence`) the estimate comes
-# with others that mind it, and the interval covers the intervals of all: a verdict holds in each of
-# them.
+# (`stats.estimate`); where values may have come about otherwise than independently
+# (`stats.independence`), of the mixture of Student's distributions that all of these make.
 #
-# Of one run each, the iterations have an interval, which is shown; but iterations of a run share
-# its luck, and of two equal things the intervals of single runs exclude 1 far more often than 5 %
-# say: no verdict stands on them. Nor on one run against several, which says nothing of its own
-# noise: of equal things, one run of 3 % noise against ten of 0.3 % was called apart in 82 of 100
-# cases.
+# No verdict stands on one run of a side, and there is no interval then. Iterations of a run share
+# its luck: of two equal things the intervals of their iterations exclude 1 far more often than 5 %
+# say. One run of 3 % noise against ten of 0.3 % was called apart in 82 of 100 cases.
 #
 # `better` and `worse` say that the interval excludes 1: of two equal things, 5 in 100 comparisons
 # say so by chance. `same` says that the interval lies within the margin: with 95 % intervals that
@@ -111,6 +112,8 @@ def noise_within_rounds(rates: Sequence[Mapping[int, float]]) -> Noise | None:
 CONFIDENCE = 0.95
 MOST_ROUNDS = 1000  # what is asked for beyond is no advice
 _LARGEST_LOG = 700.0  # e to this is a number yet
+_NEGLIGIBLE = 5e-4  # weight of what cannot move an interval of 95 %
+_HALVES, _EXACT = 60, 1e-7
 
 
 class Decision(StrEnum):
@@ -206,11 +209,10 @@ def _slow_words(slow: SlowRuns) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _LogInterval:
-    """An interval of logarithms, and how often chance goes so far from 0."""
+    """An interval of logarithms."""
 
     low: float
     high: float
-    p: float
 
     def verdict(self, edge: float, *, less_is_better: bool) -> Decision:
         """Return what it says; `edge`: a logarithm, within which two are the same."""
@@ -223,14 +225,68 @@ class _LogInterval:
         return -edge < self.low and self.high < edge
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of the distributions that are mixed: Student's, about a place, of a scale."""
+
+    weight: float
+    middle: float
+    error: float
+    degrees: float
+
+    def beyond(self, x: float, sign: int) -> float:
+        """Return how much of it lies above x, with sign -1 below it."""
+        t = sign * (x - self.middle) / self.error
+        tail = two_sided_p(t, self.degrees) / 2
+        return self.weight * (tail if t > 0 else 1 - tail)
+
+
+def _mixture(estimate: Estimate, more: int = 0) -> list[_Part]:
+    """Return what an estimate with an error makes probable, or would with `more` values."""
+    error, degrees = estimate.error(more) or 0.0, estimate.degrees(more)
+    others = [one for one in estimate.alternatives if one.weight > _NEGLIGIBLE]
+    alone = _Part(1 - sum(one.weight for one in others), estimate.log_ratio, error, degrees)
+    return [
+        *([alone] if alone.weight > _NEGLIGIBLE else []),
+        *(
+            _Part(
+                one.weight,
+                estimate.log_ratio + one.shift,
+                error * one.widening,
+                max(1.0, degrees + one.degrees),
+            )
+            for one in others
+        ),
+    ]
+
+
 def _reach_of(estimate: Estimate, confidence: float) -> _LogInterval:
-    error, middle = estimate.error() or 0.0, estimate.log_ratio
-    if not error:  # nor blur, then
-        return _LogInterval(middle, middle, 1.0)
-    degrees = estimate.degrees()
-    reach = t_quantile(confidence, degrees) * error + estimate.blur
-    p = two_sided_p(max(0.0, abs(middle) - estimate.blur) / error, degrees)
-    return _LogInterval(middle - reach, middle + reach, p)
+    if not estimate.error():  # nor blur, then
+        return _LogInterval(estimate.log_ratio, estimate.log_ratio)
+    parts = _mixture(estimate)
+    low, high = (_quantile(parts, confidence, sign) for sign in (-1, 1))
+    return _LogInterval(low - estimate.blur, high + estimate.blur)
+
+
+def _quantile(parts: Sequence[_Part], confidence: float, sign: int) -> float:
+    """Return an end of the interval that so much of the mixture lies in, with sign -1 the lower."""
+    ends = [one.middle + sign * t_quantile(confidence, one.degrees) * one.error for one in parts]
+    near, far = sorted((min(ends), max(ends)), key=lambda end: sign * end)
+    tail = (1 - confidence) / 2 * sum(one.weight for one in parts)
+    for _ in range(_HALVES):
+        if abs(far - near) <= _EXACT * (abs(near) + abs(far)):
+            break
+        middle = (near + far) / 2
+        more = sum(one.beyond(middle, sign) for one in parts) > tail
+        near, far = (middle, far) if more else (near, middle)
+    return far
+
+
+def _by_chance(estimate: Estimate) -> float:
+    """Return how often chance goes so far from 0."""
+    parts = _mixture(estimate)
+    tails = [sum(one.beyond(sign * estimate.blur, -sign) for one in parts) for sign in (1, -1)]
+    return min(1.0, 2 * min(tails) / sum(one.weight for one in parts))
 
 
 def ratio_interval(
@@ -244,7 +300,7 @@ def ratio_interval(
     """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
 
     Values without any noise at all, of which no step is known either: no difference is
-    `same`, a difference is `inconclusive`. What is refused has an interval and no verdict.
+    `same`, a difference is `inconclusive`. What is refused has neither interval nor verdict.
     `next_confidence`: of the interval that is looked at when there are more values; None: the same.
     """
     count = min((part.count for part in estimate.parts), default=1)
@@ -254,15 +310,12 @@ def ratio_interval(
         refused=estimate.refused,
     )
     error = estimate.error()
-    if error is None:
+    if error is None or estimate.refused:
         return interval
-    alone = _reach_of(estimate, confidence)
-    reaches = [alone, *(_reach_of(one, confidence) for one in estimate.also)]
-    low, high = min(one.low for one in reaches), max(one.high for one in reaches)
-    whole = _LogInterval(low, high, max(one.p for one in reaches))
-    interval = replace(interval, degrees=estimate.degrees(), low=_exp(low), high=_exp(high))
-    if estimate.refused:
-        return interval
+    whole = _reach_of(estimate, confidence)
+    interval = replace(
+        interval, degrees=estimate.degrees(), low=_exp(whole.low), high=_exp(whole.high)
+    )
     effect = abs(estimate.log_ratio)
     if not error:
         if effect > NO_DIFFERENCE:
@@ -287,17 +340,13 @@ def ratio_interval(
             verdict = Decision.RARELY
     unknown = verdict is Decision.UNKNOWN
     coarse = unknown and max(effect, edge - effect) <= estimate.blur
-    doubts = estimate.doubts
+    doubts = _doubts(estimate, verdict, edge, confidence)
     more: int | None = None
-    if unknown:  # told is only what a verdict failed at
-        decided = alone.verdict(edge, less_is_better=less_is_better) is not Decision.UNKNOWN
-        reasons = dict.fromkeys(one.reason for one in estimate.also)
-        doubts = tuple(why for why in reasons if decided or why != DRIFT)
-        # More runs of the same kind would drift as well.
+    if unknown:  # more runs of the same kind would drift as well
         more = 0 if DRIFT in doubts else _more(estimate, edge, next_confidence or confidence)
     return replace(
         interval,
-        p=whole.p,
+        p=_by_chance(estimate),
         verdict=verdict,
         within=whole.within(edge),
         more=None if coarse else more,
@@ -307,19 +356,34 @@ def ratio_interval(
     )
 
 
+def _doubts(
+    estimate: Estimate, verdict: Decision, edge: float, confidence: float
+) -> tuple[str, ...]:
+    """Return what stands beside a verdict: of an unknown one what it failed at."""
+    weights: dict[str, float] = {}
+    for one in estimate.alternatives:
+        weights[one.reason] = weights.get(one.reason, 0.0) + one.weight
+    likely = tuple(reason for reason, weight in weights.items() if weight >= TOLD)
+    if verdict is not Decision.UNKNOWN:
+        beside = (*estimate.doubts, *(one for one in likely if one != DRIFT))
+        return tuple(dict.fromkeys(beside))
+    alone = _reach_of(replace(estimate, alternatives=()), confidence)
+    if weights and alone.verdict(edge, less_is_better=False) is not Decision.UNKNOWN:
+        return likely or (max(weights, key=lambda reason: weights[reason]),)
+    return tuple(one for one in likely if one != DRIFT)
+
+
 def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
-    """Return how many more rounds make the intervals narrow enough for the effect there is."""
+    """Return how many more rounds make the interval narrow enough for the effect there is."""
+    effect = abs(estimate.log_ratio)
+    room = max(effect, edge - effect) - estimate.blur
 
     def enough(more: int) -> bool:
-        return all(_narrow(one, edge, confidence, more) for one in (estimate, *estimate.also))
+        ends = [(estimate.log_ratio + sign * room, sign) for sign in (-1, 1)]
+        parts = _mixture(estimate, more)
+        return sum(part.beyond(*end) for part in parts for end in ends) < 1 - confidence
 
     return _least(enough, 1, MOST_ROUNDS)
-
-
-def _narrow(estimate: Estimate, edge: float, confidence: float, more: int) -> bool:
-    effect, error = abs(estimate.log_ratio), estimate.error(more) or 0.0
-    reach = t_quantile(confidence, estimate.degrees(more)) * error + estimate.blur
-    return reach < max(effect, edge - effect)
 
 
 def _least(enough: Callable[[int], bool], first: int, last: int) -> int | None:

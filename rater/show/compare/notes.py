@@ -10,13 +10,23 @@ from math import log
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, Side
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
+from rater.analysis.results.rates import MEAN
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.independence import LEAST_TESTED
 from rater.analysis.stats.intervals import Decision, RatioInterval
+from rater.record.stored import PER_HOUR
 from rater.show.console import Columns, Printer
 from rater.show.format import crop
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, count, percent, runs_text, to_json, truncate_list
+
+# -- What stands over the rates of points: one function makes them, `rates.mean_rate` --------------
+
+
+def rate_heading(unit: str) -> str:
+    """Return `geomean ratio` or `geomean/hour`."""
+    return f"{MEAN}/hour" if unit == PER_HOUR else f"{MEAN} {unit}".rstrip()
+
 
 # -- Which benchmarks of a comparison are worth a line where not all have room ---------------------
 
@@ -274,11 +284,8 @@ def print_foot(
             f"Times are recorded in steps of up to {size(worst)} of a run: that is in the "
             "intervals, and no number of runs takes it out."
         )
-    if any(_by_medians(cell) for cell in cells):
-        printer.prose(
-            "Values are the scores of runs (of two iterations the slower one counts); speedups are "
-            "of medians of iterations, or of their means where there is one run each."
-        )
+    if any(_of_pairs(cell) for cell in cells):
+        printer.prose("Values are of all runs of a point; speedups are of those in pairs.")
     if comparison.looks > 1:
         printer.prose(
             f"Results were looked at up to {count(comparison.looks, 'time')} before there were "
@@ -331,8 +338,8 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
         yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(lines)}"
 
 
-def _by_medians(cell: Effect) -> bool:
-    """Tell whether the speedup is visibly another than that of the values."""
+def _of_pairs(cell: Effect) -> bool:
+    """Tell whether the speedup is visibly another than that of the values: of fewer runs."""
     if cell.speedup is None or not cell.value or not cell.baseline:
         return False
     return abs(cell.value / cell.baseline / cell.speedup.ratio - 1) > _SAME_SPEEDUP
@@ -355,26 +362,15 @@ def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
         if basis is Basis.BLOCKS:
             yield f"intervals{some_of}: paired within {many} blocks, Student's t{freedom}"
         elif basis is Basis.RUNS:
-            how = f"Welch's over runs ({many} of the side that has fewer)"
-            if most == 1:
-                how = "one run of one side, with the noise of the other side's: no verdict"
             yield (
-                f"intervals{some_of}: {how}{freedom}; they are not in blocks: a drift that is no "
-                "straight line counts as effect"
-            )
-        elif basis is Basis.ITERATIONS:
-            how = f"over the iterations of one run each ({many} of the side that has fewer)"
-            if most == 1:
-                how = "one iteration against several, of one run each"
-            yield (
-                f"intervals in brackets{some_of}: {how}{freedom}; how runs differ from each other "
-                "is NOT in them, so they decide nothing: make several runs of each, in turn "
-                "(`rater sweep --rounds 6`)"
+                f"intervals{some_of}: Welch's over runs ({many} of the side that has fewer)"
+                f"{freedom}; they are not in blocks: a step between the points' runs counts as "
+                "effect"
             )
         else:
             yield (
-                f"no interval{some_of}: one value each says nothing of the noise; make several "
-                "runs of each, in turn (`rater sweep --rounds 6`)"
+                f"no interval{some_of}: single runs or sessions say nothing of their noise; make "
+                "several runs of each, in turn (`rater sweep --rounds 6`)"
             )
 
 

@@ -11,6 +11,7 @@ from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtY
 from rater.analysis.results.copies import Share
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
+from rater.show.compare.notes import rate_heading
 from rater.show.compare.scaling_words import law_text, limits, machine_text, share_text
 from rater.show.console import Column, Columns, Printer
 from rater.show.format import format_number, format_together, needed_decimals
@@ -150,8 +151,9 @@ def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
     printer.table(columns, styles)
 
 
-def _unit(series: Series) -> str:
-    return "ratio" if series.unit == "ratio" else "/hour"
+def _unit(series: Series) -> tuple[str, str]:
+    first, _, second = rate_heading(series.unit).replace("/", " /").partition(" ")
+    return first, second
 
 
 def _factor(value: float | None) -> str:
@@ -173,7 +175,7 @@ def _print_series(curve: Curve, printer: Printer) -> None:
     columns = [
         of.left("of linear|copies", _title, flexible=True),
         of.right(
-            (_unit(rows[0]), str(base)),
+            (rate_heading(rows[0].unit), str(base)),
             lambda one: format_number(at.rate if (at := one.at(base)) else None),
             optional=len(curve.copies) + 1,
         ),

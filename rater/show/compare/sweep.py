@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rater.analysis.compare.model import Comparison
-from rater.analysis.results.rates import Overall
-from rater.analysis.stats.estimate import geometric_mean
+from rater.analysis.results.rates import MEAN, Overall, mean_rate
 from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, SweepSlot, Values, point_label
 from rater.record.stored import RATIO
+from rater.show.compare.notes import rate_heading
 from rater.show.compare.table import print_comparison
 from rater.show.console import Column, Columns, Printer
 from rater.show.format import column_letters, format_duration, format_number, needed_decimals
@@ -44,6 +44,12 @@ class PointView:
     results: tuple[Overall, ...] = ()  # of those that have one
     copies: int | None = None  # as they will run; None: not resolved
     expected_s: float | None = None  # of one run
+
+    @property
+    def mean(self) -> float | None:
+        """Its one rate; None: no run has a result, or not all in the same unit."""
+        alike = len({result.unit for result in self.results}) == 1
+        return mean_rate([result.value for result in self.results]) if alike else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,7 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
     places = needed_decimals(known)
     units = {result.unit for point in view.points for result in point.results}
     unit = next(iter(units)) if len(units) == 1 else RATIO
-    means = [geometric_mean(values) for values in results]  # what points are compared by
+    means = [point.mean for point in view.points]
     first, changes = _changes(comparison)
     of, of_results = Columns(view.points), Columns(results)
     columns = [
@@ -137,7 +143,7 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
         columns.append(of.right("failed|runs", lambda point: point.failed or None))
     columns += [
         Column(
-            "ratio|mean" if unit == RATIO else "copies|/hour",
+            rate_heading(unit).replace("/", "|/").replace(" ", "|"),
             [format_number(mean, places) for mean in means],
         ),
         of_results.numbers("lowest", lambda v: min(v, default=None), places, optional=1),
@@ -239,7 +245,8 @@ _TABLE = {
     SweepView: JsonFields({"*": _HEAD.of}, "points runs=slots"),
     AxisView: JsonFields("name kind values"),
     PointView: JsonFields(
-        "point label values{} left_out runs runs_with_failed_copies=failed results"
+        "point label values{} left_out runs runs_with_failed_copies=failed results",
+        {MEAN: lambda point: point.mean},
     ),
     Overall: JsonFields("value unit"),
     SlotView: JsonFields("slot.block slot.position slot.point run status done elapsed_s"),

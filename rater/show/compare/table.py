@@ -11,6 +11,7 @@ from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, P
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.results.copies import MemoryCell, MemoryRow, PointRun
 from rater.analysis.results.cpu_use import MachineDisturbance
+from rater.analysis.results.rates import MEAN
 from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.show.compare.notes import (
@@ -18,6 +19,7 @@ from rater.show.compare.notes import (
     print_differences,
     print_foot,
     print_troubles,
+    rate_heading,
     size,
     top_changes,
 )
@@ -287,13 +289,13 @@ def _print_pair(
     cells = [row.cells[0] for row in rows]
     places = needed_decimals([value for cell in cells for value in (cell.baseline, cell.value)])
     units = {row.unit for row in rows if row.cells[0].baseline is not None}
-    unit = units.pop() if len(units) == 1 else ""
+    unit = f"({units.pop()})" if len(units) == 1 else ""
     labels = _headings(comparison, printer)
     of = Columns(cells)
     columns = [
-        Column("benchmark", _names(rows), right=False, flexible=True),
-        of.numbers((labels[0], unit), lambda cell: cell.baseline, places, optional=3),
-        of.numbers((labels[1], unit), lambda cell: cell.value, places, optional=3),
+        Column(("benchmark", unit), _names(rows), right=False, flexible=True),
+        of.numbers((labels[0], MEAN), lambda cell: cell.baseline, places, optional=3),
+        of.numbers((labels[1], MEAN), lambda cell: cell.value, places, optional=3),
         *_speedup_columns(cells, comparison),
     ]
     _print_with_verdicts(columns, cells, _names(rows), printer, brief=brief)
@@ -310,11 +312,16 @@ def _print_points(row: EffectRow, comparison: Comparison, printer: Printer, *, b
     if max(map(len, labels)) > printer.width - beside:  # cut, they would look alike
         labels = _headings(comparison, printer)
     printer.line(
-        f"{_names([row])[0]}: {first.label} is {format_number(baseline, places)} {row.unit}"
+        f"{_names([row])[0]}: {first.label} is {format_number(baseline, places)} "
+        f"{row.unit} ({MEAN})"
     )
     columns = [
         Column("", labels[1:], right=False, flexible=True),
-        Columns(row.cells).numbers(row.unit, lambda cell: cell.value, places, optional=3),
+        Columns(row.cells).numbers(
+            rate_heading(row.unit).replace(" ", "|").replace("/", "|/"),
+            *(lambda cell: cell.value, places),
+            optional=3,
+        ),
         *speedups,
     ]
     _print_with_verdicts(columns, row.cells, labels[1:], printer, brief=brief)
@@ -381,11 +388,11 @@ def _speedup_columns(cells: Sequence[Effect], comparison: Comparison) -> list[Co
 def _print_many(rows: Sequence[EffectRow], comparison: Comparison, printer: Printer) -> None:
     labels = _headings(comparison, printer)
     units = {row.unit for row in rows}
-    unit = units.pop() if len(units) == 1 else ""
+    unit = f"({units.pop()})" if len(units) == 1 else ""
     of = Columns(rows)
     fixed = [
-        Column("benchmark", _names(rows), right=False, flexible=True),
-        of.numbers((labels[0], unit), lambda row: row.cells[0].baseline, optional=1),
+        Column(("benchmark", unit), _names(rows), right=False, flexible=True),
+        of.numbers((labels[0], MEAN), lambda row: row.cells[0].baseline, optional=1),
         of.left((labels[0], "speedup"), lambda _: "1.000"),
     ]
     others = [
@@ -467,11 +474,9 @@ def _factor(told: RatioInterval | None) -> str:
 
 
 def _interval(told: RatioInterval | None) -> str:
-    """Return the interval, in brackets where no verdict can stand on it."""
     if told is None or told.low is None or told.high is None:
         return "-"
-    interval = f"{_figures(told.low)}-{_figures(told.high)}"
-    return f"({interval})" if told.refused else interval
+    return f"{_figures(told.low)}-{_figures(told.high)}"
 
 
 def _figures(ratio: float) -> str:

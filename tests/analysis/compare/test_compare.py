@@ -120,28 +120,28 @@ def test_iterations_of_a_run_are_one_value_where_there_are_several_runs() -> Non
     assert not speedup.decided
 
 
-def test_of_single_runs_the_iterations_are_compared_and_decide_nothing() -> None:
-    base = point("x", run(1, {"a": [[10.0, 10.0], [10.1, 10.1], [9.9, 9.9]]}))
+def test_of_single_runs_the_results_are_compared_and_decide_nothing() -> None:
+    # Of three iterations the median counts: 10 against 9, whatever the others were.
+    base = point("x", run(1, {"a": [[10.0, 10.0], [70.0, 70.0], [9.9, 9.9]]}))
     new = point("y", run(2, {"a": [[9.0, 9.0], [9.1, 9.1], [8.9, 8.9]]}))
-    speedup = speedup_of(compare([base, new]))
-    assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 3)
-    assert speedup.words == "inconclusive: one run each"
-    assert speedup.low is not None
-    assert speedup.low > 1.08
     comparison = compare([base, new])
+    speedup = speedup_of(comparison)
+    assert speedup.ratio == pytest.approx(10 / 9)
+    assert (speedup.basis, speedup.count, speedup.low) == (Basis.NOTHING, 1, None)
+    assert speedup.words == "inconclusive: one run each"
     assert comparison.compared == 0
     assert not comparison.benchmarks[0].cells[0].holds
     assert comparison.unjudged() == [(only(comparison), comparison.sides[1], "one run each")]
 
 
-def test_the_suite_of_single_runs_has_the_noise_of_their_iterations() -> None:
+def test_the_suite_of_single_runs_is_that_of_their_results() -> None:
     base = run(1, {"a": [[10.0] * 2, [10.1] * 2], "b": [[20.0] * 2, [20.2] * 2]})
     new = run(2, {"a": [[9.0] * 2, [9.1] * 2], "b": [[18.0] * 2, [18.1] * 2]})
     (suite, *_) = compare([point("x", base), point("y", new)]).suites
     speedup = known(suite.cells[0].speedup)
-    assert (speedup.basis, speedup.count) == (Basis.ITERATIONS, 2)
-    logs = [math.log(a / b) for a, b in ((100 * 1.01, 81 * 9.1 / 9), (400 * 1.01, 324 * 18.1 / 18))]
-    assert math.log(speedup.ratio) == pytest.approx(sum(logs) / 4, rel=1e-3)
+    assert speedup.words == "inconclusive: one run each"
+    assert speedup.ratio == pytest.approx(math.sqrt(10.1 / 9.1 * 20.2 / 18.1))  # the slower of two
+    assert suite.cells[0].value == pytest.approx(speedup.ratio * (suite.cells[0].baseline or 0))
 
 
 def test_iterations_that_are_discarded_do_not_count() -> None:
@@ -437,13 +437,13 @@ def test_values_and_all_suites_are_of_the_same_runs() -> None:
     assert comparison.left_out == ("suite: without run 2, which lacks a benchmark",)
 
 
-def test_the_value_is_the_score_of_a_run_whatever_the_speedup_is_of() -> None:
+def test_the_value_and_the_speedup_are_of_the_score_of_a_run() -> None:
     base = [run(i, {"a": [[10.0] * 2, [12.0] * 2]}) for i in (1, 2)]
     new = [run(i, {"a": [[10.0] * 2, [10.0] * 2]}) for i in (3, 4)]
     cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
     assert cell.baseline == pytest.approx(20 / 12)  # of two iterations the slower
     assert cell.value == pytest.approx(2.0)
-    assert known(cell.speedup).ratio == pytest.approx(math.sqrt(1.2))  # of their medians
+    assert known(cell.speedup).ratio == pytest.approx(1.2)
 
 
 def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
@@ -456,7 +456,9 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
     cell = only(comparison).cells[0]
     speedup = known(cell.speedup)
     assert (speedup.basis, speedup.words) == (Basis.BLOCKS, "better (3 rounds)")
-    assert cell.baseline == pytest.approx(20 / 20)  # of the runs that are compared
+    # The rate of the point is that of all its runs: 2, 1, .5, 20 and 20.
+    assert cell.baseline == pytest.approx(400 ** (1 / 5))
+    assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
     assert comparison.left_out == (
         "run 9: not compared, the others are in pairs: no block is known",
         "run 10: not compared, the others are in pairs: no partner beside it in the block",
@@ -603,9 +605,9 @@ def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> N
 
 
 def test_what_stays_with_a_point_in_all_benchmarks_is_seen_in_them_together() -> None:
-    # Of each benchmark alone six rounds say little.
+    # Of each benchmark alone eight rounds say little.
     rng = np.random.default_rng(4)
-    state = (0.0, 0.0, 0.0, 0.02, 0.02, 0.02)
+    state = (0.0, 0.0, 0.0, 0.0, 0.02, 0.02, 0.02, 0.02)
     base, new = [], []
 
     def times(faster: float) -> dict[str, Sequence[Sequence[float]]]:
