@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rater.errors import InputError, RaterError, RunError
@@ -36,7 +37,8 @@ def copy_archived(connection: sqlite3.Connection, sha256: str, into: Path) -> Pa
     file = archived_file(connection, sha256)
     packed = file.parent / sha256[:2] / f"{sha256}.db.xz"  # as archives of before had it
     if packed.exists() and not file.exists():
-        raise RunError(f"{packed}: packed by an older rater; unpack it: xz -dc {packed} > {file}")
+        command = f"xz -dc {quote(str(packed))} > {quote(str(file))}"
+        raise RunError(f"{packed}: packed by an older rater; unpack it: {command}")
     way_out = "what its node published can be copied there again"
     try:
         copy, found = copy_source(file, into)
