@@ -315,7 +315,7 @@ def _divots(args: argparse.Namespace) -> int:
         raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
         return _FLEET_WORDS().fleet_divots(args)
-    return lazy_command("workflow.results.compare", "find_divots")(args)
+    return lazy_command("workflow.results.divots", "find_divots")(args)
 
 
 def register_plot(subparsers: Subparsers) -> None:

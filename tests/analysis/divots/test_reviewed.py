@@ -13,7 +13,7 @@ from benchmarks.divot_cases.direct import findings_in, for_scorer, scorer, share
 from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
 from rater.show.results.to_json import divot_rows
-from rater.workflow.results.compare import _status
+from rater.workflow.results.divots import _status
 from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
 from tests.support.places import DIVOT_CASES, SAMPLES, needs_cases, needs_samples
 
