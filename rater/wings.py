@@ -2,8 +2,8 @@
 
 A wing (`speccpu`, `lab`, `fleet`) stands on the core and imports what it needs of it. The core
 imports no wing, and no wing another. What a wing adds to the core is a line here: a command, or a
-module with what a Protocol of the core says, which is imported when the core asks for it. The
-wing's `__init__.py` holds its modules against these Protocols, for mypy.
+module with what a Protocol of the core says, which is imported when the core asks for it. For
+mypy, `tests/test_wings.py` holds the modules against these Protocols.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ COMMANDS = (
 HOOKS = {
     "raw results": "speccpu.commands",  # for commands: `rater import spec`
     "fleet words": "fleet.slow_hosts",  # for commands: `rater divots fleet:3`
-    "kits": "speccpu.run",  # for workflow.run: benchmarks of an installed kit
-    "kit outputs": "speccpu.outputs",  # for run.workplace: what the kit's own tool compares
-    "page layouts": "lab.layout",  # for plan: what `--pages` takes
-    "page setup": "lab.prepare",  # for workflow.run: page sizes of copies made ready
-    "page proofs": "lab.proof",  # for analysis: what copies had of them
-    "page tables": "lab.show_sizes",  # for show
+    "kits": "speccpu.kit.run",  # for workflow.run: benchmarks of an installed kit
+    "kit outputs": "speccpu.kit.outputs",  # for run.workplace: what the kit's own tool compares
+    "page layouts": "lab.layout.layout",  # for plan: what `--pages` takes
+    "page setup": "lab.layout.prepare",  # for workflow.run: page sizes of copies made ready
+    "page proofs": "lab.layout.proof",  # for analysis: what copies had of them
+    "page tables": "lab.layout.table",  # for show
     "merge": "fleet.merge",  # for workflow.results: databases of other machines
     "fleet archive": "fleet.index",
 }

@@ -67,7 +67,7 @@ def register_model(subparsers: Subparsers) -> None:
     )
     add_file(parser, "draw the models as well, into FILE, by its name .svg, .png or .pdf")
     add_common(parser)
-    parser.set_defaults(run=lazy_command("lab.study", "model_sweep"))
+    parser.set_defaults(run=lazy_command("lab.models.study", "model_sweep"))
 
 
 _PAGES = """\
@@ -121,7 +121,7 @@ def register_lab(subparsers: Subparsers) -> None:
     add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
     add_common(pages)
     pages.set_defaults(
-        run=lazy_command("lab.study", "lab_pages"),
+        run=lazy_command("lab.models.study", "lab_pages"),
         block_order=None,
         seed=None,
         until=None,
@@ -233,7 +233,7 @@ def register_pages(subparsers: Subparsers) -> None:
     )
     add_file(parser, "draw the histograms as well, into FILE, by its name .svg, .png or .pdf")
     add_common(parser)
-    parser.set_defaults(run=lazy_command("lab.pages", "pages"))
+    parser.set_defaults(run=lazy_command("lab.trace.pages", "pages"))
 
 
 def _pages(text: str) -> int:

@@ -16,7 +16,7 @@ from rater.workflow.arguments import print_json
 
 if TYPE_CHECKING:
     from rater.plan.topology import Topology
-    from rater.speccpu.lint import LintReport
+    from rater.speccpu.lint.check import LintReport
 
 _THIS = "this"
 
@@ -79,7 +79,7 @@ def _copies(text: str) -> int:
 
 
 def _kinds(text: str) -> frozenset[str]:
-    from rater.speccpu.lint import KINDS
+    from rater.speccpu.lint.check import KINDS
 
     kinds = frozenset(part.strip() for part in text.split(",") if part.strip())
     unknown = sorted(kinds - set(KINDS))
@@ -90,8 +90,8 @@ def _kinds(text: str) -> frozenset[str]:
 
 def _lint(args: argparse.Namespace) -> int:
     from rater.show.console import Printer, terminal
-    from rater.speccpu.lint import lint
-    from rater.speccpu.lint_list import read_source
+    from rater.speccpu.lint.bind_list import read_source
+    from rater.speccpu.lint.check import lint
     from rater.speccpu.show import lint_document, print_lint
 
     topology = _machine(args.topology)
@@ -139,7 +139,7 @@ _SAYING_S = 5.0  # between two words on how far the reading is
 def import_spec(args: argparse.Namespace) -> int:
     """Import result files, one run each; what one of them lacks does not keep the others out."""
     from rater.show.console import Printer, terminal
-    from rater.speccpu.read import read_spec, to_import
+    from rater.speccpu.results.read import read_spec, to_import
     from rater.speccpu.show import import_document, print_import
     from rater.store.connection import default_path
     from rater.store.store import open_store

@@ -7,12 +7,12 @@ from typing import Any
 
 from rater.show.console import Printer
 from rater.show.format import format_number, needed_decimals
-from rater.speccpu.keys import Problem
-from rater.speccpu.lint import KINDS, LintReport
-from rater.speccpu.lint_list import BoundCopy, LintFinding, Scope, Source
-from rater.speccpu.read import SpecImport
-from rater.speccpu.recompute import Disagreement, RecomputedResults, own_ratio
-from rater.speccpu.result import SpecIteration
+from rater.speccpu.config.keys import Problem
+from rater.speccpu.lint.bind_list import BoundCopy, LintFinding, Scope, Source
+from rater.speccpu.lint.check import KINDS, LintReport
+from rater.speccpu.results.read import SpecImport
+from rater.speccpu.results.recompute import Disagreement, RecomputedResults, own_ratio
+from rater.speccpu.results.result import SpecIteration
 from rater.text.cpuset import cpus_text, format_list
 from rater.text.values import JsonFields, copies_text, count, to_json
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from rater.analysis.doctor import CHECKS, examine, facts_of_run, tuned_settings
-from rater.analysis.doctor_checks import DoctorFinding, MachineFacts
+from rater.analysis.doctor.examine import CHECKS, examine, facts_of_run, tuned_settings
+from rater.analysis.doctor.findings import DoctorFinding, MachineFacts
 from rater.errors import InputError
 from rater.files import default_journal_path, journal_paths, sysroot
 from rater.plan.request import Request
@@ -155,7 +155,7 @@ def tuned_settings_of(request: Request) -> dict[str, str]:
 
 
 def _tuned_now() -> dict[str, str]:
-    from rater.analysis.doctor import examine, tuned_settings
+    from rater.analysis.doctor.examine import examine, tuned_settings
 
     root = sysroot()
     return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))

@@ -35,7 +35,7 @@ from rater.plan.selftest import (
     promised_injections,
     usual_copies,
 )
-from rater.run.disturb import DisturbanceRecord
+from rater.run.copies.disturb import DisturbanceRecord
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.show.results.divots import (
     SelfTest,

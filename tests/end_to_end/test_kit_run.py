@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
-from rater.speccpu import outputs as kitcheck
+from rater.speccpu.kit import outputs as kitcheck
 from rater.text.cpuset import parse_list
 from tests.support.calls import rater, rows
 from tests.support.kit import StandInKit, script

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.lab.study import LabPage, tell_ended
+from rater.lab.models.study import LabPage, tell_ended
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts

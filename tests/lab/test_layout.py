@@ -9,7 +9,7 @@ import pytest
 from rater.analysis.compare.compare import compare
 from rater.analysis.results.copies import Point, PointRun
 from rater.errors import InputError
-from rater.lab.layout import (
+from rater.lab.layout.layout import (
     ALL_HUGE,
     EVERYTHING,
     MOST_WINDOWS,
@@ -27,7 +27,7 @@ from rater.lab.layout import (
     parse_pages,
     planned_bytes,
 )
-from rater.lab.pools import (
+from rater.lab.layout.pools import (
     PoolNeed,
     largest_needs,
     pool_needs,
@@ -35,8 +35,14 @@ from rater.lab.pools import (
     pool_shortages,
     shortage_text,
 )
-from rater.lab.proof import PageVerdict, RunPages, base_side, layout_warnings, prove_pages
-from rater.lab.tlb import mapping_layout, page_mappings, parse_page_sizes, parse_tlb, tlb_of_cpuid
+from rater.lab.layout.proof import PageVerdict, RunPages, base_side, layout_warnings, prove_pages
+from rater.lab.trace.tlb import (
+    mapping_layout,
+    page_mappings,
+    parse_page_sizes,
+    parse_tlb,
+    tlb_of_cpuid,
+)
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.request import Request, request_to_json

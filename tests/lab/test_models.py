@@ -10,8 +10,8 @@ import pytest
 
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.robust import Floats
-from rater.lab.fits import aicc, fit_polynomial, shown_pairs, two_point_models
-from rater.lab.models import (
+from rater.lab.models.fits import aicc, fit_polynomial, shown_pairs, two_point_models
+from rater.lab.models.model import (
     BenchmarkTrace,
     ModelChoice,
     TermState,
@@ -19,8 +19,9 @@ from rater.lab.models import (
     misses_of,
     ranking_check,
 )
-from rater.lab.observed import EffortKind, ModelData, ModelRequest, PredictorKind, Response, observe
-from rater.lab.ranking import (
+from rater.lab.models.observed import ModelData, ModelRequest, observe
+from rater.lab.models.quantities import EffortKind, PredictorKind, Response
+from rater.lab.trace.ranking import (
     Loads,
     benefits,
     best_within,
@@ -34,7 +35,7 @@ from rater.lab.ranking import (
     rank_mappings,
     working_set,
 )
-from rater.lab.tlb import mapping_name, parse_tlb
+from rater.lab.trace.tlb import mapping_name, parse_tlb
 from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
 from tests.support.counted_runs import counted_run

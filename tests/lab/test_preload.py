@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.lab.layout import (
+from rater.lab.layout.layout import (
     EVERYTHING,
     Category,
     PageDirective,
@@ -22,7 +22,7 @@ from rater.lab.layout import (
     pool_pages,
     pool_pages_text,
 )
-from rater.lab.pools import (
+from rater.lab.layout.pools import (
     PoolNeed,
     fill_pools,
     gains_rights,
@@ -30,7 +30,7 @@ from rater.lab.pools import (
     machine_problems,
     reserves,
 )
-from rater.lab.preload import (
+from rater.lab.layout.preload import (
     build_library,
     latest_reports,
     measured,

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError, RunError
-from rater.lab.preload import build_library
-from rater.lab.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
-from rater.lab.trace import (
+from rater.lab.layout.preload import build_library
+from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
+from rater.lab.trace.tracer import (
     TraceAnalysis,
     TraceRun,
     build_tools,

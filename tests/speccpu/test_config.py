@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from rater.speccpu.config import Variant, read_config, split_list
-from rater.speccpu.log_words import RUNNING
-from rater.speccpu.places import Binding, binding_of, read_binding
-from rater.speccpu.shell import expanded
+from rater.speccpu.config.config import Variant, read_config, split_list
+from rater.speccpu.config.shell import expanded
+from rater.speccpu.results.log_words import RUNNING
+from rater.speccpu.results.places import Binding, binding_of, read_binding
 from tests.support.spec_fuzz import CONFIG
 
 

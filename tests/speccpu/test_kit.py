@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from rater.errors import InputError
-from rater.speccpu.kit import bind_kind, compared_files, problems_of, programs_of, read_benchmark
-from rater.speccpu.kit_files import (
+from rater.speccpu.kit.benchmark import (
+    bind_kind,
+    compared_files,
+    problems_of,
+    programs_of,
+    read_benchmark,
+)
+from rater.speccpu.kit.files import (
     CommandFile,
     SpecCommand,
     expanded,

@@ -11,10 +11,10 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.topology import Topology
-from rater.speccpu.config import read_config
-from rater.speccpu.lint import KINDS, lint
-from rater.speccpu.lint_list import MOST_SEATS, ResultOf, Source, read_source
-from rater.speccpu.lint_machine import misplaced
+from rater.speccpu.config.config import read_config
+from rater.speccpu.lint.bind_list import MOST_SEATS, ResultOf, Source, read_source
+from rater.speccpu.lint.check import KINDS, lint
+from rater.speccpu.lint.machine import misplaced
 from tests.support.calls import Rater
 from tests.support.machines import generated, made, real_machines
 from tests.support.places import SAMPLES, needs_samples

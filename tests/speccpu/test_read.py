@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from rater.record.run import CopyStatus
-from rater.speccpu.config import read_config
-from rater.speccpu.log import read_log
-from rater.speccpu.places import read_binding
-from rater.speccpu.recompute import recompute, recompute_rotated
-from rater.speccpu.result import Failure, SpecFile
-from rater.speccpu.rsf import read_rsf, unpack
+from rater.speccpu.config.config import read_config
+from rater.speccpu.results.log import read_log
+from rater.speccpu.results.places import read_binding
+from rater.speccpu.results.recompute import recompute, recompute_rotated
+from rater.speccpu.results.result import Failure, SpecFile
+from rater.speccpu.results.rsf import read_rsf, unpack
 from rater.store.store import open_store
 from tests.support.places import SAMPLES
 from tests.support.raw_files import HEAD, NEW, OLD, bracket, pack

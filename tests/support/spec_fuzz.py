@@ -20,11 +20,11 @@ from rater.run.host.discover import parse_synthetic
 from rater.show.console import Printer
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
-from rater.speccpu.config import read_config
-from rater.speccpu.log import read_log
-from rater.speccpu.read import to_import
-from rater.speccpu.result import SpecFile
-from rater.speccpu.rsf import read_rsf
+from rater.speccpu.config.config import read_config
+from rater.speccpu.results.log import read_log
+from rater.speccpu.results.read import to_import
+from rater.speccpu.results.result import SpecFile
+from rater.speccpu.results.rsf import read_rsf
 from rater.speccpu.show import import_document, print_import
 from rater.store.export import full_document
 from rater.store.store import Store, open_store

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.compare.conditions import stored_conditions
-from rater.analysis.doctor import CHECKS, examine
-from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict, MachineFacts
+from rater.analysis.doctor.examine import CHECKS, examine
+from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict, MachineFacts
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.workflow import doctor as doctor_facts
 from rater.workflow.doctor import facts_now

@@ -24,9 +24,9 @@ from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection, PlantKind
 from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
 from rater.record.run import CopyStatus
-from rater.run import competitor
+from rater.run.copies import competitor
+from rater.run.copies.disturb import DisturbanceRecord, Injector, busy_by_cpu
 from rater.run.copies.guard import children, guard
-from rater.run.disturb import DisturbanceRecord, Injector, busy_by_cpu
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.store.store import open_store

@@ -14,13 +14,13 @@ from rater.analysis.compare.conditions import (
     stored_conditions,
     text_of,
 )
-from rater.analysis.doctor import CHECKS, facts_of_run
-from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict
+from rater.analysis.doctor.examine import CHECKS, facts_of_run
+from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.analysis.results.copies import Point
 from rater.analysis.results.cpu_use import MachineDisturbance, run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
+from rater.analysis.results.outcome import left_out, stored_request
 from rater.analysis.results.placement import PlacementVerdict, prove_run
-from rater.analysis.results.steady import left_out, stored_request
 from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
 from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun

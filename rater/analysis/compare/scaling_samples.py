@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
+from rater.analysis.results.outcome import stored_request
 from rater.analysis.results.rates import BenchmarkRate, TuneRates, mean_rate, tune_rates
-from rater.analysis.results.steady import stored_request
 from rater.analysis.stats.intervals import Noise, run_to_run_noise
 from rater.record.stored import StoredRun
 

@@ -10,9 +10,10 @@ from enum import StrEnum
 
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.metrics import copy_estimates
+from rater.analysis.results.outcome import FailedCopy, failed_copy
 from rater.analysis.results.rates import Key, benchmark_rates
 from rater.analysis.results.score import Summary
-from rater.analysis.results.steady import FailedCopy, failed_copy, is_steady, share_inside
+from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.stored import PER_HOUR, RATIO, StoredBracket, StoredCopy, StoredRun, is_good
 from rater.text.cpuset import format_list
 from rater.text.values import count, group_by_key

@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rater.analysis.results.steady import failure_text, is_steady, share_inside, stored_request
+from rater.analysis.results.outcome import failure_text, stored_request
+from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
 from rater.text.values import count, group_by_key, truncate_list

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rater.analysis.results.steady import CopyTime, failure_text, gaps_ns
+from rater.analysis.results.outcome import CopyTime, failure_text
+from rater.analysis.results.steady import gaps_ns
 from rater.analysis.stats.estimate import Spread, geometric_mean, spread
 from rater.plan.schedule import ring_steps
 from rater.record.run import CopyStatus, Validity

@@ -8,22 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rater.analysis.results.metrics import MetricResult, PhaseEnergy, metric_results, phase_energies
-from rater.analysis.results.placement import RunProof, prove_run
-from rater.analysis.results.rotated import RotatedScore, score_rotated
-from rater.analysis.results.steady import (
+from rater.analysis.results.outcome import (
     CopyTime,
     FailedCopy,
-    SteadyMix,
-    SteadyPhase,
     failed_copy,
     is_selection,
-    is_steady,
     left_out,
-    score_mix,
-    score_window,
     slowest,
     why_no_ratio,
 )
+from rater.analysis.results.placement import RunProof, prove_run
+from rater.analysis.results.rotated import RotatedScore, score_rotated
+from rater.analysis.results.steady import SteadyMix, SteadyPhase, is_steady, score_mix, score_window
 from rater.analysis.stats.estimate import geometric_mean, lower_median_index
 from rater.record.run import BenchmarkUsed, CopyStatus
 from rater.record.stored import (

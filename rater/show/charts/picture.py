@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from rater.analysis.results.copies import Cell, CopyPoint
-from rater.analysis.results.steady import FailedCopy
+from rater.analysis.results.outcome import FailedCopy
 from rater.record.stored import RunHead
 from rater.show.format import sanitize
 from rater.text.values import JsonFields, all_fields, copies_text, group_by_key, objects, to_json

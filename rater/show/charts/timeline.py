@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rater.analysis.results.outcome import failure_text
 from rater.analysis.results.score import IterationScore, Summary
-from rater.analysis.results.steady import failure_text
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg

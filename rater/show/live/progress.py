@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rater.analysis.results.steady import merge_line
+from rater.analysis.results.outcome import merge_line
 from rater.record.events import (
     CopyEnded,
     CopyStarted,

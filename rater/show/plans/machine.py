@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from rater.analysis.doctor import by_verdict
-from rater.analysis.doctor_checks import DoctorFinding, DoctorVerdict
+from rater.analysis.doctor.examine import by_verdict
+from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.plan.counter_tables import Processor
 from rater.plan.placement.layout import EXPLICIT, Layout, MachineParts
 from rater.plan.topology import PoolCapacity

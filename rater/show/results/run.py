@@ -10,10 +10,10 @@ from rich.console import Console
 
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
+from rater.analysis.results.outcome import FailedCopy
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedScore, RunTail
 from rater.analysis.results.score import BenchmarkScore, RunPages, SuiteScore, Summary
-from rater.analysis.results.steady import FailedCopy
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.show.console import (

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rater.analysis.divots.model.finding import Finding
     from rater.analysis.divots.selftest import Deviation, Judgement
     from rater.plan.selftest import Injection, NotInjected
+    from rater.run.copies.disturb import Injector
     from rater.run.copies.guard import Guard
-    from rater.run.disturb import Injector
     from rater.store.store import Store
     from rater.workflow.run.resolve import RunPlan
     from rater.workflow.run.selftest_runs import RunResult
@@ -293,7 +293,7 @@ class _SelftestRunner:
         watch = ForeignLoadSampler()
 
         def listeners(keeper: Guard) -> tuple[Injector, ...]:
-            from rater.run.disturb import Injector
+            from rater.run.copies.disturb import Injector
 
             self._injector = Injector(injection, resolved.placements, keeper)
             return (self._injector,)

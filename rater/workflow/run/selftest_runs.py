@@ -37,7 +37,7 @@ from rater.plan.selftest import (
 )
 from rater.plan.topology import Topology
 from rater.record.stored import TimeRow
-from rater.run.disturb import PROC, DisturbanceRecord, busy_by_cpu
+from rater.run.copies.disturb import PROC, DisturbanceRecord, busy_by_cpu
 from rater.run.host import discover as machine
 from rater.run.host.foreign_load import ForeignLoad, busy_names
 from rater.show.console import terminal

@@ -17,7 +17,7 @@ from rater.analysis.compare.differences import (
     point_differences,
 )
 from rater.analysis.compare.model import TOTAL, Side, cpi_changes
-from rater.analysis.doctor_checks import DoctorVerdict
+from rater.analysis.doctor.findings import DoctorVerdict
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost

@@ -1,0 +1,239 @@
+"""The doctor's checks of CPUs: who may use them, how fast they run, what interrupts them; pure."""
+
+from __future__ import annotations
+
+from rater.analysis.doctor.findings import MachineFacts, Opinion, bad, consider, good, unknown
+from rater.text.cpuset import format_list, parse_set
+from rater.text.values import count
+
+_CPUFREQ = "/sys/devices/system/cpu/cpufreq/policy*"
+_SETS_SPEED_ITSELF = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+_HOT_C = 85.0
+
+
+def isolation(facts: MachineFacts) -> Opinion:
+    """CPUs that the kernel keeps its own and others' work away from."""
+    isolated, ticks = _cpus(facts, "cpu.isolated"), _cpus(facts, "cpu.nohz_full")
+    if "kernel.cmdline" not in facts.values:
+        return unknown("the kernel's command line is not known")
+    if not isolated:
+        return consider(
+            "no CPU is isolated: the scheduler puts others' work beside copies",
+            "boot with isolcpus=LIST nohz_full=LIST, or rater run --reserve 1",
+        )
+    usable = _cpus(facts, "cpu.usable")
+    shown = f"CPUs {format_list(isolated)} are isolated"
+    if usable and not usable & isolated:
+        return bad(
+            f"{shown}, and rater may use {format_list(usable)} only",
+            f"taskset -c {format_list(isolated)} rater run ...",
+        )
+    if not isolated <= ticks:
+        return consider(
+            f"{shown}, but have the timer's tick", f"boot with nohz_full={format_list(isolated)}"
+        )
+    return good(f"{shown}, without ticks")
+
+
+def interrupts(facts: MachineFacts) -> Opinion:
+    """Interrupts of devices on CPUs of copies."""
+    into = facts.number("irq.on_isolated")
+    if into:
+        return bad(
+            f"{count(int(into), 'interrupt')} may go to isolated CPUs",
+            "for i in /proc/irq/*/smp_affinity_list; do echo 0 > $i; done",
+        )
+    balance = facts.text("irqbalance")
+    if balance == "running":
+        return consider("irqbalance moves interrupts while copies run", "systemctl stop irqbalance")
+    if balance is None:
+        return unknown("only a look at this moment tells" if facts.now else "not kept with runs")
+    return good("irqbalance does not run")
+
+
+def cpuset_of_ours(facts: MachineFacts) -> Opinion:
+    """CPUs that we may use, of those there are."""
+    online, usable = _cpus(facts, "cpu.online"), _cpus(facts, "cpu.usable")
+    offline = facts.text("cpu.offline")
+    quota = facts.number("cgroup.cpu_quota")
+    if quota is not None:
+        return bad(
+            f"a cgroup gives {quota:g} CPUs of time: copies are stopped when it is used up",
+            "run outside of it, or raise its cpu.max",
+        )
+    if not online or not usable:
+        return unknown("the kernel does not tell which CPUs are online")
+    lacking = online - usable - _cpus(facts, "cpu.isolated")
+    if lacking:
+        return consider(
+            f"rater may use CPUs {format_list(usable)}; {format_list(lacking)} are others'",
+            f"taskset -c {format_list(online)} rater run ..., or widen the cpuset",
+        )
+    if offline:
+        present = f"; {offline} are offline"
+        return good(f"all of CPUs {format_list(online)}{present}")
+    return good(f"all of CPUs {format_list(online)}")
+
+
+def governor(facts: MachineFacts) -> Opinion:
+    """What chooses the frequency of a CPU."""
+    value, driver = facts.text("cpu.governor"), facts.text("cpu.driver")
+    if value is None:
+        where = _virtual(facts)
+        return unknown(f"no cpufreq here{f': {where} decides' if where else ''}")
+    command = f"echo performance | tee {_CPUFREQ}/scaling_governor"
+    if "(CPUs" in value:
+        return bad(f"not the same on all CPUs: {value}", command, governor="performance")
+    shown = f"{value}, driver {driver or 'not known'}"
+    if value == "performance":
+        return good(shown)
+    if value == "powersave" and (driver or "").startswith(_SETS_SPEED_ITSELF):
+        return consider(f"{shown}: the CPU itself decides", command, governor="performance")
+    how = "the lowest frequency" if value == "powersave" else "the frequency follows the load"
+    return bad(f"{shown}: {how}", command, governor="performance")
+
+
+def energy_preference(facts: MachineFacts) -> Opinion:
+    """Whether a CPU that decides itself leans to power or to speed."""
+    value = facts.text("cpu.energy_preference")
+    if value is None:
+        return unknown("this driver has no such preference")
+    if value in ("performance", "0"):
+        return good(value)
+    command = f"echo performance | tee {_CPUFREQ}/energy_performance_preference"
+    if facts.text("cpu.governor") == "performance":  # the kernel refuses another one then
+        return consider(f"{value}, beside the governor performance", command)
+    # The governor performance sets it, and a kernel that has it takes no other preference.
+    return consider(f"{value}: slower to come to speed", command, governor="performance")
+
+
+def frequency_limits(facts: MachineFacts) -> Opinion:
+    """Limits that somebody set below what the CPU can."""
+    most, least = facts.text("cpu.max_khz"), facts.text("cpu.min_khz")
+    if most is None:
+        return unknown("no cpufreq here")
+    if "(CPUs" in most:
+        return consider(
+            f"highest frequency differs (kHz): {most}",
+            f"echo KHZ | tee {_CPUFREQ}/scaling_max_freq, unless the CPUs are of several kinds",
+        )
+    hardware, limit = facts.number("cpu.hardware_max_khz"), facts.number("cpu.max_khz")
+    is_capped = facts.text("cpu.boost") == "0" or facts.text("cpu.no_turbo") == "1"
+    if hardware and limit and hardware > limit and not is_capped:
+        return bad(
+            f"{limit / 1e6:.2f} GHz at most, the CPU can {hardware / 1e6:.2f}",
+            f"echo {hardware:.0f} | tee {_CPUFREQ}/scaling_max_freq",
+        )
+    return good(f"{least or '?'} to {most} kHz on all CPUs")
+
+
+def turbo(facts: MachineFacts) -> Opinion:
+    """Frequencies above the nominal one, which heat and the number of busy cores decide."""
+    boost, no_turbo = facts.text("cpu.boost"), facts.text("cpu.no_turbo")
+    if boost is None and no_turbo is None:
+        return unknown("no switch for it here")
+    if boost == "0" or no_turbo == "1":
+        return good("off: one frequency, however warm and busy")
+    return consider("on: speed depends on heat and busy cores", "rater sweep --axis boost=on,off")
+
+
+def smt(facts: MachineFacts) -> Opinion:
+    """Threads of a core, which share its units."""
+    control, active = facts.text("cpu.smt.control"), facts.text("cpu.smt.active")
+    if control is None and active is None:
+        return unknown("the kernel does not tell")
+    if active == "1":
+        return consider(
+            "on: two copies share a core where both threads are used",
+            "rater run --smt 1 ... uses one thread of each core",
+        )
+    return good(
+        {"notsupported": "none here", "notimplemented": "none here"}.get(control or "", "off")
+    )
+
+
+def heat(facts: MachineFacts) -> Opinion:
+    """Temperature, and clocks that heat has slowed since the boot."""
+    degrees = facts.number("temperature.highest_c")
+    core, package = (facts.number(f"throttle.{it}_events") for it in ("core", "package"))
+    seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest sensor"]
+    if core is not None:
+        events = int(core + (package or 0))
+        seen.append(f"throttled {count(events, 'time')} since the boot")
+    if not seen:
+        return unknown(
+            "no sensor and no counter of throttling" if facts.now else "not kept with runs"
+        )
+    text = ", ".join(seen)
+    if degrees is not None and degrees >= _HOT_C:
+        return bad(text, "rater run --until-idle=300 ...; look at fans and airflow")
+    if core or package:
+        return consider(text, "rater run --cooldown 30 ..., or boost=off")
+    return good(text)
+
+
+def microcode(facts: MachineFacts) -> Opinion:
+    """The processor's own program: another one is another machine."""
+    value = facts.microcode
+    if value is None:
+        return unknown("the kernel does not tell")
+    if " + " in value:
+        return bad(
+            f"CPUs differ: {value}", "update microcode at boot (intel-microcode, amd64-microcode)"
+        )
+    below = _virtual(facts)
+    if below is not None:
+        return unknown(f"{value} is what {below} shows")
+    return good(value)
+
+
+def _virtual(facts: MachineFacts) -> str | None:
+    value = facts.text("virtualization")
+    return None if value in (None, "none") else value
+
+
+def virtualization(facts: MachineFacts) -> Opinion:
+    """Whether the CPUs are somebody else's to give."""
+    value = facts.text("virtualization")
+    stolen = facts.number("others.stolen_share")
+    if value is None:
+        return unknown("neither the CPU nor the firmware tells")
+    if stolen is not None and stolen >= 0.01:
+        return bad(
+            f"{'the host' if value == 'none' else value} gave {stolen:.0%} of the CPUs' time away",
+            "another host, or pinned vCPUs",
+        )
+    if facts.text("virtualization.free_memory") == "reported":
+        where = "a hypervisor" if value == "none" else value
+        return consider(
+            f"{where}: free memory goes back to the host, and its first touch may wait for it: "
+            "rater model --y user leaves the kernel's part out"
+        )
+    if value != "none":
+        return consider(f"{value}: it places vCPUs and memory, and shows what it likes")
+    if facts.text("container") == "yes":
+        return good("none; in a container, which shares the kernel")
+    return good("none")
+
+
+def clock_source(facts: MachineFacts) -> Opinion:
+    """What reading the time costs, and whether it is steady."""
+    value = facts.text("clocksource")
+    if value is None:
+        return unknown("the kernel does not tell")
+    if value in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"):
+        there = (facts.text("clocksource.available") or "").split()
+        command = (
+            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"
+            if "tsc" in there
+            else "dmesg | grep -i tsc tells why the kernel gave it up"
+        )
+        return bad(f"{value}: a microsecond and a system call a reading", command)
+    return good(value)
+
+
+def _cpus(facts: MachineFacts, name: str) -> frozenset[int]:
+    try:
+        return frozenset(parse_set(facts.text(name) or ""))
+    except ValueError:
+        return frozenset()

@@ -1,0 +1,99 @@
+"""What the doctor knows of a machine, and what a finding is; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class DoctorVerdict(Enum):
+    """How a machine stands in one thing."""
+
+    BAD = "bad"  # it blurs or falsifies what is measured
+    CONSIDER = "consider"  # it may; whether it does depends on what is measured
+    GOOD = "good"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """What one check found."""
+
+    check: str  # "governor"
+    why: str  # it matters, in one line
+    seen: str  # here
+    verdict: DoctorVerdict
+    command: str | None = None  # that mends it, as root types it
+    settings: tuple[tuple[str, str], ...] = ()  # that `rater run --tuned` sets, by name
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """What is known of a machine, by the names that runs record it with.
+
+    `now`: it was read at this moment, so that readings (load, temperature) tell something.
+    """
+
+    values: Mapping[str, str]
+    microcode: str | None = None
+    nodes: int | None = None
+    pus: int | None = None
+    now: bool = True
+
+    def text(self, name: str) -> str | None:
+        """Return a value as it is, None where it is not known."""
+        return self.values.get(name)
+
+    def number(self, name: str) -> float | None:
+        """Return a value as a number, None where it is none or not known."""
+        try:
+            return float(self.values[name])
+        except (KeyError, ValueError):
+            return None
+
+    def below(self, prefix: str) -> dict[str, str]:
+        """Return the values whose names begin so, by the rest of their names."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.values.items()
+            if name.startswith(prefix)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a check came to; see `DoctorFinding`."""
+
+    verdict: DoctorVerdict
+    seen: str
+    command: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+def good(seen: str) -> Opinion:
+    """Return that all is well."""
+    return Opinion(DoctorVerdict.GOOD, seen)
+
+
+def consider(seen: str, command: str | None = None, **settings: str) -> Opinion:
+    """Return that it may matter, and what changes it."""
+    return Opinion(DoctorVerdict.CONSIDER, seen, command, tuple(settings.items()))
+
+
+def bad(seen: str, command: str | None = None, **settings: str) -> Opinion:
+    """Return that it does harm, and what mends it."""
+    return Opinion(DoctorVerdict.BAD, seen, command, tuple(settings.items()))
+
+
+def unknown(seen: str) -> Opinion:
+    """Return that nobody can tell, and why."""
+    return Opinion(DoctorVerdict.UNKNOWN, seen)
+
+
+def off_or_absent(facts: MachineFacts, name: str) -> Opinion | None:
+    """Return what is to be said of a setting that is 0 or that the kernel lacks, else None."""
+    value = facts.text(name)
+    if value is None:
+        return unknown("this kernel was built without")
+    return good("off") if value == "0" else None

@@ -1,0 +1,176 @@
+"""The doctor's checks of memory: pages, pools, what moves, merges or swaps them; pure."""
+
+from __future__ import annotations
+
+import re
+
+from rater.analysis.doctor.findings import (
+    MachineFacts,
+    Opinion,
+    bad,
+    consider,
+    good,
+    off_or_absent,
+    unknown,
+)
+
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_BROKEN, _LITTLE = 0.5, 0.1  # of the free memory lies in blocks of a huge page
+_STUCK = 0.3  # of all blocks cannot be compacted
+_POOL = re.compile(r"(node\d+)\.(\d+)kB\.(total|free)")
+_MUCH_SWAPPED_BYTES = 64 << 20
+
+
+def thp(facts: MachineFacts) -> Opinion:
+    """Who gets transparent huge pages."""
+    value = facts.text("thp.enabled")
+    if value is None:
+        return unknown("this kernel has none")
+    if value == "always":
+        return consider(
+            "always: copies get them as far as memory is in one piece, so not all alike",
+            f"echo madvise > {_THP}/enabled, then --hugepages madvise for who wants them",
+        )
+    if value == "never":
+        return consider("never: no copy can have them", f"echo madvise > {_THP}/enabled")
+    return good(f"{value}: those who ask")
+
+
+def thp_defrag(facts: MachineFacts) -> Opinion:
+    """Who waits while memory is compacted for a huge page."""
+    value = facts.text("thp.defrag")
+    if value is None:
+        return unknown("this kernel has no transparent huge pages")
+    if value == "always":
+        return bad(
+            "always: a page fault may wait for compaction",
+            f"echo madvise > {_THP}/defrag",
+            **{"thp.defrag": "madvise"},
+        )
+    return good(value)
+
+
+def pools(facts: MachineFacts) -> Opinion:
+    """Huge pages set aside (hugetlb): only who asks for them gets that memory."""
+    found = [
+        (node, int(size) << 10, what, int(value))
+        for name, value in facts.below("hugepages.").items()
+        if (at := _POOL.fullmatch(name)) and value.isdecimal()
+        for node, size, what in [at.groups()]
+    ]
+    if not found:
+        return unknown("this kernel has no pools of huge pages")
+    total = sum(size * pages for _, size, what, pages in found if what == "total")
+    free = sum(size * pages for _, size, what, pages in found if what == "free")
+    if free:
+        return consider(
+            f"{_gb(free)} of {_gb(total)} set aside and free: other memory is short by that",
+            "echo 0 | tee /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages",
+        )
+    return good(f"{_gb(total)}, all in use" if total else "none set aside")
+
+
+def fragmentation(facts: MachineFacts) -> Opinion:
+    """Whether free memory is in pieces of a huge page."""
+    shares: dict[str, float] = {}
+    for name in facts.below("memory.node"):
+        node = name.partition(".")[0]
+        pieces = facts.number(f"memory.node{node}.free_huge_order_bytes")
+        free = facts.number(f"memory.node{node}.free_bytes")
+        if pieces is not None and free:
+            shares[node] = min(1.0, pieces / free)
+    if not shares:
+        return unknown("the kernel does not tell (/proc/buddyinfo)")
+    fixed = {
+        node: share
+        for node in shares
+        if (share := facts.number(f"memory.node{node}.unmovable_share")) is not None
+    }
+    node, worst = min(shares.items(), key=lambda it: it[1])
+    text = f"{worst:.0%} of lgroup {node}'s free memory is in pieces of a huge page"
+    command = "sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory"
+    if worst < _LITTLE:
+        return bad(text, command)
+    if worst < _BROKEN:
+        return consider(text, command)
+    stuck, share = max(fixed.items(), key=lambda it: it[1], default=("", 0.0))
+    if share >= _STUCK:
+        return consider(
+            f"{share:.0%} of lgroup {stuck}'s blocks hold what the kernel cannot move",
+            "reserve pools at boot: hugepagesz=1G hugepages=N",
+        )
+    return good(text)
+
+
+def numa_balancing(facts: MachineFacts) -> Opinion:
+    """The kernel unmaps pages to see who uses them, and moves them."""
+    settled = off_or_absent(facts, "kernel.numa_balancing")
+    if settled is not None:
+        return settled
+    if facts.nodes == 1:
+        return good("on, with one lgroup: nothing to move")
+    return bad(
+        f"{facts.text('kernel.numa_balancing')}: pages move and fault while copies run",
+        "sysctl -w kernel.numa_balancing=0",
+        numa_balancing="0",
+    )
+
+
+def zone_reclaim(facts: MachineFacts) -> Opinion:
+    """Whether page cache is dropped before another lgroup's memory is taken."""
+    settled = off_or_absent(facts, "vm.zone_reclaim_mode")
+    if settled is not None:
+        return settled
+    return consider(
+        f"{facts.text('vm.zone_reclaim_mode')}: allocations may wait while an lgroup is emptied",
+        "sysctl -w vm.zone_reclaim_mode=0",
+        zone_reclaim="0",
+    )
+
+
+def ksm(facts: MachineFacts) -> Opinion:
+    """Equal pages of copies merged into one."""
+    value = facts.text("ksm.run")
+    if value is None:
+        return unknown("this kernel was built without, or an older rater did not look")
+    if value == "1":
+        return bad(
+            "on: copies are equal, so their pages are merged and parted again",
+            "echo 0 > /sys/kernel/mm/ksm/run",
+            ksm="0",
+        )
+    return good("off")
+
+
+def swap(facts: MachineFacts) -> Opinion:
+    """Memory of copies on a disk."""
+    total, free = facts.number("swap.total_bytes"), facts.number("memory.swap_free_bytes")
+    if total is None:
+        return unknown("not told")
+    if not total:
+        return good("none")
+    used = 0 if free is None else total - free
+    if used > _MUCH_SWAPPED_BYTES:
+        return bad(f"{_gb(used)} of {_gb(total)} in use", "swapoff -a", swappiness="0")
+    if facts.text("vm.swappiness") == "0":
+        return good(f"{_gb(total)}, swappiness 0")
+    return consider(
+        f"{_gb(total)}, swappiness {facts.text('vm.swappiness') or 'not known'}",
+        "swapoff -a, or sysctl -w vm.swappiness=0",
+        swappiness="0",
+    )
+
+
+def memory_limit(facts: MachineFacts) -> Opinion:
+    """A cgroup that has less memory than the machine."""
+    limit = facts.number("cgroup.memory_limit_bytes")
+    if limit is None:
+        return good("no cgroup limits it") if facts.now else unknown("not kept with this run")
+    return consider(
+        f"a cgroup gives {_gb(limit)}: copies beyond are killed, page cache counts",
+        "run outside of it, or raise its memory.max",
+    )
+
+
+def _gb(count: float) -> str:
+    return f"{count / 1e9:.3g} GB" if count >= 1e8 or not count else f"{count / 1e6:.3g} MB"

@@ -1,0 +1,347 @@
+"""What this machine can give of page sizes: pools of huge pages, what they must hold, filled."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rater.errors import RaterError
+from rater.lab.layout.layout import (
+    BASE_BYTES,
+    EVERYTHING,
+    Category,
+    PageLayout,
+    page_windows,
+    size_text,
+)
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.topology import PoolCapacity
+from rater.run.host.memory import pool_rooms
+from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
+from rater.settings.tuner import available_settings, find_setting
+from rater.text.values import truncate_list
+
+# -- What the pools of huge pages (hugetlb) must hold for copies whose layout takes from them ------
+#
+# A pool is of one lgroup and one page size. What it lacks comes from another lgroup's pool, far
+# away; a copy that is bound to its lgroup's memory gets a SIGBUS instead (mm/hugetlb.c:
+# reservations are of the machine, pages of a node).
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNeed:
+    """Free pages that copies need of one lgroup's pool."""
+
+    node: int | None  # OS number; None: of any lgroup
+    page_bytes: int
+    pages: int
+
+
+def pool_needs(
+    placements: Iterable[Placement], pages_by_copy: Mapping[int, Mapping[int, int]]
+) -> tuple[PoolNeed, ...]:
+    """Return what copies need of each pool, by page size and lgroup, those of any last.
+
+    `pages_by_copy`: pages by size in bytes, of each copy by its number. A copy takes the pages of
+    its lgroup, or an even part (rounded up) of those of the nodes that its memory is bound to or
+    interleaved over; one that is bound nowhere takes them of any.
+    """
+    needs: dict[tuple[int, int | None], int] = {}
+    for placed in placements:
+        of = _nodes_of(placed)
+        for size, pages in pages_by_copy.get(placed.copy, {}).items():
+            for node in of:
+                part = -(-pages // len(of))
+                needs[size, node] = needs.get((size, node), 0) + part
+    order = sorted(needs.items(), key=lambda it: (it[0][0], it[0][1] is None, it[0][1] or 0))
+    return tuple(PoolNeed(node, size, pages) for (size, node), pages in order)
+
+
+def largest_needs(several: Iterable[Iterable[PoolNeed]]) -> tuple[PoolNeed, ...]:
+    """Return what does for each of several programs that run one after the other."""
+    found: dict[tuple[int | None, int], PoolNeed] = {}
+    for needs in several:
+        for need in needs:
+            key = need.node, need.page_bytes
+            found[key] = max(found.get(key, need), need, key=lambda it: it.pages)
+    return tuple(found.values())
+
+
+def _nodes_of(placed: Placement) -> tuple[int | None, ...]:
+    if placed.policy is MemoryPolicy.PREFERRED and placed.memory_nodes:
+        return placed.memory_nodes[:1]
+    return placed.memory_nodes or (placed.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolShortage:
+    """A pool that has fewer free pages than copies need."""
+
+    room: PoolCapacity
+    needed: int  # free pages
+
+    @property
+    def total(self) -> int:
+        """How many pages the pool must have, those in use included."""
+        return self.room.total - self.room.free + self.needed
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Tell whether the lgroup has not the memory for them."""
+        return self.needed - self.room.free > self.room.most
+
+
+def pool_shortages(
+    needs: Iterable[PoolNeed],
+    rooms: Sequence[PoolCapacity],
+    *,
+    promised: Mapping[int, int] | None = None,
+    on_demand: Mapping[int, int] | None = None,
+) -> tuple[PoolShortage, ...]:
+    """Return the pools that have too few free pages, by page size and lgroup.
+
+    By page size in bytes: `promised` are free pages that other programs have reserved, on whatever
+    lgroup; `on_demand` those that the kernel may make when asked (overcommit), also wherever. What
+    is needed of any lgroup, and lacks, is to come from all alike. Sizes without a pool are passed
+    over.
+    """
+    needs = list(needs)
+    found = []
+    for size in sorted({need.page_bytes for need in needs}):
+        pools = {room.node: room for room in rooms if room.size_bytes == size}
+        of = {need.node: need.pages for need in needs if need.page_bytes == size}
+        own = {node: of.get(node, 0) for node in pools}
+        left = sum(max(0, room.free - own[node]) for node, room in pools.items())
+        anywhere = of.get(None, 0) + (promised or {}).get(size, 0)
+        lacking = anywhere - left - (on_demand or {}).get(size, 0)
+        part = -(-lacking // len(pools)) if pools and lacking > 0 else 0
+        for node, room in sorted(pools.items()):
+            needed = own[node] if not part else max(own[node], room.free) + part
+            if room.free < needed:
+                found.append(PoolShortage(room, needed))
+    return tuple(found)
+
+
+def pool_settings(shortages: Iterable[PoolShortage]) -> dict[str, str]:
+    """Return the settings that mend them, by name: `hugepages.2048kB.node1` and how many pages.
+
+    Where an lgroup has not the memory nothing is to be set: the kernel would take all there is.
+    """
+    return {it.room.setting: str(it.total) for it in shortages if not it.is_hopeless}
+
+
+def shortage_text(shortages: Sequence[PoolShortage]) -> str:
+    """Say which pools are too small, and the commands that enlarge them."""
+    lines = [
+        f"the pool of {size_text(it.room.size_bytes)} pages on lgroup {it.room.node} has "
+        f"{it.room.free} free, copies need {it.needed}"
+        + (f" (memory for {it.room.most} more at most)" if it.is_hopeless else "")
+        for it in shortages
+    ]
+    ways = [f"echo {it.total} > {it.room.path}" for it in shortages if not it.is_hopeless]
+    way = f"; as root: {truncate_list(ways)}" if ways else ""
+    return f"{truncate_list(lines)}{way}"
+
+
+# -- What this machine can give of page sizes, and why not -----------------------------------------
+
+_THP = Path("sys/kernel/mm/transparent_hugepage")
+_POOLS = Path("sys/kernel/mm/hugepages")
+_GIVEN = ("always", "madvise")
+_KEPT_FREE = 1 << 30  # address space that a program needs besides
+_LEAST_HEAP = 64 << 20
+
+
+def huge_page_bytes(root: Path) -> int:
+    """Return the size of the machine's transparent huge pages, else of its pool's; 2 MB unknown."""
+    found = read_number(root / _THP / "hpage_pmd_size")
+    return found or meminfo(root / "proc/meminfo").get("Hugepagesize") or 2 << 20
+
+
+def pool_sizes(root: Path) -> list[int]:
+    """Return the page sizes that this kernel has pools of, in bytes."""
+    return sorted(_kilobytes(it.name) << 10 for it in list_folder(root / _POOLS, "hugepages-*kB"))
+
+
+def transparent_sizes(root: Path) -> list[int]:
+    """Return the sizes that transparent pages can have here, in bytes."""
+    found = {_kilobytes(it.name) << 10 for it in list_folder(root / _THP, "hugepages-*kB")}
+    if (root / _THP / "enabled").exists():
+        found.add(huge_page_bytes(root))
+    return sorted(found)
+
+
+def _kilobytes(name: str) -> int:
+    return int(name.removeprefix("hugepages-").removesuffix("kB"))
+
+
+def machine_problems(
+    layout: PageLayout, *, pooled: bool, root: Path, planned: Mapping[str, str]
+) -> list[str]:
+    """Return why this machine cannot give a layout, each with the way out.
+
+    `planned`: kernel settings, by name, that will be set before.
+    """
+    page_bytes = resource.getpagesize()
+    if page_bytes != BASE_BYTES:
+        return [f"base pages are of {size_text(page_bytes)} here, and --pages is for 4k"]
+    huge = huge_page_bytes(root)
+    some = dict.fromkeys(Category, EVERYTHING >> 12)
+    sizes = {it.page_bytes for it in page_windows(layout, some, huge)}
+    of_pool = {size for size in sizes if pooled or size > huge}
+    return [*_pool_problems(of_pool, root), *_thp_problems(sizes - of_pool, huge, root, planned)]
+
+
+def _pool_problems(sizes: Iterable[int], root: Path) -> Iterator[str]:
+    have = pool_sizes(root)
+    for size in sorted(sizes):
+        if size not in have:
+            known = ", ".join(map(size_text, have)) or "none"
+            more = "; add hugepagesz=1G to the kernel's command line" if size == 1 << 30 else ""
+            yield f"this kernel has no pool of pages of {size_text(size)} (it has: {known}){more}"
+
+
+def _thp_problems(
+    sizes: Iterable[int], huge: int, root: Path, planned: Mapping[str, str]
+) -> Iterator[str]:
+    wanted = sorted(sizes)
+    if not wanted:
+        return
+    have = transparent_sizes(root)
+    for size in wanted:
+        if size not in have:
+            known = ", ".join(map(size_text, have)) or "none"
+            yield f"this kernel has no transparent pages of {size_text(size)} (it has: {known})"
+            return
+    if len(wanted) > 1:
+        yield (
+            f"transparent pages of {' and '.join(map(size_text, wanted))} at once: the kernel "
+            "takes the largest that fits; choose one size, or --pages-backing hugetlb"
+        )
+        return
+    now = {it.name: it.read().text for it in available_settings(root)} | dict(planned)
+    thp = now.get("thp", "always")
+    [size] = wanted
+    # A size that is not in the list of single ones follows the whole.
+    of_size = now.get(f"thp.{size >> 10}kB", "inherit" if size == huge else "never")
+    if (thp if of_size == "inherit" else of_size) not in _GIVEN:
+        name = f"thp.{size >> 10}kB" if of_size != "inherit" else "thp"
+        value = now.get(name, thp)
+        file = f"hugepages-{size >> 10}kB/enabled" if name != "thp" else "enabled"
+        yield (
+            f"the machine's setting {name} is {value}; as root: rater sweep --axis {name}=madvise, "
+            f"or echo madvise > /{_THP}/{file}"
+        )
+        return
+    larger = [
+        it
+        for it in have
+        if it > size
+        and (thp if (own := now.get(f"thp.{it >> 10}kB", "never")) == "inherit" else own) in _GIVEN
+    ]
+    if larger:
+        name = f"thp.{larger[-1] >> 10}kB"
+        yield (
+            f"transparent pages of {size_text(larger[-1])} are on, and where they fit the kernel "
+            f"takes them rather than {size_text(size)}; as root: rater sweep --axis {name}=never, "
+            f"or echo never > /{_THP}/hugepages-{larger[-1] >> 10}kB/enabled"
+        )
+
+
+def lacking_pages(needs: Iterable[PoolNeed], root: Path) -> tuple[PoolShortage, ...]:
+    """Return the pools that have too few free pages for what copies need."""
+    promised, on_demand = {}, {}
+    for size in pool_sizes(root):
+        pool = root / _POOLS / f"hugepages-{size >> 10}kB"
+        promised[size] = read_number(pool / "resv_hugepages") or 0
+        surplus = read_number(pool / "surplus_hugepages") or 0
+        on_demand[size] = (read_number(pool / "nr_overcommit_hugepages") or 0) - surplus
+    rooms = pool_rooms(root / "proc", root / "sys")
+    return pool_shortages(needs, rooms, promised=promised, on_demand=on_demand)
+
+
+def reserves(
+    heap_given: int | None, extents: Mapping[Category, int], root: Path
+) -> tuple[int, int]:
+    """Return how much address space to reserve for the heap, and for mappings.
+
+    Nothing of it is memory until it is used. `heap_given` is what the user says that the heap
+    needs; else it is three quarters of the machine's memory, or a quarter more than was seen where
+    the kernel does not let programs reserve more than there is.
+    """
+    memory = meminfo(root / "proc/meminfo")
+    strict = read_text(root / "proc/sys/vm/overcommit_memory") == "2"
+    heap = memory.get("MemTotal", 8 << 30) // 4 * 3
+    mmap = 2 * heap
+    if heap_given is not None or strict:
+        heap = (heap_given or extents.get(Category.HEAP, 0)) * 5 // 4 + _LEAST_HEAP
+        mmap = max(heap, extents.get(Category.MMAP, 0) * 5 // 4 + _LEAST_HEAP)
+    huge = huge_page_bytes(root)
+    return -(-heap // huge) * huge, -(-mmap // huge) * huge
+
+
+def limit_problem(heap: int, mmap: int) -> str | None:
+    """Return why limits of this process, which copies inherit, do not let them reserve so much."""
+    for limit, what, option in (
+        (resource.RLIMIT_AS, "address space", "-v"),
+        (resource.RLIMIT_DATA, "data", "-d"),
+    ):
+        soft, _ = resource.getrlimit(limit)
+        if soft != resource.RLIM_INFINITY and soft < heap + mmap + _KEPT_FREE:
+            return (
+                f"the limit of {what} is {size_text(soft >> 20 << 20)} here (ulimit {option}), and "
+                f"the heap and mappings are reserved with {(heap + mmap) / 1e9:.3g} GB: raise it "
+                f"(ulimit -S{option[1]} unlimited), or say how large the heap becomes "
+                "(--pages-heap 512M)"
+            )
+    return None
+
+
+def gains_rights(program: Path) -> str | None:
+    """Return why the loader takes no library for a program from the user who starts it."""
+    try:
+        found = program.stat()
+    except OSError:
+        return None
+    if found.st_mode & 0o4000 and found.st_uid != os.getuid():
+        return "is setuid"
+    if found.st_mode & 0o2000 and found.st_gid != os.getgid():
+        return "is setgid"
+    if os.getuid() and _has_capabilities(program):
+        return "has capabilities of its own (setcap)"
+    return None
+
+
+def _has_capabilities(program: Path) -> bool:
+    try:
+        return bool(os.getxattr(program, "security.capability"))
+    except OSError:
+        return False
+
+
+# -- Pools of huge pages that copies take from: set to what they need, where that can be -----------
+
+
+def fill_pools(
+    needs: Sequence[PoolNeed], fill: Callable[[Mapping[str, str]], None], root: Path
+) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """Have pools hold what copies need.
+
+    Return what they were set to, by the names that runs record, and what they lack then, in words.
+    """
+    short = lacking_pages(needs, root)
+    wanted = {} if any(it.is_hopeless for it in short) else pool_settings(short)
+    why = ""
+    if wanted:
+        try:
+            fill(wanted)
+        except RaterError as error:
+            why = f" ({error})"
+        short = lacking_pages(needs, root)
+    pools = (find_setting(name, root) for name in wanted)
+    now = tuple((it.also, it.read().text) for it in pools)
+    return now, [shortage_text(short) + why] if short else []

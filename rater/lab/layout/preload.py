@@ -1,0 +1,470 @@
+"""The preloaded library: built, what it reports, and what page sizes copies are seen to have."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import trio
+
+from rater.errors import InputError
+from rater.lab.layout.layout import BASE_BYTES, Category, PageDirective, PageWindow, planned_bytes
+from rater.record.events import PageRegion, PagesHad
+from rater.run.copies.launch import Child
+from rater.run.programs.compile import BuiltProgram, compile_program
+
+# -- The preloaded library: built into the cache as a suite's kernel is ----------------------------
+
+_SOURCES = Path(__file__).parent / "native"
+_FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin-malloc")
+_LIBRARIES = ("-ldl", "-lpthread")
+
+
+def build_library(cache: Path, *, split: bool) -> BuiltProgram:
+    """Build the library; `split`: the one that keeps large blocks apart.
+
+    Raises `InputError` with the compiler's message, or the way out.
+    """
+    sources = tuple(sorted(_SOURCES.glob("*.c")))
+    name = "rater-pages.so"
+    flags: tuple[str, ...] = _FLAGS
+    if split:
+        name, flags = "rater-pages-split.so", (*_FLAGS, "-DSPLIT")
+    built = compile_program(name, sources, flags, _LIBRARIES, cache)
+    if any(sign in str(built.executable) for sign in " :"):
+        raise InputError(
+            f"--pages: the library lies in {built.executable.parent}, and LD_PRELOAD takes no path "
+            "with blanks or colons: set RATER_CACHE to another folder"
+        )
+    return built
+
+
+# -- What the library in a copy reports: lines of one file a copy, read with no trust in them ------
+
+_VERSION = "1"
+_MOST_BYTES = 32 << 20  # of one copy's reports in a phase
+_WORDS = 14
+_NUMBERS = 8
+_MOST = 1 << 62
+BEGIN, LOOK = "begin", "look"
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSeen:
+    """One region of a process; sizes in bytes."""
+
+    base: int  # address; 0: there is none
+    end: int
+    extent: int
+    there: int
+    touched: int
+    large: int  # in larger pages, inside windows
+    stray: int  # and outside
+    giant: int  # of `large`, in windows of larger pages than transparent ones
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """One report of one process."""
+
+    event: str
+    pid: int
+    group: int
+    began_ns: int  # of CLOCK_MONOTONIC
+    forked: bool  # the child of a fork that went on with its parent's program
+    forks: int
+    moved_break: int
+    foreign_malloc: bool
+    troubles: str
+    regions: tuple[RegionSeen, ...]  # heap, mmap, static
+
+    @property
+    def there(self) -> int:
+        """Bytes of all regions that are there."""
+        return sum(it.there for it in self.regions)
+
+
+def read_reports(path: Path) -> Iterator[ProcessSeen]:
+    """Yield the reports of one copy, in order; what is no report is passed by.
+
+    The file was written by the copy, which may be anybody's.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
+            return
+        raise
+    with os.fdopen(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            return
+        text = file.read(_MOST_BYTES).decode("ascii", "replace")
+    for line in text.splitlines():
+        found = parse_report(line)
+        if found is not None:
+            yield found
+
+
+def parse_report(line: str) -> ProcessSeen | None:
+    """Return the report that a line is; None where it is none."""
+    words = line.split(" ")
+    if len(words) != _WORDS or words[0] != _VERSION:
+        return None
+    _, event, *numbers, troubles, heap, mmap, static = words
+    try:
+        pid, group, began_ns, _, forked, forks, moved, foreign = map(_number, numbers)
+        regions = tuple(
+            _region(name, word) for name, word in zip(Category, (heap, mmap, static), strict=True)
+        )
+    except ValueError:
+        return None
+    troubles = "" if troubles == "-" else troubles
+    return ProcessSeen(
+        event, pid, group, began_ns, bool(forked), forks, moved, bool(foreign), troubles, regions
+    )
+
+
+def _number(text: str, base: int = 10) -> int:
+    if not text.isascii() or not text.isalnum():
+        raise ValueError(text)
+    value = int(text, base)
+    if value > _MOST:
+        raise ValueError(text)
+    return value
+
+
+def _region(name: str, word: str) -> RegionSeen:
+    key, _, rest = word.partition("=")
+    numbers = rest.split(",")
+    if key != name or len(numbers) != _NUMBERS:
+        raise ValueError(word)
+    return RegionSeen(*(_number(it, 16) for it in numbers[:2]), *map(_number, numbers[2:]))
+
+
+def latest_reports(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
+    """Return the last report of every process: each has what was most so far."""
+    found: dict[tuple[int, int], ProcessSeen] = {}
+    for one in reports:
+        found[one.pid, one.began_ns] = one
+    return list(found.values())
+
+
+def page_regions(
+    processes: Iterable[ProcessSeen], order: PageDirective, huge_bytes: int
+) -> tuple[PageRegion, ...]:
+    """Return what a copy had: of the process that had most; nothing where none was seen."""
+    every = list(processes)
+    if not every:
+        return ()
+    main = max(every, key=lambda it: (it.there, not it.forked))
+    note = _note(main)
+    shares = dict(order.extents)
+    found = []
+    for category, seen in zip(Category, main.regions, strict=True):
+        windows = order.of(category)
+        if not seen.base:
+            continue
+        found.append(
+            PageRegion(
+                category=category,
+                split=order.split,
+                share_of_bytes=shares.get(category),
+                extent_bytes=seen.extent,
+                resident_bytes=seen.there,
+                planned_bytes=planned_bytes(_reachable(windows, seen), category, seen.extent),
+                touched_bytes=seen.touched,
+                huge_bytes=None if _hidden(windows, huge_bytes) else seen.large,
+                stray_bytes=seen.stray,
+                page_bytes=_by_size(seen, windows, huge_bytes),
+                largest_page_bytes=max((it.page_bytes for it in windows), default=BASE_BYTES),
+                seen=main.event,
+                processes=len(every),
+                forks=main.forks,
+                note=note,
+            )
+        )
+    return tuple(found)
+
+
+def _reachable(windows: Iterable[PageWindow], seen: RegionSeen) -> list[PageWindow]:
+    """Leave out what lies behind the region's end."""
+    return [it for it in windows if it.start < seen.end - seen.base]
+
+
+def _hidden(windows: Iterable[PageWindow], huge_bytes: int) -> bool:
+    """Tell whether the kernel does not say which memory lies in pages of these sizes."""
+    return any(it.page_bytes < huge_bytes for it in windows)
+
+
+def _by_size(
+    seen: RegionSeen, windows: Iterable[PageWindow], huge_bytes: int
+) -> tuple[tuple[int, int], ...]:
+    sizes = [it.page_bytes for it in windows]
+    pooled = [size for size in sizes if size > huge_bytes]
+    found = {BASE_BYTES: max(0, seen.there - seen.large - seen.stray)}
+    for size, amount in (
+        (huge_bytes, seen.large - seen.giant + seen.stray),
+        (max(pooled, default=huge_bytes), seen.giant),
+    ):
+        found[size] = found.get(size, 0) + max(0, amount)
+    return tuple(sorted((size, amount) for size, amount in found.items() if amount))
+
+
+def _note(main: ProcessSeen) -> str | None:
+    """Say what a person should know of the largest process, in words."""
+    found = []
+    if main.event == BEGIN:
+        found.append("it ended before anything could be seen of it")
+    if main.foreign_malloc:
+        found.append("it has a malloc of its own: only its mappings have the layout")
+    if main.moved_break:
+        found.append(
+            f"it moved the break itself ({main.moved_break} times): that is in no category"
+        )
+    for trouble in main.troubles.split(",") if main.troubles else ():
+        what, _, number = trouble.rpartition(":")
+        why = os.strerror(int(number)) if number.isdigit() and len(number) < 5 else number
+        found.append(f"{what.replace('_', ' ')[:80]}: {why[:80]}")
+    return "; ".join(found) or None
+
+
+# -- Regions of a running process, read from outside: for copies that are killed or pass exits by --
+
+# <linux/fs.h> of Linux 6.7: PAGEMAP_SCAN
+_PRESENT, _SWAPPED, _ZERO, _LARGE = 1 << 3, 1 << 4, 1 << 5, 1 << 6
+_RUNS = 4096
+
+
+class _Scan(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            *("size", "flags", "start", "end", "walk_end", "vec", "vec_len", "max_pages"),
+            *("inverted", "mask", "any_of", "returned"),
+        )
+    )
+
+
+_SCAN = 3 << 30 | ctypes.sizeof(_Scan) << 16 | ord("f") << 8 | 16  # _IOWR('f', 16, struct)
+
+type PageRun = tuple[int, int, bool]  # from address, to address, in larger pages
+
+
+def look_at(process: ProcessSeen, order: PageDirective, huge_bytes: int) -> ProcessSeen | None:
+    """Return what a process has now; `process` says where. None: it ended, or cannot be read."""
+    try:
+        pagemap = os.open(f"/proc/{process.pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        regions = tuple(
+            measured(
+                _runs(pagemap, it.base, it.end) if it.base else (),
+                it.base,
+                it.end,
+                order.of(category),
+                huge_bytes,
+            )
+            for category, it in zip(Category, process.regions, strict=True)
+        )
+    except OSError:  # before Linux 6.7, or it ended
+        return None
+    finally:
+        os.close(pagemap)
+    return replace(process, event=LOOK, regions=regions)
+
+
+def _runs(pagemap: int, start: int, end: int) -> Iterable[PageRun]:
+    vector = (ctypes.c_uint64 * (3 * _RUNS))()
+    scan = _Scan(
+        size=ctypes.sizeof(_Scan),
+        start=start,
+        end=end,
+        vec=ctypes.addressof(vector),
+        vec_len=_RUNS,
+        inverted=_ZERO,
+        mask=_ZERO,
+        any_of=_PRESENT | _SWAPPED,
+        returned=_LARGE,
+    )
+    while scan.start < scan.end:
+        number = fcntl.ioctl(pagemap, _SCAN, scan)
+        for at in range(0, 3 * number, 3):
+            yield vector[at], vector[at + 1], bool(vector[at + 2] & _LARGE)
+        if scan.walk_end <= scan.start:
+            return
+        scan.start = scan.walk_end
+
+
+def measured(
+    runs: Iterable[PageRun], base: int, end: int, windows: Sequence[PageWindow], huge_bytes: int
+) -> RegionSeen:
+    """Return what a region has, of the runs of pages that are there (in order); pure."""
+    extent = there = touched = large = stray = giant = 0
+    behind = base  # of the last page that was counted as touched
+    ahead = 0  # the first window that may still be reached
+    for first, last, is_large in runs:
+        while ahead < len(windows) and base + windows[ahead].end <= first:
+            ahead += 1
+        there += last - first
+        extent = max(extent, last - base)
+        covered = 0
+        for window in islice(windows, ahead, None):
+            start, stop = max(first, base + window.start), min(last, base + window.end)
+            if start >= stop:
+                break
+            covered += stop - start
+            page = window.page_bytes
+            low = max(base + (start - base) // page * page, behind)
+            high = base + -(-(stop - base) // page) * page
+            if high > low:
+                touched += high - low
+                behind = high
+            giant += stop - start if is_large and page > huge_bytes else 0
+        if is_large:
+            large += covered
+            stray += last - first - covered
+    assert there % BASE_BYTES == 0
+    return RegionSeen(base, end, extent, there, touched, large, stray, giant)
+
+
+# -- What page sizes the copies of a phase had: looked at while they run, put together after it ----
+
+_EVERY_S = 0.25
+_FIRST_NS = 500_000_000  # age of a copy at its first look; the next is at twice the age
+
+
+@dataclass(frozen=True, slots=True)
+class PageSetup:
+    """What a run's copies are to have, and where they report."""
+
+    orders: Mapping[str, PageDirective]  # by benchmark
+    huge_bytes: int
+    reports: Path  # a folder of this run, with a file for each copy
+
+    def proof(self, phase: int) -> PageProof:
+        """Return what looks at the copies of one phase."""
+        return PageProof(self, phase)
+
+
+@dataclass(frozen=True, slots=True)
+class _CopyRun:
+    copy: int
+    step: int
+    benchmark: str
+    begin_ns: int  # of CLOCK_MONOTONIC
+    end_ns: int
+    group: int
+
+
+class PageProof:
+    """The copies of one phase; on the trio thread. `spent_ns`: CPU time of all looks."""
+
+    def __init__(self, setup: PageSetup, phase: int) -> None:
+        self._setup = setup
+        self._phase = phase
+        self._ran: list[_CopyRun] = []
+        self._looked: dict[tuple[int, int], list[ProcessSeen]] = {}  # by copy and step
+        self._next_ns: dict[int, int] = {}  # by pid: age at its next look
+        self.spent_ns = 0
+
+    async def watch(self, alive: Mapping[int, Child]) -> None:
+        """Look at copies until cancelled, each ever more seldom, in a thread."""
+        while True:
+            await trio.sleep(_EVERY_S)
+            now_ns = time.monotonic_ns()
+            due = [
+                it
+                for it in alive.values()
+                if it.start_ns is not None
+                and not it.filler
+                and now_ns - it.start_ns >= self._next_ns.get(it.pid, _FIRST_NS)
+            ]
+            if not due:
+                continue
+            for child in due:
+                self._next_ns[child.pid] = 2 * (now_ns - (child.start_ns or now_ns))
+            wanted = [(it.copy, it.pid, it.step.benchmark) for it in due]
+            looks, spent_ns = await trio.to_thread.run_sync(
+                partial(self._look, wanted), abandon_on_cancel=True
+            )
+            self.spent_ns += spent_ns
+            for child, seen in zip(due, looks, strict=True):
+                if seen:
+                    self._looked[child.copy, child.position] = seen
+
+    def _look(self, wanted: list[tuple[int, int, str]]) -> tuple[list[list[ProcessSeen]], int]:
+        begin_ns = time.thread_time_ns()
+        found = []
+        for copy, pid, benchmark in wanted:
+            order = self._setup.orders[benchmark]
+            seen = []
+            for process in latest_reports(read_reports(self._setup.reports / str(copy))):
+                # A report says which process it is of: only those of this copy are looked at.
+                if process.group == pid and _group(process.pid) == pid:
+                    now = look_at(process, order, self._setup.huge_bytes)
+                    if now is not None:
+                        seen.append(now)
+            found.append(seen)
+        return found, time.thread_time_ns() - begin_ns
+
+    def ended(self, child: Child, now_ns: int) -> None:
+        """Take note of a copy that ended and counts."""
+        if child.start_ns is not None:
+            self._ran.append(
+                _CopyRun(
+                    child.copy,
+                    child.position,
+                    child.step.benchmark,
+                    child.start_ns,
+                    now_ns,
+                    child.pid,
+                )
+            )
+
+    def close(self) -> Iterator[PagesHad]:
+        """Yield what each copy had; nothing is timed any more."""
+        by_copy: dict[int, list[_CopyRun]] = {}
+        for one in self._ran:
+            by_copy.setdefault(one.copy, []).append(one)
+        for copy, runs in sorted(by_copy.items()):
+            path = self._setup.reports / str(copy)
+            reports = latest_reports(read_reports(path))
+            with suppress(OSError):
+                path.unlink()
+            for ran in runs:
+                those = [it for it in reports if ran.begin_ns <= it.began_ns <= ran.end_ns]
+                regions = page_regions(
+                    _most(those, self._looked.get((copy, ran.step), [])),
+                    self._setup.orders[ran.benchmark],
+                    self._setup.huge_bytes,
+                )
+                yield PagesHad(self._phase, copy, ran.step, regions)
+
+
+def _most(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[ProcessSeen]:
+    """Return each process as it was when it had most: at its last report or at the last look."""
+    found = {(it.pid, it.began_ns): it for it in reports}
+    for look in looked:
+        key = (look.pid, look.began_ns)
+        before = found.get(key)
+        if before is not None and look.there > before.there:
+            found[key] = replace(look, forks=before.forks, troubles=before.troubles)
+    return list(found.values())
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None

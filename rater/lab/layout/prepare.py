@@ -1,0 +1,431 @@
+"""`--pages` of a run: asked, refused, sizes of data learnt, made ready for copies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from rater.errors import InputError, RaterError
+from rater.files import sysroot
+from rater.lab.layout.layout import (
+    VARIABLE,
+    Category,
+    PageDirective,
+    PageLayout,
+    clip_windows,
+    page_windows,
+    parse_pages,
+    pool_pages,
+    pool_pages_text,
+)
+from rater.lab.layout.pools import (
+    PoolNeed,
+    fill_pools,
+    gains_rights,
+    huge_page_bytes,
+    largest_needs,
+    limit_problem,
+    machine_problems,
+    pool_needs,
+    reserves,
+)
+from rater.lab.layout.preload import (
+    BEGIN,
+    PageSetup,
+    build_library,
+    latest_reports,
+    page_regions,
+    read_reports,
+)
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.request import Request
+from rater.plan.schedule import Step
+from rater.record.run import BenchmarkUsed
+from rater.run.copies.spawn import MARKER
+from rater.run.programs.child_process import Limits, run_alone
+from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
+from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.store.store import Store
+from rater.workflow.run.head import RunStart
+from rater.workflow.run.prepare import PreparedRun
+
+# -- `--pages`: what was asked for, and whether this machine and these programs can have it --------
+
+HUGETLB = "hugetlb"
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What a request says of page sizes."""
+
+    layout: PageLayout
+    pooled: bool  # from the pool of huge pages
+    heap_bytes: int | None  # how large the heap becomes; None: that is to be learnt
+
+
+def pages_asked(request: Request) -> PageRequest | None:
+    """Return what is asked for; None: page sizes are not chosen.
+
+    Raises `InputError` for options that contradict each other.
+    """
+    if request.pages is None:
+        if request.pages_backing is not None or request.pages_heap_bytes is not None:
+            option = "--pages-heap" if request.pages_backing is None else "--pages-backing"
+            raise InputError(f"{option} says something of --pages LAYOUT, which is not there")
+        return None
+    for option, value in (("--hugepages", request.hugepages), ("--alloc", request.alloc)):
+        if value not in (None, "system"):
+            raise InputError(_contradicts(option, str(value)))
+    layout = parse_pages(request.pages)
+    return PageRequest(layout, request.pages_backing == HUGETLB, request.pages_heap_bytes)
+
+
+def _contradicts(option: str, value: str) -> str:
+    if option == "--alloc":
+        why = "--pages shapes the arena of glibc's malloc, which --alloc replaces"
+    elif value == "off":
+        why = "the kernel then gives copies no huge pages at all, without a word"
+    else:
+        why = "both choose the page sizes of copies"
+    return f"--pages with {option} {value}: {why}; leave one out"
+
+
+def refuse_layout(request: Request, planned: Mapping[str, str] | None = None) -> None:
+    """Raise `InputError` where this machine does not give the pages that were asked for.
+
+    `planned`: kernel settings (by name) that will be set before the run, and their values.
+    """
+    asked = pages_asked(request)
+    if asked is None or asked.layout.best:
+        return
+    problems = layout_problems(asked, planned or {})
+    if problems:
+        raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
+
+
+def layout_problems(asked: PageRequest, planned: Mapping[str, str]) -> list[str]:
+    """Return why this machine does not give the pages that were asked for."""
+    return machine_problems(asked.layout, pooled=asked.pooled, root=sysroot(), planned=planned)
+
+
+def program_problems(programs: Iterable[Path], library: Path) -> list[str]:
+    """Return which programs the library does not reach, and why."""
+    tuning = CopyTuning(preload=str(library))
+    found = []
+    for program in sorted(programs):
+        runs = executed(program)
+        why = unreached_reason(tuning, program) or gains_rights(runs)
+        elf = read_elf(runs)
+        if why is None and elf is not None and "musl" in (elf.interpreter or ""):
+            why = "uses musl, not glibc"
+        if why is not None:
+            name = str(program) if runs == program else f"{program} (which {runs} executes)"
+            found.append(f"{name} {why}")
+    return found
+
+
+# -- One copy alone, to learn how large its data becomes: what shares of a layout are taken of -----
+
+
+def learn_sizes(
+    program: Program,
+    order: PageDirective,
+    huge_bytes: int,
+    *,
+    work: Path,
+    reports: Path,
+    tuning: CopyTuning,
+    placement: Placement,
+    environment: tuple[tuple[str, str], ...],
+    limits: Limits,
+    best: bool,
+) -> dict[Category, int]:
+    """Return bytes from the start of each category to its last page, all in base pages.
+
+    Raises `InputError` where the copy does not end well or nothing can be seen of it, or where it
+    takes memory that is in no category (not with `best`).
+    """
+    name = program.name
+    told = replace(
+        program, environment=(*program.environment, (VARIABLE, order.words(str(reports))))
+    )
+    alone = replace(placement, copy=0, cpus=None, policy=MemoryPolicy.NONE)
+    mark = os.environ.get(MARKER) or str(uuid4())
+    folders = RunFolders(work, mark, {name: told}, (alone,), environment, keep=False, tuning=tuning)
+    spec = folders.spec(0, 0, Step(name, 1))
+    try:
+        ended = run_alone(
+            spec.argv,
+            Path(spec.directory),
+            spec.environment | spec.late,
+            limits,
+            outputs=(Path(spec.stdout), Path(spec.stderr)),
+        )
+        if ended.exit_code != 0 or ended.excess is not None:
+            raise InputError(
+                f"--pages: the copy of {name} alone, which was to tell how large its data becomes, "
+                f"ended {_how(ended.exit_code, ended.signal)}: {_last_line(Path(spec.stderr))}; "
+                "see whether it runs without --pages, or say --pages-heap SIZE"
+            )
+    except OSError as error:
+        raise InputError(f"{name}: cannot be started: {error.strerror}") from error
+    finally:
+        with suppress(RaterError):
+            folders.clear(spec)
+    file = reports / "0"
+    processes = [it for it in latest_reports(read_reports(file)) if it.event != BEGIN]
+    with suppress(OSError):
+        file.unlink()
+    regions = page_regions(processes, order, huge_bytes)
+    if not regions:
+        raise InputError(
+            f"--pages: nothing could be seen of the memory of {name}: it does not load libraries "
+            "that are preloaded, or ends without exit; say --pages-heap SIZE, or take a layout "
+            "without shares (huge, 2M, 2M@64M-128M)"
+        )
+    moved = max(it.moved_break for it in processes)
+    if moved and not best:
+        raise InputError(
+            f"--pages: {name} moves the break itself ({moved} times), and that memory is in no "
+            "category of the layout; with :best behind the layout it runs all the same"
+        )
+    return {Category(it.category): it.extent_bytes for it in regions}
+
+
+def _how(code: int | None, number: int | None) -> str:
+    return f"by signal {number}" if number is not None else f"with exit code {code}"
+
+
+def _last_line(file: Path) -> str:
+    try:
+        lines = file.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1][:200] if lines else "it printed no error"
+
+
+# -- Page sizes of copies made ready: the library built, sizes of data learnt, pools looked at -----
+
+type Extents = Mapping[Category, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PageCopies:
+    """What copies run as, and where."""
+
+    programs: Mapping[str, Program]  # by benchmark
+    files: Mapping[str, tuple[Path, ...]]  # what they execute, by benchmark
+    used: tuple[BenchmarkUsed, ...]
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPages:
+    """Everything that copies need for their page sizes."""
+
+    setup: PageSetup
+    programs: dict[str, Program]  # with the layout in their environment
+    tuning: CopyTuning
+    warnings: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]  # kept with the run
+
+
+def ready_pages(
+    request: Request,
+    copies: PageCopies,
+    *,
+    cache: Path,
+    work: Path,
+    known: Callable[[BenchmarkUsed, bool], Extents],
+    say: Callable[[str], None],
+    fill: Callable[[Mapping[str, str]], None],
+) -> PreparedPages | None:
+    """Return what copies need; None where page sizes are not chosen.
+
+    `fill` sets pools of huge pages, by the names of their settings, until the run is over; it
+    raises `RaterError` where it cannot. `known` tells how large a program's data was in an earlier
+    run (with large blocks apart or not). Raises `InputError` where the layout cannot be had, unless
+    the best of it will do.
+    """
+    asked = pages_asked(request)
+    if asked is None:
+        return None
+    root = sysroot()
+    huge = huge_page_bytes(root)
+    library = build_library(cache, split=asked.layout.split)
+    problems = layout_problems(asked, {})
+    every = {file for files in copies.files.values() for file in files}
+    problems += program_problems(every, library.executable)
+    reports = work / "pages"
+    reports.mkdir(mode=0o700)
+    tuning = CopyTuning(preload=str(library.executable))
+    shares: dict[str, Extents] = {}
+    if (not problems and asked.layout.needs_extent) or asked.pooled or _giant(asked.layout, huge):
+        shares = _sizes(request, asked, copies, (work, reports, tuning, huge), known=known, say=say)
+    orders = {}
+    for name in copies.programs:
+        orders[name] = _order(asked, shares.get(name, {}), huge, root)
+        limit = limit_problem(orders[name].heap_bytes, orders[name].mmap_bytes)
+        problems += [limit] if limit else []
+    needs = _pool_needs(asked, orders.values(), copies.placements, huge)
+    pools: tuple[tuple[str, str], ...] = ()
+    if not problems or asked.layout.best:
+        pools, lacking = fill_pools(needs, fill, root)
+        problems += [text + _by_category(asked, orders.values(), huge) for text in lacking]
+    problems = list(dict.fromkeys(problems))
+    if problems and not asked.layout.best:
+        raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
+    programs = {
+        name: replace(
+            program,
+            environment=(
+                *program.environment,
+                (VARIABLE, orders[name].words(str(reports))),
+            ),
+        )
+        for name, program in copies.programs.items()
+    }
+    return PreparedPages(
+        setup=PageSetup(orders, huge, reports),
+        programs=programs,
+        tuning=tuning,
+        warnings=tuple(f"--pages {request.pages}: {text}" for text in problems),
+        settings=(
+            ("copies.pages", f"{asked.layout}, {'hugetlb' if asked.pooled else 'thp'}"),
+            ("copies.pages.library", f"sha256 {(library.sha256 or '')[:12]}"),
+            *pools,
+        ),
+    )
+
+
+def _giant(layout: PageLayout, huge: int) -> bool:
+    """Tell whether pages are asked for that are only of a pool, and taken at once."""
+    return any(it.page_bytes > huge for it in page_windows(layout, {}, huge))
+
+
+def _sizes(
+    request: Request,
+    asked: PageRequest,
+    copies: PageCopies,
+    where: tuple[Path, Path, CopyTuning, int],
+    *,
+    known: Callable[[BenchmarkUsed, bool], Extents],
+    say: Callable[[str], None],
+) -> dict[str, Extents]:
+    """Return how large each program's data becomes: as the user says, as seen, or tried now."""
+    if asked.heap_bytes is not None:
+        given = dict.fromkeys(Category, asked.heap_bytes)
+        return dict.fromkeys(copies.programs, given)
+    found: dict[str, Extents] = {}
+    work, reports, tuning, huge = where
+    for one in copies.used:
+        seen = known(one, asked.layout.split)
+        if not seen:
+            say(
+                f"--pages: one copy of {one.name} alone, to learn how large its data becomes "
+                "(--pages-heap SIZE says so)"
+            )
+            order = _order(replace(asked, layout=_base(asked.layout)), {}, huge, sysroot())
+            limit = limit_problem(order.heap_bytes, order.mmap_bytes)
+            if limit:
+                raise InputError(f"--pages {request.pages}: {limit}")
+            limits = Limits(request.timeout_s, request.output_limit_bytes)
+            seen = learn_sizes(
+                copies.programs[one.name],
+                order,
+                huge,
+                work=work,
+                reports=reports,
+                tuning=tuning,
+                placement=copies.placements[0],
+                environment=request.environment,
+                limits=limits,
+                best=asked.layout.best,
+            )
+        found[one.name] = seen
+    return found
+
+
+def _base(layout: PageLayout) -> PageLayout:
+    return PageLayout(split=layout.split)
+
+
+def _order(asked: PageRequest, extents: Extents, huge: int, root: Path) -> PageDirective:
+    heap, mmap = reserves(asked.heap_bytes, extents, root)
+    windows = page_windows(asked.layout, extents, huge)
+    if asked.pooled:
+        windows = tuple(clip_windows(windows, {it: extents.get(it, 0) for it in Category}, huge))
+    else:
+        giant = tuple(it for it in windows if it.page_bytes > huge)
+        limits = {it: extents.get(it, 0) for it in Category}
+        others = (it for it in windows if it not in giant)
+        windows = tuple(sorted((*clip_windows(giant, limits, huge), *others)))
+    return PageDirective(
+        windows=windows,
+        heap_bytes=heap,
+        mmap_bytes=mmap,
+        split=asked.layout.split,
+        pooled=asked.pooled,
+        strict=not asked.layout.best,
+        extents=tuple(extents.items()) if asked.layout.needs_extent else (),
+    )
+
+
+def _by_category(asked: PageRequest, orders: Iterable[PageDirective], huge: int) -> str:
+    """Say why a copy needs several pages where its data would fit into one."""
+    every = {pool_pages_text(it.windows, huge, pooled=asked.pooled) for it in orders} - {""}
+    return f"; each category has pages of its own: {' or '.join(sorted(every))}" if every else ""
+
+
+def _pool_needs(
+    asked: PageRequest, orders: Iterable[PageDirective], placements: Sequence[Placement], huge: int
+) -> tuple[PoolNeed, ...]:
+    """Return what the program that needs most takes of each pool, with all copies."""
+    per_copy = [pool_pages(order.windows, huge, pooled=asked.pooled) for order in orders]
+    return largest_needs(
+        pool_needs(placements, {placed.copy: pages for placed in placements}) for pages in per_copy
+    )
+
+
+# -- Page sizes of the copies of one run, made ready -----------------------------------------------
+
+
+def pages_of_run(
+    ready: PreparedRun,
+    start: RunStart,
+    store: Store,
+    cache: Path,
+    *,
+    say_text: Callable[[str], None],
+    fill: Callable[[Mapping[str, str]], None],
+) -> PreparedPages | None:
+    """Make the page sizes of copies ready; None where they are not chosen."""
+    resolved = ready.resolved
+    if resolved.request.pages is None:
+        return None
+    names = [workload.benchmark.name for workload in resolved.workloads]
+    files = (tuple(Path(line.words[0]) for line in lines) for lines in ready.lines)
+    copies = PageCopies(
+        ready.programs,
+        dict(zip(names, files, strict=True)),
+        start.run.benchmarks,
+        resolved.placements,
+    )
+
+    def known(used: BenchmarkUsed, split: bool) -> dict[Category, int]:
+        found = store.page_extents(used, split=split)
+        return {Category(name): extent for name, extent in found.items()}
+
+    return ready_pages(
+        *(resolved.request, copies),
+        cache=cache,
+        work=ready.work,
+        known=known,
+        say=say_text,
+        fill=fill,
+    )

@@ -1,0 +1,239 @@
+"""Whether copies had the page sizes that `--pages` planned, and layouts beside each other; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+
+from rater.errors import InputError
+from rater.lab.layout.layout import Category, PageLayout, PageShare, parse_pages
+from rater.plan.request import request_from_json
+from rater.record.events import PageRegion
+from rater.record.stored import StoredCopy, StoredRun
+from rater.text.values import count, group_by_key, truncate_list
+
+_PAGES_OFF = 2  # so many of the largest pages may be missing: one at each end of the data
+_UNSEEN = "nothing was seen of it: it ended before, or does not load the library"
+
+
+class PageVerdict(StrEnum):
+    """What is known of a copy's page sizes."""
+
+    MET = "as planned"
+    DIFFERS = "differs"
+    NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPages:
+    """One run of a copy."""
+
+    phase: int
+    benchmark: str
+    iteration: int
+    copy: int
+    step: int
+    verdict: PageVerdict
+    reasons: tuple[str, ...]  # in words, why it is not as planned
+    regions: tuple[PageRegion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryPages:
+    """One category of a benchmark's data, over its copies; shares are of resident memory."""
+
+    benchmark: str
+    category: str
+    copies: int  # runs that were seen
+    resident_bytes: float  # median
+    planned_share: float  # median, 0 to 1: of what the data came to
+    huge_share: float | None  # the same that was had; None: it cannot be seen
+    differ: int  # runs that had something else
+    not_known: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunPages:
+    """Page sizes of a run's copies."""
+
+    layout: str
+    backing: str
+    copies: tuple[CopyPages, ...]
+    categories: tuple[CategoryPages, ...]  # in the order the benchmarks ran
+
+    def of(self, verdict: PageVerdict) -> tuple[CopyPages, ...]:
+        """Return the copy runs with this verdict, in order."""
+        return tuple(it for it in self.copies if it.verdict is verdict)
+
+
+def asked_pages(run: StoredRun) -> tuple[PageLayout, str] | None:
+    """Return the layout and where its large pages come from; None: none was asked for."""
+    if run.head.request is None:
+        return None
+    try:
+        request = request_from_json(run.head.request, f"run {run.head.run}")
+        if request.pages is None:
+            return None
+        return parse_pages(request.pages), request.pages_backing or "thp"
+    except InputError:  # of a newer rater
+        return None
+
+
+def prove_pages(run: StoredRun) -> RunPages | None:
+    """Return what the copies of a run had; None where page sizes were not chosen."""
+    asked = asked_pages(run)
+    if asked is None:
+        return None
+    layout, backing = asked
+    copies = tuple(_proved(copy, layout) for copy in run.without_torn().copies)
+    by_name = group_by_key((copy.benchmark, copy) for copy in copies)
+    categories = tuple(row for name, those in by_name.items() for row in _categories(name, those))
+    return RunPages(str(layout), backing, copies, categories)
+
+
+def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
+    reasons: list[str] = []
+    verdict = PageVerdict.MET
+    for region in copy.pages:
+        found = list(_differences(region, layout))
+        if found:
+            verdict = PageVerdict.DIFFERS
+            reasons += [f"{region.category}: {text}" for text in found]
+    notes = dict.fromkeys(it.note for it in copy.pages if it.note)
+    reasons += notes
+    if not copy.pages:
+        verdict, reasons = PageVerdict.NOT_KNOWN, [_UNSEEN]
+    elif verdict is PageVerdict.MET and any(it.huge_bytes is None for it in copy.pages):
+        verdict = PageVerdict.NOT_KNOWN
+        reasons.append("the kernel does not tell which memory lies in pages of that size")
+    elif verdict is PageVerdict.MET and notes:
+        verdict = PageVerdict.DIFFERS
+    return CopyPages(
+        copy.phase,
+        copy.benchmark,
+        copy.iteration,
+        copy.copy,
+        copy.step,
+        verdict,
+        tuple(reasons),
+        copy.pages,
+    )
+
+
+def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
+    """Say what is not as planned, beyond pages at the ends, in words."""
+    slack = _PAGES_OFF * region.largest_page_bytes
+    form = layout.of(Category(region.category))
+    if isinstance(form, PageShare) and region.share_of_bytes is not None:
+        wanted = form.percent / 100 * region.extent_bytes
+        if abs(wanted - region.planned_bytes) > slack:
+            yield (
+                f"shares are of {_mb(region.share_of_bytes)}, it has {_mb(region.extent_bytes)}: "
+                f"{_percent(region.planned_bytes, region.extent_bytes)} planned of it"
+            )
+    if region.huge_bytes is not None and region.touched_bytes - region.huge_bytes > slack:
+        forked = f", {region.forks} times forked" if region.forks else ""
+        yield (f"{_mb(region.huge_bytes)} of {_mb(region.touched_bytes)} in large pages{forked}")
+    if region.planned_bytes - region.touched_bytes > slack:
+        rest = region.planned_bytes - region.touched_bytes
+        yield f"{_mb(rest)} of {_mb(region.planned_bytes)} planned were never touched"
+    if region.stray_bytes > slack:
+        yield f"{_mb(region.stray_bytes)} in large pages that were not planned"
+
+
+def _categories(name: str, copies: Sequence[CopyPages]) -> Iterator[CategoryPages]:
+    regions = group_by_key((it.category, (copy, it)) for copy in copies for it in copy.regions)
+    for category in Category:
+        rows = [(copy, it) for copy, it in regions.get(category, ()) if it.resident_bytes]
+        if not rows:
+            continue
+        seen = [it for _, it in rows if it.huge_bytes is not None]
+        verdicts = [copy.verdict for copy, _ in rows]
+        yield CategoryPages(
+            benchmark=name,
+            category=category,
+            copies=len(rows),
+            resident_bytes=median(it.resident_bytes for _, it in rows),
+            planned_share=median(
+                min(1.0, it.planned_bytes / it.extent_bytes) if it.extent_bytes else 0.0
+                for _, it in rows
+            ),
+            huge_share=median(
+                ((it.huge_bytes or 0) + it.stray_bytes) / it.resident_bytes for it in seen
+            )
+            if seen
+            else None,
+            differ=verdicts.count(PageVerdict.DIFFERS),
+            not_known=verdicts.count(PageVerdict.NOT_KNOWN),
+        )
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:.3g} MB"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "0 %"
+
+
+# -- Page layouts beside each other: which one the others are compared with, and doubts ------------
+
+type SideRuns = Sequence[StoredRun]
+
+
+def base_side(sides: Sequence[SideRuns]) -> int | None:
+    """Return which side has all in base pages with the library: what layouts are compared with.
+
+    None where no side has that alone, or none has a layout.
+    """
+    layouts = [_layouts(runs) for runs in sides]
+    if not any(it is not None and not it.is_base for found in layouts for it in found):
+        return None
+    return next(
+        (
+            place
+            for place, found in enumerate(layouts)
+            if found and all(it is not None and it.is_base for it in found)
+        ),
+        None,
+    )
+
+
+def layout_warnings(sides: Sequence[tuple[str, SideRuns]]) -> tuple[str, ...]:
+    """Return what is wrong with comparing these sides, the first of which is the baseline."""
+    return tuple(_warnings(sides))
+
+
+def _warnings(sides: Sequence[tuple[str, SideRuns]]) -> Iterator[str]:
+    layouts = {label: _layouts(runs) for label, runs in sides}
+    without = [label for label, found in layouts.items() if None in found]
+    having = [label for label, found in layouts.items() if any(found)]
+    if without and having:
+        yield (
+            f"{truncate_list(having)} with --pages beside {truncate_list(without)} without: "
+            "--pages alone changes "
+            "times (one arena of malloc, no memory given back); compare layouts with --pages 0%"
+        )
+    apart = [label for label, found in layouts.items() if any(it and it.split for it in found)]
+    whole = [label for label, found in layouts.items() if any(it and not it.split for it in found)]
+    if apart and whole:
+        yield (
+            f"{truncate_list(apart)} keeps large blocks apart from small ones, "
+            f"{truncate_list(whole)} does not: "
+            "compare layouts by category with --pages heap:base"
+        )
+    for label, runs in sides:
+        proofs = [it for it in map(prove_pages, runs) if it is not None]
+        differ = sum(len(it.of(PageVerdict.DIFFERS)) for it in proofs)
+        if differ:
+            whole_number = sum(len(it.copies) for it in proofs)
+            yield (
+                f"{label}: {count(differ, 'copy run')} of {whole_number} had other page sizes "
+                "than planned (`rater show RUN` says which, and why)"
+            )
+
+
+def _layouts(runs: SideRuns) -> list[PageLayout | None]:
+    return [asked[0] if (asked := asked_pages(run)) else None for run in runs]

@@ -1,0 +1,427 @@
+"""The models of a sweep, which of them is warranted, and what a study comes to; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from rater.analysis.compare.compare import compare
+from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, cpi_changes
+from rater.analysis.results.copies import MemoryRow, Point, memory_rows
+from rater.analysis.stats.estimate import f_exceeded, t_quantile
+from rater.analysis.stats.robust import Floats
+from rater.errors import InputError
+from rater.lab.layout.layout import huge_share, parse_pages
+from rater.lab.models.fits import (
+    CONFIDENCE,
+    PolynomialFit,
+    TwoPointModel,
+    fit_polynomial,
+    two_point_models,
+)
+from rater.lab.models.observed import LayoutValue, ModelData, ModelRequest, observe
+from rater.lab.models.quantities import (
+    OF_TIME,
+    PAGES,
+    EffortKind,
+    PredictorKind,
+    Response,
+    share_of,
+)
+from rater.lab.trace.ranking import (
+    BenefitCheck,
+    Loads,
+    PageCosts,
+    RankedMapping,
+    by_saving,
+    check_benefits,
+    extents,
+    predicted_misses,
+    rank_mappings,
+)
+from rater.lab.trace.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
+
+# -- Which model the layouts warrant, and how many more would tell ---------------------------------
+#
+# A model with one more term is taken where all of this holds:
+#
+# - the term's F test (extra sum of squares) is significant at 5 %,
+# - AICc is smaller (where n - k - 1 is 3 or more: with less its correction outweighs all data),
+# - the two models differ somewhere by more than the run-to-run noise of a layout's value.
+#
+# The first model is the constant: where no other is better by these rules, nothing is chosen.
+#
+# What was not taken is either too small to matter (the interval of the term lies within the margin)
+# or cannot be told: then `more_layouts` says how many layouts more, spread in the same way and with
+# the same scatter, make the interval so narrow that it excludes 0 at the size that is seen, or lies
+# within the margin, whichever takes fewer. Standard errors shrink with the root of the number of
+# layouts.
+
+_ALPHA = 0.05
+MARGIN = 0.01  # of the mean of y: a term that changes less does not matter
+_MOST_LAYOUTS = 1000
+_LEAST_ROOM = 3  # n - k - 1
+
+
+class TermState(StrEnum):
+    """What is known of the term that a model has more than the one below it."""
+
+    THERE = "there"
+    NOISE = "below the noise of runs"  # significant, but smaller than runs differ
+    SMALL = "too small to matter"
+    UNKNOWN = "cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class TermVerdict:
+    """The last term of a polynomial, judged."""
+
+    degree: int
+    state: TermState
+    # Of the mean of y: of a line the change from the smallest to the largest x, of a parabola how
+    # far its middle lies from the chord of its ends.
+    effect: float
+    low: float | None = None  # ends of its 95 % interval; None: no degree of freedom
+    high: float | None = None
+    p: float | None = None  # of the F test; None: no degree of freedom
+    largest_difference: float = 0.0  # between this model and the best one below it, of y
+    noise: float = 0.0  # standard error of a layout's value from runs alone, of y
+    more_layouts: int | None = None  # to tell; None: it is told, or more than 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The model that is warranted."""
+
+    chosen: str | None  # "linear", "quadratic", "cubic"; None: nothing
+    terms: tuple[TermVerdict, ...]  # of degree 1, 2, ...
+
+
+def choose_model(
+    data: tuple[Floats, Floats],
+    fits: Sequence[PolynomialFit],
+    noise: float,
+    margin: float = MARGIN,
+) -> ModelChoice:
+    """Return which of the fits (constant first, by degree) is warranted.
+
+    `data`: x and y of the layouts; `noise`: standard error of a layout's y from run to run, as a
+    share of y.
+    """
+    x, y = data
+    best, *others = fits
+    verdicts = []
+    for fit in others:
+        differs = float(np.max(np.abs(fit.at(x) - best.at(x)))) / (abs(float(y.mean())) or 1.0)
+        verdict = replace(_judged(best, fit, y, margin), largest_difference=differs, noise=noise)
+        if verdict.state is TermState.THERE and differs <= noise:
+            verdict = replace(verdict, state=TermState.NOISE)
+        verdicts.append(verdict)
+        if verdict.state is TermState.THERE:
+            best = fit
+    return ModelChoice(best.name if best.degree else None, tuple(verdicts))
+
+
+def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -> TermVerdict:
+    """Judge a fit's last term by tests alone; run-to-run noise is not in it yet."""
+    mean = abs(float(y.mean())) or 1.0
+    term, error = fit.highest_term()
+    scale = (2 if fit.degree == 1 else 1) / mean
+    effect = term * scale
+    unknown = TermVerdict(fit.degree, TermState.UNKNOWN, effect)
+    if fit.degrees_of_freedom < 1:
+        return unknown
+    half = t_quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
+    p = _p(best, fit)
+    known = replace(unknown, low=effect - half, high=effect + half, p=p)
+    if p < _ALPHA and _aicc_agrees(fit, best, len(y)):
+        return replace(known, state=TermState.THERE)
+    if abs(effect) + half <= margin:
+        return replace(known, state=TermState.SMALL)
+    more = _more_layouts(abs(effect), half, fit.degrees_of_freedom, len(y), margin)
+    return replace(known, more_layouts=more)
+
+
+def _p(small: PolynomialFit, large: PolynomialFit) -> float:
+    """Return how often noise alone would make the larger model so much better."""
+    more = large.quality.parameters - small.quality.parameters
+    gain = max(0.0, small.quality.rss - large.quality.rss) / more
+    return f_exceeded(
+        gain / (large.quality.rss / large.degrees_of_freedom), more, large.degrees_of_freedom
+    )
+
+
+def _aicc_agrees(fit: PolynomialFit, best: PolynomialFit, n: int) -> bool:
+    here, there = fit.quality.aicc, best.quality.aicc
+    if here is None or there is None or n - fit.quality.parameters - 2 < _LEAST_ROOM:
+        return True  # its correction would be all there is to it
+    return here < there
+
+
+def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: float) -> int | None:
+    """Return how many more than n layouts make half the interval as narrow as is needed."""
+    goal = max(effect, margin - effect)
+    parameters = n - freedom
+    error = half / t_quantile(CONFIDENCE, freedom)
+    for this_count in range(n + 1, n + _MOST_LAYOUTS + 1):
+        if (
+            t_quantile(CONFIDENCE, this_count - parameters) * error * math.sqrt(n / this_count)
+            <= goal
+        ):
+            return this_count - n
+    return None
+
+
+# -- The models of a sweep: fits, their errors, two-point lines and which is warranted -------------
+
+LEAST_VALUES = 3  # of x: through two goes every line
+
+
+@dataclass(frozen=True, slots=True)
+class SweepModel:
+    """One benchmark's models."""
+
+    observed: ModelData
+    fits: tuple[PolynomialFit, ...]  # constant, linear, quadratic, ...; () where there are too few
+    pairs: tuple[TwoPointModel, ...]
+    choice: ModelChoice | None  # None: too few layouts
+
+    @property
+    def x(self) -> Floats:
+        """x of the layouts, ascending."""
+        return np.array([one.x for one in self.observed.layouts])
+
+    @property
+    def y(self) -> Floats:
+        """y of the layouts."""
+        return np.array([one.y for one in self.observed.layouts])
+
+    @property
+    def chosen(self) -> PolynomialFit | None:
+        """The polynomial that is warranted, None for none."""
+        name = self.choice.chosen if self.choice else None
+        return next((fit for fit in self.fits if fit.name == name), None)
+
+
+def models_of(
+    every: Sequence[ModelData], *, degree: int = 2, margin: float = MARGIN
+) -> tuple[SweepModel, ...]:
+    """Return the models of each benchmark; `degree`: of the highest polynomial (2 or 3)."""
+    return tuple(_model(observed, degree, margin) for observed in every)
+
+
+def _model(observed: ModelData, degree: int, margin: float) -> SweepModel:
+    x = np.array([one.x for one in observed.layouts])
+    y = np.array([one.y for one in observed.layouts])
+    if len(np.unique(x)) < LEAST_VALUES:
+        return SweepModel(observed, (), (), None)
+    fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]
+    choice = choose_model((x, y), fits, observed.layout_noise, margin)
+    return SweepModel(observed, tuple(fits), two_point_models(x, y), choice)
+
+
+# -- What a stored trace predicts of page layouts, held against a sweep's own runs -----------------
+#
+# The benefit of a layout is what it saves over all in base pages, by the cost model of
+# `analysis.pages.ranking` (misses x cost + faults x cost); the error is IBM CPO's, in per cent of
+# the largest benefit.
+
+_HUGE = PAGE_SIZES[2]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkTrace:
+    """A stored trace of a benchmark, and what a miss costs on the machine it was made on."""
+
+    number: int
+    trace: PageTrace
+    costs: PageCosts
+
+
+@dataclass(frozen=True, slots=True)
+class RankingCheck:
+    """Which data of a benchmark deserves large pages, and how its layouts bore the trace out."""
+
+    benchmark: str
+    trace: int  # its number
+    best: RankedMapping  # of categories to page sizes
+    saved_ns: float  # by the best one, as predicted
+    check: BenefitCheck | None  # None: fewer than two layouts
+
+
+def misses_of(traces: Mapping[str, BenchmarkTrace]) -> Callable[[str, str], float | None] | None:
+    """Return what tells page walks by benchmark and text of --pages; None: there is no trace."""
+    if not traces:
+        return None
+
+    def predicted(benchmark: str, text: str) -> float | None:
+        found = traces.get(benchmark)
+        return None if found is None else predicted_misses(found.trace, text).walks
+
+    return predicted
+
+
+def ranking_check(
+    benchmark: str,
+    traced: BenchmarkTrace,
+    layouts: Sequence[tuple[str, Sequence[float]]],
+    loads: Loads = Loads.BETWEEN,
+) -> RankingCheck:
+    """Return the best mapping, and predictions against `layouts`: texts of --pages and times in s.
+
+    The first of them is all in base pages.
+    """
+    ranked = rank_mappings(traced.trace, traced.costs)
+    best = by_saving(ranked, loads)[0]
+    saved = [_saved_ns(traced, ranked, text, loads) for text, _ in layouts]
+    check = None
+    if len(layouts) > 1:
+        check = check_benefits([text for text, _ in layouts], saved, [it for _, it in layouts])
+    return RankingCheck(benchmark, traced.number, best, best.saved_ns(loads), check)
+
+
+def _saved_ns(
+    traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str, loads: Loads
+) -> float:
+    """Return what a layout saves: walks and first-level misses, and its share of the faults."""
+    trace, costs = traced.trace, traced.costs
+    base, here = (predicted_misses(trace, it) for it in ("0%", text))
+    touched = sum(trace.of_size(BASE_PAGE).pages)
+    everything = next((it for it in ranked if set(it.mapping.sizes) == {_HUGE}), None)
+    share = huge_share(parse_pages(text), extents(trace), _HUGE)
+    faults = share * everything.faults_saved_ns if everything else 0.0
+    walks = (base.walks - here.walks) * costs.walk_ns(touched, loads)
+    return walks + (base.l1_misses - here.l1_misses) * costs.l1_miss_ns(loads) + faults
+
+
+# -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
+
+
+@dataclass(frozen=True, slots=True)
+class LabRow:
+    """One benchmark, or the suite, without and with large pages."""
+
+    row: EffectRow
+    largest: Effect  # at the layout with the most large pages
+    best: tuple[str, Effect] | None  # the fastest layout; None: no layout has a result
+
+
+@dataclass(frozen=True, slots=True)
+class PageLab:
+    """A sweep over page layouts, put together."""
+
+    sweep: int
+    points: tuple[Point, ...]  # all in base pages first
+    comparison: Comparison
+    largest: int  # which of the comparison's sides has the most large pages
+    rows: tuple[LabRow, ...]  # suite first, then benchmarks in their order
+    memory: tuple[MemoryRow, ...]
+    cpi: tuple[CpiChange, ...]
+    models: tuple[SweepModel, ...]
+    energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
+    no_models: str | None  # why there are none, in words
+    checks: tuple[RankingCheck, ...]  # of benchmarks that were traced (rater pages)
+    missing: tuple[str, ...]  # points without runs
+
+
+def page_lab(
+    sweep: int,
+    points: Sequence[Point],
+    *,
+    looks: int = 1,
+    missing: Sequence[str] = (),
+    predicting: Response = OF_TIME,
+    traces: Mapping[str, BenchmarkTrace] | None = None,
+) -> PageLab:
+    """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
+    `traces`: by benchmark, what is known of its misses.
+
+    The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
+    that has no axis `pages`, or other axes beside it.
+    """
+    axes = {name for point in points for name, _ in point.values}
+    if axes != {PAGES}:
+        named = ", ".join(sorted(axes)) or "none"
+        raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
+    if len(points) < 2:
+        raise InputError(f"sweep {sweep}: one layout has runs; two or more can be compared")
+    ordered = sorted(points, key=lambda point: not parse_pages(_text(point)).is_base)
+    comparison = compare(ordered, looks=looks)
+    shares = [_share(point) for point in ordered]
+    largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
+    known = traces or {}
+    models, no_models = _models(ordered, predicting, known)
+    return PageLab(
+        sweep,
+        tuple(ordered),
+        comparison,
+        largest,
+        tuple(
+            LabRow(row, row.cells[largest - 1], _best(row, comparison))
+            for row in (*comparison.suites[:1], *comparison.benchmarks)
+        ),
+        memory_rows(ordered),
+        cpi_changes(comparison.sides),
+        models,
+        _models(ordered, Response(EffortKind.ENERGY), known)[0],
+        no_models,
+        _checks(ordered, predicting, known),
+        tuple(missing),
+    )
+
+
+def _text(point: Point) -> str:
+    return dict(point.values)[PAGES]
+
+
+def _share(point: Point) -> float:
+    share = share_of(_text(point))
+    return -1.0 if share is None else share
+
+
+def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
+    found = [
+        (side.label, cell)
+        for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
+        if cell.speedup is not None
+    ]
+    return max(found, key=lambda one: one[1].speedup.ratio if one[1].speedup else 0.0, default=None)
+
+
+def _models(
+    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
+) -> tuple[tuple[SweepModel, ...], str | None]:
+    try:
+        return models_of(observe(points, ModelRequest(predicting), misses_of(traces))), None
+    except InputError as error:
+        return (), str(error)
+
+
+def _checks(
+    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
+) -> tuple[RankingCheck, ...]:
+    """Hold what traces predict of each layout against its runs."""
+    try:
+        found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
+    except InputError:
+        return ()
+    texts = {point.label: _text(point) for point in points}
+    return tuple(
+        ranking_check(
+            data.benchmark,
+            traces[data.benchmark],
+            [(texts[one.label], one.values) for one in _base_first(points, data.layouts)],
+        )
+        for data in found
+        if data.benchmark in traces
+    )
+
+
+def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list[LayoutValue]:
+    """Return layouts in the order of the points, the baseline first."""
+    by_label = {one.label: one for one in layouts}
+    return [by_label[point.label] for point in points if point.label in by_label]

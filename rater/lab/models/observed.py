@@ -1,0 +1,342 @@
+"""What a model is fitted to: of every layout of a sweep an x and a y, by benchmark; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rater.analysis.results.copies import Point, PointRun
+from rater.analysis.results.counters import BenchmarkCounts, run_counts
+from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
+from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
+from rater.errors import InputError
+from rater.lab.models.quantities import (
+    HITS,
+    MISSES,
+    OF_TIME,
+    PAGES,
+    WALKS,
+    NumericAxis,
+    PredictorKind,
+    Quantity,
+    Response,
+    counted_features,
+    effort_of,
+    huge_share,
+    model_axis,
+)
+from rater.text.values import group_by_key, truncate_list
+
+#
+# y is the median over a layout's runs, after what all layouts have in common in a round is taken
+# off (where every layout has a run in every round). x from counters is the median over the runs
+# too.
+
+type Predicted = Callable[[str, str], float | None]  # benchmark, text of --pages -> misses
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What is asked for."""
+
+    predicting: Response = OF_TIME
+    explaining: PredictorKind | None = None  # None: the first that there is
+    axis: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutValue:
+    """One layout: a point of the sweep."""
+
+    label: str
+    x: float
+    y: float
+    values: tuple[float, ...]  # y of its runs
+    runs: tuple[int, ...]
+    features: tuple[tuple[str, float], ...]  # walks, misses, hits of a copy, where counted
+
+
+@dataclass(frozen=True, slots=True)
+class ModelData:
+    """All layouts of one benchmark under the same other conditions."""
+
+    benchmark: str
+    tune: str | None
+    held: str  # the values of the other axes: "copies=2"; "" where there are none
+    x: Quantity
+    y: Quantity
+    layouts: tuple[LayoutValue, ...]  # ascending x
+    noise: Noise  # of one run's y
+    lacking: tuple[str, ...]  # what is left out, and why
+
+    @property
+    def name(self) -> str:
+        """Its name, in tables and pictures."""
+        return " ".join(part for part in (self.benchmark, self.tune, self.held) if part)
+
+    @property
+    def layout_noise(self) -> float:
+        """Standard error of a layout's y from run to run, as a share of y."""
+        return self.noise.of_median(min(len(one.runs) for one in self.layouts))
+
+
+@dataclass(frozen=True, slots=True)
+class _LayoutRun:
+    """A run of a layout: its rates, and what was counted, by benchmark."""
+
+    run: PointRun
+    rates: RunRates
+    counts: Mapping[tuple[str, str | None], Sequence[BenchmarkCounts]]
+
+    def counted(self, key: Key) -> BenchmarkCounts | None:
+        """Return the counts of a benchmark, those with the kernel's part first."""
+        every = [
+            it
+            for (name, tune), of in self.counts.items()
+            if name == key[0] and key[1] in (None, tune)
+            for it in of
+            if it.rates is not None
+        ]
+        return min(every, key=lambda it: (it.user_only, -len(counted_features(it))), default=None)
+
+
+def observe(
+    points: Sequence[Point],
+    wanted: ModelRequest,
+    predicted: Predicted | None = None,
+) -> tuple[ModelData, ...]:
+    """Return x and y of all layouts, for each benchmark and set of other conditions.
+
+    `predicted`: the misses of a copy that a stored trace predicts. Raises `InputError` where no
+    x or no y is known.
+    """
+    every_run = [one.run for point in points for one in point.runs]
+    needed = wanted.explaining is PredictorKind.AXIS or (
+        wanted.explaining in (None, PredictorKind.HUGE)
+        and not any(run.counted or any(copy.pages for copy in run.copies) for run in every_run)
+    )
+    axis = model_axis(points, wanted.axis, needed=needed)
+    observing = _Observing(
+        {point.label: _members(point) for point in points}, axis, wanted, predicted, []
+    )
+    every = [it for of in observing.members.values() for it in of]
+    keys = dict.fromkeys(key for it in every for key in it.rates.rates)
+    if not keys:
+        told = dict.fromkeys(text for it in every for text in it.rates.left_out)
+        raise InputError(f"no benchmark has a valid result: {truncate_list(list(told), 3)}")
+    found = [
+        one
+        for held, of_held in _by_held(points, axis.name if axis else PAGES).items()
+        for key in keys
+        if (one := observing.of(key, held, of_held)) is not None
+    ]
+    if not found:
+        raise InputError("no model: " + truncate_list(list(dict.fromkeys(observing.reasons)), 3))
+    return tuple(found)
+
+
+def _members(point: Point) -> tuple[_LayoutRun, ...]:
+    rates = same_keys([run_rates(one.run, one.block) for one in point.runs])
+    return tuple(
+        _LayoutRun(
+            one,
+            of,
+            group_by_key(((it.benchmark, it.tune), it) for it in run_counts(one.run).benchmarks),
+        )
+        for one, of in zip(point.runs, rates, strict=True)
+    )
+
+
+def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
+    """Return the points by the values of the other axes; all of them where none has this one."""
+    known = any(name == axis for point in points for name, _ in point.values)
+    return group_by_key(
+        (
+            " ".join(f"{name}={value}" for name, value in point.values if known and name != axis),
+            point,
+        )
+        for point in points
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Observing:
+    """All runs of all layouts, and what is asked of them."""
+
+    members: Mapping[str, Sequence[_LayoutRun]]  # by the label of the layout
+    axis: NumericAxis | None
+    wanted: ModelRequest
+    predicted: Predicted | None
+    reasons: list[str]  # why benchmarks have no model; grows
+
+    def of(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
+        """Return the layouts of one benchmark; None: nothing is known, see `reasons`."""
+        y_of = self.wanted.predicting.quantity
+        runs = {point.label: self._efforts(key, point) for point in points}
+        known = [point for point in points if runs[point.label]]
+        lacking = [f"{p.label}: no {y_of.name}" for p in points if not runs[p.label]]
+        if not known:
+            self.reasons.append(f"{key[0]}: no {y_of.name} is known")
+            return None
+        features = {
+            point.label: _medians(
+                counted_features(counts)
+                for it, _ in runs[point.label]
+                if (counts := it.counted(key)) is not None
+            )
+            for point in known
+        }
+        sources = self._sources(key, known, features)
+        chosen = max(sources, key=lambda found: len(found[1]), default=None)  # of equals the first
+        if chosen is None:
+            self.reasons.append(f"{key[0]}: {_missing_x(self.wanted.explaining)}")
+            return None
+        quantity, x_of = chosen
+        lacking += [f"{p.label}: no {quantity.name}" for p in known if p.label not in x_of]
+        labels = [point.label for point in known if point.label in x_of]
+        noise, y_at = _adjusted({label: _by_block(runs[label]) for label in labels})
+        layouts = [
+            LayoutValue(
+                label,
+                x_of[label],
+                y_at[label],
+                tuple(y for _, y in runs[label]),
+                tuple(it.rates.run for it, _ in runs[label]),
+                tuple(features[label].items()),
+            )
+            for label in labels
+        ]
+        layouts.sort(key=lambda one: one.x)
+        return ModelData(*key, held, quantity, y_of, tuple(layouts), noise, tuple(lacking))
+
+    def _efforts(self, key: Key, point: Point) -> list[tuple[_LayoutRun, float]]:
+        found = []
+        for it in self.members[point.label]:
+            rate = it.rates.rates.get(key)
+            if rate is not None:
+                y = effort_of(self.wanted.predicting, it.run.run, key, rate, it.counted(key))
+                if y:
+                    found.append((it, y))
+        return found
+
+    def _sources(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what can stand as x, the best first: counted, predicted, the value of the axis.
+
+        Where none is asked for, only what all layouts have.
+        """
+        wanted = self.wanted.explaining
+        for quantity, x_of in self._known_sources(key, points, features):
+            if wanted is None:
+                suits = len(x_of) == len(points)
+            else:
+                suits = bool(x_of) and quantity.kind in _kinds(wanted)
+            if suits:
+                yield quantity, x_of
+
+    def _known_sources(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        for name, text in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
+            counted = {label: of[name] for label, of in features.items() if name in of}
+            yield Quantity(name, text, "", "counted by the hardware"), counted
+        if self.axis is None or self.axis.name == PAGES:
+            yield from self._of_pages(key, points)
+        if self.axis is None:
+            return
+        values = {point.label: dict(point.values)[self.axis.name] for point in points}
+        yield (
+            self.axis.quantity,
+            {label: self.axis.values[text] for label, text in values.items()},
+        )
+
+    def _of_pages(
+        self, key: Key, points: Sequence[Point]
+    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what is known of page layouts: misses predicted, the share that copies had."""
+        values = {point.label: dict(point.values).get(PAGES) for point in points}
+        if self.predicted is not None:
+            found = {
+                label: self.predicted(key[0], text)
+                for label, text in values.items()
+                if text is not None
+            }
+            yield (
+                Quantity(MISSES, "TLB misses of a copy", "", "predicted from a stored trace"),
+                {label: misses for label, misses in found.items() if misses is not None},
+            )
+        had = {
+            point.label: [
+                share
+                for it in self.members[point.label]
+                if (share := huge_share(it.run.run, key)) is not None
+            ]
+            for point in points
+        }
+        yield (
+            Quantity(
+                PredictorKind.HUGE, "large pages", "%", "the share that copies had, as proved"
+            ),
+            {label: statistics.median(shares) for label, shares in had.items() if shares},
+        )
+
+
+def _kinds(wanted: PredictorKind) -> tuple[str, ...]:
+    return (PredictorKind.HUGE, PredictorKind.AXIS) if wanted is PredictorKind.AXIS else (wanted,)
+
+
+def _missing_x(wanted: PredictorKind | None) -> str:
+    if wanted is PredictorKind.WALKS:
+        return (
+            "no page-walk cycles were counted; `rater counters` says what works here, "
+            "`--counters` counts it"
+        )
+    if wanted is PredictorKind.MISSES:
+        return (
+            "no TLB misses were counted (`--counters`), and no stored trace predicts them "
+            "(`rater pages`)"
+        )
+    if wanted is PredictorKind.HUGE:
+        return "--x huge needs the axis pages; --x axis takes any axis of numbers"
+    return "no axis of numbers, and no page walks were counted"
+
+
+def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found = list(every)
+    names = {name for one in found for name in one}
+    return {
+        name: statistics.median(one[name] for one in found if name in one)
+        for name in (WALKS, MISSES, HITS)
+        if name in names
+    }
+
+
+def _by_block(runs: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:
+    """Return y by round; runs of no round have numbers below 0, each its own."""
+    return {
+        -1 - place if it.run.block is None else it.run.block: y
+        for place, (it, y) in enumerate(runs)
+    }
+
+
+def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, float]]:
+    """Return the noise of one run's y, and y of each layout without what rounds have in common."""
+    groups = list(ys.values())
+    rounds = noise_within_rounds(groups) if all(min(of) >= 0 for of in groups) else None
+    common: dict[int, float] = {}
+    if rounds is not None:
+        of_round = {
+            block: statistics.median(math.log(of[block]) for of in groups) for block in groups[0]
+        }
+        middle = statistics.median(of_round.values())
+        common = {block: value - middle for block, value in of_round.items()}
+    noise = rounds or run_to_run_noise([list(of.values()) for of in groups])
+    return noise, {
+        label: math.exp(
+            statistics.median(math.log(y) - common.get(block, 0.0) for block, y in of.items())
+        )
+        for label, of in ys.items()
+    }

@@ -1,0 +1,281 @@
+"""What a model is of: x and y with their units, and the axis of a sweep as numbers; pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rater.analysis.results.copies import Point
+from rater.analysis.results.counters import BenchmarkCounts
+from rater.analysis.results.rates import BenchmarkRate, Key
+from rater.errors import InputError
+from rater.lab.layout.layout import PageShare, parse_pages
+from rater.record.stored import StoredCopy, StoredRun, is_good
+from rater.text.values import size_bytes
+
+WALKS, MISSES, HITS = "walks", "misses", "hits"
+_WALK_METRIC = "walk_cycles"
+# Of each table the first that it has: misses of the last TLB that a page walk answers.
+_MISS_EVENTS = (("stlb_miss",), ("walks_load", "walks_store"), ("dtlb_miss",), ("dtlb_walk",))
+_HIT_EVENTS = (("stlb_hit",), ("stlb_hit_load", "stlb_hit_store"))
+
+
+class EffortKind(StrEnum):
+    """What a model predicts, of one copy."""
+
+    TIME = "time"
+    CPU = "cpu"
+    USER = "user"  # of CPU time what the kernel did not take for it
+    ENERGY = "energy"
+    CYCLES = "cycles"
+    METRIC = "metric"  # what the program reports of itself
+
+
+class PredictorKind(StrEnum):
+    """What a model predicts it from."""
+
+    WALKS = WALKS
+    MISSES = MISSES
+    HUGE = "huge"
+    AXIS = "axis"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """x or y of a model."""
+
+    kind: str  # a word of --x or --y
+    name: str  # "page-walk cycles of a copy"
+    unit: str  # "" for a plain number
+    source: str  # where the values are from, in words
+
+
+EFFORTS = {
+    EffortKind.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
+    EffortKind.CPU: Quantity(
+        "cpu", "CPU time of a copy", "s", "user and system, median copy of a run"
+    ),
+    EffortKind.USER: Quantity(
+        "user", "user time of a copy", "s", "without the kernel's part, median copy of a run"
+    ),
+    EffortKind.ENERGY: Quantity(
+        "energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"
+    ),
+    EffortKind.CYCLES: Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What y is."""
+
+    effort: EffortKind = EffortKind.TIME
+    metric: str = ""  # the name of a metric
+
+    @property
+    def quantity(self) -> Quantity:
+        """y in words."""
+        if self.effort is not EffortKind.METRIC:
+            return EFFORTS[self.effort]
+        name = f"{self.metric} as a copy reports it"
+        return Quantity(f"metric:{self.metric}", name, "", "median copy of a run")
+
+
+OF_TIME = Response()
+
+
+def effort_of(
+    wanted: Response,
+    run: StoredRun,
+    key: Key,
+    rate: BenchmarkRate,
+    counts: BenchmarkCounts | None,
+) -> float | None:
+    """Return y of a benchmark in a run; None: not known."""
+    effort = wanted.effort
+    if effort in (EffortKind.CPU, EffortKind.USER):
+        every_ns = [
+            it.cpu_ns if effort is EffortKind.CPU else it.user_ns for it in _copies(run, key)
+        ]
+        times = [ns / 1e9 for ns in every_ns if ns]
+        return statistics.median(times) if times else None
+    if effort is EffortKind.METRIC:
+        said = [dict(copy.metrics) for copy in _copies(run, key)]
+        values = [it[wanted.metric] for it in said if it.get(wanted.metric, 0) > 0]
+        return statistics.median(values) if values else None
+    if effort is EffortKind.CYCLES:
+        rates = counts.rates if counts else None
+        return rates.cpi * rates.instructions if rates else None
+    return rate.run_s if effort is EffortKind.TIME else rate.joules_per_copy
+
+
+def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:
+    """Return the runs of a benchmark's copies that count and ended well."""
+    return [
+        copy
+        for copy in run.copies
+        if copy.benchmark == key[0]
+        and key[1] in (None, copy.tune)
+        and copy.counted
+        and is_good(copy)
+    ]
+
+
+def huge_share(run: StoredRun, key: Key) -> float | None:
+    """Return the per cent of its memory that a benchmark's median copy had in large pages.
+
+    Of the data that --pages shapes, as it was proved; None: that was not seen.
+    """
+    found = []
+    for copy in _copies(run, key):
+        if copy.pages:
+            resident = sum(region.resident_bytes for region in copy.pages)
+            huge = [region.huge_bytes for region in copy.pages]
+            if resident and None not in huge:
+                stray = sum(region.stray_bytes for region in copy.pages)
+                found.append(100 * (sum(it or 0 for it in huge) + stray) / resident)
+    return statistics.median(found) if found else None
+
+
+def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
+    """Return what the counters say of address translation in a copy's run: walks, misses, hits.
+
+    Walks are cycles in which a page walk was active; those of them that the table has.
+    """
+    rates = counts.rates
+    if rates is None:
+        return {}
+    metrics = dict(counts.metrics)
+    found = {}
+    if _WALK_METRIC in metrics:
+        found[WALKS] = metrics[_WALK_METRIC] * rates.instructions
+    for name, choices in ((MISSES, _MISS_EVENTS), (HITS, _HIT_EVENTS)):
+        value = _first(rates.by_event, choices)
+        if value is not None:
+            found[name] = value * rates.instructions
+    return found
+
+
+def _first(by_event: Mapping[str, float], choices: tuple[tuple[str, ...], ...]) -> float | None:
+    for events in choices:
+        if by_event.keys() >= set(events):
+            return sum(by_event[event] for event in events)
+    return None
+
+
+# -- The axis of a sweep that a model is along, and its values as numbers --------------------------
+
+PAGES = "pages"
+
+
+@dataclass(frozen=True, slots=True)
+class NumericAxis:
+    """An axis of which every value is a number."""
+
+    name: str
+    values: dict[str, float]  # by the text of the sweep
+    quantity: Quantity
+
+
+def axes_of(points: Sequence[Point]) -> dict[str, list[str]]:
+    """Return the axes that all points have, each with its values in their order."""
+    names = [name for name, _ in points[0].values] if points else []
+    return {
+        name: list(dict.fromkeys(dict(point.values)[name] for point in points))
+        for name in names
+        if all(name in dict(point.values) for point in points)
+    }
+
+
+def model_axis(points: Sequence[Point], name: str | None, *, needed: bool) -> NumericAxis | None:
+    """Return the axis that a model is along: `name`, else `pages`, else the only one of numbers.
+
+    None where there is none and it is not `needed`; else raises `InputError`.
+    """
+    axes = axes_of(points)
+    if name is not None and name not in axes:
+        raise InputError(f"--axis {name}: not an axis of this sweep; {_known(axes)}")
+    chosen = name or (PAGES if PAGES in axes else None)
+    if chosen is not None:
+        found = _numeric(chosen, axes[chosen])
+        if found is None and needed:
+            raise InputError(
+                f"axis {chosen}: a model needs numbers, and {_odd(axes[chosen], chosen)!r} "
+                "is none; name another axis with --axis, or count what it changes "
+                "(--counters, then --x walks)"
+            )
+        return found
+    numeric = [
+        found
+        for axis, values in axes.items()
+        if len(values) > 1 and (found := _numeric(axis, values)) is not None
+    ]
+    if len(numeric) == 1:
+        return numeric[0]
+    if not needed:
+        return None
+    if not numeric:
+        raise InputError(f"a model needs an axis whose values are numbers; {_known(axes)}")
+    names = ", ".join(one.name for one in numeric)
+    raise InputError(f"several axes have numbers ({names}): say which with --axis NAME")
+
+
+def _known(axes: dict[str, list[str]]) -> str:
+    shown = (f"{name}={','.join(values[:6])}" for name, values in axes.items())
+    return f"its axes: {'; '.join(shown) or 'none'}"
+
+
+def _odd(values: Sequence[str], axis: str) -> str:
+    return next(text for text in values if _numeric(axis, [text]) is None)
+
+
+def share_of(text: str) -> float | None:
+    """Return the per cent of large pages that a text of --pages plans.
+
+    None where that depends on how large each category of the data is.
+    """
+    layout = parse_pages(text)
+    forms = set(layout.forms)
+    form = forms.pop()
+    return form.percent if not forms and isinstance(form, PageShare) else None
+
+
+def _numeric(axis: str, values: Sequence[str]) -> NumericAxis | None:
+    if axis == PAGES:
+        shares = _all(values, share_of)
+        if shares is None:
+            return None
+        planned = Quantity(PredictorKind.HUGE, "large pages", "%", "the share that --pages planned")
+        return NumericAxis(axis, shares, planned)
+    for read, unit in ((_number, ""), (_percent, "%"), (_size, "bytes")):
+        found = _all(values, read)
+        if found is not None:
+            source = f"the values of the axis {axis}"
+            return NumericAxis(axis, found, Quantity(PredictorKind.AXIS, axis, unit, source))
+    return None
+
+
+def _all(values: Sequence[str], read: Callable[[str], float | None]) -> dict[str, float] | None:
+    found = {text: read(text) for text in values}
+    known = {text: value for text, value in found.items() if value is not None}
+    return known if len(known) == len(found) else None
+
+
+def _number(text: str) -> float | None:
+    with suppress(ValueError):
+        value = float(text)
+        return value if abs(value) < float("inf") else None
+    return None
+
+
+def _percent(text: str) -> float | None:
+    return _number(text.removesuffix("%")) if text.endswith("%") else None
+
+
+def _size(text: str) -> float | None:
+    with suppress(ValueError):
+        return float(size_bytes(text))
+    return None

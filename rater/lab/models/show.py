@@ -1,0 +1,472 @@
+"""Models of layouts in sentences, tables and charts, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rater.analysis.stats.robust import Floats
+from rater.lab.models.fits import NAMES, PolynomialFit, Quality, TwoPointModel, shown_pairs
+from rater.lab.models.model import (
+    LEAST_VALUES,
+    MARGIN,
+    ModelChoice,
+    SweepModel,
+    TermState,
+    TermVerdict,
+)
+from rater.lab.models.observed import LayoutValue
+from rater.lab.models.quantities import Quantity
+from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
+from rater.show.console import Columns, Printer
+from rater.show.format import format_number, needed_decimals, sanitize
+from rater.text.values import (
+    JsonFields,
+    count,
+    objects,
+    percent,
+    signed_percent,
+    to_json,
+    truncate_list,
+)
+
+HOW = (
+    "Warranted is what an F test at 5 % and AICc ask for and what differs from the simpler model "
+    "by more than the noise of runs. More layouts: so many that the 95 % interval, which narrows "
+    "with the root of their number (same spread, same scatter), excludes 0 at the size seen or "
+    f"lies within {MARGIN * 100:g} %. Left out: each layout predicted by the model of all others."
+)
+
+
+def head_text(model: SweepModel) -> str:
+    """Say what is modelled, and from how much."""
+    observed = model.observed
+    runs = {run for one in observed.layouts for run in one.runs}
+    return f"{observed.name}: {count(len(observed.layouts), 'layout')}, {count(len(runs), 'run')}"
+
+
+def quantities_text(model: SweepModel) -> str:
+    """Say what x and y are, and where they are from."""
+    x, y = model.observed.x, model.observed.y
+    told = [
+        f"{letter}: {one.name}{f' ({one.unit})' if one.unit else ''}, {one.source}."
+        for letter, one in (("x", x), ("y", y))
+    ]
+    return " ".join(told)
+
+
+def noise_text(model: SweepModel) -> str:
+    """Say how much runs of one layout differ."""
+    noise, of_layout = model.observed.noise, model.observed.layout_noise
+    if noise.degrees is None:
+        return (
+            f"Too few runs were repeated to know how much they differ: {noise.sd * 100:.0f} % is "
+            "assumed (rater sweep --rounds)."
+        )
+    return (
+        f"Runs of one layout differ by {noise.sd * 100:.2g} % (standard deviation), a layout's "
+        f"value is known to {of_layout * 100:.2g} %."
+    )
+
+
+def choice_texts(model: SweepModel) -> Iterator[str]:
+    """Say what is warranted and what is not, and what would tell."""
+    choice = model.choice
+    if choice is None:
+        yield (
+            f"No model: {count(len(set(model.x.tolist())), 'value')} of x, and through two of them "
+            f"goes every line; {LEAST_VALUES} or more are needed."
+        )
+        return
+    if choice.chosen is None:
+        yield "Warranted: nothing. No model tells more than the mean of all layouts."
+    else:
+        fit = model.chosen
+        yield f"Warranted: {choice.chosen}{f', y = {formula(fit)}' if fit else ''}."
+    for term in choice.terms:
+        yield _term_text(model, term)
+
+
+def formula(fit: PolynomialFit) -> str:
+    """Return a model as `y = 0.313 - 0.00126 x`."""
+    first, *others = fit.coefficients
+    text = f"{first:.4g}"
+    for power, value in enumerate(others, 1):
+        x = "x" if power == 1 else f"x^{power}"
+        text += f" {'-' if value < 0 else '+'} {abs(value):.4g} {x}"
+    return text
+
+
+def _term_text(model: SweepModel, term: TermVerdict) -> str:
+    y = model.observed.y.name
+    seen = f"{signed_percent(term.effect)} %"
+    if term.low is not None and term.high is not None:
+        seen += f" ({signed_percent(term.low)} to {signed_percent(term.high)})"
+    what = {
+        1: f"{y}, from the smallest to the largest x: {seen}",
+        2: f"bend, the middle off the chord of the ends: {seen}",
+    }.get(term.degree, f"{NAMES[term.degree]} term: {seen}")
+    if term.state is TermState.THERE:
+        verdict = "beyond chance and noise"
+    elif term.state is TermState.SMALL:
+        verdict = f"within {MARGIN * 100:g} %: does not matter"
+    elif term.state is TermState.NOISE:
+        verdict = (
+            f"changes no layout by more than {term.largest_difference * 100:.2g} %, less than the "
+            f"noise of runs ({term.noise * 100:.2g} %): not chosen"
+        )
+    else:
+        verdict = f"cannot be told{_more_text(model, term)}"
+    return f"{what[0].upper()}{what[1:]}: {verdict}."
+
+
+def _more_text(model: SweepModel, term: TermVerdict) -> str:
+    if term.low is None:
+        return ", no layout more than coefficients"
+    if term.more_layouts is None:
+        return "; even 1000 more layouts like these would not"
+    n, rounds = len(model.observed.layouts), min(len(one.runs) for one in model.observed.layouts)
+    text = f"; {count(term.more_layouts, 'more layout')} would tell"
+    fit = next(fit for fit in model.fits if fit.degree == term.degree)
+    scatter = fit.sigma / (abs(float(model.y.mean())) or 1.0)
+    if 0 < scatter <= 1.5 * term.noise:  # what is left is noise of runs
+        more = -(-rounds * term.more_layouts // n)
+        text += f", or {count(more, 'more round')} of these: the scatter is the noise of runs"
+    return text
+
+
+# -- Models of layouts as values for JSON; shares are of one, times in seconds ---------------------
+
+PAIR = JsonFields("mean_error maximum_error errors extrapolated=outside")
+TABLE = {
+    SweepModel: JsonFields(
+        "benchmark=observed.benchmark tune=observed.tune held=observed.held? x_is=observed.x"
+        " y_is=observed.y",
+        {
+            "noise": lambda one: {
+                "sd_of_a_run": one.observed.noise.sd,
+                "of_a_layout": one.observed.layout_noise,
+                "degrees_of_freedom": one.observed.noise.degrees,
+                "assumed": one.observed.noise.degrees is None,
+                "within_rounds": one.observed.noise.in_rounds,
+            }
+        },
+        "layouts=observed.layouts left_out=observed.lacking choice",
+        {"words": lambda one: list(choice_texts(one))},
+        "models=fits",
+        {
+            "two_point_models": lambda one: [
+                {
+                    "fitted_on": [
+                        one.observed.layouts[at].label for at in (pair.first, pair.second)
+                    ],
+                    **PAIR.of(pair),
+                }
+                for pair in one.pairs
+            ]
+        },
+    ),
+    Quantity: JsonFields("kind name unit? source"),
+    LayoutValue: JsonFields(
+        "label x y",
+        {"runs": lambda one: objects("run y", zip(one.runs, one.values, strict=True))},
+        "counted=features{}",
+    ),
+    ModelChoice: JsonFields("warranted=chosen terms"),
+    TermVerdict: JsonFields(
+        "degree state effect",
+        {"interval_95": lambda one: [one.low, one.high]},
+        "p largest_difference noise more_layouts",
+    ),
+    PolynomialFit: JsonFields(
+        {"model": lambda one: one.name},
+        "degree coefficients degrees_of_freedom",
+        {"residual_sd": lambda one: one.sigma if one.degrees_of_freedom else None},
+        "quality",
+    ),
+    Quality: JsonFields(
+        "parameters rss r2 adjusted_r2 aicc left_out_mean=mean_error left_out_maximum=maximum_error"
+        " left_out"
+    ),
+}
+
+
+def models_document(sweep: int, models: Sequence[SweepModel], told: Sequence[str]) -> object:
+    """Return everything."""
+    return to_json(
+        {"rater": 1, "sweep": sweep, "points_without_runs": told, "models": models}, TABLE
+    )
+
+
+# -- Models of layouts on a terminal and a page: what is warranted, fits, two-point lines ----------
+
+
+def print_models(
+    models: Sequence[SweepModel],
+    printer: Printer,
+    drawings: Sequence[Sequence[str]] = (),
+    told: Sequence[str] = (),
+) -> None:
+    """Print every model; `drawings`: its picture in lines; `told`: points without runs."""
+    printer.some(told, "yellow")
+    for place, model in enumerate(models):
+        if place or told:
+            printer.line()
+        print_model(model, printer, drawings[place] if drawings else ())
+    printer.line()
+    printer.prose(HOW, "dim")
+
+
+def print_model(model: SweepModel, printer: Printer, drawing: Sequence[str] = ()) -> None:
+    """Print one model; `drawing`: its picture in lines."""
+    printer.prose(head_text(model), "bold")
+    printer.prose(quantities_text(model))
+    printer.some(model.observed.lacking, "yellow")
+    for place, text in enumerate(choice_texts(model)):
+        printer.prose(text, "" if place else "bold")
+    printer.prose(noise_text(model), "dim")
+    if not model.fits:
+        return
+    if drawing:
+        printer.line()
+        for line in drawing:
+            printer.line(line)
+    printer.line()
+    _print_fits(model, printer)
+    if model.pairs:
+        printer.line()
+        _print_pairs(model, printer)
+
+
+def _print_fits(model: SweepModel, printer: Printer) -> None:
+    fits = [fit for fit in model.fits if fit.degree]
+    chosen = model.choice.chosen if model.choice else None
+    of = Columns(fits)
+    printer.table(
+        [
+            of.left("model", lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name),
+            of.right("R2", lambda fit: _places(fit.quality.r2)),
+            of.right("adjusted|R2", lambda fit: _places(fit.quality.adjusted_r2)),
+            of.right("AICc", lambda fit: _places(fit.quality.aicc, 1)),
+            of.percent("left out|mean %", lambda fit: fit.quality.mean_error),
+            of.percent("left out|max %", lambda fit: fit.quality.maximum_error),
+            of.left("y =", formula, flexible=True),
+        ],
+        ["bold" if fit.name == chosen else "" for fit in fits],
+    )
+
+
+def _print_pairs(model: SweepModel, printer: Printer) -> None:
+    """Print OPERA's Table 1: lines through two layouts against all others."""
+    layouts = model.observed.layouts
+    shown = shown_pairs(model.pairs, model.x)
+    of = Columns(shown)
+    worst = max(model.pairs, key=lambda one: one.maximum_error)
+    printer.prose(
+        f"Lines through two layouts, and how wrong they are about the others ({len(model.pairs)} "
+        f"pairs; the worst is {percent(worst.maximum_error)} % off):"
+    )
+
+    def beyond(one: TwoPointModel) -> str:
+        at = max(
+            (i for i, error in enumerate(one.errors) if error is not None),
+            key=lambda i: abs(one.errors[i] or 0.0),
+        )
+        words = " (outside)" if one.outside[at] else ""
+        return f"{signed_percent(one.errors[at])} at {_short(layouts[at].label)}{words}"
+
+    printer.table(
+        [
+            of.left(
+                "fitted on",
+                lambda one: (
+                    f"{_short(layouts[one.first].label)}, {_short(layouts[one.second].label)}"
+                ),
+                flexible=True,
+            ),
+            of.percent("mean|%", lambda one: one.mean_error),
+            of.percent("max|%", lambda one: one.maximum_error),
+            of.left("worst, %", beyond),
+        ]
+    )
+
+
+def _short(label: str) -> str:
+    """Return a label without the name of the axis, where it has one."""
+    parts = label.split()
+    return parts[0].partition("=")[2] or label if len(parts) == 1 else label
+
+
+def _places(value: float | None, places: int = 3) -> str:
+    return "-" if value is None else f"{value:.{places}f}"
+
+
+def names_of(models: Sequence[SweepModel]) -> str:
+    """Return the names of what is modelled."""
+    return truncate_list([one.observed.name for one in models])
+
+
+# -- Models of layouts as charts, for a page, a file and the terminal; pure but for drawing them ---
+#
+# Dots are layouts (a line from the lowest to the highest run), curves the fits: the one that is
+# warranted is thick, its 95 % confidence band shaded; the others are dashed.
+
+_STEPS = 60  # of a drawn curve
+_COLOURS = ("var(--explained)", "var(--slow)", "var(--pick)", "var(--dot2)")  # by place of the fit
+_TIGHT = 0.07  # of the height: nearer names would touch
+_LEAST_WIDTH, _LINES = 30, 12  # in the terminal
+_SIGNS = ".:'"  # of the fits there
+_LAYOUT, _SEVERAL = "o", "8"
+
+
+def models_svg(models: Sequence[SweepModel], title: str) -> str:
+    """Return the models as an SVG, a panel for each benchmark."""
+    charts = model_charts(models)
+    columns = 1 if len(charts) == 1 else 2 if len(charts) <= 6 else 3
+    width, height = (600.0, 340.0) if columns == 1 else (250.0, 170.0)
+    figures = [
+        PlacedChart(
+            "model",
+            chart,
+            width,
+            height,
+            [PlacedText(0, -10, chart["title"], weight="bold")],
+            above=30,
+        )
+        for chart in charts
+    ]
+    note = "dots: layouts, lowest to highest run; thick: warranted, with its 95 % band; dashed: not"
+    return sheet_svg(title, figures, columns=columns, notes=[PlacedText(58, 33, note, "faint")])
+
+
+def model_charts(models: Sequence[SweepModel]) -> list[dict[str, Any]]:
+    """Return what model.vega.json draws, a panel for each benchmark that has a model."""
+    return [_chart(model) for model in models if model.fits]
+
+
+def axis_name(model: SweepModel) -> str:
+    """Return x with its unit."""
+    of = model.observed.x
+    return f"{of.name}, {of.unit}" if of.unit else of.name
+
+
+def effort_name(model: SweepModel) -> str:
+    """Return y with its unit."""
+    of = model.observed.y
+    return f"{of.name}, {of.unit}" if of.unit else of.name
+
+
+def _chart(model: SweepModel) -> dict[str, Any]:
+    layouts = model.observed.layouts
+    xs = np.linspace(layouts[0].x, layouts[-1].x, _STEPS + 1)
+    curves = [(fit, fit.at(xs)) for fit in _drawn(model)]
+    chosen = model.chosen
+    band = chosen.band(xs) if chosen is not None else None
+    ends = [value for one in layouts for value in (*one.values, one.y)]
+    ends += [float(y) for _, values in curves for y in values]
+    if chosen is not None and band is not None:
+        middle = chosen.at(xs)
+        ends += [float(np.min(middle - band)), float(np.max(middle + band))]
+    low, high = min(ends), max(ends)
+    pad = 0.06 * (high - low or abs(high) or 1.0)
+    names: list[dict[str, Any]] = []
+    for place, (fit, values) in enumerate(curves):
+        y = float(values[-1])
+        if all(abs(y - one["y"]) > _TIGHT * (high - low) for one in names):
+            names.append({"y": y, "text": fit.name, "colour": _COLOURS[place]})
+    return {
+        "title": sanitize(f"{model.observed.name}, {effort_name(model)}"),
+        "signals": {
+            "bottom": low - pad,
+            "top": high + pad,
+            "first": layouts[0].x,
+            "last": layouts[-1].x,
+            "xname": sanitize(axis_name(model)),
+        },
+        "data": {
+            "points": [
+                {"line": place, "x": float(x), "y": float(y), "colour": _COLOURS[place]}
+                | ({"width": 2, "dash": [1, 0]} if fit is chosen else {"width": 1, "dash": [4, 3]})
+                for place, (fit, values) in enumerate(curves)
+                for x, y in zip(xs, values, strict=True)
+            ],
+            "band": _band(xs, chosen, band),
+            "dots": [
+                {
+                    "x": one.x,
+                    "y": one.y,
+                    "low": min(one.values),
+                    "high": max(one.values),
+                    "card": [
+                        sanitize(one.label),
+                        f"{sanitize(axis_name(model))}: {one.x:.6g}",
+                        f"{sanitize(effort_name(model))}: {one.y:.6g}",
+                        *(f"{fit.name}: {_error(fit, one):+.1f} %" for fit, _ in curves),
+                    ],
+                }
+                for one in layouts
+            ],
+            "names": names,
+        },
+    }
+
+
+def _error(fit: PolynomialFit, layout: LayoutValue) -> float:
+    """Return how far a fit is off a layout, in per cent."""
+    return 100 * (float(fit.at(np.array([layout.x]))[0]) / layout.y - 1)
+
+
+def _drawn(model: SweepModel) -> list[PolynomialFit]:
+    """Return the fits that are drawn, the warranted one first."""
+    fits = [fit for fit in model.fits if fit.degree]
+    return sorted(fits, key=lambda fit: (fit is not model.chosen, fit.degree))
+
+
+def _band(xs: Floats, chosen: PolynomialFit | None, band: Floats | None) -> list[dict[str, float]]:
+    if chosen is None or band is None:
+        return []
+    middle = chosen.at(xs)
+    return [
+        {"x": float(x), "low": float(y - half), "high": float(y + half)}
+        for x, y, half in zip(xs, middle, band, strict=True)
+    ]
+
+
+def model_lines(model: SweepModel, width: int) -> list[str]:
+    """Return a model for a terminal: `o` layouts, dots and colons the fits."""
+    layouts = model.observed.layouts
+    fits = _drawn(model)
+    values = [one.y for one in layouts]
+    for fit in fits:
+        values += [float(y) for y in fit.at(model.x)]
+    low, high = min(values), max(values)
+    places = needed_decimals([low, high])
+    ends = [format_number(high, places), format_number(low, places)]
+    margin = max(map(len, ends)) + 1
+    room = max(_LEAST_WIDTH, width - margin - 1)
+    first, last = layouts[0].x, layouts[-1].x
+    grid = [[" "] * room for _ in range(_LINES)]
+
+    def row(y: float) -> int:
+        share = (high - y) / (high - low) if high > low else 0.5
+        return min(_LINES - 1, max(0, round(share * (_LINES - 1))))
+
+    columns = np.linspace(first, last, room)
+    for fit, sign in reversed(list(zip(fits, _SIGNS, strict=False))):
+        for column, y in enumerate(fit.at(columns)):
+            if low <= y <= high:
+                grid[row(float(y))][column] = sign
+    for one in layouts:
+        column = round((one.x - first) / (last - first) * (room - 1))
+        cells = grid[row(one.y)]
+        cells[column] = _SEVERAL if cells[column] in (_LAYOUT, _SEVERAL) else _LAYOUT
+    marks = {0: ends[0], _LINES - 1: ends[1]}
+    lines = [
+        f"{marks.get(at, ''):>{margin - 1}} |{''.join(one).rstrip()}" for at, one in enumerate(grid)
+    ]
+    left, right = f"{first:.4g}", f"{last:.4g} {axis_name(model)}"
+    lines.append(" " * margin + f"{left}{right:>{max(1, room + 1 - len(left))}}")
+    key = ", ".join(f"{sign} {fit.name}" for fit, sign in zip(fits, _SIGNS, strict=False))
+    return [f"{effort_name(model)}  ({_LAYOUT} layouts, {key})", *lines]

@@ -1,0 +1,235 @@
+"""`rater lab pages` and `rater model`: a sweep over page layouts, and what describes it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from rater.analysis.results.copies import Point
+from rater.errors import InputError
+from rater.lab.layout.layout import parse_pages
+from rater.lab.models.model import (
+    BenchmarkTrace,
+    PageLab,
+    SweepModel,
+    misses_of,
+    models_of,
+    page_lab,
+)
+from rater.lab.models.observed import ModelRequest, observe
+from rater.lab.models.quantities import PAGES, EffortKind, PredictorKind, Response
+from rater.lab.models.show import model_lines, models_document, models_svg, names_of, print_models
+from rater.lab.models.show_study import lab_document, page_part, print_lab
+from rater.lab.trace.ranking import page_costs
+from rater.lab.trace.store import load_trace, trace_heads
+from rater.lab.trace.tlb import parse_tlb
+from rater.process import print_error
+from rater.show.charts.vega import library
+from rater.show.console import Printer
+from rater.show.html.page import RunSet, report_html
+from rater.store.store import Store
+from rater.store.sweeps import PREFIX, find_sweep, load_sweep
+from rater.text.values import count
+from rater.workflow.arguments import given_options, open_existing_store, print_json, print_output
+from rater.workflow.results.divots import find_recurring
+from rater.workflow.results.plot import load_report_run
+from rater.workflow.results.points import (
+    count_interim_looks,
+    drawing_file,
+    load_points,
+    missing_points,
+    write_drawing,
+    write_output,
+)
+from rater.workflow.results.report import check_page
+from rater.workflow.sweep.execute import run_sweep
+from rater.workflow.sweep.view import show_sweep
+
+# -- Stored traces (`rater pages`) of the benchmarks of a sweep ------------------------------------
+
+
+def traces_of(store: Store, points: Sequence[Point]) -> dict[str, BenchmarkTrace]:
+    """Return the latest trace of each benchmark, of the same suite and size as the runs."""
+    head = points[0].runs[0].run.head
+    suites = set((head.suite or "").split(", ")) if head.suite else {None}
+    latest = {
+        it.name: it.number
+        for it in trace_heads(store)
+        if it.name in head.benchmarks
+        and (it.suite in suites)
+        and (it.suite is None or it.size == head.size)
+    }
+    found = {}
+    for name, number in latest.items():
+        stored = load_trace(store, number)
+        costs = page_costs(stored.costs, parse_tlb(stored.trace.tlb))
+        found[name] = BenchmarkTrace(number, stored.trace, costs)
+    return found
+
+
+# -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
+
+
+def model_sweep(args: argparse.Namespace) -> int:
+    """Print the models of a sweep."""
+    file = drawing_file(args.file)
+    wanted = ModelRequest(
+        predicting_of(args.y), None if args.x is None else PredictorKind(args.x), args.axis
+    )
+    with open_existing_store(args) as store:
+        number = find_sweep(store, args.which)
+        told = missing_points(store, [f"{PREFIX}{number}"])
+        models = models_in(store, number, wanted, args.degree)
+    if file is not None:
+        write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
+
+    def text(printer: Printer) -> None:
+        lines = [model_lines(model, printer.width) if model.fits else [] for model in models]
+        print_models(models, printer, lines, told)
+        if file is not None:
+            printer.line(f"{args.file}: {count(len(models), 'panel')}")
+
+    print_output(args, lambda: models_document(number, models, told), text)
+    return 0
+
+
+def predicting_of(text: str) -> Response:
+    """Return what --y asks for; raises `InputError`."""
+    word, colon, name = text.partition(":")
+    known = [str(effort) for effort in EffortKind if effort is not EffortKind.METRIC]
+    if colon and word == EffortKind.METRIC and name:
+        return Response(EffortKind.METRIC, name)
+    if text not in known:
+        raise InputError(f"--y {text}: expected {', '.join(known)} or metric:NAME")
+    return Response(EffortKind(text))
+
+
+def models_in(
+    store: Store, sweep: int, wanted: ModelRequest, degree: int = 2
+) -> tuple[SweepModel, ...]:
+    """Return the models of a stored sweep; raises `InputError` where there is nothing to model."""
+    points = load_points(store, [f"{PREFIX}{sweep}"])
+    return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
+
+
+# -- `rater lab pages`: a sweep over page layouts, all that it comes to as a summary and a page ----
+
+SUITE = "pages"
+LAYOUTS = "0%,12.5%,25%,37.5%,50%,62.5%,75%,87.5%,100%"
+QUICK_LAYOUTS = "0%,25%,50%,100%"
+_QUICK = {"size": "test", "iterations": 1, "rounds": 2}
+_WITH_SHOW = ("show", "y", "action", "file", "json", "db")
+
+
+@dataclass(frozen=True, slots=True)
+class LabPage:
+    """Where the page goes."""
+
+    file: Path | None  # None: rater-lab-pages-SWEEP.html
+    vega: str | None  # as a script; None: it is not installed
+
+    def path(self, sweep: int) -> Path:
+        """Return where it goes."""
+        return self.file or Path(f"rater-lab-pages-{sweep}.html")
+
+
+def lab_pages(args: argparse.Namespace) -> int:
+    """Sweep page layouts, or take a sweep that is stored, and tell what it came to."""
+    page = _page_of(args)
+    if args.show is not None:
+        given = given_options(args, _WITH_SHOW)
+        if given or args.command is not None:
+            raise InputError(f"--show {args.show} runs nothing: leave out {' '.join(given)}")
+        with open_existing_store(args) as store:
+            _tell(page, args, store, find_sweep(store, args.show))
+        return 0
+    _complete(args)
+    return run_sweep(args, partial(tell_ended, page))
+
+
+def _page_of(args: argparse.Namespace) -> LabPage:
+    """Return the page, checked before the work; raises `InputError` where it is asked for."""
+    path = None if args.file is None else Path(args.file)
+    if path is None and args.json:  # to programs the document alone
+        return LabPage(path, None)
+    if path is not None:
+        check_page(path, force=False)
+    try:
+        return LabPage(path, library())
+    except InputError:
+        if path is not None:
+            raise
+        return LabPage(path, None)
+
+
+def _complete(args: argparse.Namespace) -> None:
+    """Fill in what makes a sweep of page layouts out of what was asked for."""
+    layouts = args.layouts or (QUICK_LAYOUTS if args.quick else LAYOUTS)
+    wanted = [parse_pages(text) for text in layouts.split(",")]
+    if not any(layout.is_base for layout in wanted):
+        raise InputError(
+            f"--layouts {layouts}: layouts are compared with 0%, which is none of them; add it"
+        )
+    args.axis = [f"{PAGES}={layouts}"]
+    if not args.suites and args.command is None:
+        args.suites = [SUITE]
+    if args.quick:
+        for name, value in _QUICK.items():
+            if getattr(args, name) is None:
+                setattr(args, name, value)
+
+
+def tell_ended(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
+    """Tell what a sweep that has ended came to, however early it did."""
+    slots = load_sweep(store, sweep).slots
+    if len({it.slot.point for it in slots if it.done}) < 2:  # stopped: nothing to compare
+        show_sweep(args, store, sweep)
+    else:
+        _tell(page, args, store, sweep)
+
+
+def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
+    """Print what a sweep came to, and write its page."""
+    word = f"{PREFIX}{sweep}"
+    points = load_points(store, [word])
+    lab = page_lab(
+        sweep,
+        points,
+        looks=count_interim_looks(store, points),
+        missing=missing_points(store, [word]),
+        predicting=predicting_of(args.y),
+        traces=traces_of(store, points),
+    )
+    path = None if args.json and page.file is None else _write(page, store, lab)
+    if args.json:
+        print_json(lab_document(lab) | {"file": None if path is None else str(path)})
+        return
+    print_output(args, lambda: None, partial(print_lab, lab))
+    if path is None:
+        print_error(
+            "no page: it needs vl-convert-python; `pip install 'rater[report]'` installs it"
+        )
+    else:
+        size = path.stat().st_size / 1e6
+        print(f"\n{path.resolve()}: {count(len(lab.points), 'layout')}, {size:.1f} MB")
+
+
+def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
+    """Write the page, with the pictures of a run in base pages and one with the most large ones."""
+    if page.vega is None:
+        return None
+    shown = [lab.comparison.sides[at].runs[-1].run for at in (0, lab.largest)]
+    pages = [load_report_run(store, run) for run in shown]
+    between = find_recurring(
+        store, [(it.run.head, it.divots) for it in pages if it.divots is not None]
+    )
+    note = "The pictures of single copies below are of the last run of each of these two layouts: "
+    labels = ", ".join(lab.comparison.sides[at].label for at in (0, lab.largest))
+    together = RunSet(lab.comparison, None, (*lab.missing, note + labels), between, page_part(lab))
+    path = page.path(lab.sweep)
+    check_page(path, force=False)
+    write_output(path, report_html(pages, page.vega, together).encode())
+    return path

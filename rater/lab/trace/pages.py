@@ -1,0 +1,509 @@
+"""`rater pages`: trace, rank, draw, store, and hold the prediction against runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from rater.errors import InputError, RunError
+from rater.lab.layout.preload import build_library
+from rater.lab.layout.prepare import program_problems
+from rater.lab.trace.ranking import (
+    BenefitCheck,
+    Loads,
+    RankedMapping,
+    check_benefits,
+    mappings_to_check,
+    page_costs,
+    rank_mappings,
+)
+from rater.lab.trace.show import (
+    pages_document,
+    print_check,
+    print_heads,
+    print_ranking,
+    print_trace,
+    reuse_svg,
+)
+from rater.lab.trace.store import (
+    StoredTrace,
+    find_trace,
+    keep_check,
+    keep_trace,
+    load_trace,
+    trace_heads,
+)
+from rater.lab.trace.tlb import (
+    PAGE_SIZES,
+    PageTrace,
+    Tlb,
+    mapping_argument,
+    mapping_layout,
+    page_mappings,
+    parse_page_sizes,
+    parse_tlb,
+    tlb_of_cpuid,
+)
+from rater.lab.trace.tracer import (
+    TraceAnalysis,
+    TraceRun,
+    TraceTools,
+    build_tools,
+    ended_text,
+    find_valgrind,
+    machine_costs,
+    read_trace,
+    run_to_end,
+    run_traced,
+)
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.placement.place import Placement
+from rater.plan.schedule import Step
+from rater.plan.suite_find import load_suite, select_from_suite, split_selection
+from rater.process import print_error
+from rater.record.run import CopyStatus
+from rater.record.stored import StoredRun
+from rater.run.copies.launch import CopySpec
+from rater.run.programs.child_process import Limits
+from rater.run.programs.compile import build, cache_root, find_command
+from rater.run.programs.inputs import ready_inputs
+from rater.run.programs.script import (
+    CommandLine,
+    benchmark_environment,
+    command_lines,
+    folders_of,
+    setup_argv,
+    to_argv,
+)
+from rater.run.workplace.checker import Checker
+from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.run.workplace.trial import guarded, pick_size, trial_folder, try_setup
+from rater.show.console import Printer
+from rater.store.connection import default_path
+from rater.store.store import Store, open_store
+from rater.store.sweeps import PREFIX
+from rater.workflow.arguments import (
+    add_run_arguments,
+    check_current_directory,
+    open_existing_store,
+    print_output,
+)
+from rater.workflow.results.points import drawing_file, load_points, write_drawing
+from rater.workflow.sweep.execute import run_sweep
+
+# -- What is traced: one benchmark of a suite, or a command, ready to be started -------------------
+
+_UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+_OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTarget:
+    """One program to trace."""
+
+    name: str
+    suite: str | None
+    size: str | None
+    command: tuple[str, ...]  # for people
+    files: tuple[Path, ...]  # what its commands execute
+    program: Callable[[tuple[str, ...]], Program]  # what stands in front of each command
+
+
+def subject_of(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTarget:
+    """Build, find and set up what the command line means; raises `InputError`."""
+    if args.command is not None and args.which is not None:
+        raise InputError(
+            f"both a benchmark ({args.which}) and a command behind `--`: one trace is of one"
+        )
+    if args.command is not None:
+        return _of_command(args.command)
+    if args.which is None:
+        raise InputError(
+            "what is to be traced? SUITE/BENCHMARK, as in `rater pages mini/gups`, or a command: "
+            "`rater pages -- ./program`"
+        )
+    return _of_suite(args, cache, limits)
+
+
+def _of_command(command: list[str]) -> TraceTarget:
+    if not command:
+        raise InputError("nothing behind `--`; expected a command, as in `rater pages -- ./bench`")
+    found = find_command(command[0])
+    lines = (CommandLine((str(found), *command[1:])),)
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in found.name)[:60]
+
+    def program(wrap: tuple[str, ...]) -> Program:
+        return Program(name, to_argv(lines, wrap), (), (), str(Path.cwd()))
+
+    return TraceTarget(name, None, None, tuple(command), (found,), program)
+
+
+def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTarget:
+    suite = select_from_suite(load_suite(split_selection(args.which)[0]), args.which)
+    if len(suite.benchmarks) != 1:
+        names = ", ".join(it.name for it in suite.benchmarks[:20])
+        raise InputError(f"{args.which} is {len(suite.benchmarks)} benchmarks, trace one: {names}")
+    [benchmark] = suite.benchmarks
+    size = pick_size(benchmark, args.size)
+    if size is None:
+        known = ", ".join(benchmark.sizes)
+        raise InputError(f"benchmark {benchmark.name} has no size {args.size}; there are: {known}")
+    left = try_setup(suite, size.name, cache, limits)
+    built = build(benchmark, args.tune, cache, size)
+    lines = command_lines(benchmark, size, built)
+    inputs = ready_inputs(benchmark, size, cache, left)
+    environment = benchmark_environment(suite, benchmark, size, cache)
+
+    def program(wrap: tuple[str, ...]) -> Program:
+        return Program(
+            name=benchmark.name,
+            argv=to_argv(lines, wrap),
+            inputs=inputs,
+            expected=size.expected,
+            directory=None,
+            metrics=(),
+            environment=environment,
+            threads=benchmark.threads,
+            setup=setup_argv(benchmark),
+            setup_limits=limits,
+            folders=folders_of(lines),
+        )
+
+    words = tuple(word for line in lines for word in shlex.split(line.shell()))
+    files = tuple(dict.fromkeys(Path(line.words[0]) for line in lines))
+    return TraceTarget(benchmark.name, suite.name, size.name, words, files, program)
+
+
+class Sandbox:
+    """Run directories for one subject, one run after the other."""
+
+    def __init__(self, subject: TraceTarget, work: Path) -> None:
+        self._subject, self._work = subject, work
+        self._mark = str(uuid4())
+        self._runs = 0
+
+    def run[T](
+        self, wrap: tuple[str, ...], doing: Callable[[CopySpec], T], *, check: bool = True
+    ) -> T:
+        """Make a run directory, do it there, hold the output to what is expected, remove it."""
+        self._runs += 1
+        program = self._subject.program(wrap)
+        folders = RunFolders(
+            self._work, self._mark, {program.name: program}, (_UNBOUND,), (), keep=False
+        )
+        step = Step(program.name, self._runs)
+        spec = folders.spec(0, 0, step)
+        try:
+            done = doing(spec)
+            if check and program.expected:
+                with Checker() as checker:
+                    [judged] = folders.judge([(step, spec)], checker)
+                if judged.detail is not None:
+                    raise RunError(f"{program.name} gave a wrong answer: {judged.detail}")
+        finally:
+            folders.clear(spec)
+        return done
+
+    def native_s(self, limits: Limits) -> float:
+        """Run it by itself; return its time in seconds. Raises `RunError` where it fails."""
+
+        def run(spec: CopySpec) -> float:
+            elapsed_s, status = run_to_end(spec, spec.environment, limits)
+            if status != 0:
+                raise RunError(f"{self._subject.name} {ended_text(status)}, run by itself")
+            return elapsed_s
+
+        return self.run((), run)
+
+
+@contextmanager
+def staged(subject: TraceTarget, cache: Path) -> Iterator[Sandbox]:
+    """Make the place for some runs of a subject."""
+    with trial_folder(cache) as work:
+        yield Sandbox(subject, work)
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    """Return what one run may take."""
+    return Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
+
+
+# -- `rater pages --check`: mappings run as a sweep over `--pages`, held against the prediction ----
+
+_ITERATIONS = 3  # of a run, of which the fastest counts: other load only adds
+_DEFAULTS = {
+    "block_order": None,
+    "seed": None,
+    "until": None,
+    "skip_refused": False,
+    "stop_on_failure": True,
+    "listing": False,
+    "show": None,
+    "example": False,
+    "resume": None,
+    "dry_run": False,
+    "quiet": False,
+}
+
+
+def run_check(
+    args: argparse.Namespace,
+    stored: StoredTrace,
+    ranked: Sequence[RankedMapping],
+    saved_ns: Sequence[float],
+) -> dict[str, tuple[float, ...]]:
+    """Run mappings turn by turn; return CPU times of a copy in s, by layout and round.
+
+    Raises `InputError` where a layout is refused, `RunError` where runs did not end well.
+    """
+    places = mappings_to_check(stored.trace, ranked, saved_ns, every=args.check == "all")
+    if len(places) == 1:
+        raise InputError("--check: the program touches no data that could have larger pages")
+    layouts = [mapping_layout(ranked[place].mapping.sizes) for place in places]
+    found: dict[str, tuple[float, ...]] = {}
+
+    def keep(_: argparse.Namespace, store: Store, sweep: int) -> None:
+        for point in load_points(store, [f"{PREFIX}{sweep}"]):
+            layout = dict(point.values)["pages"]
+            by_block = sorted(point.runs, key=lambda it: it.block or 0)
+            found[layout] = tuple(_time_s(it.run) for it in by_block)
+
+    status = run_sweep(_sweep_of(args, stored.trace, layouts), keep)
+    if status != 0 or set(found) != set(layouts):
+        raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
+    return {layout: found[layout] for layout in layouts}
+
+
+def checked(
+    ranked: Sequence[RankedMapping],
+    saved_ns: Sequence[float],
+    times: Mapping[str, Sequence[float]],
+) -> BenefitCheck | None:
+    """Return times of runs against the prediction, None where there are none."""
+    layouts = [mapping_layout(it.mapping.sizes) for it in ranked]
+    those = [place for place, layout in enumerate(layouts) if layout in times]
+    if len(those) < 2 or those[0] != 0:
+        return None
+    return check_benefits(
+        [layouts[place] for place in those],
+        [saved_ns[place] for place in those],
+        [times[layouts[place]] for place in those],
+    )
+
+
+def _sweep_of(
+    args: argparse.Namespace, trace: PageTrace, layouts: Sequence[str]
+) -> argparse.Namespace:
+    """Return what `rater sweep` would have been called with."""
+    parser = argparse.ArgumentParser(prog="rater pages --check")
+    add_run_arguments(parser)
+    words = ["--copies", "1", "--iterations", str(_ITERATIONS), "--timeout", f"{args.timeout:g}"]
+    command: list[str] | None = None
+    if trace.suite is None:
+        command = list(trace.command)
+    else:
+        words = [f"{trace.suite}/{trace.name}", *words, "--tune", args.tune]
+        words += ["--size", trace.size] if trace.size else []
+    sweep = parser.parse_args(words)
+    for name, value in _DEFAULTS.items():
+        setattr(sweep, name, value)
+    sweep.axis = [f"pages={','.join(layouts)}"]
+    sweep.rounds, sweep.db, sweep.json = args.rounds, args.db, args.json
+    sweep.command, sweep.subcommand = command, "sweep"
+    return sweep
+
+
+def _time_s(run: StoredRun) -> float:
+    times = [
+        it.cpu_ns if it.cpu_ns is not None else it.elapsed_ns
+        for it in run.copies
+        if it.status is CopyStatus.OK
+    ]
+    if not times:
+        raise RunError(f"--check: no copy of run {run.head.run} ended well ({_why(run)})")
+    return min(times) * 1e-9
+
+
+def _why(run: StoredRun) -> str:
+    return shlex.join(("rater", "show", str(run.head.run)))
+
+
+# -- `rater pages`: trace, rank, draw, store, and hold the prediction against runs -----------------
+
+_HUGE = PAGE_SIZES[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _TraceOptions:
+    """What a trace is made with."""
+
+    tools: TraceTools
+    tlb: Tlb
+    sizes: tuple[int, ...]  # of pages, that categories are mapped to
+    rate: float
+
+
+def pages(args: argparse.Namespace) -> int:
+    """Trace one program and rank the mappings of its data to page sizes; or show what there is."""
+    file = drawing_file(args.file)
+    if args.listing:
+        return _list(args)
+    if args.trace is not None:
+        if args.which is not None or args.command is not None:
+            raise InputError("--show names a trace that is there: leave the program out")
+        with open_existing_store(args) as store:
+            stored = load_trace(store, find_trace(store, args.trace))
+        if args.measure:
+            stored = replace(stored, costs=machine_costs(cache_root(), anew=True))
+    else:
+        stored = _record_trace(args)
+    _present(args, stored, file)
+    return 0
+
+
+def _record_trace(args: argparse.Namespace) -> StoredTrace:
+    """Trace, and store what was found."""
+    check_current_directory()
+    sizes = parse_page_sizes(args.sizes)
+    cache, limits = cache_root(), limits_of(args)
+    named = parse_tlb(args.tlb) if args.tlb else None
+    tools = build_tools(find_valgrind(), cache)
+    with open_store(default_path(args.db)) as store:  # what cannot be stored is not traced
+        with guarded():
+            subject = subject_of(args, cache, limits)
+            measured = machine_costs(cache, anew=args.measure)
+            with staged(subject, cache) as stage:
+                native_s = stage.native_s(limits)
+                asked = _TraceOptions(tools, named or own_tlb(measured), sizes, args.sample)
+                trace = _traced(subject, stage, asked, native_s, limits)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
+        return load_trace(store, number)
+
+
+def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -> None:
+    trace, loads = stored.trace, Loads(args.loads)
+    tlb = parse_tlb(trace.tlb)
+    costs = page_costs(stored.costs, tlb)
+    ranked = rank_mappings(trace, costs)
+    saved_ns = [it.saved_ns(loads) for it in ranked]
+    times = stored.checks
+    if args.check:
+        times = run_check(args, stored, ranked, saved_ns)
+        with open_existing_store(args) as store:
+            keep_check(store, stored.number, times)
+    check = checked(ranked, saved_ns, times)
+    if file is not None:
+        write_drawing(reuse_svg(trace), file)
+
+    def text(printer: Printer) -> None:
+        print_trace(trace, tlb, printer, stored.number)
+        printer.line()
+        print_ranking(trace, ranked, costs, printer, loads=loads, budget=args.budget)
+        if check is not None:
+            printer.line()
+            print_check(check, printer)
+        if file is not None:
+            printer.line(f"{args.file}: {len(trace.reuse)} panels")
+
+    def document() -> dict[str, Any]:
+        return pages_document(
+            trace,
+            ranked,
+            costs,
+            loads=loads,
+            budget=args.budget,
+            number=stored.number,
+            check=check,
+        )
+
+    print_output(args, document, text)
+
+
+def _list(args: argparse.Namespace) -> int:
+    with open_existing_store(args) as store:
+        heads = trace_heads(store)
+    print_output(
+        args, lambda: [asdict(it) for it in heads], lambda printer: print_heads(heads, printer)
+    )
+    return 0
+
+
+def own_tlb(measured: Mapping[str, Any]) -> Tlb:
+    """Return the TLB of the machine that was measured; raises `InputError` where it tells none."""
+    found = tlb_of_cpuid(measured["cpuid"])
+    if found is None:
+        raise InputError(
+            "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
+            "(entries x ways of each level)"
+        )
+    return found
+
+
+def _traced(
+    subject: TraceTarget, stage: Sandbox, asked: _TraceOptions, native_s: float, limits: Limits
+) -> PageTrace:
+    tlb, tools, sizes = asked.tlb, asked.tools, asked.sizes
+    if _HUGE not in sizes:
+        sizes = (*sizes, _HUGE)  # what predictions for layouts are made of
+    analysis = TraceAnalysis(
+        tuple(it.argument for it in tlb.arrays),
+        tuple(mapping_argument(it) for it in page_mappings(sizes)),
+        asked.rate,
+        max(1, len(os.sched_getaffinity(0))),
+    )
+    print_error(f"tracing {subject.name}: {native_s:.1f} s by itself, 5 to 80 times as long traced")
+
+    def running(wrap: tuple[str, ...], doing: Callable[[CopySpec], TraceRun]) -> TraceRun:
+        return stage.run(wrap, doing)
+
+    library = _library(subject, cache_root())
+    traced = run_traced(tools, running, analysis, limits, library[0])
+    if traced.status != 0:
+        raise RunError(
+            f"{subject.name} {ended_text(traced.status)} under the tracer (by itself it did not)"
+        )
+    return read_trace(
+        traced.document,
+        huge_bytes=_HUGE,
+        told=library[0] is not None,
+        elapsed_s=traced.elapsed_s,
+        native_s=native_s,
+        tlb=str(tlb),
+        engine=tools.engine,
+        name=subject.name,
+        command=subject.command,
+        suite=subject.suite,
+        size=subject.size,
+        notes=_notes(traced, library[1]),
+    )
+
+
+def _library(subject: TraceTarget, cache: Path) -> tuple[Path | None, list[str]]:
+    """Return the library of page sizes, None where it does not reach the program, and why."""
+    library = build_library(cache, split=True).executable
+    problems = program_problems(subject.files, library)
+    return (None if problems else library), problems
+
+
+def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
+    document, notes = traced.document, []
+    if document["forks"]:
+        notes.append(
+            f"it started {document['forks']} processes, which are not traced: trace the one that "
+            "does the work by itself"
+        )
+    notes += [
+        f"{it}: `rater run --pages` does not reach it, and its heap is told apart from its "
+        "mappings only below the break"
+        for it in problems
+    ]
+    return tuple(notes)

@@ -1,0 +1,495 @@
+"""Which data deserves large pages: reuse, predicted misses, costs, predictions checked; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import sub
+from typing import Any
+
+import numpy as np
+
+from rater.lab.layout.layout import Category, PageLayout, PageWindow, page_windows, parse_pages
+from rater.lab.trace.tlb import (
+    BASE_PAGE,
+    CATEGORIES,
+    CHOSEN,
+    PAGE_SIZES,
+    REGION_BYTES,
+    PageMapping,
+    PageReuse,
+    PageTrace,
+    RegionMisses,
+    Tlb,
+)
+
+# -- Reuse distances summed up: what a TLB of some entries misses, working sets, memory ------------
+
+
+def distances(reuse: PageReuse, categories: Sequence[int] | None = None) -> list[tuple[int, int]]:
+    """Return (distance, references) of some categories together (None: all), ascending."""
+    total: Counter[int] = Counter()
+    for category in range(len(CATEGORIES)) if categories is None else categories:
+        for distance, count in reuse.histogram[category]:
+            total[distance] += count
+    return sorted(total.items())
+
+
+def far_references(reuse: PageReuse, entries: int, category: int | None = None) -> int:
+    """Return how many references an LRU set of `entries` pages misses, first touches included.
+
+    Exact where `entries` begins a bin: up to 32, and all of 16 places between powers of two.
+    """
+    chosen = range(len(CATEGORIES)) if category is None else (category,)
+    far = sum(
+        count for c in chosen for distance, count in reuse.histogram[c] if distance >= entries
+    )
+    return far + sum(reuse.pages[c] for c in chosen)
+
+
+def working_set(reuse: PageReuse, share: float) -> int:
+    """Return the fewest pages, kept by least recent use, that answer a share of all references.
+
+    First touches are never answered; all pages where the share is not to be had.
+    """
+    rows = distances(reuse)
+    wanted = share * (sum(count for _, count in rows) + sum(reuse.pages))
+    answered = 0
+    for distance, count in rows:
+        answered += count
+        if answered >= wanted:
+            return distance + 1
+    return sum(reuse.pages)
+
+
+@dataclass(frozen=True, slots=True)
+class PageMemory:
+    """What a program touches in pages of one size."""
+
+    page_bytes: int
+    pages: int
+    faults: int
+    working_set_99: int  # pages that answer 99 % of references
+    working_set_999: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that the touched pages take."""
+        return self.pages * self.page_bytes
+
+
+def page_memory(trace: PageTrace) -> tuple[PageMemory, ...]:
+    """Return what a program takes and needs at once, by page size."""
+    return tuple(
+        PageMemory(
+            it.page_bytes,
+            sum(it.pages),
+            sum(it.faults),
+            working_set(it, 0.99),
+            working_set(it, 0.999),
+        )
+        for it in trace.reuse
+    )
+
+
+# -- What a TLB would miss with any page layout, from one trace ------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedMisses:
+    """Misses of a whole run."""
+
+    l1_misses: float
+    walks: float
+
+
+def predicted_misses(trace: PageTrace, layout: str | PageLayout) -> PredictedMisses:
+    """Return the misses of a traced program with a layout of `--pages`.
+
+    Each 2 MiB of addresses misses what it missed with all in base pages, or with all in huge
+    pages, by its share in larger pages. An estimate: entries that one region frees for others are
+    not seen; exact for all in base pages and all in huge pages. What has no choice of a page size
+    (stack, files, small static data) misses as in base pages.
+    """
+    chosen = parse_pages(layout) if isinstance(layout, str) else layout
+    windows = page_windows(chosen, extents(trace), REGION_BYTES)
+    of: defaultdict[str, list[PageWindow]] = defaultdict(list)
+    for window in windows:
+        of[window.category].append(window)
+    base = trace.mappings[0]
+    l1: float = sum(base.l1_misses[len(CHOSEN) :])
+    walks: float = sum(base.walks[len(CHOSEN) :])
+    for region in trace.regions:
+        share = _share(region, of[region.category])
+        l1 += region.l1_base + share * (region.l1_huge - region.l1_base)
+        walks += region.walks_base + share * (region.walks_huge - region.walks_base)
+    return PredictedMisses(l1, walks)
+
+
+def extents(trace: PageTrace) -> dict[Category, int]:
+    """Return how far each category reaches from its start, in bytes: what shares are of."""
+    found = dict.fromkeys(Category, 0)
+    for region in trace.regions:
+        category = Category(region.category)
+        found[category] = max(found[category], (region.region + 1) * REGION_BYTES)
+    return found
+
+
+def _share(region: RegionMisses, windows: Sequence[PageWindow]) -> float:
+    """Return which part of a region lies in windows of larger pages."""
+    start = region.region * REGION_BYTES
+    end = start + REGION_BYTES
+    covered = sum(max(0, min(it.end, end) - max(it.start, start)) for it in windows)
+    return min(1.0, covered / REGION_BYTES)
+
+
+# -- What TLB misses and first touches cost, from measurements of one machine ----------------------
+
+_HUGE = PAGE_SIZES[2]
+_COSTS_SURE = (
+    2.0  # times the entries of the last level: from here on every access of a cycle misses
+)
+_NEAR = 0.75  # of them: up to here none of the last level
+
+
+class Loads(StrEnum):
+    """How much of a miss other work hides."""
+
+    DEPENDENT = "dependent"  # nothing: the next address comes from the load
+    INDEPENDENT = "independent"  # as much as the processor can
+    BETWEEN = "between"  # the geometric mean of the two
+
+
+@dataclass(frozen=True, slots=True)
+class MissPoint:
+    """One access to one of so many pages in turn: in base pages less in huge ones, in ns."""
+
+    pages: int
+    dependent_ns: float
+    independent_ns: float
+    store_ns: float
+
+    def of(self, loads: Loads | None) -> float:
+        """Return what base pages cost a load more, None: a store; 0 where that is noise."""
+        if loads is None:
+            return max(0.0, self.store_ns)
+        dependent, independent = max(0.0, self.dependent_ns), max(0.0, self.independent_ns)
+        if loads is Loads.BETWEEN:
+            return math.sqrt(dependent * independent)
+        return dependent if loads is Loads.DEPENDENT else independent
+
+
+@dataclass(frozen=True, slots=True)
+class PageCosts:
+    """What was measured on a machine."""
+
+    points: tuple[MissPoint, ...]  # by pages, ascending
+    fault_base_ns: float | None
+    fault_huge_ns: float | None  # None: the kernel gave no huge pages
+    cycle_ns: float
+    tlb: Tlb
+
+    def l1_miss_ns(self, loads: Loads | None) -> float:
+        """Return what a miss of the first level costs that the last level answers; None: a store's.
+
+        The median over footprints larger than the first level and well within the last.
+        """
+        first, last = self.tlb.entries(BASE_PAGE)
+        within = [
+            it.of(loads) for it in self.points if first * _COSTS_SURE <= it.pages <= last * _NEAR
+        ]
+        return statistics.median(within) if within else 0.0
+
+    def walk_ns(self, pages: int, loads: Loads | None) -> float:
+        """Return what a walk of the page table costs a program that touches so many base pages.
+
+        None: the walk of a store, which a buffer takes while the program goes on.
+        The table of a larger footprint lies in larger, slower caches. Between footprints by the
+        logarithm of pages; at each the median of it and its neighbours. Of a walk alone: what the
+        miss of the first level costs is taken off.
+        """
+        _, last = self.tlb.entries(BASE_PAGE)
+        beyond = [it for it in self.points if it.pages >= last * _COSTS_SURE] or list(
+            self.points[-1:]
+        )
+        if not beyond:
+            return 0.0
+        costs = [it.of(loads) for it in beyond]
+        smooth = [statistics.median(costs[max(0, i - 1) : i + 2]) for i in range(len(costs))]
+        at = [math.log2(it.pages) for it in beyond]
+        return max(0.0, _between(math.log2(max(1, pages)), at, smooth) - self.l1_miss_ns(loads))
+
+    def fault_ns(self, page_bytes: int) -> float:
+        """Return what the first touch of a page costs: a part for the fault, a part for its bytes.
+
+        The two measured sizes give both; where huge pages were not had, a larger page is taken to
+        cost as much a byte as a base page.
+        """
+        base = self.fault_base_ns or 0.0
+        if self.fault_huge_ns is None:
+            return base * page_bytes / BASE_PAGE
+        a_byte = max(0.0, self.fault_huge_ns - base) / (_HUGE - BASE_PAGE)
+        return base + a_byte * (page_bytes - BASE_PAGE)
+
+
+def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
+    """Return the costs that the program of `cost.c` printed; huge pages half had do not count."""
+    points = tuple(
+        MissPoint(
+            it["pages"],
+            it["dependent_small_ns"] - it["dependent_huge_ns"],
+            it["independent_small_ns"] - it["independent_huge_ns"],
+            # Not measured by an older rater, whose traces do not tell stores apart either.
+            it.get("store_small_ns", 0.0) - it.get("store_huge_ns", 0.0),
+        )
+        for it in document["loads"]
+        if it["huge_bytes"] >= it["pages"] * BASE_PAGE
+    )
+    faults = document["faults"] or {}
+    return PageCosts(
+        points, faults.get("small_ns"), faults.get("huge_ns"), document["cycle_ns"], tlb
+    )
+
+
+def _between(x: float, at: Sequence[float], values: Sequence[float]) -> float:
+    """Return the value at x of straight lines between points, flat outside."""
+    for i in range(1, len(at)):
+        if x <= at[i]:
+            part = max(0.0, (x - at[i - 1]) / (at[i] - at[i - 1]))
+            return values[i - 1] + part * (values[i] - values[i - 1])
+    return values[-1]
+
+
+# -- Which data deserves large pages: each mapping of categories to page sizes, by what it saves ---
+
+
+@dataclass(frozen=True, slots=True)
+class RankedMapping:
+    """A mapping against all in base pages; times in ns, by how loads depend on each other."""
+
+    mapping: PageMapping
+    large_pages: int  # that it needs, of all sizes above base pages
+    large_bytes: int
+    walks_saved: int
+    l1_misses_saved: int
+    misses_saved_ns: dict[Loads, float]
+    faults_saved_ns: float
+
+    def saved_ns(self, loads: Loads) -> float:
+        """Return what the mapping saves, less than 0 where it costs."""
+        return self.misses_saved_ns[loads] + self.faults_saved_ns
+
+
+def rank_mappings(
+    trace: PageTrace, costs: PageCosts, *, faults: bool = True
+) -> tuple[RankedMapping, ...]:
+    """Return all mappings in the order of the trace, the first being all in base pages.
+
+    What a mapping saves is misses x cost + faults x cost (without `faults`: misses alone).
+    """
+    touched = sum(trace.of_size(BASE_PAGE).pages)
+    base = trace.mappings[0]
+    before = {it: _misses_ns(base, touched, costs, it) for it in Loads}
+    found = []
+    for mapping in trace.mappings:
+        pages, size = _large(trace, mapping)
+        found.append(
+            RankedMapping(
+                mapping,
+                pages,
+                size,
+                sum(base.walks) - sum(mapping.walks),
+                sum(base.l1_misses) - sum(mapping.l1_misses),
+                {it: before[it] - _misses_ns(mapping, touched, costs, it) for it in Loads},
+                _faults_saved_ns(trace, mapping, costs) if faults else 0.0,
+            )
+        )
+    return tuple(found)
+
+
+def by_saving(ranked: Sequence[RankedMapping], loads: Loads) -> list[RankedMapping]:
+    """Return mappings, what saves most first; of what saves the same, the fewest large pages."""
+    return sorted(ranked, key=lambda it: (-it.saved_ns(loads), it.large_bytes))
+
+
+def benefits(ranked: Sequence[RankedMapping], loads: Loads) -> list[float]:
+    """Return what each saves as a share of what the best one does; 0 where none saves."""
+    best = max(it.saved_ns(loads) for it in ranked)
+    return [it.saved_ns(loads) / best if best > 0 else 0.0 for it in ranked]
+
+
+def best_within(ranked: Sequence[RankedMapping], pages: int, loads: Loads) -> RankedMapping:
+    """Return the mapping that saves most with at most so many large pages."""
+    return by_saving([it for it in ranked if it.large_pages <= pages], loads)[0]
+
+
+def different_mappings(trace: PageTrace, ranked: Sequence[RankedMapping]) -> list[int]:
+    """Return the places of mappings that differ, the first of those that are alike.
+
+    Mappings are alike where they differ only in data of which the program has none.
+    """
+
+    def sizes(one: RankedMapping) -> tuple[int, ...]:
+        chosen = enumerate(one.mapping.sizes)
+        return tuple(size if trace.references[place] else 0 for place, size in chosen)
+
+    found: dict[tuple[int, ...], int] = {}
+    for place, one in enumerate(ranked):
+        found.setdefault(sizes(one), place)
+    return list(found.values())
+
+
+def _misses_ns(mapping: PageMapping, touched: int, costs: PageCosts, loads: Loads) -> float:
+    """Return what a mapping's misses cost: those of loads, and those of stores, which wait less.
+
+    A walk for a base page costs by the program's footprint, one for a larger page as in the
+    smallest footprint: its part of the page table is small.
+    """
+    sizes = (*mapping.sizes, *(BASE_PAGE,) * (len(CATEGORIES) - len(CHOSEN)))
+
+    def cost(kind: Loads | None, l1: Sequence[int], walks: Sequence[int]) -> float:
+        base, large = costs.walk_ns(touched, kind), costs.walk_ns(0, kind)
+        of_walks = sum(
+            count * (base if size == BASE_PAGE else large)
+            for count, size in zip(walks, sizes, strict=True)
+        )
+        return sum(l1) * costs.l1_miss_ns(kind) + of_walks
+
+    of_loads = tuple(map(sub, mapping.l1_misses, mapping.store_l1_misses))
+    walks_of_loads = tuple(map(sub, mapping.walks, mapping.store_walks))
+    return cost(loads, of_loads, walks_of_loads) + cost(
+        None, mapping.store_l1_misses, mapping.store_walks
+    )
+
+
+def _faults_saved_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts) -> float:
+    def cost(category: int, size: int) -> float:
+        return trace.of_size(size).faults[category] * costs.fault_ns(size)
+
+    return sum(
+        cost(category, BASE_PAGE) - cost(category, size)
+        for category, size in enumerate(mapping.sizes)
+    )
+
+
+def _large(trace: PageTrace, mapping: PageMapping) -> tuple[int, int]:
+    """Return how many large pages a mapping needs, and their bytes."""
+    pages = [
+        (trace.of_size(size).pages[category], size)
+        for category, size in enumerate(mapping.sizes)
+        if size != BASE_PAGE
+    ]
+    return sum(count for count, _ in pages), sum(count * size for count, size in pages)
+
+
+def shown_categories(trace: PageTrace) -> list[int]:
+    """Return the categories that were referred to, by their place in CATEGORIES."""
+    return [i for i in range(len(CATEGORIES)) if trace.references[i]]
+
+
+# -- Predicted against measured benefits of mappings: the error in per cent of the most ------------
+#
+# As IBM's CPO gives it: 100 x |predicted benefit - measured benefit|, each a share of the largest
+# benefit of its kind.
+
+_DRAWS = 1000
+_SEED = 20
+_CHECK_SURE = 3.0  # standard errors that the largest benefit has to be above nothing
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedMapping:
+    """One mapping, as predicted and as it ran."""
+
+    name: str
+    times_s: tuple[float, ...]
+    median_s: float
+    predicted: float  # benefit as a share of the largest
+    measured: float
+    noise: float  # standard error of `measured`, by bootstrap over rounds
+
+    @property
+    def error(self) -> float:
+        """Prediction less measurement, as a share of the maximum benefit."""
+        return self.predicted - self.measured
+
+
+@dataclass(frozen=True, slots=True)
+class BenefitCheck:
+    """All mappings that ran."""
+
+    mappings: tuple[CheckedMapping, ...]
+    predicted_s: float  # that the best one saves
+    most_saved_s: float  # by the best one measured
+    most_saved_noise_s: float  # standard error
+    told: bool  # the benefit stands out of the noise
+
+    @property
+    def mean_error(self) -> float:
+        """Mean of absolute errors over mappings but the base, as a share."""
+        rest = self.mappings[1:]
+        return statistics.fmean(abs(it.error) for it in rest) if rest else 0.0
+
+    @property
+    def max_error(self) -> float:
+        """Largest absolute error, as a share."""
+        return max((abs(it.error) for it in self.mappings[1:]), default=0.0)
+
+
+def check_benefits(
+    names: Sequence[str], saved_ns: Sequence[float], times_s: Sequence[Sequence[float]]
+) -> BenefitCheck:
+    """Hold predicted savings of mappings, the base first, against times of runs by round.
+
+    A mapping saves the median over rounds of (base - it) in the same round, which slow drift of
+    the machine hits alike; its noise is the spread of that share over bootstrap samples of rounds.
+    """
+    rounds = min(len(it) for it in times_s)
+    times = np.array([list(it[:rounds]) for it in times_s])
+    differences = times[0] - times
+    saved = np.median(differences, axis=1)
+    most, best = float(saved.max()), int(saved.argmax())
+    random = np.random.default_rng(_SEED)
+    drawn = random.integers(0, rounds, (_DRAWS, rounds))
+    again = np.median(differences[:, drawn], axis=2)  # mappings x draws
+    noise_s = float(np.std(again[best])) if best else float(np.std(again[1:], axis=1).mean())
+    spread = np.std(again / most, axis=1) if most > 0 else np.zeros(len(times))
+    largest = max(*saved_ns, 0.0)
+    return BenefitCheck(
+        tuple(
+            CheckedMapping(
+                name,
+                tuple(map(float, own)),
+                float(np.median(own)),
+                predicted / largest if largest > 0 else 0.0,
+                float(less / most) if most > 0 else 0.0,
+                float(noise),
+            )
+            for name, predicted, own, less, noise in zip(
+                names, saved_ns, times, saved, spread, strict=True
+            )
+        ),
+        largest * 1e-9,
+        most,
+        noise_s,
+        most > _CHECK_SURE * noise_s,
+    )
+
+
+def mappings_to_check(
+    trace: PageTrace, ranked: Sequence[RankedMapping], saved_ns: Sequence[float], *, every: bool
+) -> list[int]:
+    """Return places of the mappings to run, that in base pages first.
+
+    `every` one that differs, or the predicted best and worst and the largest pages for all.
+    """
+    different = different_mappings(trace, ranked)
+    if every:
+        return different
+    in_order = sorted(different, key=lambda place: saved_ns[place])
+    most = max(different, key=lambda place: ranked[place].large_bytes)
+    return sorted({0, in_order[0], in_order[-1], most})

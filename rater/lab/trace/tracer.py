@@ -1,0 +1,555 @@
+"""A program under the tracer of pages: tools compiled, run, read, and what misses cost here."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rater.errors import InputError, RunError
+from rater.files import private_folder, replace_file, sysroot
+from rater.lab.layout.layout import VARIABLE, PageDirective
+from rater.lab.layout.pools import reserves
+from rater.lab.trace.tlb import (
+    CATEGORIES,
+    CHOSEN,
+    REGION_BYTES,
+    MappingSizes,
+    PageMapping,
+    PageReuse,
+    PageTrace,
+    PerCategory,
+    RegionMisses,
+)
+from rater.run.copies.launch import CopySpec
+from rater.run.programs.child_process import (
+    LimitExceeded,
+    Limits,
+    both_ends,
+    die_with_parent,
+    kill_group,
+    run_tool,
+    wait_within,
+)
+from rater.run.programs.compile import (
+    cache_errors,
+    cache_key,
+    compile_program,
+    cpu_identity,
+    sha256_of,
+)
+
+# -- The programs of a traced run, compiled into the cache: a valgrind tool and what reads it ------
+
+TOOL = "rater"  # valgrind's name of it: --tool=rater
+_SOURCES = Path(__file__).parent / "native"
+_INSTALL = (
+    "install valgrind with its headers (Debian, Ubuntu: apt install valgrind; Fedora: dnf install "
+    "valgrind-devel; Arch: pacman -S valgrind; SUSE: zypper install valgrind-devel)"
+)
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_VERSION = re.compile(r"valgrind-(\d+)\.(\d+)")
+_OLDEST = (3, 15)
+# As valgrind's own Makefile.all.am has them: a static program at an address of its own.
+_TOOL_FLAGS = (
+    *("-O2", "-std=gnu99", "-fno-strict-aliasing", "-fno-builtin", "-fno-stack-protector"),
+    *("-fomit-frame-pointer", "-fno-pie", "-static", "-no-pie", "-nodefaultlibs"),
+    *("-nostartfiles", "-u", "_start", "-Wl,--build-id=none"),
+)
+_LOAD_ADDRESS = {"amd64": "0x58000000", "arm64": "0x58000000"}
+
+
+@dataclass(frozen=True, slots=True)
+class Valgrind:
+    """An installed valgrind that tools can be built for."""
+
+    program: Path
+    version: str  # 3.19.0
+    headers: Path
+    libraries: Path  # libcoregrind-amd64-linux.a and others
+    parts: Path  # what it loads when it runs: vgpreload_core and others
+    architecture: str  # amd64
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTools:
+    """What a traced run needs, ready to be executed."""
+
+    valgrind: Valgrind
+    tool: Path
+    analyser: Path
+
+    @property
+    def engine(self) -> str:
+        """What traces, for people."""
+        return f"valgrind {self.valgrind.version}"
+
+    @contextmanager
+    def library_folder(self) -> Iterator[Path]:
+        """Make the folder that VALGRIND_LIB names: the tool among valgrind's own parts."""
+        with TemporaryDirectory(prefix="rater-valgrind-") as name:
+            folder = Path(name)
+            for part in self.valgrind.parts.iterdir():
+                (folder / part.name).symlink_to(part)
+            (folder / f"{TOOL}-{self.valgrind.architecture}-linux").symlink_to(self.tool)
+            yield folder
+
+
+def find_valgrind(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Valgrind:
+    """Return the valgrind in PATH with headers and libraries for tools.
+
+    Raises `InputError` that says what is missing and how to get it. `root` is for tests.
+    """
+    architecture = _ARCHITECTURES.get(platform.machine())
+    if architecture is None:
+        raise InputError(
+            f"rater pages traces programs on {', '.join(_ARCHITECTURES)}, "
+            f"this machine is {platform.machine()}"
+        )
+    found = shutil.which("valgrind", path=environment.get("PATH"))
+    if found is None:
+        raise InputError(f"rater pages traces programs with valgrind, not in PATH: {_INSTALL}")
+    program = Path(found).resolve()
+    version = run_tool([found, "--version"], Path("/")).output
+    match = _VERSION.search(version)
+    if match is None or (int(match[1]), int(match[2])) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise InputError(f"{found} says {version[:60]!r}: rater pages wants valgrind {oldest} on")
+    prefix = program.parent.parent
+    core, tool = f"libcoregrind-{architecture}-linux.a", f"none-{architecture}-linux"
+    prefixes = dict.fromkeys((prefix, root / "usr", root / "usr/local"))
+    lib = ("lib/*/valgrind", "lib/valgrind", "lib64/valgrind", "libexec/valgrind")
+    headers = _with("pub_tool_tooliface.h", prefixes, ("include/valgrind",))
+    libraries = _with(core, prefixes, lib)
+    parts = _with(tool, prefixes, lib)
+    for what, where in (
+        ("the headers for tools", headers),
+        (core, libraries),
+        (f"its own tool {tool}", parts),
+    ):
+        if where is None:
+            raise InputError(f"{found} is there, but {what} not: {_INSTALL}")
+    assert headers is not None and libraries is not None and parts is not None
+    return Valgrind(
+        Path(found),
+        version.strip().removeprefix("valgrind-"),
+        headers,
+        libraries,
+        parts,
+        architecture,
+    )
+
+
+def build_tools(valgrind: Valgrind, cache: Path) -> TraceTools:
+    """Compile what a traced run needs, once a valgrind, compiler and version of rater.
+
+    Raises `InputError` with the compiler's message.
+    """
+    a = valgrind.architecture
+    libraries = [
+        str(valgrind.libraries / f"{name}-{a}-linux.a")
+        for name in ("libcoregrind", "libvex", "libgcc-sup")
+    ]
+    present = [it for it in libraries if Path(it).exists()]
+    flags = (
+        *_TOOL_FLAGS,
+        f"-Wl,-Ttext-segment={_LOAD_ADDRESS[a]}",
+        *(f"-D{it}=1" for it in (f"VGA_{a}", "VGO_linux", f"VGP_{a}_linux")),
+        f"-DVGPV_{a}_linux_vanilla=1",
+        f"-I{valgrind.headers}",
+        # Its libraries are linked in: others are another program.
+        f'-DLIBRARIES="{sha256_of(Path(present[0]))[:16]}"',
+    )
+    tool = compile_program(
+        "rater-tracer", [_SOURCES / "tracer.c"], flags, [*present[:2], "-lgcc", *present[2:]], cache
+    )
+    return TraceTools(
+        valgrind,
+        tool.executable,
+        native_program("analyse", cache, ("-pthread",)),
+    )
+
+
+def cost_program(cache: Path) -> Path:
+    """Compile the program that measures what TLB misses and page faults cost."""
+    return native_program("cost", cache)
+
+
+def native_program(name: str, cache: Path, flags: Sequence[str] = ()) -> Path:
+    """Compile one of the C programs of this folder that need no valgrind."""
+    source = _SOURCES / f"{name}.c"
+    return compile_program(f"rater-{name}", [source], ("-O2", *flags), (), cache).executable
+
+
+def _with(name: str, prefixes: Mapping[Path, None], folders: Sequence[str]) -> Path | None:
+    """Return the first folder that has a file."""
+    found = (
+        folder
+        for prefix in prefixes
+        for pattern in folders
+        for folder in sorted(prefix.glob(pattern))
+        if (folder / name).exists()
+    )
+    return next(found, None)
+
+
+# -- What TLB misses and page faults cost on this machine: measured once, kept in the cache --------
+
+_FOLDER = "costs"
+_LARGEST_SHARE = 8  # of free memory, for the largest footprint: it is there twice
+_LARGEST_MIB, _LEAST_MIB = 512, 16
+_THP = Path("/sys/kernel/mm/transparent_hugepage")
+
+
+def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
+    """Return what the program of `cost.c` printed on this machine, measured when there is none.
+
+    Of the same processor, kernel and setting of huge pages what is in the cache holds; `anew`
+    measures all the same. Raises `RunError` where it cannot be measured.
+    """
+    program = cost_program(cache)
+    folder = cache / _FOLDER
+    with cache_errors(cache):
+        private_folder(folder)
+        path = folder / f"{cache_key(sha256_of(program), *_fingerprint())[:32]}.json"
+        if not anew:
+            kept = _kept(path)
+            if kept is not None:
+                return kept
+        ended = run_tool([str(program), str(_footprint_mib())], Path("/"))
+        if ended.status != 0:
+            raise RunError(
+                f"measuring what TLB misses cost failed (status {ended.status}): {ended.output}"
+            )
+        replace_file(path, ended.output.encode(), mode=0o600)
+    found: dict[str, Any] = json.loads(ended.output)
+    return found
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _fingerprint() -> tuple[str, ...]:
+    """Return what costs depend on: another of these, and they are measured again."""
+    cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
+    settings = [_text(_THP / name) for name in ("enabled", "defrag")]
+    return (cpu_identity(cpuinfo), platform.release(), *settings, str(_footprint_mib(still=True)))
+
+
+def _footprint_mib(*, still: bool = False) -> int:
+    """Return MiB of the largest footprint: by free memory, or all memory, which does not change."""
+    name = "SC_PHYS_PAGES" if still else "SC_AVPHYS_PAGES"
+    mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf(name) >> 20
+    return max(_LEAST_MIB, min(_LARGEST_MIB, mib // _LARGEST_SHARE))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+# -- What the analyser printed as a `PageTrace` ----------------------------------------------------
+
+_LEAST_GROUPS = 8  # of a sample's 16, with references in them: fewer tell no error
+
+
+def read_trace(
+    document: Mapping[str, Any],
+    *,
+    huge_bytes: int,
+    told: bool,
+    elapsed_s: float,
+    native_s: float | None,
+    tlb: str,
+    engine: str,
+    **names: Any,
+) -> PageTrace:
+    """Return a trace; `names` are name, command, suite and size of what ran.
+
+    `told`: the library of --pages was in it, which has one range for each category.
+    Counts of a sample are those of all pages by estimate: divided by the sample's share.
+    """
+    rate = float(document["rate"])
+    return PageTrace(
+        **names,
+        engine=engine,
+        tlb=tlb,
+        rate=rate,
+        elapsed_s=elapsed_s,
+        native_s=native_s,
+        page_changes=int(document["page_changes"]),
+        programs=int(document["programs"]),
+        processes=int(document["forks"]),
+        references=tuple(document["references"]),
+        stores=tuple(document["stores"]),
+        reuse=tuple(_reuse(it, rate) for it in document["sizes"]),
+        mappings=tuple(_mapping(it, rate) for it in document["mappings"]),
+        regions=_regions(document, huge_bytes, rate, told=told),
+    )
+
+
+def _scaled(counts: Sequence[int], rate: float) -> PerCategory:
+    return tuple(counts) if rate == 1 else tuple(round(it / rate) for it in counts)
+
+
+def _reuse(size: Mapping[str, Any], rate: float) -> PageReuse:
+    histogram = []
+    for name, near in zip(CATEGORIES, size["near"], strict=True):
+        rows = {int(distance): count for distance, count in size["histogram"][name]}
+        if rate < 1:
+            rows = {distance: round(count / rate) for distance, count in rows.items()}
+        rows[0] = rows.get(0, 0) + near  # to the page before: counted, not sampled
+        histogram.append(tuple(sorted(it for it in rows.items() if it[1])))
+    return PageReuse(
+        page_bytes=1 << size["shift"],
+        faults=tuple(size["faults"]),
+        pages=tuple(size["pages"]),  # counted as they come, whatever the sample
+        histogram=tuple(histogram),
+        error=None if rate == 1 else _error(size["far"], size["sampled"]),
+        error_from=size["far_from"],
+    )
+
+
+def _error(far: Sequence[int], sampled: Sequence[int]) -> float | None:
+    """Return the standard error of a sample's far references, as a share of them.
+
+    The sample's pages fall into groups by hash; each group is a smaller sample, and how much the
+    groups differ tells how much samples do: sqrt(n var) / sum.
+    """
+    groups = [count for count, all_of in zip(far, sampled, strict=True) if all_of]
+    total = sum(groups)
+    if len(groups) < _LEAST_GROUPS or not total:
+        return None
+    mean = total / len(far)
+    variance = sum((it - mean) ** 2 for it in far) / (len(far) - 1)
+    return math.sqrt(len(far) * variance) / total
+
+
+def _sizes(mapping: Mapping[str, Any]) -> MappingSizes:
+    heap, mmap, static = (1 << shift for shift in mapping["shifts"][: len(CHOSEN)])
+    return heap, mmap, static
+
+
+def _mapping(mapping: Mapping[str, Any], rate: float) -> PageMapping:
+    kinds = ("l1", "l2", "store_l1", "store_l2")
+    return PageMapping(*_sizes(mapping), *(_scaled(mapping[kind], rate) for kind in kinds))
+
+
+def _regions(
+    document: Mapping[str, Any], huge_bytes: int, rate: float, *, told: bool
+) -> tuple[RegionMisses, ...]:
+    """Return misses by region for all in base pages and all in huge pages, where both are there."""
+    by_sizes = {_sizes(it): it["regions"] for it in document["mappings"]}
+    base, huge = (by_sizes.get((size,) * 3) for size in (4096, huge_bytes))
+    if base is None or huge is None:
+        return ()
+    found: dict[tuple[int, int], list[int]] = {}
+    for place, rows in ((0, base), (2, huge)):
+        for category, region, l1, walks in rows:
+            row = found.setdefault((category, region), [0, 0, 0, 0])
+            row[place], row[place + 1] = l1, walks
+    begins = document["begins"]
+    rows = []
+    for place, name in enumerate(CHOSEN):
+        regions = sorted(region for category, region in found if category == place)
+        for number, region in enumerate(regions):
+            # The library of --pages has one range for the heap, one for mappings; without it
+            # mappings lie apart, and count one behind the other.
+            ranged = told and place < len(begins) and begins[place]
+            at = region - begins[place] // REGION_BYTES if ranged else number
+            if at >= 0:
+                rows.append(RegionMisses(name, at, *_scaled(found[place, region], rate)))
+    return tuple(rows)
+
+
+# -- A program under the tracer, and the analyser that reads what it refers to meanwhile -----------
+
+_PIPE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnalysis:
+    """What the analyser is asked for."""
+
+    arrays: tuple[str, ...]  # of the TLB, as it takes them
+    mappings: tuple[str, ...]
+    rate: float = 1.0
+    threads: int = 1
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The command line behind the analyser's name."""
+        words = [word for it in self.arrays for word in ("-t", it)]
+        words += [word for it in self.mappings for word in ("-m", it)]
+        return (*words, "-s", repr(self.rate), "-j", str(self.threads))
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRun:
+    """What one traced run gave."""
+
+    document: dict[str, Any]  # of the analyser
+    elapsed_s: float
+    status: int  # exit code, or less than 0 the signal that ended it
+
+
+def tracer_words(tools: TraceTools, descriptor: int, *, told: bool) -> tuple[str, ...]:
+    """Return what stands in front of each traced command; `told`: it says what its ranges are."""
+    return (
+        str(tools.valgrind.program),
+        "-q",
+        f"--tool={TOOL}",
+        "--trace-children=yes",
+        f"--page-fd={descriptor}",
+        f"--page-inode={os.fstat(descriptor).st_ino}",
+        f"--told-ranges={'yes' if told else 'no'}",
+    )
+
+
+def run_traced(
+    tools: TraceTools,
+    running: Callable[[tuple[str, ...], Callable[[CopySpec], TraceRun]], TraceRun],
+    analysis: TraceAnalysis,
+    limits: Limits,
+    library: Path | None,
+) -> TraceRun:
+    """Trace one run to its end, with the library of page sizes where it can be preloaded.
+
+    `running` is given what stands in front of each command, and what to do in the run directory
+    that it makes. Raises `InputError` where it cannot be started,
+    `RunError` where it takes more than `limits`, or nothing could be made of its references.
+    """
+    reading, writing = os.pipe()
+    with suppress(OSError):
+        _widen(writing)
+    ends = {reading, writing}
+
+    def traced(spec: CopySpec) -> TraceRun:
+        with tools.library_folder() as libraries:
+            environment = {**spec.environment, b"VALGRIND_LIB": os.fsencode(libraries)}
+            environment.pop(b"VALGRIND_OPTS", None)
+            if library is not None:
+                environment |= _preloaded(library, spec.environment)
+            with subprocess.Popen(
+                [str(tools.analyser), *analysis.arguments],
+                stdin=reading,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                process_group=0,
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
+            ) as analyser:
+                try:
+                    _close(ends, reading)
+                    ended = run_to_end(spec, environment, limits, (writing,))
+                    _close(ends, writing)  # the last writer: the analyser has read all
+                    output, problem = analyser.communicate()
+                finally:
+                    kill_group(analyser.pid)
+        if analyser.returncode != 0:
+            text = problem.decode(errors="replace").strip() or ended_text(analyser.returncode)
+            raise RunError(f"the analyser of page references failed: {text}")
+        return TraceRun(json.loads(output), *ended)
+
+    try:
+        return running(tracer_words(tools, writing, told=library is not None), traced)
+    finally:
+        for end in tuple(ends):
+            _close(ends, end)
+
+
+def _close(ends: set[int], end: int) -> None:
+    ends.discard(end)
+    os.close(end)
+
+
+def _widen(descriptor: int) -> None:
+    """Give a pipe more room: fewer switches between writer and reader. Raises `OSError`."""
+    fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables that let a program lay out its data as `rater run --pages` does.
+
+    All in base pages, and it tells the tracer what is where.
+    """
+    heap, mmap = reserves(None, {}, sysroot())
+    order = PageDirective((), heap, mmap, split=True, pooled=False, strict=False)
+    before = of.get(b"LD_PRELOAD", b"")
+    return {
+        b"LD_PRELOAD": b":".join([os.fsencode(library), *([before] if before else [])]),
+        VARIABLE.encode(): order.words(None).encode(),
+    }
+
+
+def ended_text(status: int) -> str:
+    """Say how a process ended, by its status as `run_to_end` returns it."""
+    return f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
+
+
+def run_to_end(
+    spec: CopySpec,
+    environment: Mapping[bytes, bytes],
+    limits: Limits,
+    descriptors: Sequence[int] = (),
+) -> tuple[float, int]:
+    """Return how long it took, in s, and its status: an exit code, or less than 0 a signal.
+
+    `descriptors` are those it inherits. Raises `InputError` where it cannot be started, `RunError`
+    where it takes more than `limits` or the tracer cannot run it.
+    """
+    with Path(spec.stdout).open("wb") as stdout, Path(spec.stderr).open("w+b") as stderr:
+        start = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                spec.argv,
+                cwd=spec.directory,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=descriptors,
+                process_group=0,
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
+            )
+        except OSError as error:
+            raise InputError(f"{spec.argv[0]} cannot be started: {error.strerror}") from None
+        try:
+            outputs = (stdout.fileno(), stderr.fileno())
+            excess = wait_within(process.pid, limits, outputs)
+            elapsed_s = time.monotonic() - start
+            kill_group(process.pid)
+            status = process.wait()
+        finally:
+            kill_group(process.pid)
+            process.wait()
+        text = both_ends(stderr.fileno())
+    if excess is LimitExceeded.TIME:
+        raise RunError(
+            f"{spec.argv[0]} was not done after {limits.time_s:g} s: a smaller input, or more "
+            "time with --timeout"
+        )
+    if excess is LimitExceeded.OUTPUT:
+        raise RunError(f"{spec.argv[0]} wrote more than 1 GB of output")
+    if status and "valgrind: " in text:
+        at = text.index("valgrind: ")
+        raise RunError(f"the tracer could not run {spec.argv[-1]}: {text[at : at + 300]}")
+    return elapsed_s, status

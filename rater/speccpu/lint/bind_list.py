@@ -1,0 +1,448 @@
+"""A bind list to be checked: where it stands, its parts, where each copy is bound; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rater.errors import InputError
+from rater.plan.topology import Topology
+from rater.speccpu.config import keys
+from rater.speccpu.config.config import (
+    ConfigSetting,
+    Section,
+    SpecConfig,
+    numbered,
+    read_config,
+    split_list,
+)
+from rater.speccpu.config.shell import expanded
+from rater.speccpu.results.places import Binding, binding_of
+from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
+from rater.text.cpuset import format_list
+from rater.text.documents import file_problem
+
+# -- A finding, and the words that findings have in common -----------------------------------------
+
+_WHOLE_LIST = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """One mistake; `copies` and `cpus` are those it is about."""
+
+    line: int  # of the configuration, from 1
+    kind: str
+    text: str  # what, with numbers, and the way out
+    copies: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()
+    scopes: tuple[str, ...] = ()  # benchmarks and tunes it holds for; empty: all
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """What sorts findings of one line: those of the whole list behind those of a copy."""
+        return (min(self.copies, default=_WHOLE_LIST), self.kind)
+
+
+def named(numbers: Iterable[int]) -> str:
+    """Return `0-3,8`, or `none`."""
+    return format_list(numbers) or "none"
+
+
+def cpus_text(cpus: Iterable[int]) -> str:
+    """Return `CPU 3` or `CPUs 3-5`."""
+    return _called("CPU", cpus)
+
+
+def nodes_text(nodes: Iterable[int]) -> str:
+    """Return `node 1` or `nodes 0-1`."""
+    return _called("node", nodes)
+
+
+def _called(what: str, numbers: Iterable[int]) -> str:
+    each = set(numbers)
+    text = format_list(each)
+    if len(text) > 60:  # of lists with holes a part is enough to find them
+        text = text[:60].rpartition(",")[0] + f",... ({len(each)})"
+    return f"{what if len(each) == 1 else what + 's'} {text}"
+
+
+# -- A configuration to be checked: a file with what it includes, or what a raw file has packed ----
+
+_MOST_BYTES = 16 << 20
+_MOST_INCLUDED = 100  # files; one that includes itself has no end
+_INCLUDE = re.compile(r"\s*include\s*:\s*(\S+)\s*(?:#.*)?$", re.IGNORECASE)
+
+
+type ResultOf = tuple[str, str, int | None]  # benchmark, tune, copies
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A configuration, where its lines come from, and what is not there."""
+
+    name: str  # as it was typed
+    config: SpecConfig
+    packed: bool  # taken from a raw file: lines are those of the configuration in it
+    ran: tuple[ResultOf, ...]  # of a raw file
+    missing: tuple[str, ...]  # files that are to be included and are not there
+    origins: tuple[tuple[str, int], ...]  # file and line of each line; empty: its own
+
+    @property
+    def main(self) -> str:
+        """The name of the file itself among those of `origins`."""
+        return f"{self.name}(config)" if self.packed else self.name
+
+    def where(self, line: int) -> str:
+        """Return `FILE:LINE` for a line of the configuration."""
+        file, own = self.own(line)
+        return f"{file}:{own}"
+
+    def own(self, line: int) -> tuple[str, int]:
+        """Return file and line there of a line of the configuration."""
+        return self.origins[line - 1] if 0 < line <= len(self.origins) else (self.main, line)
+
+    def number(self, line: int) -> str:
+        """Return `line N`, with its file where that is an included one."""
+        file, own = self.own(line)
+        return f"line {own}" if file == self.main else f"{file}:{own}"
+
+
+def read_source(path: Path) -> Source:
+    """Read a configuration file or the configuration inside a raw file.
+
+    Files that it includes (`include: FILE`, beside it) are read in their place. Raises
+    `InputError` when there is no configuration to be read.
+    """
+    text = _bytes(path)
+    if is_raw(text[:HEAD_BYTES]):
+        return _packed(path)
+    if b"\0" in text:
+        raise InputError(f"{path}: no text; expected a configuration file (.cfg) or a raw file")
+    all_of_it = _Gathered(path, text.decode("latin-1"))
+    config = read_config("\n".join(all_of_it.lines))
+    missing, origins = tuple(all_of_it.missing), tuple(all_of_it.origins)
+    return Source(str(path), config, False, (), missing, origins)
+
+
+def _bytes(path: Path) -> bytes:
+    problem = file_problem(path)
+    if problem is not None:
+        raise InputError(f"{problem}; expected a configuration file of SPEC CPU or a raw file")
+    with path.open("rb") as stream:
+        text = stream.read(HEAD_BYTES)
+        if not is_raw(text):
+            text += stream.read(_MOST_BYTES + 1 - len(text))
+    if len(text) > _MOST_BYTES:
+        raise InputError(f"{path}: larger than {_MOST_BYTES >> 20} MiB, no configuration file")
+    return text
+
+
+class _Gathered:
+    """A file's lines, with those of the files that it includes in their place."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.lines: list[str] = []
+        self.origins: list[tuple[str, int]] = []
+        self.missing: list[str] = []
+        self._files = 0
+        self._add(path, text)
+
+    def _add(self, path: Path, text: str) -> None:
+        self._files += 1
+        for number, line in enumerate(text.split("\n"), start=1):
+            found = _INCLUDE.match(line)
+            if found is None:
+                self.lines.append(line)
+                self.origins.append((str(path), number))
+            else:
+                self._include(path, number, found[1])
+
+    def _include(self, path: Path, number: int, name: str) -> None:
+        other = path.parent / name
+        try:
+            text = _bytes(other) if self._files < _MOST_INCLUDED else None
+        except InputError:
+            text = None
+        if text is None:
+            self.lines.append("")
+            self.origins.append((str(path), number))
+            self.missing.append(f"{path}:{number}: include: {name[:80]} is not there to be read")
+        else:
+            self._add(other, text.decode("latin-1"))
+
+
+def _packed(path: Path) -> Source:
+    with path.open("rb") as stream:
+        file = read_rsf(stream, path.name)
+    if file.config is None:
+        why = next((f" ({one})" for one in file.problems if "rawconfig" in one.text), "")
+        raise InputError(
+            f"{path}: a raw file without a readable configuration in it{why}: "
+            "give the configuration file itself"
+        )
+    ran = dict.fromkeys(
+        (one.benchmark, one.tune, one.planned)
+        for one in file.iterations
+        if one.rate and one.submit is not False
+    )
+    return Source(str(path), file.config, True, tuple(ran), (), ())
+
+
+# -- The parts of a configuration that bind copies differently, and where each copy is bound -------
+
+BIND = re.compile(r"\$\{?BIND\b")
+BY_COPY = re.compile(r"\$\{?SPEC(?:COPY|USER)NUM\b\}?")
+_RELATIVE_CPUS = re.compile(r"(?:--physcpubind(?:=|\s+)|-C\s*=?)\+\d")
+_RELATIVE_NODES = re.compile(r"(?:--(?:membind|preferred)(?:=|\s+)|-[mp]\s*=?)\+\d")
+# Any benchmark of a set that has no section of its own stands for the set.
+_EXAMPLES = {
+    "int": ("400.x", "401.x", "403.x"),
+    "fp": ("410.x", "416.x", "433.x"),
+    "intrate": ("500.x_r", "502.x_r", "505.x_r"),
+    "fprate": ("503.x_r", "507.x_r", "508.x_r"),
+}
+_WIDER = {"specrate": ("intrate", "fprate")}
+_SPEED = ("intspeed", "fpspeed", "specspeed")
+_MOST_NAMED = 3
+MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share CPUs anyhow
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCopy:
+    """Where one copy is bound; CPUs are OS numbers."""
+
+    line: int
+    copy: int
+    name: str  # "bind3", "entry 3 of bind", "copy 3"
+    text: str  # of its `$BIND`, "" without
+    binding: Binding
+    cpus: tuple[int, ...] = ()  # of its CPUs and of the nodes it is bound to
+    wide: bool = False  # bound to nodes, not to CPUs
+
+    def finding(
+        self, kind: str, text: str, cpus: Iterable[int] = (), *others: BoundCopy
+    ) -> LintFinding:
+        """Return a finding about this copy, and others before it."""
+        copies = tuple(seat.copy for seat in (*others, self))
+        return LintFinding(self.line, kind, f"{self.name}{text}", copies, tuple(cpus))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Benchmarks and tunes for which the same lines hold."""
+
+    label: str
+    submit: str
+    submit_line: int  # 0: none
+    form: str  # "bindN", "bind", or "copy": worked out from the number of the copy
+    uses_bind: bool
+    binds: tuple[ConfigSetting, ...]  # the lines of its list
+    values: int  # of `$BIND` in them
+    unused_list: ConfigSetting | None  # a `bind = ...` list where bindN lines hold as well
+    copies: int | None
+    copies_line: int  # 0: not of a line
+    asked: bool  # the copies are those of --copies
+    deliberate: bool  # its own number of copies, and a list made for all benchmarks
+    seats: tuple[BoundCopy, ...]
+
+    @property
+    def used(self) -> tuple[BoundCopy, ...]:
+        """The seats that a copy takes."""
+        return self.seats if self.copies is None else self.seats[: self.copies]
+
+    @property
+    def goes_round(self) -> bool:
+        """Whether there are more copies than binds, and copies share CPUs by that."""
+        if not self.uses_bind or not 0 < self.values < self.running:
+            return False
+        beyond = self.seats[self.values : self.values + 1]
+        return not beyond or beyond[0].cpus == self.seats[0].cpus
+
+    @property
+    def running(self) -> int:
+        """The copies that run, as far as is known or the list shows."""
+        return self.copies if self.copies is not None else len(self.seats)
+
+
+# What to call it, a benchmark, a tune, and its copies where a result has them.
+type _Candidate = tuple[str, str, str, int | None]
+
+
+def scopes_of(
+    config: SpecConfig,
+    ran: Sequence[ResultOf],
+    topology: Topology | None,
+    copies: int | None = None,
+    wanted: str | None = None,
+) -> list[Scope]:
+    """Return the scopes that have a submit command or binds; `copies`: for all, as asked.
+
+    `wanted`: one section, `429.mcf` or `intrate=peak`.
+    """
+    groups: dict[tuple[object, ...], list[_Candidate]] = {}
+    for candidate in _candidates(config, ran, wanted):
+        _, benchmark, tune, of_run = candidate
+        lines = sorted(f"{one.name} {one.line}" for one in config.holding(benchmark, tune).values())
+        groups.setdefault((of_run, *lines), []).append(candidate)
+    scopes = (_scope(config, members, topology, copies) for members in groups.values())
+    found = [scope for scope in scopes if scope is not None]
+    return found if len(found) != 1 or wanted is not None else [replace(found[0], label="")]
+
+
+def _candidates(
+    config: SpecConfig, ran: Sequence[ResultOf], wanted: str | None
+) -> Iterable[_Candidate]:
+    sections = list(dict.fromkeys(one.section for one in config.settings))
+    tunes = {tune for section in sections for tune in section.tunes} - {"default"}
+    tunes |= {"base", "peak"}
+    if wanted is not None:
+        name, _, tune = wanted.strip().rstrip(":").partition("=")
+        tunes = {tune.partition("=")[0]} if tune and tune != "default" else tunes
+        names = [name or "default"]
+    elif ran:
+        yield from ((benchmark, benchmark, tune, copies) for benchmark, tune, copies in ran)
+        return
+    else:
+        names = ["default", *(name for section in sections for name in section.benchmarks)]
+    taken = {name for section in sections for name in section.benchmarks}
+    # A benchmark's own section is nearer than that of its set; names stand in the file's order.
+    for name in dict.fromkeys(part for one in names for part in _WIDER.get(one, (one,))):
+        number = keys.number_of(f"{name}.") or 0
+        if wanted is None and (name in _SPEED or 600 <= number < 700):
+            continue
+        for tune in sorted(tunes):
+            yield name, _example(name, taken), tune, None
+
+
+def _example(name: str, taken: set[str]) -> str:
+    """Return a benchmark that a section's name means."""
+    if name in _EXAMPLES:
+        free = [one for one in _EXAMPLES[name] if one[:3] not in taken]
+        return free[0] if free else _EXAMPLES[name][0]
+    if name.isdigit():
+        suite = keys.suite_of(f"{name}.")
+        return f"{name}.x" if suite in ("cpu2000", "cpu2006") else f"{name}.x_r"
+    return name
+
+
+def _label(members: Sequence[_Candidate]) -> str:
+    tunes: dict[str, list[str]] = {}
+    for shown, _, tune, _ in members:
+        tunes.setdefault(shown, []).append(tune)
+    if "default" in tunes:
+        tunes = {"default": tunes["default"]}
+    everywhere = {tune for _, _, tune, _ in members}
+    names = [
+        name if {"base", "peak"} <= set(of) else " ".join((name, *of)) for name, of in tunes.items()
+    ]
+    if len(names) > _MOST_NAMED:
+        one = "" if len(everywhere) > 1 else f" {everywhere.pop()}"
+        return f"{len(names)} benchmarks{one}"
+    return ", ".join(names)
+
+
+def _scope(
+    config: SpecConfig, members: Sequence[_Candidate], topology: Topology | None, asked: int | None
+) -> Scope | None:
+    _, benchmark, tune, of_run = members[0]
+    held = config.holding(benchmark, tune)
+    submit = config.submit(benchmark, tune)
+    listed, form = _list_of(held)
+    if submit is None and not listed:
+        return None
+    command, line = submit or ("", 0)
+    uses_bind = bool(BIND.search(command))
+    copies, copies_line = (asked, 0) if asked is not None else (of_run, 0)
+    if copies is None:
+        copies, copies_line = config.copies(benchmark, tune) or (None, 0)
+    deliberate = (
+        copies_line > 0
+        and bool(listed)
+        and _is_special(held["copies"].section)
+        and not _is_special(listed[0][0].section)
+    )
+    seats: list[BoundCopy] = []
+    if uses_bind:
+        by_copy = bool(BY_COPY.search(command)) or any(BY_COPY.search(t) for _, _, t in listed)
+        wanted = len(listed)
+        if by_copy and listed:
+            wanted = max(wanted, min(copies or 0, MOST_SEATS))
+        for copy in range(wanted):
+            own, name, text = listed[copy % len(listed)]
+            seats.append(BoundCopy(own.line, copy, name, text, binding_of(command, text, copy)))
+    elif command:
+        # Without a number of copies the first one alone shows how they are bound.
+        seats = [
+            BoundCopy(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
+            for copy in range(1 if copies is None else min(copies, MOST_SEATS))
+        ]
+    return Scope(
+        label=_label(members),
+        submit=command,
+        submit_line=line,
+        form=form if uses_bind else "copy",
+        uses_bind=uses_bind,
+        binds=tuple(dict.fromkeys(own for own, _, _ in listed)),
+        values=len(listed),
+        unused_list=held.get("bind") if form == "bindN" else None,
+        copies=copies,
+        copies_line=copies_line,
+        asked=asked is not None,
+        deliberate=deliberate,
+        seats=tuple(_resolved(seat, command, topology) for seat in seats),
+    )
+
+
+def _list_of(
+    settings: Mapping[str, ConfigSetting],
+) -> tuple[list[tuple[ConfigSetting, str, str]], str]:
+    """Return line, name and text of each value of `$BIND` in the order of copies, and the form."""
+    lines = numbered(settings, "bind")
+    if lines:
+        return [(one, one.name, one.value) for one in lines], "bindN"
+    whole = settings.get("bind")
+    if whole is None:
+        return [], "bind"
+    return [
+        (whole, f"entry {place} of bind", text.strip())
+        for place, text in enumerate(split_list(whole.value), start=1)
+    ], "bind"
+
+
+def _is_special(section: Section) -> bool:
+    general = {"default", "int", "fp", *_EXAMPLES, *_WIDER}
+    return not general & set(section.benchmarks)
+
+
+def _resolved(seat: BoundCopy, submit: str, topology: Topology | None) -> BoundCopy:
+    """Return a seat with all its CPUs; `numactl`'s +N counts inside the CPUs that may be used."""
+    binding = seat.binding
+    cpus = binding.cpus or ()
+    if topology is None:
+        return replace(seat, cpus=cpus, wide=not cpus and bool(binding.cpu_nodes))
+    if binding.by == "numactl":
+        command = expanded(submit, seat.text or None, seat.copy)
+        if _RELATIVE_CPUS.search(command):
+            cpus = _counted(cpus, sorted(topology.by_cpu))
+        if _RELATIVE_NODES.search(command):
+            nodes = sorted(node.os for node in topology.nodes if node.allowed)
+            binding = replace(binding, mem_nodes=_counted(binding.mem_nodes, nodes))
+    if cpus or not binding.cpu_nodes:
+        return replace(seat, binding=binding, cpus=cpus)
+    of_nodes = [
+        cpu
+        for number in binding.cpu_nodes
+        if number in topology.by_node
+        for cpu in topology.by_node[number].cpus
+        if cpu in topology.by_cpu
+    ]
+    return replace(seat, binding=binding, cpus=tuple(sorted(set(of_nodes))), wide=True)
+
+
+def _counted(places: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers at places; a place behind the last stays, as no machine's own number."""
+    beyond = (numbers[-1] + 1 if numbers else 0) - len(numbers)
+    return tuple(numbers[p] if p < len(numbers) else p + beyond for p in places)

@@ -1,0 +1,386 @@
+"""The mistakes of a bind list: where one copy is bound, held against the others and a machine.
+
+Pure: a configuration and, where it is known, the machine in; findings in the order of the
+lines out. Without a machine only that is found which no machine can make right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from rater.plan.topology import Topology
+from rater.speccpu.config.config import ConfigSetting, Section, SpecConfig
+from rater.speccpu.lint.bind_list import (
+    BY_COPY,
+    MOST_SEATS,
+    BoundCopy,
+    LintFinding,
+    Scope,
+    Source,
+    cpus_text,
+    named,
+    scopes_of,
+)
+from rater.speccpu.lint.machine import machine_findings, misplaced, prefix_note
+from rater.text.values import copies_text, count
+
+KINDS = {
+    "repeated": "a bind name is given twice",
+    "gap": "a bind number is missing between others",
+    "not-used": "binds that no submit command uses",
+    "no-binds": "a submit command with $BIND, and no binds",
+    "unclear": "a bind that is wrong in itself",
+    "cpu-twice": "copies have the same CPU",
+    "few-binds": "more copies than binds: the list goes round again",
+    "many-binds": "fewer copies than binds",
+    "node-differs": "a memory node against the pattern of the others (without a machine)",
+    "cpu-missing": "a CPU that the machine lacks, or that may not be used",
+    "node-missing": "a node that the machine lacks, or whose memory may not be used",
+    "far-memory": "memory of another node than the CPU's",
+    "many-copies": "more copies than CPUs",
+    "siblings": "copies share a core while another core has none",
+    "idle": "CPUs without a copy",
+}
+_BIND_NAME = re.compile(r"bind(\d{1,9})$", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """All that was found, and what could not be looked at."""
+
+    findings: tuple[LintFinding, ...]  # in the order of lines
+    ignored: int  # findings of kinds that were not asked for
+    notes: tuple[str, ...]  # true and no mistake
+    unchecked: tuple[str, ...]  # what was left out, and how it can be had
+    scopes: tuple[Scope, ...]
+
+
+def lint(
+    source: Source,
+    topology: Topology | None = None,
+    *,
+    copies: int | None = None,
+    section: str | None = None,
+    ignore: frozenset[str] = frozenset(),
+) -> LintReport:
+    """Check a configuration; `copies` and `section` as `scopes_of` takes them.
+
+    `ignore`: kinds of `KINDS` that are left out.
+    """
+    config = source.config
+    scopes = scopes_of(config, source.ran, topology, copies, section)
+    found: dict[LintFinding, list[str]] = {}
+    for scope in scopes:
+        for one in _of_scope(scope, source, topology):
+            found.setdefault(one, []).append(scope.label)
+    of_scopes = None if section is None else [b.section for s in scopes for b in s.binds]
+    sections = {one.line: one.section for one in config.settings}
+    for one in _repeated(config, source, of_scopes):
+        found[one] = [s.label for s in scopes if sections[one.line] in {b.section for b in s.binds}]
+    for one in _not_used(scopes):
+        found[one] = []
+    checked = [scope.label for scope in scopes if scope.seats]
+    everything = [
+        replace(one, scopes=() if set(checked) <= set(labels) else tuple(labels))
+        for one, labels in found.items()
+    ]
+    everything.sort(key=lambda one: (one.line, one.order))
+    kept = tuple(one for one in everything if one.kind not in ignore)
+    notes = [note for scope in scopes if topology for note in prefix_note(scope, topology)]
+    return LintReport(
+        kept,
+        len(everything) - len(kept),
+        tuple(dict.fromkeys(notes)),
+        tuple(dict.fromkeys(_unchecked(source, scopes, topology))),
+        tuple(scopes),
+    )
+
+
+def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterator[LintFinding]:
+    if scope.uses_bind and not scope.seats:
+        yield LintFinding(
+            scope.submit_line,
+            "no-binds",
+            "submit uses $BIND and there is no bind line: copies run unbound; add "
+            "bind0 = ..., bind1 = ...",
+        )
+    if scope.unused_list is not None and scope.uses_bind:
+        yield LintFinding(
+            scope.unused_list.line,
+            "repeated",
+            f"a `bind =` list, and bindN lines (from {source.number(scope.binds[0].line)} on) hold "
+            "as well: one of the two is not used (here bindN is checked); keep one of them",
+        )
+    yield from _unclear(scope)
+    yield from _gaps(scope)
+    yield from _numbers_of_copies(scope, source)
+    yield from _twice(scope, source, topology)
+    if topology is None:
+        yield from _against_the_pattern(scope)
+    else:
+        yield from machine_findings(scope, topology, source)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def _repeated(
+    config: SpecConfig, source: Source, sections: list[Section] | None
+) -> Iterator[LintFinding]:
+    """Find names given twice in a section, one of `sections` where not in all."""
+    first: dict[tuple[object, str], ConfigSetting] = {}
+    lines = 0
+    again: list[tuple[ConfigSetting, ConfigSetting]] = []
+    for one in config.settings:
+        number = _BIND_NAME.match(one.name)
+        if number is None and one.name != "bind":
+            continue
+        if sections is not None and one.section not in sections:
+            continue
+        lines += number is not None
+        name = f"bind{int(number[1])}" if number else one.name
+        before = first.setdefault((one.section, name), one)
+        if before is not one:
+            again.append((one, before))
+            first[one.section, name] = one
+    for one, before in again:
+        yield LintFinding(
+            one.line,
+            "repeated",
+            f"{one.name} is given again ({source.number(before.line)}: {before.value[:50]}), and "
+            f"only one of them counts: {count(lines, 'bindN line')} are "
+            f"{count(lines - len(again), 'bind')}; give it a number of its own",
+        )
+
+
+def _gaps(scope: Scope) -> Iterator[LintFinding]:
+    """Find numbers that are missing: copies behind a gap are not those that the names say."""
+    if scope.form != "bindN":
+        return
+    expected = 0
+    for one in scope.binds:
+        number = int(one.name[4:])
+        if number > expected:
+            missing = f"bind{expected}" + (f"-bind{number - 1}" if number > expected + 1 else "")
+            after = f"after bind{expected - 1}" if expected else "as the first"
+            yield LintFinding(
+                one.line,
+                "gap",
+                f"bind{number} comes {after}: {missing} is missing; number binds from 0, "
+                "without gaps",
+            )
+        expected = number + 1
+
+
+def _not_used(scopes: list[Scope]) -> Iterator[LintFinding]:
+    used = {one.line for scope in scopes if scope.uses_bind for one in scope.binds}
+    idle = {one.line for scope in scopes for one in scope.binds} - used
+    if not idle:
+        return
+    submits = {scope.submit_line for scope in scopes if scope.submit}
+    why = "no submit command uses $BIND" if submits else "there is no submit command"
+    yield LintFinding(
+        min(idle),
+        "not-used",
+        f"the binds ({count(len(idle), 'line')} from here on) bind nothing: {why}; write "
+        "`submit = $BIND $command` for binds that are commands, `submit = taskset -c $BIND "
+        "$command` for CPU numbers",
+    )
+
+
+def _unclear(scope: Scope) -> Iterator[LintFinding]:
+    for seat in scope.seats:
+        if seat.binding.problem and not _beyond(seat):
+            yield seat.finding("unclear", f": {seat.binding.problem}")
+            if scope.form == "copy":
+                return
+
+
+def _beyond(seat: BoundCopy) -> bool:
+    """Tell whether it is the shell that is not followed: that is no mistake of the file."""
+    return any(sign in (seat.binding.problem or "") for sign in "`$(")
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[LintFinding]:
+    values = scope.values
+    copies = scope.copies
+    if not scope.uses_bind or copies is None or not values:
+        return
+    line = scope.copies_line or scope.seats[-1].line
+    if scope.goes_round:
+        again = copies - values
+        late = f"copies {values}-{copies - 1}" if again > 1 else f"copy {values}"
+        shared = f"copies 0-{min(again, values) - 1}" if min(again, values) > 1 else "copy 0"
+        yield LintFinding(
+            line,
+            "few-binds",
+            f"{copies_text(copies)} and {count(values, 'bind')}: the list goes round "
+            f"again, {late} share CPUs with {shared}; add {_added(scope, values, copies)} or run "
+            f"{copies_text(values)}",
+            tuple(range(values, copies)),
+        )
+    elif copies < values and not scope.deliberate:
+        beyond = scope.seats[copies]
+        unused = values - copies
+        what = f"{beyond.name} ({source.number(beyond.line)})"
+        if unused > 1:
+            what += f" to {scope.seats[values - 1].name}"
+        left = {c for s in scope.seats[copies:] for c in s.cpus}
+        left -= {c for s in scope.used for c in s.cpus}
+        idle = f", {cpus_text(left)} stay{'s' if len(left) == 1 else ''} idle" if left else ""
+        yield LintFinding(
+            line,
+            "many-binds",
+            f"{copies_text(copies)} and {count(values, 'bind')}: {what} "
+            f"{'is' if unused == 1 else 'are'} not used{idle}; run "
+            f"{values} copies or shorten the list",
+            cpus=tuple(sorted(left)),
+        )
+
+
+def _added(scope: Scope, values: int, copies: int) -> str:
+    if scope.form == "bind":
+        return count(copies - values, "entry", "entries")
+    last = int(scope.binds[-1].name[4:])
+    first = f"bind{last + 1}"
+    return first if copies - values == 1 else f"{first} to bind{last + copies - values}"
+
+
+# -- the same CPU ---------------------------------------------------------------------------------
+
+
+def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[LintFinding]:
+    # What goes round again is one mistake, found by the numbers.
+    seats = scope.seats[: scope.values] if scope.goes_round else scope.seats
+    where = source.number
+    users: dict[tuple[int, ...], list[BoundCopy]] = {}
+    owner: dict[int, BoundCopy] = {}
+    free = _free(seats, topology)
+    for seat in seats:
+        if not seat.cpus:
+            continue
+        same = users.setdefault(seat.cpus, [])
+        same.append(seat)
+        if len(same) > len(seat.cpus):
+            yield _shared(seat, same, free, where)
+            continue
+        others = {owner[c].cpus: owner[c] for c in seat.cpus if c in owner}
+        others.pop(seat.cpus, None)
+        if others and len(same) == 1:
+            other = next(iter(others.values()))
+            common = sorted(set(other.cpus) & set(seat.cpus))
+            text = (
+                f" binds {cpus_text(seat.cpus)}, of which {other.name} ({where(other.line)}: "
+                f"{cpus_text(other.cpus)}) has {cpus_text(common)} too{_offer(free)}"
+            )
+            yield seat.finding("cpu-twice", text, common, other)
+        for cpu in seat.cpus:
+            owner.setdefault(cpu, seat)
+
+
+def _shared(
+    seat: BoundCopy, same: list[BoundCopy], free: tuple[int, ...], where: Callable[[int], str]
+) -> LintFinding:
+    """Return that copies are bound to fewer CPUs than they are."""
+    first = same[0]
+    before = f"{first.name}, {where(first.line)}" if first.line != seat.line else first.name
+    cpus = cpus_text(seat.cpus)
+    if len(seat.cpus) == 1:
+        times = {2: "again", 3: "a third time"}.get(len(same), f"as the {len(same)}th")
+        text = f" binds {cpus} {times} ({before} has it)"
+    else:
+        nth = _nth(len(same))
+        text = f" is the {nth} copy on {cpus}, {len(seat.cpus)} CPUs ({before} is the first)"
+    there, here = first.binding.mem_nodes, seat.binding.mem_nodes
+    if there != here and len({*there, *here}) > 1:
+        text += f", there with memory node {named(there)} and here {named(here)}"
+    return seat.finding("cpu-twice", text + _offer(free), seat.cpus, first)
+
+
+def _nth(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 // 10 != 1 else 0, "th")
+    return f"{number}{ending}"
+
+
+def _free(seats: tuple[BoundCopy, ...], topology: Topology | None) -> tuple[int, ...]:
+    """Return CPUs that no copy has: of the machine, else inside the numbers of the list."""
+    have = {cpu for seat in seats for cpu in seat.cpus}
+    if topology is not None:
+        return tuple(sorted(set(topology.by_cpu) - have))
+    if len(have) < 3:
+        return ()
+    holes = set(range(min(have), max(have))) - have
+    # A list with a step (0,8,16) leaves out most numbers on purpose.
+    return tuple(sorted(holes)) if len(holes) <= len(have) // 4 else ()
+
+
+def _offer(free: tuple[int, ...]) -> str:
+    if not free:
+        return "; give each copy a CPU of its own"
+    return f"; {cpus_text(free)} {'has' if len(free) == 1 else 'have'} no copy"
+
+
+# -- without a machine ----------------------------------------------------------------------------
+
+
+def _against_the_pattern(scope: Scope) -> Iterator[LintFinding]:
+    """Find single CPUs whose memory node breaks the pattern of all the others."""
+    node_of: dict[int, int] = {}
+    seat_of: dict[int, BoundCopy] = {}
+    for seat in scope.seats:
+        near = seat.binding.policy in ("bind", "preferred") and len(seat.binding.mem_nodes) == 1
+        if near and len(seat.cpus) == 1 and seat.cpus[0] not in node_of:
+            node_of[seat.cpus[0]] = seat.binding.mem_nodes[0]
+            seat_of[seat.cpus[0]] = seat
+    for cpu, expected in misplaced(node_of).items():
+        seat = seat_of[cpu]
+        text = (
+            f" binds memory to node {node_of[cpu]} for CPU {cpu}; the {len(node_of) - 1} other "
+            f"CPUs of the list make it node {expected} (--topology tells for certain)"
+        )
+        yield seat.finding("node-differs", text, (cpu,))
+
+
+def _unchecked(source: Source, scopes: list[Scope], topology: Topology | None) -> Iterator[str]:
+    for problem in source.config.problems:
+        where = source.where(problem.line) if problem.line else source.name
+        yield f"{where}: {problem.text}"
+    yield from source.missing
+    for scope in scopes:
+        of = f" ({scope.label})" if scope.label and len(scopes) > 1 else ""
+        if scope.form == "copy" and scope.copies is None and scope.submit:
+            by = "$SPECCOPYNUM" if BY_COPY.search(scope.submit) else "one command for all copies"
+            yield (
+                f"{source.where(scope.submit_line)}: which CPUs are used, by {by}{of}: the file "
+                "does not say how many copies; --copies N does"
+            )
+        if scope.copies is not None and scope.form == "copy" and scope.copies > MOST_SEATS:
+            yield f"copies beyond {MOST_SEATS}{of}: no machine has so many CPUs"
+        unknown = [
+            seat
+            for seat in scope.seats
+            if _beyond(seat) or not (seat.cpus or seat.binding.problem or seat.binding.cpu_nodes)
+        ]
+        if unknown and scope.seats:
+            one = unknown[0]
+            what = one.text or scope.submit
+            yield (
+                f"{source.where(one.line)}: {copies_text(len(unknown))}{of} whose "
+                f"command names no CPU that rater can read: {' '.join(what.split())[:60]}"
+            )
+    if topology is None:
+        yield (
+            "the machine: CPUs and nodes that it lacks, memory on another node than the CPU's, "
+            "idle CPUs, shared cores; --topology FILE.xml, 'pack:2 numa:1 core:10 pu:2', "
+            "nodes=2x20 or `this` (this machine) supplies it"
+        )
+    elif not topology.details.has_cores:
+        yield (
+            f"which CPUs are threads of one core: {topology.source} does not tell; an hwloc XML "
+            "file or a description with core: and pu: does"
+        )

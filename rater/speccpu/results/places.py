@@ -1,0 +1,576 @@
+"""Where the copies of a file were bound: its submit and bind lines, on a described machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rater.plan.topology import PU, Topology
+from rater.record.run import MachinePU
+from rater.speccpu.config.config import Variant
+from rater.speccpu.config.shell import LONGEST, commands_of, executed
+from rater.speccpu.results.result import SpecFile, SpecIteration
+from rater.text.cpuset import format_list, numbers_of, parse_list
+from rater.text.values import copies_text
+
+# -- Which CPUs and whose memory a copy was given, read from `submit` and `bind` lines -------------
+#
+# Understood: `numactl`, `taskset`, `dplace`, plain CPU lists, `$BIND`, `$SPECCOPYNUM`, and of
+# the shell what such lines use (`rater.speccpu.config.shell`).
+
+_SHORT = {
+    "C": "physcpubind",
+    "N": "cpunodebind",
+    "c": "cpunodebind",  # of old versions of numactl
+    "m": "membind",
+    "p": "preferred",
+    "P": "preferred-many",
+    "i": "interleave",
+    "w": "weighted-interleave",
+    "l": "localalloc",
+    "a": "all",
+    "b": "balancing",
+    "s": "show",
+    "H": "hardware",
+}
+_ALONE = frozenset({"localalloc", "all", "balancing", "show", "hardware"})
+_POLICIES = {
+    "membind": "bind",
+    "preferred": "preferred",
+    "preferred-many": "preferred",
+    "interleave": "interleave",
+    "weighted-interleave": "interleave",
+    "localalloc": "local",
+}
+_LIST = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*$", re.ASCII)
+# Its own word: `./bind.sh $BIND`, not the `node$BIND` of a name.
+_OWN_WORD = re.compile(r"""(?:^|[\s"'=])\$\{?BIND\b\}?(?=$|[\s"';])""")
+_REMOTE = re.compile(r"\s*(?:\S{0,200}/)?(?:ssh|rsh)\s")
+_DEEPEST = 5  # `sh -c "sh -c ..."`
+_PROGRAM = ("$command", "${command}")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where one copy was bound to; None and empty for what nothing binds."""
+
+    cpus: tuple[int, ...] | None = None  # OS numbers, ascending
+    cpu_nodes: tuple[int, ...] = ()  # bound to all CPUs of these nodes
+    policy: str | None = None  # "bind", "local", "preferred", "interleave"
+    mem_nodes: tuple[int, ...] = ()  # OS numbers that the policy names
+    by: str | None = None  # "numactl", "taskset", "dplace" or "list"
+    problem: str | None = None  # why what binds it is not understood
+    relative: bool = False  # numactl's +N: the CPUs count inside those that may be used
+    all_nodes: bool = False  # the policy names all nodes, `mem_nodes` none
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it says anything."""
+        return bool(self.cpus or self.cpu_nodes or self.policy)
+
+
+UNBOUND = Binding()
+
+
+def binding_of(submit: str, bind: str | None, copy: int) -> Binding:
+    """Return where a copy goes by its submit command (or any command with `$BIND`)."""
+    found = _read(commands_of(submit, bind, copy))
+    if found.is_bound or found.problem or bind is None or _REMOTE.match(submit):
+        return found
+    # The command is one's own script: a plain list is taken for what it looks like.
+    return _plain(bind) if _OWN_WORD.search(submit) else found
+
+
+def read_binding(command: str, _depth: int = 0) -> Binding:
+    """Return where a command line, nothing left to be replaced in it, binds what it starts."""
+    return _read(executed(command[:LONGEST], {}), _depth)
+
+
+def _read(commands: Iterable[str], depth: int = 0) -> Binding:
+    found = UNBOUND
+    parts = list(commands)
+    unclear: list[str] = []  # the conditions around
+    for part in parts:
+        if part.startswith(("if ", "case ")):
+            unclear.append(part)
+            continue
+        if part == "fi":
+            del unclear[-1:]
+            continue
+        one = _command(part, depth)
+        if unclear and one.is_bound:
+            shown = " ".join(unclear[0].split())[:60]
+            one = Binding(by=one.by, problem=f"a condition of the shell is not understood: {shown}")
+        found = _merged(found, one)
+    if not found.is_bound and not found.problem and len(parts) == 1 and _is_list(parts[0]):
+        return _plain(parts[0])
+    return found
+
+
+def _command(part: str, depth: int) -> Binding:
+    """Return what one command binds."""
+    found = UNBOUND
+    words = _words(part)
+    for place, word in enumerate(words):
+        reader = _TOOLS.get(word.rsplit("/", 1)[-1])
+        if reader is not None:
+            found = _merged(found, reader(words[place + 1 :]))
+        elif depth < _DEEPEST and word != part.strip() and _holds_tool(word):
+            found = _merged(found, read_binding(word, depth + 1))
+    return found
+
+
+def _holds_tool(word: str) -> bool:
+    return " " in word and any(tool in word for tool in _TOOLS)
+
+
+def _is_list(text: str) -> bool:
+    return _LIST.match(text.strip()) is not None
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote without its end
+        return text.split()
+
+
+# -- the tools ------------------------------------------------------------------------------------
+
+
+def _numactl(words: Sequence[str]) -> Binding:
+    found = UNBOUND
+    place = 0
+    while place < len(words) and words[place] != "--":
+        word = words[place]
+        if word.startswith(("$", "`")) and word not in _PROGRAM:
+            # A variable that is not known. What options it holds nobody can tell; in their
+            # place it is no program, and behind them it is one.
+            if place and not any(one.startswith("-") for one in words[place + 1 : place + 2]):
+                break
+            problem = f"numactl {word[:40]}: not known what it stands for"
+            found = _merged(found, Binding(by="numactl", problem=problem))
+            place += 1
+            continue
+        if not word.startswith("-"):
+            break
+        place += 1
+        if word.startswith("--"):
+            name, sign, value = word[2:].partition("=")
+            name = _whole_name(name)
+        else:
+            name, value, sign = _SHORT.get(word[1:2], ""), word[2:].removeprefix("="), word[2:]
+        if name in _ALONE and word[:2] != "--" and value:
+            words = [*words[:place], f"-{value}", *words[place:]]  # `-lC0`
+            value = ""
+        elif name not in _ALONE and name and not sign:
+            if place == len(words):
+                break
+            value = words[place]
+            place += 1
+        if not name:
+            return _merged(found, Binding(by="numactl", problem=f"numactl {word} is not known"))
+        found = _merged(found, _numactl_option(name, value))
+    return found
+
+
+def _whole_name(name: str) -> str:
+    """Return an option's whole name: getopt takes what is short and clear."""
+    name = {"cpubind": "cpunodebind"}.get(name, name)
+    names = set(_SHORT.values())
+    if name in names:
+        return name
+    fitting = [one for one in names if one.startswith(name)] if len(name) > 1 else []
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def _numactl_option(name: str, value: str) -> Binding:
+    policy = _POLICIES.get(name)
+    if policy is None and name not in ("physcpubind", "cpunodebind"):
+        return UNBOUND
+    if name == "localalloc":
+        return Binding(policy="local", by="numactl")
+    if value == "all":
+        # All CPUs are no binding; a policy over all nodes is one.
+        return Binding(policy=policy, by="numactl", all_nodes=policy is not None)
+    numbers, problem = _numbers(value.removeprefix("+"), f"numactl --{name}={value}")
+    if problem or policy:
+        return Binding(policy=policy, mem_nodes=numbers, by="numactl", problem=problem)
+    if name == "cpunodebind":
+        return Binding(cpu_nodes=numbers, by="numactl")
+    return Binding(cpus=numbers, by="numactl", relative=value.startswith("+"))
+
+
+def _taskset(words: Sequence[str]) -> Binding:
+    as_list = False
+    for word in words:
+        if word in ("-c", "--cpu-list"):
+            as_list = True
+        elif word in ("-p", "--pid"):
+            return UNBOUND
+        elif re.fullmatch(r"-[ac]{1,2}", word):
+            as_list = "c" in word
+        elif not word.startswith("-"):
+            if as_list:
+                numbers, problem = _numbers(word, f"taskset -c {word}")
+                return Binding(cpus=numbers or None, by="taskset", problem=problem)
+            return _mask(word)
+    return UNBOUND
+
+
+def _mask(word: str) -> Binding:
+    digits = word.lower().removeprefix("0x").replace(",", "")
+    if not re.fullmatch(r"[0-9a-f]{1,16384}", digits):
+        return Binding(by="taskset", problem=f"taskset: {word[:40]!r} is no mask of CPUs")
+    return Binding(cpus=numbers_of(int(digits, 16)) or None, by="taskset")
+
+
+def _dplace(words: Sequence[str]) -> Binding:
+    for place, word in enumerate(words):
+        if word.startswith("-c"):
+            value = word[2:] or (words[place + 1] if place + 1 < len(words) else "")
+            numbers, problem = _numbers(value, f"dplace -c {value}")
+            return Binding(cpus=numbers or None, by="dplace", problem=problem)
+    return UNBOUND
+
+
+_TOOLS = {"numactl": _numactl, "taskset": _taskset, "dplace": _dplace}
+
+
+def _plain(text: str) -> Binding:
+    if not _is_list(text):
+        return UNBOUND
+    numbers, problem = _numbers(text.strip(), text.strip())
+    return Binding(cpus=numbers or None, by="list", problem=problem)
+
+
+def _numbers(text: str, what: str) -> tuple[tuple[int, ...], str | None]:
+    """Return a list of numbers, `0-31:4` with strides too, and what is wrong with it."""
+    numbers: set[int] = set()
+    try:
+        for item in text.split(","):
+            plain, _, stride = item.partition(":")
+            if stride and not re.fullmatch(r"[1-9]\d{0,4}", stride, re.ASCII):
+                return (), f"{what[:60]}: no stride: {stride[:20]!r}"
+            numbers.update(parse_list(plain)[:: int(stride or 1)])
+    except ValueError as error:
+        return (), f"{what[:60]}: {error}"
+    if not numbers:
+        return (), f"{what[:60]}: no number"
+    return tuple(sorted(numbers)), None
+
+
+def _merged(one: Binding, other: Binding) -> Binding:
+    """Return both together; what the later one says holds."""
+    return Binding(
+        cpus=other.cpus or one.cpus,
+        cpu_nodes=other.cpu_nodes or one.cpu_nodes,
+        policy=other.policy or one.policy,
+        mem_nodes=other.mem_nodes if other.policy else one.mem_nodes,
+        by=other.by if other.is_bound else one.by or other.by,
+        problem=one.problem or other.problem,
+        relative=other.relative if other.cpus else one.relative,
+        all_nodes=other.all_nodes if other.policy else one.all_nodes,
+    )
+
+
+# -- Where the copies of a result file ran: its own submit lines, on a described machine -----------
+
+_BY_COPY = re.compile(r"SPEC(?:COPY|USER)NUM")
+_MOST_NOTES = 10  # bindings that are not understood
+_MOST_NAMED = 5
+_MOST_WORK = 20_000_000  # characters of commands that are worked out for copies, in all
+_LONGEST_LIST = 40  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPlace:
+    """Of one copy; None and empty for what is not known."""
+
+    cpu: int | None = None
+    core: int | None = None
+    llc: int | None = None
+    node: int | None = None  # OS number of the lgroup of its CPUs
+    package: int | None = None
+    mem_nodes: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()  # all that it was allowed
+
+
+NOWHERE = BoundPlace()
+_TOO_MUCH = "so many and so long commands that the rest is left out"
+
+
+@dataclass(slots=True)
+class BindingResolver:
+    """Answers where copies were, and gathers what is to be said about it."""
+
+    file: SpecFile
+    topology: Topology | None
+    _machine: dict[int, PU] = field(init=False)  # by OS number, also those that may not be used
+    _known: dict[tuple[str, str | None, int, int], BoundPlace] = field(default_factory=dict)
+    _submits: dict[tuple[str, str, Variant], tuple[str, tuple[str, ...]]] = field(
+        default_factory=dict
+    )
+    # Copies that were bound to one CPU alone, by the bind lines of their bracket: at the same time.
+    _users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = field(default_factory=dict)
+    _work: int = 0  # characters
+    _no_submit: bool = False  # and the file says that there was one
+    _relative: bool = False  # numactl's +N, and no machine to count in
+    _by_file: bool = False  # lgroups are those of the file's sysinfo
+    _against: set[int] = field(default_factory=set)  # CPUs that topology and file have elsewhere
+    _unclear: dict[str, int] = field(default_factory=dict)  # problems of bindings: how many copies
+    _of_copy: dict[int, set[BoundPlace]] = field(default_factory=dict)
+    _missing: set[int] = field(default_factory=set)  # CPUs and nodes that the machine lacks
+    _missing_nodes: set[int] = field(default_factory=set)
+    _by: dict[str, None] = field(default_factory=dict)
+    _policies: dict[str, None] = field(default_factory=dict)
+    _from_memory: bool = False  # lgroups are the nodes that memory was bound to
+    _far: set[int] = field(default_factory=set)  # copies with their memory on another lgroup
+
+    def __post_init__(self) -> None:
+        """Number the machine's CPUs once for all copies."""
+        pus = self.topology.machine_pus if self.topology is not None else ()
+        self._machine = {pu.os: pu for pu in pus}
+
+    def of(self, one: SpecIteration, copy: int) -> BoundPlace:
+        """Return where a copy of an iteration was."""
+        submit, binds = self._command_of(one)
+        if not submit:
+            return NOWHERE
+        bind = binds[copy % len(binds)] if binds else None
+        number = copy if _BY_COPY.search(submit) or (bind and _BY_COPY.search(bind)) else 0
+        key = (submit, bind, number, one.threads or 1)
+        place = self._known.get(key)
+        if place is None:
+            self._work += len(submit) + len(bind or "")
+            if self._work > _MOST_WORK:
+                self._unclear[_TOO_MUCH] = self._unclear.get(_TOO_MUCH, 0) + 1
+                return NOWHERE
+            place = self._known[key] = self._place(
+                binding_of(submit, bind, copy), one.threads or 1, copy
+            )
+        if place is not NOWHERE:
+            self._of_copy.setdefault(copy, set()).add(place)
+            if place.cpu is not None and len(place.cpus) == 1:
+                users = self._users.setdefault((submit, binds), {})
+                users.setdefault(place.cpu, set()).add(copy)
+            if place.node is not None and place.mem_nodes and place.node not in place.mem_nodes:
+                self._far.add(copy)
+        return place
+
+    def pus(self) -> tuple[MachinePU, ...]:
+        """Return the machine's CPUs: of the topology, else those that copies are known to be on."""
+        if self.topology is not None:
+            known = self.file.node_of
+            return tuple(
+                MachinePU(pu.os, pu.core, pu.llc, known.get(pu.os, pu.node), pu.package)
+                for pu in sorted(self.topology.machine_pus, key=lambda pu: pu.os)
+            )
+        nodes: dict[int, int | None] = dict(self.file.node_of)
+        for places in self._of_copy.values():
+            for place in places:
+                for cpu in place.cpus:
+                    nodes[cpu] = (
+                        place.node if nodes.setdefault(cpu, place.node) is None else nodes[cpu]
+                    )
+        return tuple(MachinePU(cpu, None, None, nodes[cpu], None) for cpu in sorted(nodes))
+
+    def summary(self) -> str:
+        """Say in a line where copies were, as far as is known."""
+        cpus = {cpu for places in self._of_copy.values() for p in places for cpu in p.cpus}
+        nodes = {p.node for places in self._of_copy.values() for p in places if p.node is not None}
+        if not self._of_copy:
+            return "where copies ran is not in the file"
+        parts = []
+        if cpus:
+            parts.append(f"on {_named('CPU', cpus)}")
+        if nodes:
+            parts.append(_named("lgroup", nodes))
+        memory = {n for places in self._of_copy.values() for p in places for n in p.mem_nodes}
+        if self._policies:
+            where = f" on {_named('node', memory)}" if memory else ""
+            parts.append(f"memory {', '.join(self._policies)}{where}")
+        tools = f" (by {', '.join(self._by)})" if self._by else ""
+        return f"{copies_text(len(self._of_copy))} bound: {', '.join(parts)}{tools}"
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the results must know about it, a sentence each."""
+        notes = [
+            f"binding not understood ({_times(times)}): {problem}"
+            for problem, times in list(self._unclear.items())[:_MOST_NOTES]
+        ]
+        if self._missing:
+            assert self.topology is not None
+            notes.append(
+                f"the topology {self.topology.source} does not fit: copies were bound to "
+                f"{_named('CPU', self._missing)}, "
+                "which it lacks; their lgroup is not known"
+            )
+        if self._missing_nodes:
+            notes.append(
+                "the topology does not fit: copies were bound to "
+                f"{_named('node', self._missing_nodes)}, which it lacks"
+            )
+        if self._far:
+            notes.append(
+                f"{copies_text(len(self._far))} had memory bound to another lgroup "
+                f"than that of {'its' if len(self._far) == 1 else 'their'} CPU: "
+                f"{_named('copy', self._far, 'copies')}"
+            )
+        if self._against:
+            notes.append(
+                f"the topology and the file's sysinfo have {_named('CPU', self._against)} on "
+                "different nodes: the file holds"
+            )
+        if self._by_file:
+            notes.append("lgroups are the nodes that the file's sysinfo names")
+        if self._no_submit:
+            notes.append(
+                "the configuration inside has no submit line for what ran, and the file says that "
+                "there was one: its bind lines are taken"
+            )
+        if self._relative:
+            notes.append(
+                "numactl counts +N inside the CPUs that it may use: taken for CPU N; "
+                "--topology supplies them"
+            )
+        if self._from_memory:
+            notes.append(
+                "lgroups are the nodes that copies' memory was bound to; --topology tells those "
+                "of their CPUs"
+            )
+        if self.topology is None and self._of_copy and not self._from_memory:
+            known = any(p.node is not None for places in self._of_copy.values() for p in places)
+            if not known:
+                notes.append(
+                    "the file tells copies' CPUs and not their lgroups; --topology supplies them"
+                )
+        notes += self._shared()
+        return notes
+
+    def _shared(self) -> Iterable[str]:
+        """Say which CPUs several copies were bound to."""
+        twice: dict[int, set[int]] = {}
+        for users in self._users.values():
+            for cpu, copies in users.items():
+                if len(copies) > 1:
+                    twice.setdefault(cpu, set()).update(copies)
+        if not twice:
+            return []
+        some = "; ".join(
+            f"CPU {cpu} to copies {_list(twice[cpu])}" for cpu in sorted(twice)[:_MOST_NAMED]
+        )
+        more = f"; and {len(twice) - _MOST_NAMED} more" if len(twice) > _MOST_NAMED else ""
+        return [f"several copies were bound to the same CPU: {some}{more}"]
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _command_of(self, one: SpecIteration) -> tuple[str, tuple[str, ...]]:
+        """Return the submit command (or any command with `$BIND`) and the values of `$BIND`."""
+        if self.file.format == "log":
+            return one.command or "", one.binds
+        config = self.file.config
+        if config is None or one.submit is False:
+            return "", ()
+        key = (one.benchmark, one.tune, Variant(one.label, one.machine))
+        if key not in self._submits:
+            submit = config.submit(*key)
+            binds = tuple(bind.text for bind in config.binds(*key))
+            command = submit[0] if submit else ""
+            if not command and binds and one.submit:
+                # The file says that there was one; what it binds by is in its bind lines.
+                command = "$BIND $command"
+                self._no_submit = True
+            self._submits[key] = (command, binds)
+        return self._submits[key]
+
+    def _place(self, binding: Binding, threads: int, copy: int) -> BoundPlace:
+        if binding.problem:
+            self._unclear[binding.problem] = self._unclear.get(binding.problem, 0) + 1
+        if not binding.is_bound:
+            return NOWHERE
+        if binding.by:
+            self._by[binding.by] = None
+        if binding.policy:
+            self._policies[binding.policy] = None
+        cpus = binding.cpus or ()
+        single = cpus[0] if cpus and len(cpus) <= max(1, threads) else None
+        if self.topology is None:
+            self._relative = self._relative or binding.relative
+            node = binding.cpu_nodes[0] if len(binding.cpu_nodes) == 1 else None
+            nodes = {self.file.node_of.get(cpu) for cpu in cpus}
+            if cpus and None not in nodes:
+                self._by_file = True
+                node = nodes.pop() if len(nodes) == 1 else None
+            near = binding.policy in ("bind", "preferred") and len(binding.mem_nodes) == 1
+            if near and cpus and not binding.cpu_nodes and not self.file.node_of:
+                node = binding.mem_nodes[0]
+                self._from_memory = True
+            place = BoundPlace(cpu=single, node=node, cpus=cpus)
+        else:
+            place = self._on_machine(self.topology, binding, cpus, single)
+        mem_nodes = binding.mem_nodes
+        if binding.all_nodes:
+            mem_nodes = self._all_nodes()
+        if binding.policy == "local" and place.node is not None:
+            mem_nodes = (place.node,)
+        return replace(place, mem_nodes=mem_nodes)
+
+    def _all_nodes(self) -> tuple[int, ...]:
+        if self.topology is not None:
+            return tuple(sorted(node.os for node in self.topology.nodes))
+        return tuple(sorted(set(self.file.node_of.values())))
+
+    def _on_machine(
+        self, topology: Topology, binding: Binding, cpus: tuple[int, ...], single: int | None
+    ) -> BoundPlace:
+        machine = self._machine
+        named = {*binding.mem_nodes, *binding.cpu_nodes}
+        self._missing_nodes |= named - topology.by_node.keys()
+        if binding.relative:
+            usable = sorted(topology.by_cpu)
+            cpus = tuple(usable[n] if n < len(usable) else usable[-1] + 1 + n for n in cpus)
+            single = cpus[0] if single is not None else None
+        if not cpus and binding.cpu_nodes:
+            cpus = tuple(cpu for cpu, pu in sorted(machine.items()) if pu.node in binding.cpu_nodes)
+        self._missing |= {cpu for cpu in cpus if cpu not in machine}
+        if not cpus or any(cpu not in machine for cpu in cpus):
+            return BoundPlace(cpu=single, cpus=cpus)
+        pus = [machine[cpu] for cpu in cpus]
+        known_nodes = self.file.node_of
+        self._against |= {pu.os for pu in pus if known_nodes.get(pu.os, pu.node) != pu.node}
+
+        def common(values: set[int | None]) -> int | None:
+            return values.pop() if len(values) == 1 else None
+
+        return BoundPlace(
+            cpu=single,
+            core=common({pu.core for pu in pus}),
+            llc=common({pu.llc for pu in pus}),
+            node=common({known_nodes.get(pu.os, pu.node) for pu in pus}),
+            package=common({pu.package for pu in pus}),
+            cpus=cpus,
+        )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _named(what: str, numbers: set[int], plural: str | None = None) -> str:
+    return f"{what if len(numbers) == 1 else plural or what + 's'} {_list(numbers)}"
+
+
+def _list(numbers: Iterable[int]) -> str:
+    """Return `0-3,8`, `0-1022:2` with equal steps, and of more the first and the last."""
+    known = sorted(set(numbers))
+    text = format_list(known)
+    if len(text) <= _LONGEST_LIST:
+        return text
+    step = known[1] - known[0]
+    if known == list(range(known[0], known[-1] + 1, step)):
+        return f"{known[0]}-{known[-1]}:{step}"
+    first = text[:_LONGEST_LIST].rpartition(",")[0]
+    return f"{first},...,{known[-1]} ({len(known)} in all)"

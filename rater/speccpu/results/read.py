@@ -1,0 +1,497 @@
+"""A result file of either kind, read, and as a run that can be stored; pure."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import math
+import sys
+import tempfile
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from rater.errors import InputError
+from rater.plan.topology import Topology
+from rater.record.run import BenchmarkUsed, Host, RunStatus
+from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.speccpu.config import keys
+from rater.speccpu.results.log import read_log
+from rater.speccpu.results.places import BindingResolver
+from rater.speccpu.results.recompute import (
+    RecomputedResults,
+    bracket_row,
+    copy_row,
+    recompute,
+    recompute_rotated,
+    rotated_brackets,
+    rotated_copies,
+    rotated_place,
+)
+from rater.speccpu.results.result import LONGEST_S, Readable, SpecFile, SpecIteration
+from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
+from rater.text.documents import file_problem
+from rater.text.values import truncate_list
+
+
+class _Unpacker(Protocol):
+    """What zlib, bz2 and lzma unpack with."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+MOST_BYTES = 128_000_000  # less than a minute; what is packed or comes by pipe may have no end
+_PIECE_BYTES = 1 << 20
+_STANDARD_INPUT = ("-", "/dev/stdin")
+_FEED_BYTES = 1 << 16
+_MOST_XZ_BYTES = 128 << 20  # of memory that unpacking takes
+_UNPACKERS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ": ("xz", lambda: lzma.LZMADecompressor(memlimit=_MOST_XZ_BYTES)),
+}
+_PACKED = {b"(\xb5/\xfd": "zstd"}
+
+
+def _nobody(_: int) -> None:
+    pass
+
+
+def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
+    """Read a raw file or a log, what of it can be read; `problems` names the rest by line.
+
+    gzip, bzip2 and xz are unpacked, and `-` and pipes read to their end; what is stored is
+    the same as of the plain file. `told` is called with the bytes that are read so far. Raises
+    `InputError` when there is no file, too large a one, or no result of SPEC CPU in it.
+    """
+    with _opened(path) as stream:
+        magic = stream.read(8)
+        stream.seek(0)
+        unpacker = next((it for key, it in _UNPACKERS.items() if magic.startswith(key)), None)
+        if unpacker is None:
+            whole = _Bounded(stream, None, told)
+        else:
+            whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0], told)
+        head = whole.head()
+        reader = read_rsf if is_raw(head) else read_log
+        file = reader(whole, "standard input" if str(path) in _STANDARD_INPUT else path.name)
+        if whole.problem is not None:
+            file.problems.add(file.lines, whole.problem)
+    if not file.iterations:
+        raise InputError(_nothing(path, head, file, whole.problem))
+    return file
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file; what cannot be read twice is spooled."""
+    if str(path) in _STANDARD_INPUT:
+        with _spooled(sys.stdin.buffer) as spooled:
+            yield spooled
+    elif path.is_fifo():  # `<(zcat result.rsf.gz)`
+        with path.open("rb") as pipe, _spooled(pipe) as spooled:
+            yield spooled
+    else:
+        problem = file_problem(path)
+        size = 0 if problem else path.stat().st_size
+        if size > MOST_BYTES:
+            problem = (
+                f"{path} has {size / 1e6:.0f} MB; expected a result file of at most "
+                f"{MOST_BYTES // 10**6} MB (parts of a log can be imported one by one)"
+            )
+        if problem is not None:
+            raise InputError(problem)
+        with path.open("rb") as stream:
+            yield stream
+
+
+@contextmanager
+def _spooled(stream: BinaryIO) -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as file:
+        left = MOST_BYTES + 1  # one more than is read, so that more is noticed
+        while left > 0 and (piece := stream.read(min(left, _PIECE_BYTES))):
+            file.write(piece)
+            left -= len(piece)
+        file.seek(0)
+        yield file
+
+
+class _Unpacked:
+    """What a packed stream has in it, all of it up to where it is torn."""
+
+    def __init__(self, stream: Readable, make: Callable[[], _Unpacker]) -> None:
+        self._stream = stream
+        self._make = make
+        self._unpacker = make()
+        self._fed = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes, none at the end; raises `EOFError` where it is torn."""
+        while True:
+            if self._unpacker.eof:
+                self._fed = self._unpacker.unused_data or self._stream.read(_FEED_BYTES)
+                if not self._fed:
+                    return b""
+                self._unpacker = self._make()  # one packed file behind the other
+            waits = not getattr(self._unpacker, "needs_input", True)
+            if not self._fed and not waits:
+                self._fed = self._stream.read(_FEED_BYTES)
+                if not self._fed:
+                    raise EOFError("it ends early")
+            piece = self._unpacker.decompress(self._fed, size)
+            # zlib hands back what it did not use, the others keep it.
+            self._fed = getattr(self._unpacker, "unconsumed_tail", b"")
+            if piece:
+                return piece
+
+
+class _Bounded:
+    """What the readers read: it ends where unpacking fails, or at the limit, and says so."""
+
+    def __init__(self, stream: Readable, kind: str | None, told: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._kind = kind
+        self._told = told
+        self._left = MOST_BYTES
+        self._head = b""
+        self.problem: str | None = None
+
+    def head(self) -> bytes:
+        """Return the beginning, which is read again."""
+        pieces = []
+        wanted = HEAD_BYTES
+        while wanted > 0 and (piece := self.read(wanted)):
+            pieces.append(piece)
+            wanted -= len(piece)
+        self._head = b"".join(pieces)
+        return self._head
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes (the head whole), none at the end."""
+        if self._head:
+            head, self._head = self._head, b""
+            return head
+        if self.problem is not None:
+            return b""
+        try:
+            piece = self._stream.read(size)
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            self.problem = f"cannot be read further ({self._kind or 'file'}): {error}"
+            return b""
+        self._left -= len(piece)
+        if self._left < 0:
+            self.problem = f"more than {MOST_BYTES // 10**6} MB: read up to here"
+            return b""
+        self._told(MOST_BYTES - self._left)
+        return piece
+
+
+def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> str:
+    wanted = "expected a raw file (.rsf) or a log of runspec or runcpu"
+    if problem is not None:
+        return f"{path}: {problem}; no results of SPEC CPU in what comes before"
+    for magic, kind in _PACKED.items():
+        if head.startswith(magic):
+            return f"{path}: packed with {kind}; unpack it first ({wanted})"
+    if file.format == "rsf":
+        return f"{path}: a raw file without a result of any benchmark; nothing to import"
+    if b"runspec" in head or b"runcpu" in head:
+        return (
+            f"{path}: a log in which no benchmark was run to its end; nothing to import "
+            "(the times of copies are in logs of verbosity 5 and more)"
+        )
+    return f"{path}: no results of SPEC CPU in it; {wanted}"
+
+
+# -- A result file as a run that can be stored -----------------------------------------------------
+
+_MOST_NOTES = 20  # problems, and disagreements, that are stored with the run
+_MOST_ERRORS = 3  # of the result as a whole
+_SETTINGS = ("metric", "suitever", "runspecver", "runcpuver", "tools", "label", "ext", "test_date")
+_LATEST_S = 4e9  # of a start: the year 2096
+
+
+@dataclass(frozen=True, slots=True)
+class SpecImport:
+    """A result file, what it comes to, and the run to store."""
+
+    file: SpecFile
+    recomputed: RecomputedResults
+    stored: StoredRun  # without its copies: `copies` makes them anew, one at a time
+    places: BindingResolver
+    remarks: tuple[str, ...]  # what is to be known of it, without problems and disagreements
+    brackets: tuple[tuple[StoredBracket, tuple[SpecIteration, ...]], ...]
+    copy_runs: int
+
+    def copies(self) -> Iterator[StoredCopy]:
+        """Yield the copy runs by phase, copy and step."""
+        if self.stored.head.order == "rotated":
+            for bracket, members in self.brackets:
+                yield from rotated_copies(bracket.phase, members, self.places)
+            return
+        for bracket, (one,) in self.brackets:
+            for copy in sorted(one.times_s):
+                yield copy_row(
+                    bracket.phase,
+                    one,
+                    copy,
+                    self.places,
+                    iteration=one.iteration,
+                    step=0,
+                    seconds=one.times_s[copy],
+                )
+
+
+def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
+    """Return the run of a result file; `topology` is the machine it was made on, if known.
+
+    Raises `InputError` when the file has no bracket.
+    """
+    scored = [
+        one for one in file.iterations if keys.number_of(one.benchmark) not in keys.NOT_SCORED
+    ]
+    left_out = sorted(
+        {one.benchmark for one in file.iterations} - {one.benchmark for one in scored}
+    )
+    if not scored:
+        raise InputError(f"{file.name}: no benchmark that counts; nothing to import")
+    file.iterations = scored
+    rotated = all(one.is_rotated for one in scored)
+    recomputed = recompute_rotated(file) if rotated else recompute(file)
+    places = BindingResolver(file, topology)
+    brackets = rotated_brackets(scored) if rotated else _brackets(scored)
+    for one in scored:  # before anything is said about places
+        for copy in one.times_s:
+            places.of(one, rotated_place(one)[1] if rotated else copy)
+    references = _references(file)
+    threads = {one.benchmark: min(65535, one.threads) for one in scored if one.threads}
+    remarks = tuple(_remarks(file, places, left_out))
+    stored = StoredRun(
+        head=_head(file, scored, rotated),
+        host=_host(file),
+        settings=tuple((f"spec.{key}", file.facts[key]) for key in _SETTINGS if key in file.facts),
+        environment=(),
+        benchmarks=tuple(
+            BenchmarkUsed(
+                name=name,
+                category=keys.category(name, file.suite, file.metric),
+                command="",
+                reference_s=references.get(name),
+                binary_sha256=None,
+                compiler=file.facts.get("sw_compiler") or file.facts.get("sw_compiler000"),
+                flags=None,
+                threads=threads.get(name, 1),
+            )
+            for name in dict.fromkeys(one.benchmark for one in scored)
+        ),
+        placements=(),
+        pus=places.pus(),
+        brackets=tuple(bracket for bracket, _ in brackets),
+        copies=(),
+        warnings=(),
+        notes=(*remarks, *_findings(file, recomputed)),
+        imported=ImportedFile(
+            name=file.name,
+            sha256=file.sha256,
+            format=file.format,
+            suite=file.suite,
+            metric=file.metric,
+            base_mean=file.means["base"].value if "base" in file.means else None,
+            peak_mean=file.means["peak"].value if "peak" in file.means else None,
+            problems=file.problems.count,
+            disagreements=len(recomputed.disagreements),
+        ),
+    )
+    runs = sum(1 if rotated else len(one.times_s) for one in scored)
+    return SpecImport(file, recomputed, stored, places, remarks, tuple(brackets), runs)
+
+
+def identity(sha256: str) -> str:
+    """Return the uuid of the run of a file with this content, whatever the file is called."""
+    return str(uuid.UUID(sha256[:32], version=5))
+
+
+def _head(file: SpecFile, scored: Sequence[SpecIteration], rotated: bool) -> RunHead:
+    tunes = sorted({one.tune for one in scored})
+    status, reason = _how_it_ended(scored)
+    started = file.started_s if file.started_s and file.started_s < _LATEST_S else None
+    copies = max((_copies_of(one) for one in scored), default=1)
+    numbers = {rotated_place(one)[0] if rotated else one.iteration for one in scored}
+    moment = None if started is None else datetime.fromtimestamp(int(started), UTC)
+    return RunHead(
+        run=0,
+        uuid=identity(file.sha256),
+        source="import",
+        status=status,
+        reason=reason,
+        started_at=None if moment is None else moment.isoformat().replace("+00:00", "Z"),
+        elapsed_s=None,
+        hostname=file.hostname,
+        mode="rotated" if rotated else "homogeneous",
+        order="rotated" if rotated else "homogeneous",
+        copies=copies,
+        iterations=len(numbers),
+        discard=0,
+        stagger_ms=0.0,
+        increment=1,
+        suite=file.suite,
+        size=file.size,
+        tune=tunes[0] if len(tunes) == 1 else None,
+        layout=None,
+        memory=None,
+        timeout_s=None,
+        wrap=None,
+        command_line=None,
+        rater_version=None,
+        benchmarks=tuple(dict.fromkeys(one.benchmark for one in scored)),
+        tags=(),
+    )
+
+
+def _copies_of(one: SpecIteration) -> int:
+    return max(1, one.copies or 0, len(one.times_s), max(one.times_s, default=0) + 1)
+
+
+def _how_it_ended(scored: Sequence[SpecIteration]) -> tuple[RunStatus, str | None]:
+    bad: dict[str, int] = {}
+    for one in scored:
+        if not one.good and (one.failures or one.valid is not None):
+            code = one.valid if one.valid not in (None, "S") else "a copy failed"
+            bad[code or ""] = bad.get(code or "", 0) + 1
+    if bad:
+        codes = ", ".join(f"{code} {count}" for code, count in sorted(bad.items()))
+        return (
+            RunStatus.FAILED,
+            f"{sum(bad.values())} of {len(scored)} brackets are not valid: {codes}",
+        )
+    open_ones = sum(one.valid is None for one in scored)
+    if open_ones:
+        return (
+            RunStatus.INTERRUPTED,
+            f"of {open_ones} of {len(scored)} brackets the file does not say how they ended",
+        )
+    return RunStatus.COMPLETE, None
+
+
+def _host(file: SpecFile) -> Host:
+    def fact(*names: str) -> str | None:
+        return next((file.facts[name] for name in names if file.facts.get(name)), None)
+
+    product = " ".join(filter(None, (fact("hw_vendor"), fact("hw_model")))) or None
+    model = fact("hw_cpu_name", "hw_cpu")
+    fingerprint = f"import:{file.hostname or product or ''}"
+    return Host(fingerprint, file.hostname, None, model, *(None,) * 7, product=product)
+
+
+def _references(file: SpecFile) -> dict[str, float]:
+    """Return the reference times, and name those that differ inside the file."""
+    references: dict[str, float] = {}
+    for one in file.iterations:
+        if (
+            one.reference_s
+            and references.setdefault(one.benchmark, one.reference_s) != one.reference_s
+        ):
+            file.problems.add(
+                one.line,
+                f"{one.name}: reference time {one.reference_s:g} s, "
+                f"elsewhere {references[one.benchmark]:g} s",
+            )
+    return references
+
+
+def _remarks(file: SpecFile, places: BindingResolver, left_out: Sequence[str]) -> Iterator[str]:
+    if file.estimate:
+        yield "the file is an estimate that rater exported, no result of SPEC's tools"
+    yield from file.notes
+    if left_out:
+        yield f"left out, as they count in no result: {', '.join(left_out)}"
+    errors = [f"the file says: {text}" for text in file.errors]
+    yield from _first(errors, len(errors), _MOST_ERRORS, "errors that the file names")
+    copied = sorted(
+        {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
+    )
+    if copied:
+        yield (
+            f"the peak of {truncate_list(copied)} is its base again (basepeak): measured once, "
+            "not twice"
+        )
+    if any(one.reference_derived for one in file.iterations):
+        yield "a log has no reference times: they are worked out from its ratios"
+    if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
+        yield "ratios are copies x reference / bracket; CPU2000's own are 1.16 times as high"
+    yield from _missing(file)
+    yield from places.notes()
+
+
+def _findings(file: SpecFile, recomputed: RecomputedResults) -> Iterator[str]:
+    found = [f"the file disagrees with its own numbers: {it}" for it in recomputed.disagreements]
+    yield from _first(found, len(found), _MOST_NOTES, "values that disagree")
+    problems = [f"not read: {problem}" for problem in file.problems]
+    yield from _first(problems, file.problems.count, _MOST_NOTES, "problems in the file")
+
+
+def _first(texts: Sequence[str], number: int, most: int, what: str) -> Iterator[str]:
+    yield from texts[:most]
+    if number > most:
+        yield f"and {number - most} more {what}"
+
+
+def _missing(file: SpecFile) -> Iterator[str]:
+    """Say of which brackets the times of copies are missing."""
+    short = [
+        one
+        for one in file.iterations
+        if one.copies and len(one.times_s) < one.copies and one.good and not one.is_rotated
+    ]
+    if not short:
+        return
+    first = short[0]
+    some = f"{first.name}: {len(first.times_s)} of {first.copies} copies"
+    more = f", and {len(short) - 1} more brackets" if len(short) > 1 else ""
+    yield f"times of copies are missing in the file: {some}{more}"
+
+
+# -- homogeneous ----------------------------------------------------------------------------------
+
+
+def _brackets(
+    scored: Sequence[SpecIteration],
+) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
+    """Return a bracket for each iteration, in the order in which they ran.
+
+    Starts tell the order; without them it is SPEC's rule: base before peak, an iteration
+    of all benchmarks before the next.
+    """
+    # What never ran has no start, and comes last.
+    starts = [one.start_s for one in scored if one.times_s or one.reported_s is not None]
+    known = [start for start in starts if start is not None]
+    first_s = min(known, default=None) if len(known) == len(starts) else None
+    ordered = sorted(scored, key=lambda one: (one.tune, one.iteration, one.line))
+    if first_s is not None:
+        ordered.sort(key=lambda one: math.inf if one.start_s is None else one.start_s)
+    found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
+    for phase, one in enumerate(ordered):
+        start_ns = finish_ns = None
+        if first_s is not None and one.start_s is not None and one.reported_s is not None:
+            start_ns = round((one.start_s - first_s) * 1e9)
+            finish_ns = start_ns + round(one.reported_s * 1e9)
+            if one.start_s - first_s > LONGEST_S:
+                start_ns = finish_ns = None
+        bracket = bracket_row(
+            phase,
+            one.tune,
+            one,
+            start_ns=start_ns,
+            finish_ns=finish_ns,
+        )
+        found.append((bracket, (one,)))
+    return found

@@ -1,0 +1,482 @@
+"""Results worked out again from a file's own times, as queues and as rows; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rater.record.events import WorkloadTime
+from rater.record.run import MOST_COPIES, CopyStatus, Validity
+from rater.record.stored import PublishedResult, StoredBracket, StoredCopy
+from rater.speccpu.config import keys
+from rater.speccpu.results.places import BindingResolver
+from rater.speccpu.results.result import Failure, ReportedNumber, SpecFile, SpecIteration
+
+# -- Brackets, and times of copies, as the rows that are stored ------------------------------------
+
+
+def bracket_row(
+    phase: int,
+    tune: str,
+    one: SpecIteration | None = None,
+    start_ns: int | None = None,
+    finish_ns: int | None = None,
+) -> StoredBracket:
+    """Return the row of an iteration, or of the queues of all copies."""
+    reported = None
+    if one is not None:
+        reported = PublishedResult(
+            copies=one.copies,
+            reported_s=one.reported_s,
+            reference_s=one.reference_s,
+            ratio=one.ratio.value if one.ratio else None,
+            selected=one.selected,
+            valid=one.valid,
+            errors="\n".join(one.errors) or None,
+        )
+    return StoredBracket(
+        phase=phase,
+        benchmark=one.benchmark if one else None,
+        iteration=one.iteration if one else None,
+        tune=tune,
+        counted=True,
+        start_ns=start_ns,
+        finish_ns=finish_ns,
+        last_start_ns=None,
+        first_finish_ns=None,
+        complete=one is None or not one.copies or len(one.times_s) >= one.copies,
+        reported=reported,
+    )
+
+
+def copy_row(
+    phase: int,
+    one: SpecIteration,
+    copy: int,
+    places: BindingResolver,
+    *,
+    iteration: int,
+    step: int,
+    seconds: float,
+) -> StoredCopy:
+    """Return the row of a copy run of an iteration that took `seconds`."""
+    place = places.of(one, copy)
+    failure = one.failures.get(copy)
+    wrong = failure is not None and failure.detail is not None
+    valid = failure is None and one.valid == "S"
+    return StoredCopy(
+        phase=phase,
+        benchmark=one.benchmark,
+        tune=one.tune,
+        iteration=iteration,
+        copy=copy,
+        step=step,
+        counted=True,
+        cpu=place.cpu,
+        core=place.core,
+        llc=place.llc,
+        node=place.node,
+        package=place.package,
+        mem_nodes=place.mem_nodes,
+        planned_start_ns=None,
+        start_ns=None,
+        finish_ns=None,
+        elapsed_ns=round(seconds * 1e9),
+        status=_status(failure),
+        exit_code=failure.exit_code if failure else 0 if valid else None,
+        signal=failure.signal if failure else None,
+        validity=(Validity.INVALID if wrong else Validity.VALID if valid else Validity.UNCHECKED),
+        validity_detail=failure.detail if failure else None,
+        cpu_ns=None,
+        run_dir=one.folders.get(copy),
+        workloads=tuple(
+            WorkloadTime(
+                workload=number,
+                start_ns=None,
+                finish_ns=None,
+                elapsed_ns=round(took_s * 1e9),
+                exit_code=0 if valid else None,
+                signal=None,
+            )
+            for number, took_s in enumerate(one.workloads_s.get(copy, ()), 1)
+        ),
+    )
+
+
+def _status(failure: Failure | None) -> CopyStatus:
+    if failure is None:
+        return CopyStatus.OK
+    return failure.status if failure.detail is None else CopyStatus.WRONG_OUTPUT
+
+
+# -- CPU2026's rolling round-robin rate: records of single copies as queues ------------------------
+
+
+def rotated_place(one: SpecIteration) -> tuple[int, int]:
+    """Return iteration and copy of a record: its number is iteration x copies + copy."""
+    copies = one.copies or MOST_COPIES
+    return divmod(one.iteration, copies)
+
+
+def rotated_brackets(
+    scored: Sequence[SpecIteration],
+) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
+    """Return a bracket for each tune, over the queues of all copies."""
+    groups: dict[str, list[SpecIteration]] = {}
+    for one in scored:
+        groups.setdefault(one.tune, []).append(one)
+    return [
+        (bracket_row(phase, tune), tuple(members))
+        for phase, (tune, members) in enumerate(sorted(groups.items()))
+    ]
+
+
+def rotated_copies(
+    phase: int, members: Sequence[SpecIteration], places: BindingResolver
+) -> Iterator[StoredCopy]:
+    """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
+    ring = sorted({one.benchmark for one in members})
+    queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}
+    for one in members:
+        iteration, copy = rotated_place(one)
+        position = (ring.index(one.benchmark) - copy) % len(ring)
+        queues.setdefault(copy, []).append((iteration, position, one))
+    for copy in sorted(queues):
+        queue = sorted(queues[copy], key=lambda item: item[:2])
+        for step, (_, _, one) in enumerate(queue):
+            iteration = rotated_place(one)[0]
+            seconds = one.reported_s
+            if seconds is None:
+                seconds = next(iter(one.times_s.values()), None)
+            if seconds is not None:
+                yield copy_row(
+                    phase, one, copy, places, iteration=iteration, step=step, seconds=seconds
+                )
+
+
+# -- Results worked out again from a file's own times, and where the file says otherwise -----------
+#
+# The rules (SPEC's public run rules 1.2.1 and 4.10): ratio = copies x reference / time of the
+# bracket (a speed run: reference / time), of three iterations the median, of two the slower,
+# of a suite the geometric mean. CPU2000 counted rates in units of 3100 s an hour and speeds in
+# per cent.
+
+_SLACK, _SLACK_S = 1e-3, 0.01  # of a bracket that is shorter than its slowest copy
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A value of the file that its own numbers contradict."""
+
+    line: int
+    where: str  # "400.perlbench base, iteration 0"
+    what: str  # "ratio"
+    file: str  # what it says
+    own: str  # what its numbers say
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.where}: {self.what} {self.file}, worked out {self.own}"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """One benchmark and tune over its iterations."""
+
+    benchmark: str
+    tune: str
+    ratios: tuple[tuple[int, float | None], ...]  # by iteration
+    selected: int | None  # iteration
+    ratio: float | None  # of that
+
+
+@dataclass(frozen=True, slots=True)
+class RecomputedResults:
+    """What the times of a file come to."""
+
+    benchmarks: tuple[BenchmarkResult, ...]
+    means: tuple[tuple[str, float | None], ...]  # by tune, over all its benchmarks
+    compared: int  # values of the file that were checked
+    disagreements: tuple[Disagreement, ...]
+
+
+def own_ratio(one: SpecIteration, suite: str | None) -> float | None:
+    """Return the ratio of an iteration, valid or not; None without reference or time."""
+    if not one.reference_s or not one.reported_s:
+        return None
+    if not one.rate:
+        return keys.SPEED_FACTOR.get(suite or "", 1.0) * one.reference_s / one.reported_s
+    copies = one.planned
+    if not copies:
+        return None
+    return keys.RATE_FACTOR.get(suite or "", 1.0) * copies * one.reference_s / one.reported_s
+
+
+def recompute(file: SpecFile) -> RecomputedResults:
+    """Work out ratios, selection and means, and compare the file's own with them."""
+    checks = _Checks()
+    groups: dict[tuple[str, str], list[SpecIteration]] = {}
+    for one in file.iterations:
+        if one.counted:
+            groups.setdefault((one.tune, one.benchmark), []).append(one)
+    results = []
+    for tune, benchmark in sorted(groups):
+        members = sorted(groups[tune, benchmark], key=lambda one: one.iteration)
+        results.append(_benchmark(benchmark, tune, members, file, checks))
+        _check_rollups(benchmark, tune, members, file, checks)
+    means = []
+    for tune in dict.fromkeys(result.tune for result in results):
+        of_tune = [r for r in results if r.tune == tune and not _unscored(r.benchmark)]
+        mean = _mean([result.ratio for result in of_tune])
+        means.append((tune, mean))
+        written = file.means.get(tune)
+        # Of a set that is not whole SPEC's tools write 0.
+        short = mean is None or not keys.is_whole(result.benchmark for result in of_tune)
+        if written is not None and not (short and written.value == 0):
+            over = f"{tune} over {len(of_tune)} benchmark{'' if len(of_tune) == 1 else 's'}"
+            checks.number(written, over, "geometric mean", mean, 1e-6 + _loose(file))
+    return RecomputedResults(tuple(results), tuple(means), checks.compared, tuple(checks.found))
+
+
+class _Checks:
+    def __init__(self) -> None:
+        self.compared = 0
+        self.found: list[Disagreement] = []
+
+    def number(
+        self, written: ReportedNumber, where: str, what: str, own: float | None, relative: float
+    ) -> None:
+        """Compare a number; `relative` is how exact our own is."""
+        self.compared += 1
+        shown = f"{written.value:.{min(written.places, 12)}f}"
+        if own is None:
+            self.found.append(Disagreement(written.line, where, what, shown, "none"))
+        elif not math.isclose(
+            written.value, own, rel_tol=relative + 1e-9, abs_tol=1.02 * written.half_unit
+        ):
+            places = max(min(written.places, 12), 1)
+            self.found.append(Disagreement(written.line, where, what, shown, f"{own:.{places}f}"))
+
+    def statistic(
+        self,
+        key: str,
+        written: ReportedNumber,
+        where: str,
+        *,
+        times: Sequence[float],
+        reference_s: float | None,
+        loose: float,
+    ) -> None:
+        """Compare `time_avg`, `ratio_cv`, ... of copies that took these times."""
+        kind, _, name = key.partition("_")
+        values = times
+        if kind == "ratio":
+            if not reference_s or min(times) <= 0:
+                return
+            values = [len(times) * reference_s / seconds for seconds in times]
+        self.number(written, where, key, _statistic(name, values, written), loose)
+
+
+def _benchmark(
+    benchmark: str, tune: str, members: Sequence[SpecIteration], file: SpecFile, checks: _Checks
+) -> BenchmarkResult:
+    ratios = [(one.iteration, own_ratio(one, file.suite)) for one in members]
+    for one, (_, ratio) in zip(members, ratios, strict=True):
+        _check_iteration(one, ratio, checks, _loose(file))
+    good = [
+        (ratio, one.iteration)
+        for one, (_, ratio) in zip(members, ratios, strict=True)
+        if ratio is not None and one.good
+    ]
+    spoilt = any(one.valid not in ("S", None) or one.failures for one in members)
+    chosen = None
+    if good and not spoilt:
+        chosen = sorted(good)[(len(good) - 1) // 2]
+    elif not spoilt and all(ratio is None for _, ratio in ratios):
+        # Without a reference time the brackets tell it: the longer stands for the lower ratio.
+        timed = [(-one.reported_s, one.iteration) for one in members if one.reported_s]
+        own = sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
+        if any(one.selected for one in members):
+            speeds: dict[int, float | None] = {number: speed for speed, number in timed}
+            expected = None if own is None else (speeds[own] or 0.0, own)
+            _check_selected(members, expected, speeds, checks)
+        return BenchmarkResult(benchmark, tune, tuple(ratios), own, None)
+    _check_selected(members, chosen, dict(ratios), checks)
+    return BenchmarkResult(
+        benchmark, tune, tuple(ratios), chosen[1] if chosen else None, chosen[0] if chosen else None
+    )
+
+
+def _loose(file: SpecFile) -> float:
+    """Return how far off a ratio may be: CPU2000 rounds its factor to 1.16."""
+    return 2e-3 if file.suite in keys.RATE_FACTOR else 0.0
+
+
+def _check_iteration(
+    one: SpecIteration, ratio: float | None, checks: _Checks, loose: float
+) -> None:
+    exact = _exactness(one) + loose
+    # The ratio of what failed is `--` in raw files and means nothing in a log.
+    if one.ratio is not None and one.good:
+        checks.number(one.ratio, one.name, "ratio", ratio, exact)
+    if not one.times_s:
+        return
+    times = list(one.times_s.values())
+    slowest = max(times)
+    if (
+        one.reported_s
+        and slowest > one.reported_s * (1 + _SLACK) + _SLACK_S + 10.0**-one.reported_places
+    ):
+        checks.compared += 1
+        last = max(one.times_s, key=lambda copy: one.times_s[copy])
+        checks.found.append(
+            Disagreement(
+                one.line,
+                one.name,
+                "time of the bracket",
+                f"{one.reported_s:.6f}",
+                f"{slowest:.6f} of copy {last}",
+            )
+        )
+    if one.copies in (None, len(times)):
+        # Rounded times to six decimals; of short runs that is much.
+        loose = max(exact, 1e-6 / max(min(times), 1e-6))
+        for key, written in one.stats.items():
+            checks.statistic(
+                key, written, one.name, times=times, reference_s=one.reference_s, loose=loose
+            )
+
+
+def _exactness(one: SpecIteration) -> float:
+    """Return how exact a ratio can be worked out: SPEC rounds reference / time before it counts."""
+    time_s, reference_s = one.reported_s or 0.0, one.reference_s or 0.0
+    if not time_s or not reference_s:
+        return 0.0
+    rounded = 0.5 * 10.0 ** -(one.decimals if one.decimals is not None else 6)
+    of_time = 0.5 * 10.0 ** -min(one.reported_places, 9) / time_s
+    return rounded * time_s / reference_s + of_time
+
+
+def _statistic(name: str, values: Sequence[float], written: ReportedNumber) -> float:
+    """Return what a key such as `time_avg` stands for; the spread divides by n, as CPU2026 does.
+
+    Of quartiles there are several definitions: the one that comes closest to the file's.
+    """
+    if name in ("q1", "q3", "iqr"):
+        return min(_quartiles(name, values), key=lambda own: abs(own - written.value))
+    return _STATISTICS[name](values)
+
+
+def _variation(values: Sequence[float]) -> float:
+    mean = statistics.fmean(values)
+    return statistics.pstdev(values, mean) / mean if mean else 0.0
+
+
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    **dict.fromkeys(("avg", "mean"), statistics.fmean),
+    "min": min,
+    "max": max,
+    "median": statistics.median,
+    "cv": _variation,
+    **dict.fromkeys(("sd", "sigma", "stddev"), statistics.pstdev),
+    **dict.fromkeys(("var", "variance"), statistics.pvariance),
+}
+
+
+def _quartiles(name: str, values: Sequence[float]) -> list[float]:
+    """Return a quartile, or their distance, by each of the usual definitions."""
+    if len(values) < 2:
+        return [0.0 if name == "iqr" else values[0]]
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    both = [(statistics.median(ordered[:half]), statistics.median(ordered[-half:]))]
+    whole = half + len(ordered) % 2  # the middle one belongs to both halves
+    both.append((statistics.median(ordered[:whole]), statistics.median(ordered[-whole:])))
+    for kind in ("inclusive", "exclusive"):
+        low, _, high = statistics.quantiles(ordered, n=4, method=kind)
+        both.append((low, high))
+    return [high - low if name == "iqr" else low if name == "q1" else high for low, high in both]
+
+
+def _check_selected(
+    members: Sequence[SpecIteration],
+    chosen: tuple[float, int] | None,
+    ratios: dict[int, float | None],
+    checks: _Checks,
+) -> None:
+    marked = [one for one in members if one.selected is not None]
+    selected = [one for one in marked if one.selected]
+    if not marked:
+        return
+    checks.compared += 1
+    names = ", ".join(str(one.iteration) for one in selected) or "none"
+    own = "none" if chosen is None else str(chosen[1])
+    if chosen is not None and len(selected) == 1:
+        ratio = ratios.get(selected[0].iteration)
+        # Of iterations with the same ratio any may be selected.
+        if ratio is not None and math.isclose(ratio, chosen[0], rel_tol=1e-9):
+            return
+    if names != own:
+        where = f"{members[0].benchmark} {members[0].tune}"
+        checks.found.append(
+            Disagreement((selected or marked)[0].line, where, "selected iteration", names, own)
+        )
+
+
+def recompute_rotated(file: SpecFile) -> RecomputedResults:
+    """Compare the roll-ups of rolling round-robin rate with its own times; it has no ratios."""
+    checks = _Checks()
+    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for one in file.iterations:
+        seconds = one.reported_s or next(iter(one.times_s.values()), None)
+        if seconds:
+            by_copy = groups.setdefault((one.benchmark, one.tune), {})
+            by_copy.setdefault(rotated_place(one)[1], []).append(seconds)
+    for at, by_copy in sorted(groups.items()):
+        _check_spread(at, by_copy, None, file, checks)
+    return RecomputedResults((), (), checks.compared, tuple(checks.found))
+
+
+def _check_rollups(
+    benchmark: str, tune: str, members: Sequence[SpecIteration], file: SpecFile, checks: _Checks
+) -> None:
+    reference_s = next((one.reference_s for one in members if one.reference_s), None)
+    by_copy: dict[int, list[float]] = {}
+    for one in members:
+        for copy, seconds in one.times_s.items():
+            by_copy.setdefault(copy, []).append(seconds)
+    _check_spread((benchmark, tune), by_copy, reference_s, file, checks)
+
+
+def _check_spread(
+    at: tuple[str, str],
+    by_copy: dict[int, list[float]],
+    reference_s: float | None,
+    file: SpecFile,
+    checks: _Checks,
+) -> None:
+    """CPU2026: over iterations the median of every copy, over copies the mean, the spread, ..."""
+    medians = [statistics.median(times) for times in by_copy.values()]
+    if not medians or min(medians) <= 0:
+        return
+    for (*of_it, key), written in file.rollups.items():
+        if tuple(of_it) == at:
+            # The times have six decimals; of a spread that is more than of a mean.
+            loose = 1e-6 if key.endswith(("_avg", "_mean")) else 1e-4
+            where = " ".join(at)
+            checks.statistic(
+                key, written, where, times=medians, reference_s=reference_s, loose=loose
+            )
+
+
+def _mean(ratios: Iterable[float | None]) -> float | None:
+    values = list(ratios)
+    known = [value for value in values if value]
+    if not values or len(known) < len(values):
+        return None
+    return statistics.geometric_mean(known)
+
+
+def _unscored(benchmark: str) -> bool:
+    return keys.number_of(benchmark) in keys.NOT_SCORED

@@ -1,0 +1,210 @@
+"""What a result file of SPEC CPU says, and the lines of a file of any size; pure."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from rater.record.run import CopyStatus
+from rater.speccpu.config.keys import Problems
+
+if TYPE_CHECKING:
+    from rater.speccpu.config.config import SpecConfig
+
+
+MOST_NUMBER = 2**31 - 1  # of iterations
+MOST_ERRORS = 50  # of one iteration, or of the file
+LONGEST_S = 1e9  # about 30 years; keeps nanoseconds in 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a copy failed that a file names."""
+
+    exit_code: int | None  # None: a signal, or the output was wrong
+    signal: int | None
+    detail: str | None = None  # of wrong output
+    status: CopyStatus = CopyStatus.FAILED  # TIMEOUT and INTERRUPTED: rater's own exports tell
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedNumber:
+    """A number of a file as it was written there: its last place says how exact it is."""
+
+    value: float
+    places: int  # decimals
+    line: int
+
+    @property
+    def half_unit(self) -> float:
+        """Half a unit of the last place."""
+        return 0.5 * 10.0**-self.places
+
+
+@dataclass(slots=True)
+class SpecIteration:
+    """One benchmark run once by its copies, as the file reports it."""
+
+    benchmark: str  # "400.perlbench"
+    tune: str  # "base" or "peak"
+    iteration: int  # as recorded
+    line: int  # where the file first speaks of it
+    size: str | None = None
+    copies: int | None = None
+    times_s: dict[int, float] = field(default_factory=dict)  # by copy
+    workloads_s: dict[int, array[float]] = field(default_factory=dict)  # log: by copy, in order
+    failures: dict[int, Failure] = field(default_factory=dict)  # by copy
+    reported_s: float | None = None  # start of the first copy to end of the last
+    reported_places: int = 6
+    reference_s: float | None = None
+    reference_derived: bool = False  # from ratio and time: a log has no reference times
+    ratio: ReportedNumber | None = None
+    selected: bool | None = None
+    valid: str | None = None  # S, or CE, RE, VE, NR, ...
+    errors: list[str] = field(default_factory=list)
+    start_s: float | None = None  # seconds since 1970
+    submit: bool | None = None  # whether a submit command was used
+    basepeak: bool = False  # peak: the copy of a base result
+    label: str | None = None  # that sections of the configuration name; 2006: the extension
+    machine: str | None = None  # likewise
+    rate: bool = True  # False: a speed run
+    runmode: str | None = None
+    threads: int | None = None
+    decimals: int | None = None  # to which SPEC's tools round reference / time
+    stats: dict[str, ReportedNumber] = field(default_factory=dict)  # ratio_avg, time_avg, ...
+    binds: tuple[str, ...] = ()  # log: -b by copy
+    command: str | None = None  # log: a command, with its $BIND
+    folders: dict[int, str] = field(default_factory=dict)  # log: run directory of failed copies
+    counted: bool = True  # False: an iteration that rater measured and discarded
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.benchmark} {self.tune}, iteration {self.iteration}"
+
+    @property
+    def good(self) -> bool:
+        """Whether the file calls it valid and names no failed copy."""
+        return self.valid == "S" and not self.failures
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether it is a record of CPU2026's rolling round-robin rate."""
+        mode = (self.runmode or "").lower().replace("_", "")
+        return mode.startswith("rrr") or "roundrobin" in mode or "round-robin" in mode
+
+    @property
+    def planned(self) -> int | None:
+        """The copies that should have run, as far as the file says or shows."""
+        return self.copies or len(self.times_s) or None
+
+
+@dataclass(slots=True)
+class SpecFile:
+    """A raw result file or a log."""
+
+    name: str  # of the file, without its folder
+    format: str  # "rsf" or "log"
+    sha256: str
+    suite: str | None = None  # "cpu2000", "cpu2006", "cpu2017", "cpu2026"
+    metric: str | None = None  # "CINT2006"
+    size: str | None = None
+    hostname: str | None = None
+    started_s: float | None = None  # seconds since 1970
+    facts: dict[str, str] = field(default_factory=dict)  # of machine and tools, by SPEC's key
+    means: dict[str, ReportedNumber] = field(default_factory=dict)  # by tune
+    rollups: dict[tuple[str, str, str], ReportedNumber] = field(
+        default_factory=dict
+    )  # benchmark, tune, key
+    iterations: list[SpecIteration] = field(default_factory=list)
+    config: SpecConfig | None = None
+    node_of: dict[int, int] = field(default_factory=dict)  # by CPU, as its sysinfo has them
+    errors: list[str] = field(default_factory=list)  # of the result as a whole
+    notes: list[str] = field(default_factory=list)  # what a reader must know of the import
+    problems: Problems = field(default_factory=Problems)
+    lines: int = 0
+    estimate: bool = False  # written by rater's own export
+
+
+# -- The lines of a file of any size, in pieces of bounded memory, with its SHA-256 ----------------
+
+LONGEST_LINE = 1 << 20  # bytes; packed configurations have 78, logs wrap at a few hundred
+_PIECE_BYTES = 1 << 20
+_MARK = b"\xef\xbb\xbf"  # of byte order, which editors put before UTF-8
+
+
+def as_text(raw: bytes) -> str:
+    """Return a line as text: UTF-8 where it is that, else Latin-1, which everything is."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+class Readable(Protocol):
+    """What lines are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, about as many, none at the end."""
+        ...
+
+
+class Lines:
+    """Iterate over (number, line without its end); `cut` and `finish` give the rest.
+
+    A line longer than `LONGEST_LINE` is left out and its number kept. Line ends are
+    LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
+    """
+
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self._hash = hashlib.sha256()
+        self.count = 0
+        self.too_long: list[int] = []  # the first hundred of them
+        self.cut = False  # the last line has no end
+
+    def finish(self, file: SpecFile) -> None:
+        """Write into a file that was read to its end how long it is, and what was not read."""
+        file.sha256, file.lines = self._hash.hexdigest(), self.count
+        for number in self.too_long:
+            file.problems.add(number, f"longer than {LONGEST_LINE >> 20} MiB, not read")
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        rest = b""
+        skipping = False
+        number = 0
+        while piece := self._stream.read(_PIECE_BYTES):
+            self._hash.update(piece)
+            pieces = piece.split(b"\n")
+            if skipping:
+                if len(pieces) == 1:
+                    continue
+                pieces[0] = b""
+                skipping = False
+            else:
+                pieces[0] = rest + pieces[0]
+            rest = pieces.pop()
+            for line in pieces:
+                number += 1
+                if len(line) <= LONGEST_LINE:
+                    plain = line if number > 1 else line.removeprefix(_MARK)
+                    yield number, plain.removesuffix(b"\r")
+                else:
+                    self._leave_out(number)
+            if len(rest) > LONGEST_LINE:
+                self._leave_out(number + 1)
+                rest = b""
+                skipping = True
+            self.count = number
+        self.cut = bool(rest) or skipping
+        if self.cut:
+            self.count = number + 1
+        if rest:
+            yield number + 1, (rest if number else rest.removeprefix(_MARK)).removesuffix(b"\r")
+
+    def _leave_out(self, number: int) -> None:
+        if len(self.too_long) < 100:
+            self.too_long.append(number)
