@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rater.analysis.doctor.examine import CHECKS, examine, facts_of_run, tuned_settings
 from rater.analysis.doctor.findings import DoctorFinding, MachineFacts
@@ -25,10 +25,12 @@ from rater.run.programs.script import process_settings
 from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
 from rater.settings.tuner import SettingsSession, available_settings, find_setting
 from rater.show.console import terminal_layout
-from rater.show.plans.machine import DoctorView, doctor_document, doctor_text
 from rater.text.cpuset import parse_set
 from rater.text.values import truncate_list
 from rater.workflow.arguments import open_existing_store, print_json
+
+if TYPE_CHECKING:
+    from rater.show.plans.machine import DoctorView
 
 # -- Settings of the machine that a dead sweep left: put back before a run, else only reported -----
 
@@ -201,6 +203,8 @@ def _ended(command: list[str]) -> int:
 
 def doctor(args: argparse.Namespace) -> int:
     """Show what was found; 0 whatever it is: `--json` has the counts."""
+    from rater.show.plans.machine import doctor_document, doctor_text
+
     if args.fix:
         return _fix(args)
     if args.command is not None:
@@ -226,6 +230,8 @@ def _fix(args: argparse.Namespace) -> int:
 
 
 def _now(*, with_load: bool) -> DoctorView:
+    from rater.show.plans.machine import DoctorView
+
     root = sysroot()
     findings = examine(facts_now(root, with_load=with_load))
     tuned = tuned_settings(findings, names_here(root))
@@ -233,6 +239,8 @@ def _now(*, with_load: bool) -> DoctorView:
 
 
 def _of_run(args: argparse.Namespace) -> DoctorView:
+    from rater.show.plans.machine import DoctorView
+
     with open_existing_store(args) as store:
         run = store.load(store.find(args.run_of))
     return DoctorView(examine(facts_of_run(run)), (), {}, f"the machine of run {run.head.run}")

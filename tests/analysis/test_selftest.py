@@ -37,7 +37,7 @@ from rater.plan.selftest import (
 )
 from rater.run.copies.disturb import DisturbanceRecord
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
-from rater.show.results.divots import (
+from rater.show.results.selftest import (
     SelfTest,
     print_selftest,
     refusal,

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from rater.analysis.results.copies import group_cells, median_copy_times, normalise, ratio_pairs
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbed_members
@@ -44,7 +43,6 @@ from rater.store.observations import read_observations
 from rater.store.open_database import OpenDatabase
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
-from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 from rater.text.values import count
 from rater.wings import Hook
 from rater.workflow.arguments import (
@@ -175,6 +173,13 @@ def _check_copies_options(args: argparse.Namespace) -> None:
 def _copies_view(
     args: argparse.Namespace, run: StoredRun, baseline: StoredRun | None
 ) -> CopiesView:
+    from rater.analysis.results.copies import (
+        group_cells,
+        median_copy_times,
+        normalise,
+        ratio_pairs,
+    )
+
     cells = group_cells(run)
     theirs = cells if baseline is None else group_cells(baseline)
     head = run.head if baseline is None else baseline.head
@@ -366,6 +371,8 @@ def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> 
 
 def remove(args: argparse.Namespace) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
+    from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
+
     with open_existing_store(args) as store:
         # One of somebody else's may name folders of our own runs.
         ours = other_writer(store.path) is None

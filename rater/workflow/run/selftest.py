@@ -152,7 +152,7 @@ class _SelftestRunner:
     ) -> int:
         from rater.analysis.divots.selftest import NOISIEST, floor_of, plant_size, spread_of, tally
         from rater.plan.selftest import CLEAN, NotInjected
-        from rater.show.results.divots import SelfTest, print_selftest, selftest_document
+        from rater.show.results.selftest import SelfTest, print_selftest, selftest_document
         from rater.workflow.run.selftest_runs import same_again
 
         runs = 1 + len(plants)
@@ -219,7 +219,7 @@ class _SelftestRunner:
 
     def _refuse(self, spread: Deviation, ran: RunResult) -> int:
         from rater.analysis.divots.selftest import NOISIEST
-        from rater.show.results.divots import refusal, refusal_document
+        from rater.show.results.selftest import refusal, refusal_document
 
         text = refusal(spread, ran.disturbed or ran.taken_words, NOISIEST)
         if self._args.json:

@@ -41,7 +41,7 @@ from rater.run.copies.disturb import PROC, DisturbanceRecord, busy_by_cpu
 from rater.run.host import discover as machine
 from rater.run.host.foreign_load import ForeignLoad, busy_names
 from rater.show.console import terminal
-from rater.show.results.divots import SelfTest, print_selftest, selftest_document, speed_words
+from rater.show.results.selftest import SelfTest, print_selftest, selftest_document, speed_words
 from rater.text.values import join_and
 from rater.workflow.arguments import print_json
 from rater.workflow.run.resolve import resolve
