@@ -25,14 +25,9 @@ from rater.show.console import Column, Columns
 from rater.show.format import format_duration, format_gigabytes, run_title
 from rater.show.html.shell import HtmlPrinter, asset, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
-from rater.show.results.copies import (
-    CopiesView,
-    print_copies,
-    print_memory,
-    print_metrics,
-    print_placement,
-)
+from rater.show.results.copies import CopiesView, print_copies
 from rater.show.results.cpu_use import notable_text, print_counters, print_cpus, print_energy
+from rater.show.results.placement import print_memory, print_metrics, print_placement
 from rater.show.results.run import print_failed, print_results
 from rater.show.results.steady import print_beside
 from rater.text.cpuset import format_list

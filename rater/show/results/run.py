@@ -37,10 +37,10 @@ from rater.show.format import (
     place_texts,
     run_title,
 )
-from rater.show.results.copies import as_planned, print_memory, print_metrics, print_placement
 from rater.show.results.cpu_use import notable_text, print_energy
 from rater.show.results.divots import print_findings
 from rater.show.results.listing import STATUS_STYLE, details_text, started_text
+from rater.show.results.placement import as_planned, print_memory, print_metrics, print_placement
 from rater.show.results.steady import print_beside, print_mix, print_verdicts, print_windows
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, percent

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
@@ -20,14 +20,6 @@ from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
 from rater.show.console import Printer
-from rater.show.results.copies import (
-    CopiesView,
-    copies_document,
-    copy_runs_document,
-    print_copies,
-    print_copy_runs,
-    proof_document,
-)
 from rater.show.results.cpu_use import (
     counters_document,
     cpus_document,
@@ -35,6 +27,7 @@ from rater.show.results.cpu_use import (
     print_counters,
     print_cpus,
 )
+from rater.show.results.placement import proof_document
 from rater.show.results.run import PAGE_TABLES, print_summary
 from rater.show.results.to_json import divot_rows, summary_document
 from rater.store.connection import default_path, is_database
@@ -53,6 +46,9 @@ from rater.workflow.arguments import (
 )
 from rater.workflow.results.divots import analysis_for_results
 from rater.workflow.results.listing import latest_like
+
+if TYPE_CHECKING:
+    from rater.show.results.copies import CopiesView
 
 # -- Print one run with all that stands below its results; `rater show` ----------------------------
 
@@ -98,6 +94,8 @@ def print_result(
         if counters:
             found["counters"] = counters_document(run_counts(run))
         if copies is not None:
+            from rater.show.results.copies import copies_document, copy_runs_document
+
             found |= copies_document(copies)
             found["copy_runs"] = [*copy_runs_document(run)]
         if divots is not None:
@@ -125,6 +123,8 @@ def print_result(
             printer.line()
             printer.prose(f"counters: rater show {run.head.run} --counters")
         if copies is not None:
+            from rater.show.results.copies import print_copies, print_copy_runs
+
             print_copies(copies, printer)
             if any(copy.workloads for copy in run.copies):
                 print_copy_runs(run, printer)
@@ -179,6 +179,7 @@ def _copies_view(
         normalise,
         ratio_pairs,
     )
+    from rater.show.results.copies import CopiesView
 
     cells = group_cells(run)
     theirs = cells if baseline is None else group_cells(baseline)

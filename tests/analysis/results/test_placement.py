@@ -23,7 +23,7 @@ from rater.record.events import GateFacts, Observed, Sampled
 from rater.record.run import MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
 from rater.show.console import Printer
-from rater.show.results.copies import print_memory, print_placement, proof_document
+from rater.show.results.placement import print_memory, print_placement, proof_document
 from tests.support.example_runs import copy_row, stored
 from tests.support.placement_samples import MB, PAGE, sample
 

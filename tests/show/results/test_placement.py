@@ -25,7 +25,7 @@ from rater.record.events import GateFacts
 from rater.record.run import MetricUsed, PlacedCopy
 from rater.record.stored import StoredRun
 from rater.show.console import Printer
-from rater.show.results.copies import print_metrics
+from rater.show.results.placement import print_metrics
 from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
 from tests.support.calls import Rater
