@@ -9,8 +9,6 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-# -- Files in places where others may write: what others put there is neither followed nor written -
-#
 # A lock in /run/lock, a journal in /var/lib, a cache or database wherever a variable says: rater
 # may be root, and what is called so may be anybody's symbolic link, hard link or pipe. A way
 # (`resolve_trusted_folder`) is safe when nobody else can change any part of it; a file

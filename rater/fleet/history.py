@@ -17,8 +17,6 @@ from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.record import HistoryPoint
 from rater.settings.known import is_volatile
 
-# -- Steps in a series: when it changed its level and by how much; pure numpy ----------------------
-#
 # A robust scan: of every place to cut, the difference of the medians before and after over its
 # standard error, with the spread of what is left around both medians; the greatest one counts where
 # Student's t says that no series of so many points shows it by chance (Bonferroni over the places),

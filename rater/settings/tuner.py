@@ -37,8 +37,6 @@ from rater.settings.restore import (
 )
 from rater.text.cpuset import format_list, parse_set
 
-# -- The settings that this machine has: the known ones whose files are there ----------------------
-
 _CPUS = "sys/devices/system/cpu"
 # Names, and what makes them exist: for the line that names what a machine lacks.
 _OF_CPUFREQ = ("governor", "boost", "energy_preference", "max_khz", "min_khz")

@@ -23,8 +23,6 @@ from rater.text.cpuset import format_list, parse_list
 from rater.text.kinds import describe_value, from_json
 from rater.text.values import truncate_list
 
-# -- Dataclasses in and out of tables: a field, or a property, is the column of its name -----------
-
 type Value = str | int | float | None
 
 # The same few lists, copy after copy.

@@ -42,6 +42,14 @@ def file_problem(path: Path, typed: str = "") -> str | None:
     return None
 
 
+def bytes_of(path: Path) -> int:
+    """Return the size of a file; 0 for one that is not there: told when it is needed."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def is_file(path: str | Path) -> bool:
     """Tell whether there is a regular file; False also for a path that nothing can have."""
     try:

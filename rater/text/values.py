@@ -10,8 +10,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-# -- Values by what they have in common ------------------------------------------------------------
-
 
 def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """Return the values by key; keys and values stand in the order in which they come."""

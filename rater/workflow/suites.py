@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rater.text.documents import Mistake
 
 
-# -- `rater suites check`: everything that is wrong with a suite, at once --------------------------
-
 _ANY_SIZE = ""  # --run without SIZE
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 _LONGEST_S = 1e9  # a timer takes no more
@@ -200,9 +198,10 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     from rater.plan.suite_find import suite_warnings
     from rater.show.console import terminal_layout
     from rater.show.plans.suites import suite_warnings_text
+    from rater.text.documents import bytes_of
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
-    warnings = suite_warnings(suite, DEFAULT_SIZE, _size_bytes, answered)
+    warnings = suite_warnings(suite, DEFAULT_SIZE, bytes_of, answered)
     trials = [c.trial for c in checked]
     failed = [trial.benchmark for trial in trials if trial.error is not None]
     if args.json:
@@ -253,13 +252,6 @@ def _mistakes(mistakes: Sequence[Mistake]) -> list[dict[str, object]]:
         }
         for mistake in mistakes
     ]
-
-
-def _size_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # gone since the file was read
-        return 0
 
 
 def _seconds(text: str) -> float:

@@ -25,8 +25,6 @@ from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 from rater.settings.tuner import available_settings, find_setting
 from rater.text.values import truncate_list
 
-# -- What the pools of huge pages (hugetlb) must hold for copies whose layout takes from them ------
-#
 # A pool is of one lgroup and one page size. What it lacks comes from another lgroup's pool, far
 # away; a copy that is bound to its lgroup's memory gets a SIGBUS instead (mm/hugetlb.c:
 # reservations are of the machine, pages of a node).

@@ -23,8 +23,6 @@ from rater.record.events import PageRegion, PagesHad
 from rater.run.copies.launch import Child
 from rater.run.programs.compile import BuiltProgram, compile_program
 
-# -- The preloaded library: built into the cache as a suite's kernel is ----------------------------
-
 _SOURCES = Path(__file__).parent / "native"
 _FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin-malloc")
 _LIBRARIES = ("-ldl", "-lpthread")

@@ -51,8 +51,6 @@ from rater.run.programs.compile import (
     sha256_of,
 )
 
-# -- The programs of a traced run, compiled into the cache: a valgrind tool and what reads it ------
-
 TOOL = "rater"  # valgrind's name of it: --tool=rater
 _SOURCES = Path(__file__).parent / "native"
 _INSTALL = (

@@ -30,8 +30,6 @@ from rater.record.run import MOST_COPIES
 from rater.text import cpuset
 from rater.text.values import group_by_key
 
-# -- The machine cut into parts as hwloc's `hwloc_distrib` cuts it: wide, disjoint, all of it ------
-
 type _Span = tuple[int, int]  # positions among the usable PUs, the second one exclusive
 
 

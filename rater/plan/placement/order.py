@@ -27,8 +27,6 @@ from rater.plan.topology import PU, Topology, ranked
 from rater.text import cpuset
 from rater.text.values import group_by_key
 
-# -- Orders in which the usable PUs of a machine are given to copies: pure, every tie decided ------
-#
 # What a copy gets is a *slot*: one PU, or several neighbouring ones. Orders work on
 # *tiers* of slots, the best ones first: the first threads of all cores, faster kinds
 # before slower ones, then the second threads, and so on. Each order is a permutation

@@ -21,8 +21,6 @@ from rater.run.copies import watchdog
 from rater.run.copies.limits import FIRST_FREE_FD, pipe_above_gate_descriptors
 from rater.text.cpuset import format_list
 
-# -- posix_spawn(3) that lets the other threads go on ----------------------------------------------
-#
 # `os.posix_spawn` keeps the interpreter's lock until the child has executed its program, and on a
 # full machine the child first waits for a CPU: that long no end of another copy could be stamped.
 

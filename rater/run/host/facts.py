@@ -342,7 +342,7 @@ def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
         yield f"load.{name}", text
     yield from memory_readings(root / "proc", root / "sys")
     yield from state_facts(root)
-    yield "libc", _libc()
+    yield "libc", libc_version()
 
 
 def _of_policies(paths: Sequence[Path]) -> str | None:
@@ -411,10 +411,11 @@ def _arm_parts(cpuinfo: dict[str, list[str]]) -> str | None:
     return f"ARM part {parts} variant {_joined(cpuinfo, 'CPU variant') or '?'}"
 
 
-def _libc() -> str | None:
+def libc_version() -> str | None:
+    """Return name and version of glibc, None for another C library."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION")
-    except (OSError, ValueError):  # another C library
+    except (OSError, ValueError):
         return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import psutil
 
+from rater.files import user_name
 from rater.process import stat_fields
 from rater.text.values import join_and, printable
 
@@ -316,13 +316,7 @@ def _tree(processes: dict[int, ProcessTicks], root: int) -> set[int]:
     return found
 
 
-@cache
-def _user(uid: int) -> str:
-    """Return a user's name, asked for once: a directory service is slow."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+_user_name = cache(user_name)  # asked for once: a directory service is slow
 
 
 def _user_and_command(pid: int, name: str) -> tuple[str, str]:
@@ -333,7 +327,7 @@ def _user_and_command(pid: int, name: str) -> tuple[str, str]:
     user = "?"  # it has just ended
     with suppress(psutil.Error, OSError):
         process = psutil.Process(pid)
-        user = _user(process.uids().real)
+        user = _user_name(process.uids().real)
         return user, _command(name, process.cmdline())
     return user, name
 

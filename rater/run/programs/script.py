@@ -45,8 +45,6 @@ from rater.run.programs.inputs import (
 )
 from rater.text.values import printable
 
-# -- The commands of a copy as one process: executed directly, or in order by a small shell script -
-#
 # The supervisor sees one process a copy either way. The script stops at the first
 # command that fails and ends as that one did: with its exit code, or by its signal.
 # A shell tells both by one number, so that exit codes 129 to 192 of a command that is

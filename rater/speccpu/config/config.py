@@ -11,8 +11,6 @@ from rater.speccpu.config import keys
 from rater.speccpu.config.keys import Problem
 from rater.speccpu.config.shell import compared
 
-# -- The preprocessor of SPEC CPU's configuration files, as far as placement depends on it ---------
-
 _DIRECTIVE = re.compile(r"\s*%\s*(\w+)(.*)")
 _MACRO = re.compile(r"%\{([A-Za-z_][\w-]*)\}")
 _DEFINED = re.compile(r"(!\s*)?defined\s*\(\s*(?:%\{)?([A-Za-z_][\w-]*)\}?\s*\)$")

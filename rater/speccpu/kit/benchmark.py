@@ -32,8 +32,6 @@ from rater.speccpu.results.places import UNBOUND, Binding, read_binding
 from rater.text.cpuset import format_list, parse_list
 from rater.text.documents import is_file, read_text
 
-# -- Read what an installed SPEC CPU runs in its run directories: benchmarks with their copies -----
-
 COMPARE = "compare.cmd"
 _MOST_PROBLEMS = 6
 

@@ -15,8 +15,6 @@ from rater.record.run import MOST_COPIES
 from rater.text.documents import did_you_mean, file_problem
 from rater.text.values import truncate_list
 
-# -- Find the run directories that an installed SPEC CPU made, and choose among them ---------------
-#
 # Run directories are made by `runcpu --action runsetup` (or `runspec`); a command
 # file in the directory of copy 0 says what every copy runs, and where. Names:
 # `run_TUNE_SIZE_LABEL.NNNN` (CPU2006 and later), plain numbers in CPU2000.

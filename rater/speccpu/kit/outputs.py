@@ -21,8 +21,6 @@ from rater.run.workplace.compare_output import CheckResult
 from rater.run.workplace.run_dirs import OVERWRITTEN
 from rater.text.values import printable
 
-# -- Compare outputs with a kit's own tool: commands of its compare.cmd, run in a copy's directory -
-
 _SHORTEST_LIMIT_S = 60.0  # of all comparisons of one copy; gigabytes take minutes
 _SIGNALS = range(129, 193)  # exit codes of a shell whose command a signal ended
 _CANNOT_RUN = (126, 127)

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from rater.run.workplace.run_dirs import Program
 
 
-# -- Benchmarks of an installed SPEC CPU: from their run directories to what copies run there ------
-
 # As SPECrate sets them for every copy; -E of a command file wins.
 _ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
 

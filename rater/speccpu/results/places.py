@@ -15,8 +15,6 @@ from rater.speccpu.results.result import SpecFile, SpecIteration
 from rater.text.cpuset import format_list, numbers_of, parse_list
 from rater.text.values import copies_text
 
-# -- Which CPUs and whose memory a copy was given, read from `submit` and `bind` lines -------------
-#
 # Understood: `numactl`, `taskset`, `dplace`, plain CPU lists, `$BIND`, `$SPECCOPYNUM`, and of
 # the shell what such lines use (`rater.speccpu.config.shell`).
 

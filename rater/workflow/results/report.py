@@ -39,8 +39,6 @@ from rater.workflow.results.points import (
     write_output,
 )
 
-# -- `rater report`: a run, or several beside each other, as one page that a person can send -------
-
 _STDOUT = "-"
 _MOST_RUNS = 12  # every run on a page has its panels
 _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that

@@ -65,8 +65,6 @@ from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
 from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload, load_of, refuse_pages
 
-# -- What a run needs before it can begin: programs built, inputs made, memory and disk looked at --
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:

@@ -17,6 +17,7 @@ from rater.plan.suite import Benchmark, Command, Size, Suite
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.record.run import escape_undecodable
 from rater.run.host.admission import MemoryDemand, available, misfit
+from rater.run.host.facts import libc_version
 from rater.run.host.procfs import meminfo, read_number
 from rater.run.programs.compile import missing_programs, sha256_of
 from rater.run.programs.inputs import ReadyInput
@@ -31,7 +32,7 @@ from rater.run.programs.tuning import (
     unreached_reason,
 )
 from rater.settings.tuner import available_settings
-from rater.text.documents import did_you_mean
+from rater.text.documents import bytes_of, did_you_mean
 from rater.text.values import printable
 from rater.wings import Hook
 
@@ -213,7 +214,7 @@ def load_of(
     size = workload.size
     memory, total = size.memory_bytes, size.total_memory_bytes
     if inputs is None:
-        copied = sum(_bytes_of(i.path) for i in size.inputs if i.private and i.path is not None)
+        copied = sum(bytes_of(i.path) for i in size.inputs if i.private and i.path is not None)
     else:
         copied = sum(made.size_bytes for made in inputs if made.private or not linked)
     return MemoryDemand(
@@ -225,13 +226,6 @@ def load_of(
         input_bytes=copied,
         is_divided=total is not None,
     )
-
-
-def _bytes_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # told when the input is made
-        return 0
 
 
 def command_workload(request: Request) -> Workload:
@@ -340,7 +334,7 @@ def tuning_of(request: Request) -> CopyTuning:
         return UNTUNED
     library = None if request.alloc is None else find_allocator(request.alloc)
     environment = dict(os.environ) | dict(request.environment)
-    return tuning_for(library, request.hugepages, environment, _libc())
+    return tuning_for(library, request.hugepages, environment, libc_version())
 
 
 def refuse_pages(request: Request, planned: Mapping[str, str] | None = None) -> None:
@@ -402,13 +396,6 @@ def _kilobytes(path: Path, name: str) -> int | None:
 
 def _pmd_kilobytes(root: Path) -> int:
     return (read_number(root / _PMD_SIZE) or 2 << 20) // 1024
-
-
-def _libc() -> str | None:
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION")
-    except (OSError, ValueError):  # another C library
-        return None
 
 
 def tuning_settings(request: Request, tuning: CopyTuning) -> tuple[tuple[str, str], ...]:

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from rater.workflow.run.resolve import RunPlan
 
 
-# -- What the user asked to sweep: axes, and the `Request` of every point, from words or a file ----
-
 DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
 _WITH_FILE = ("tag", "force", "share", "wait")  # options that may stand beside a sweep's file
