@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rater.errors import InputError
 from rater.plan.sweep import ENVIRONMENT
@@ -161,12 +162,12 @@ class RunTimes:
     """Copy times of a run for the search, a few numbers a row."""
 
     benchmarks: tuple[tuple[str, str | None], ...]  # name and tune, in the order of the rows
-    chunks: tuple[Sequence[TimeRow], ...]
+    chunks: tuple[Any, ...]  # float64 (n, 14): the columns of `TimeRow`, NaN where not known
     core_pus: tuple[tuple[int, int], ...]  # CPU, hardware threads of its core
 
 
 def run_times(connection: sqlite3.Connection, run_id: int) -> RunTimes:
-    """Return the times of a run; a million rows take a few seconds, not objects."""
+    """Return the times of a run; a million rows take a few seconds and 112 MB, not objects."""
     numbers: dict[tuple[str, str | None], int] = {}
     chunks = tuple(_chunks(connection, run_id, numbers))
     cores = connection.execute(
@@ -179,15 +180,16 @@ def run_times(connection: sqlite3.Connection, run_id: int) -> RunTimes:
 
 def _chunks(
     connection: sqlite3.Connection, run_id: int, numbers: dict[tuple[str, str | None], int]
-) -> Iterator[Sequence[TimeRow]]:
+) -> Iterator[Any]:
+    import numpy as np  # noqa: PLC0415 - heavy; the search for divots, which reads this, loads it
+
     rows = connection.execute(named("times"), {"run": run_id})
     name, tune, *others = (column[0] for column in rows.description)
     assert (name, tune, *others) == ("benchmark", "tune", *TimeRow._fields[1:])
     while chunk := rows.fetchmany(_CHUNK):
-        yield [
-            TimeRow(numbers.setdefault((name, tune), len(numbers)), *values)
-            for name, tune, *values in chunk
-        ]
+        names, tunes, *columns = zip(*chunk, strict=True)
+        of = [numbers.setdefault(it, len(numbers)) for it in zip(names, tunes, strict=True)]
+        yield np.array([of, *columns], dtype=np.float64).T
 
 
 def copy_runs(connection: sqlite3.Connection, run_id: int) -> int:

@@ -26,7 +26,7 @@ from rater.analysis.results.placement import RunProof, judged, prove_run
 from rater.errors import InputError
 from rater.process import print_error
 from rater.record.run import RunStatus
-from rater.record.stored import RunHead, StoredRun
+from rater.record.stored import RunHead, StoredRun, TimeRow
 from rater.show.results.to_json import evidence_line
 from rater.store.connection import StoreError
 from rater.store.store import (
@@ -141,7 +141,8 @@ def find_recurring(
 
 def _has_cpu_times(times: RunTimes) -> bool:
     """Tell whether an imported run has CPU times, the one thing there to compare."""
-    return any(row.cpu_ns is not None for chunk in times.chunks[:1] for row in chunk[:_SOME])
+    column = TimeRow._fields.index("cpu_ns")
+    return any(ns >= 0 for chunk in times.chunks[:1] for ns in chunk[:_SOME, column])
 
 
 def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) -> None:
