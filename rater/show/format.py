@@ -177,14 +177,38 @@ def run_title(suite: str | None, benchmarks: Sequence[str]) -> tuple[str, str]:
 def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) -> list[str]:
     """Return texts of one column in at most `width` cells, so that different ones look different.
 
-    They are cut at their ends, else in the middle, else at their beginnings: names may differ
-    nowhere else. Where no cut tells all apart, it is the one that tells most.
+    They are cut at their ends, else in the middle, else at their beginnings, else so after what
+    all have in common has gone. Where no cut tells all apart, it is the one that tells most.
     """
+    long = dict.fromkeys(text for text in texts if cell_len(text) > width)
+    short = _differing(list(long), "~" if ascii_only else "…")
     cuts = [
-        [_cut(text, width, share, ascii_only=ascii_only) for text in texts]
+        [_cut(text, width, share, ascii_only=ascii_only) for text in of]
+        for of in (texts, [short.get(text, text) for text in texts])
         for share in (1.0, 0.5, 0.0)
     ]
     return max(cuts, key=lambda cut: len(set(cut)))  # of equal ones the first
+
+
+def _differing(names: Sequence[str], sign: str) -> dict[str, str]:
+    """Return names with a sign for what all have in common: words, else beginnings and ends."""
+    parts = [re.findall(r"[^\W_]+|[\W_]+", name) for name in names]
+    if len({len(of) for of in parts}) > 1:
+        begin = _alike(names)
+        end = _alike([name[begin:][::-1] for name in names])
+        parts = [[it[:begin], it[begin : len(it) - end], it[len(it) - end :]] for it in names]
+    common = [len(set(column)) == 1 for column in zip(*parts, strict=True)]
+    found = {}
+    for name, own in zip(names, parts, strict=True):
+        kept = ["\0" if same and part else part for same, part in zip(common, own, strict=True)]
+        found[name] = re.sub("\0+", sign, "".join(kept))
+    return found
+
+
+def _alike(texts: Sequence[str]) -> int:
+    """Return with how many characters all begin."""
+    both = list(zip(min(texts), max(texts), strict=False))
+    return next((at for at, (a, b) in enumerate(both) if a != b), len(both))
 
 
 def _cut(text: str, width: int, share: float, *, ascii_only: bool) -> str:

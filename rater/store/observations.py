@@ -28,6 +28,7 @@ from rater.text.documents import REQUIRED, Document, TableReader, json_document
 from rater.text.kinds import FLAG, LINE, ValueKind, WrongKindError, choice, number, of_type, whole
 
 MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
+_MOST_ROUNDED = 0.001  # of a time that is shorter than a microsecond
 LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")
 
@@ -41,12 +42,23 @@ def _nanoseconds(value: Any) -> int | None:
     return None if seconds is None else round(seconds * 1e9)
 
 
+def _elapsed_ns(value: Any) -> int | None:
+    ns = _nanoseconds(value)
+    if ns is not None and abs(ns - value * 1e9) > _MOST_ROUNDED * value * 1e9:
+        raise ValueError(
+            f"{value:.3g} s loses its digits in whole nanoseconds: give the time of more "
+            "operations (of 1000 for one)"
+        )
+    return ns
+
+
 def _places(value: Any) -> tuple[int, ...] | None:
     known = type(value) is list and all(type(it) is int and 0 <= it <= MAX_NUMBER for it in value)
     return tuple(sorted(set(value))) if known else None
 
 
 NANOSECONDS = ValueKind(_SECONDS.expected, _nanoseconds, 0)  # of a number of seconds
+_ELAPSED = ValueKind(_SECONDS.expected, _elapsed_ns, 0)
 PLACES: ValueKind[tuple[int, ...]] = ValueKind(
     f"a list of whole numbers from 0 to {MAX_NUMBER}", _places, ()
 )
@@ -87,7 +99,7 @@ _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "package": ("package", PLACE, None),
     "mem_nodes": ("mem_nodes", PLACES, ()),
     "start_s": ("start_ns", NANOSECONDS, None),
-    "elapsed_s": ("elapsed_ns", NANOSECONDS, REQUIRED),  # 0 too: of a log of whole seconds
+    "elapsed_s": ("elapsed_ns", _ELAPSED, REQUIRED),  # 0 too: of a log of whole seconds
     "cpu_s": ("cpu_ns", NANOSECONDS, None),
     "status": ("status", choice(CopyStatus), None),
     "placement": ("placement", _PLACEMENT, None),

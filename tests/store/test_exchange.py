@@ -366,10 +366,18 @@ def test_discarded_iterations_are_told_by_counted() -> None:
 
 
 def test_a_time_of_zero_is_taken_as_a_log_of_whole_seconds_has_it() -> None:
-    run = read(observed({"elapsed_s": 0, "status": "ok"}, {"copy": 1, "elapsed_s": 1e-12}))
+    run = read(observed({"elapsed_s": 0, "status": "ok"}, {"copy": 1, "elapsed_s": 0}))
     assert [copy.elapsed_ns for copy in run.copies] == [0, 0]
     (benchmark,) = summarise(run).benchmarks
     assert (benchmark.ratio, benchmark.per_hour) == (None, None)
+
+
+@pytest.mark.parametrize("elapsed_s", [1e-12, 1.2681155e-9, 123.4e-9])
+def test_a_time_that_whole_nanoseconds_do_not_keep_is_refused(elapsed_s: float) -> None:
+    with pytest.raises(InputError, match=r"\[0\].elapsed_s: .* loses its digits in whole nanosec"):
+        read(observed({"elapsed_s": elapsed_s}))
+    for kept in (120e-9, 1.2344e-6):
+        assert read(observed({"elapsed_s": kept})).copies[0].elapsed_ns == round(kept * 1e9)
 
 
 def test_copies_that_nobody_observed_are_noted() -> None:

@@ -64,7 +64,11 @@ def compare(
     confidence = confidence_per_look(looks)
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
-    keys = list(dict.fromkeys(key for run in measured.values() for key in run.rates))
+    keys = [  # without what is no measurement of its own in any run
+        key
+        for key in dict.fromkeys(key for run in measured.values() for key in run.rates)
+        if not all(key in run.repeated for run in measured.values() if key in run.rates)
+    ]
     evidence = [
         rounds_evidence([(at[0], at[place]) for at in grid], keys) for place in range(1, len(sides))
     ]

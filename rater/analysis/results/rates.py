@@ -17,7 +17,7 @@ from rater.analysis.results.steady import SteadyMix, SteadyRate
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
-from rater.text.values import copies_text, truncate_list
+from rater.text.values import copies_text, group_by_key, truncate_list
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
@@ -134,6 +134,7 @@ class RunRates:
     kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
     left_out: tuple[str, ...]  # what does not count, and why, in words
     step_s: float  # that all its times are multiples of
+    repeated: frozenset[Key] = frozenset()  # of rates: those of another tune's measurement again
     place: int | None = None  # among compared runs, in the order they were made in; None: not known
     session: int = 0  # of those, parted by an hour in which none was made
 
@@ -164,7 +165,18 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         "completions in a window" if summary.steady else kind,
         tuple(left_out),
         _clock_step_s(run),
+        _repeated(run),
     )
+
+
+def _repeated(run: StoredRun) -> frozenset[Key]:
+    """Return what counts as another tune of a benchmark as well (base as peak), that one first."""
+    times = group_by_key(
+        ((it.benchmark, it.tune), (it.iteration, it.copy, it.elapsed_ns)) for it in run.copies
+    )
+    first: dict[tuple[str, tuple[tuple[int, int, int], ...]], Key] = {}
+    every = ((key, first.setdefault((key[0], tuple(own)), key)) for key, own in times.items())
+    return frozenset(key for key, measured in every if key != measured)
 
 
 def _clock_step_s(run: StoredRun) -> float:

@@ -17,7 +17,7 @@ from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.errors import InputError
 from rater.record.run import CopyStatus, RunStatus
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredBracket, StoredCopy, StoredRun
 from tests.support.example_runs import copy_row, stored, with_energy
 
 CATEGORIES = {"a": "int", "b": "int", "c": "fp"}
@@ -288,6 +288,35 @@ def test_base_and_peak_of_two_runs_are_one_benchmark() -> None:
     comparison = compare([point("base", *base), point("peak", *peak)])
     assert only(comparison).tune is None
     assert told(comparison) == "better (2 rounds)"
+
+
+def in_two_tunes(number: int, base_s: Sequence[float], peak_s: Sequence[float]) -> StoredRun:
+    """A result file with base and peak of one benchmark, each in several iterations."""
+    both = run(number, {"a": [[time_s] for time_s in (*base_s, *peak_s)]})
+    place = {n + 1: ("base", n + 1) for n in range(len(base_s))}
+    place |= {len(base_s) + n + 1: ("peak", n + 1) for n in range(len(peak_s))}
+
+    def tuned[R: (StoredBracket, StoredCopy)](row: R) -> R:
+        tune, iteration = place[row.iteration or 0]
+        return replace(row, tune=tune, iteration=iteration)
+
+    return replace(
+        both,
+        head=replace(both.head, source="import", iterations=len(base_s)),
+        brackets=tuple(map(tuned, both.brackets)),
+        copies=tuple(map(tuned, both.copies)),
+    )
+
+
+def test_a_measurement_that_counts_as_base_and_peak_is_one_comparison() -> None:
+    base = point("x", *(in_two_tunes(n, [10.0, 10.1], [10.0, 10.1]) for n in (1, 2)))
+    new = point("y", *(in_two_tunes(n, [9.0, 9.1], [9.0, 9.1]) for n in (3, 4)))
+    assert [(row.name, row.tune) for row in compare([base, new]).benchmarks] == [("a", "base")]
+    # Where the other side measured its peak, that is compared with what counts as peak here.
+    own = point("z", *(in_two_tunes(n, [9.0, 9.1], [8.0, 8.1]) for n in (5, 6)))
+    rows = {row.tune: known(row.cells[0].speedup) for row in compare([base, own]).benchmarks}
+    assert rows["base"].ratio == pytest.approx(10.1 / 9.1)
+    assert rows["peak"].ratio == pytest.approx(10.1 / 8.1)
 
 
 def test_verdicts_that_hold_with_all_comparisons_considered_are_marked() -> None:

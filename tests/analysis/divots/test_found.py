@@ -217,6 +217,18 @@ def test_an_iteration_slow_in_all_benchmarks_is_one_finding() -> None:
     assert (found.kind, found.iteration, found.benchmarks) == (Kind.SLOW_ITERATION, 3, ())
 
 
+def test_a_measurement_that_counts_as_base_and_peak_is_found_once() -> None:
+    machine = Machine(nodes=1)
+    times = quiet(2, 3, machine.copies)
+    times[0, 1] *= 1.2
+    rows = rows_of(times, machine)
+    assert len(analyse([rows], [("a", "base"), ("b", "base")], Thresholds()).findings) == 1
+    times[1] = times[0]
+    both = [("a", "base"), ("a", "peak")]
+    again = analyse([rows_of(times, machine)], both, Thresholds()).findings
+    assert [(one.iterations, one.tune) for one in again] == [((2,), "base")]
+
+
 def test_a_steady_rise_over_the_iterations_is_drift() -> None:
     times = quiet(5, 4, 32)
     times *= np.array([1.0, 1.01, 1.02, 1.03])[None, :, None]
