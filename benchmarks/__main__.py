@@ -28,7 +28,6 @@ FIGURES = {
     "selftest": selftesting.campaign,
     "import": importing.log_reading,
     "observations": importing.document_reading,
-    "fuzz": importing.broken_files,
 }
 
 

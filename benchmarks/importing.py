@@ -1,4 +1,4 @@
-"""How fast documents and result files are read, and whether broken ones break the readers."""
+"""How fast documents and result files are read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import json
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from benchmarks.bench import _CALL, Bench, median
-from rater.store.store import open_store
-from tests.support.spec_fuzz import inputs, originals, read
 
 _BYTES = 100_000_000
 _COPIES = 128
@@ -129,17 +126,3 @@ def _bracket(benchmark: str, iteration: int) -> str:
         f"runtime={whole_s:.6f}, power=0.00w, temp=0.00 deg, humidity=0.00%",
     ]
     return "\n".join(lines) + "\n"
-
-
-def broken_files(bench: Bench, count: int = 20_000, seed: int = 1) -> None:
-    """Read, store and show `count` broken result files and configurations."""
-    slowest_s = 0.0
-    with (
-        tempfile.TemporaryDirectory(dir=bench.folder) as folder,
-        open_store(Path(folder) / "fuzz.db") as store,
-    ):
-        for data in inputs(seed, count, originals()):
-            began = time.monotonic()
-            read(data, store)
-            slowest_s = max(slowest_s, time.monotonic() - began)
-    print(f"{count} broken files read: no crash, the slowest took {slowest_s:.2f} s; goal: 0, 2 s")

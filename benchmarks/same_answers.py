@@ -1,12 +1,12 @@
 """Whether this checkout gives the same answers as an older one.
 
-`python -m benchmarks.same_answers --old CHECKOUT [--keep DIR] [--only PATTERN] [--full]`, called
-in the new checkout, makes a database of runs of every kind with the old code (once, in DIR),
+`python -m benchmarks.same_answers --old CHECKOUT [--keep DIR] [--only PATTERN] [--full] [--texts]`,
+called in the new checkout, makes a database of runs of every kind with the old code (once, in DIR),
 asks old and new code the same two thousand questions about a copy of it, about machines, suites
-and layouts, lets both make a few runs, and compares. The old checkout needs its `.venv`; the
-new code runs by the interpreter that runs this. JSON, data (CSV, raw files), exit statuses and
-what is in the databases afterwards must be equal: exit status 1 where they are not. Texts may
-be worded anew: their differences are shown and do not count.
+and layouts, lets both make a few runs, and compares line by line. The old checkout needs its
+`.venv`; the new code runs by the interpreter that runs this. JSON (numbers to 12 digits), data
+(CSV, raw files), exit statuses and what is in the databases afterwards must be equal: exit status 1
+where they are not. Texts may be worded anew, unless `--texts`: differences are shown, not counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import difflib
 import fnmatch
 import html
 import json
-import math
 import os
 import re
 import shutil
@@ -27,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,14 +35,8 @@ from typing import Any
 from benchmarks.same_answers_asked import Question, questions
 from benchmarks.same_answers_runs import environment, make_runs
 
-# Differences that are meant: part of the question and pattern of the JSON path, of data of the line
-# behind its sign; the reason.
-EXPECTED = {
-    ("report ", r"^\$\.bytes$"): "size of a page",
-}
-
-# What a reading of the moment is called in JSON; its values are not compared, that it is there is.
-VARYING = re.compile(r"\.(memory|disk)_available_bytes$|\.now\.\w+$")
+# What a reading of the moment, or a page's size, is called in JSON: that it is there is compared.
+VARYING = re.compile(r"\.(memory|disk)_available_bytes$|\.now\.\w+$|^\$\.bytes$")
 # The same in texts and data: what matches becomes the word behind it.
 VARYING_TEXT = (
     (re.compile(r"[\d.]+ (.B) (available|free)\)"), r"N \1 \2)"),
@@ -61,7 +54,6 @@ SAMPLED = ("cpu_reading", "divot", "divot_search", "note", "observed", "phase_re
 
 SIDES = ("old", "new")
 CODE = ("rater", "suites", "layouts", "db")
-RELATIVE = 1e-12
 MOST_SHOWN = 8  # differences of one answer, and lines of a text's, without --full
 SLOWEST_S = 120  # one question
 
@@ -118,6 +110,7 @@ def main() -> int:
     parser.add_argument("--keep", metavar="DIR", type=Path, help="where the runs are, or are made")
     parser.add_argument("--only", metavar="PATTERN", help="questions with this in them (or glob)")
     parser.add_argument("--full", action="store_true", help="show all of each difference")
+    parser.add_argument("--texts", action="store_true", help="texts must be equal, too")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else folder and drivers would stay
     with tempfile.TemporaryDirectory(prefix="same-answers-", ignore_cleanup_errors=True) as folder:
@@ -130,18 +123,16 @@ def main() -> int:
         if not _ask_both(work, old, keep, asked):
             print("a driver failed: is the code there, and does it import?", file=sys.stderr)
             return 2
-        told = Told(args.full)
+        told = Comparison(args.full, args.texts)
         before, after = (_answers(work / side) for side in SIDES)
         for question, *answers in zip(asked, before, after, strict=True):
             told.compare(question, *answers)
         for name in ("runs.db", "other.db", "texts.db", "live.db"):
-            told.compare_documents(
-                f"what is in {name} afterwards", *(_tables(work / side, name) for side in SIDES)
-            )
+            tables = (leaves(_tables(work / side, name)) for side in SIDES)
+            told.settle("databases", name, *tables)
         statuses = Counter(it.status for it in after).most_common()
         with closing(sqlite3.connect(keep / "runs.db")) as db:
             runs = db.execute("SELECT count(*) FROM run").fetchone()[0]
-        told.print_texts()
         print(f"\n{runs} runs, {len(asked)} commands in each checkout", end="; ")
         print(", ".join(f"{count} exited {status}" for status, count in statuses), end="; ")
         print(f"{time.monotonic() - begin:.0f} s, of a CPU {sum(it.used_s for it in after):.0f} s")
@@ -241,152 +232,82 @@ def _stored(value: Any, side: Path) -> Any:
     return _document(text) if text.startswith("{") else text
 
 
-class Told:
+class Comparison:
     """What was compared so far."""
 
-    def __init__(self, full: bool) -> None:
-        self._full = full
+    def __init__(self, full: bool, texts: bool) -> None:
+        self._full, self._soft = full, () if texts else ("texts",)
         self._counts: Counter[str] = Counter()
-        self._softer: list[str] = []
 
     def compare(self, question: Question, before: Answer, after: Answer) -> None:
         """Compare two answers by the kind of question."""
-        name = question.name
-        if before.status != after.status:
-            self._different("statuses", name, [f"exit {before.status}, now {after.status}"])
-        else:
-            self._counts["statuses equal"] += 1
-        if bool(before.out) != bool(after.out):
-            self._different("outputs", name, ["there is no output in one of them"])
+        name, both = question.name, (before, after)
+        self.settle("statuses", name, *([f"exit {it.status}"] for it in both))
+        self.settle("outputs", name, *(["something" if it.out else "nothing"] for it in both))
         if question.kind == "run":
             return
-        if question.kind == "json" and before.out and after.out:
-            self.compare_documents(name, _document(before.out), _document(after.out))
-        elif question.kind == "page":
-            self.compare_documents(f"{name} (data)", _page_data(before.out), _page_data(after.out))
-            self._compare_text(name, _page_text(before.out), _page_text(after.out))
-        elif question.kind == "data":
-            lines = (it for it in _diff(before.out, after.out) if not it.startswith("@@"))
-            self._settle("data", name, [it for it in lines if not self._expected(name, it)])
+        outs = [it.out for it in both]
+        if question.kind == "page":
+            self.settle(
+                "JSON documents", f"{name} (data)", *(leaves(_page_data(it)) for it in outs)
+            )
+            outs = [_page_text(it) for it in outs]
+        if question.kind == "json":
+            self.settle("JSON documents", name, *(leaves(_document(it)) for it in outs))
         else:
-            self._compare_text(name, before.out, after.out)
-        self._compare_text(f"{name} (stderr)", before.err, after.err)
+            what = "data" if question.kind == "data" else "texts"
+            self.settle(what, name, *(it.splitlines() for it in outs))
+        self.settle("texts", f"{name} (stderr)", *(it.err.splitlines() for it in both))
 
-    def compare_documents(self, name: str, before: Any, after: Any) -> None:
-        """Compare two JSON documents."""
-        found = [
-            f"{path}: {_short(old)}, now {_short(new)}"
-            for path, old, new in differences(before, after)
-            if not self._expected(name, path)
-        ]
-        self._settle("JSON documents", name, found)
-
-    def _expected(self, name: str, place: str) -> bool:
-        for (part, pattern), reason in EXPECTED.items():
-            if part in name and re.search(pattern, place):
-                self._counts[f"differences expected: {reason}"] += 1
-                return True
-        return False
-
-    def _settle(self, what: str, name: str, found: list[str]) -> None:
-        if found:
-            self._different(what, name, found)
-        else:
-            self._counts[f"{what} equal"] += 1
-
-    def _different(self, what: str, name: str, lines: list[str]) -> None:
-        self._counts[f"{what} different"] += 1
-        print("\n".join([f"\n== {name}", *self._some(lines)]))
-
-    def _compare_text(self, name: str, before: str, after: str) -> None:
-        lines = _diff(before, after)
-        self._counts["texts different" if lines else "texts equal"] += 1
+    def settle(self, what: str, name: str, before: Iterable[str], after: Iterable[str]) -> None:
+        """Count two lists of lines as equal or different, and print the difference."""
+        lines = [*difflib.unified_diff([*before], [*after], n=0, lineterm="")][2:]
+        self._counts[f"{what} {'different' if lines else 'equal'}"] += 1
         if lines:
-            self._softer += [f"\n-- {name}", *self._some(lines)]
-
-    def _some(self, lines: list[str]) -> list[str]:
-        if self._full or len(lines) <= MOST_SHOWN:
-            return lines
-        return [*lines[:MOST_SHOWN], f"... and {len(lines) - MOST_SHOWN} more (--full)"]
-
-    def print_texts(self) -> None:
-        """Print softer differences."""
-        if self._softer:
-            print("\n==== texts that differ, which does not count", *self._softer, sep="\n")
+            more = 0 if self._full else max(0, len(lines) - MOST_SHOWN)
+            sign = "--" if what in self._soft else "=="
+            print(f"\n{sign} {name}", *lines[: len(lines) - more], sep="\n")
+            print(*([f"... and {more} more (--full)"] if more else []), sep="\n", end="")
 
     def summary(self) -> int:
         """Print counts; return the exit status."""
         for what, count in sorted(self._counts.items()):
             print(f"{count:6}  {what}")
-        hard = {it for it in self._counts if it.endswith(" different")} - {"texts different"}
+        soft = {f"{it} different" for it in self._soft}
+        hard = {it for it in self._counts if it.endswith(" different")} - soft
         print("NOT the same answers" if hard else "the same answers")
         return int(bool(hard))
 
 
+def leaves(value: Any, path: str = "$") -> Iterator[str]:
+    """Yield a line for each value of a JSON document, with its path."""
+    if VARYING.search(path):
+        yield f"{path}: varies"
+    elif value and isinstance(value, dict):
+        for key in sorted(value):
+            yield from leaves(value[key], f"{path}.{key}")
+    elif value and isinstance(value, list):
+        for place, one in enumerate(value):
+            yield from leaves(one, f"{path}[{place}]")
+    else:
+        yield f"{path}: {f'{value:.12g}' if isinstance(value, float) else json.dumps(value)}"
+
+
 def _document(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text) if text else None
     except ValueError:
         return {"no JSON": text}
 
 
 def _page_data(page: str) -> Any:
-    """Return what runs have on a page, without what the old page's script worked out itself."""
     found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
-    if not found:
-        return {"no data": page[:200]}
-    runs = _document(found[1].replace("<\\/", "</")).get("runs", [])
-    for run in runs:
-        run.pop("slowdowns", None)
-        for bracket in run["timeline"]["brackets"]:
-            bracket.pop("half", None)
-    return runs
+    return _document(found[1].replace("<\\/", "</")) if found else {"no data": page[:200]}
 
 
 def _page_text(page: str) -> str:
     bare = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
     return html.unescape(re.sub(r"\s*(<[^>]*>\s*)+", "\n", bare))
-
-
-def _diff(before: str, after: str) -> list[str]:
-    if before == after:
-        return []
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
-    return [*lines][2:] or ["ends of lines differ"]
-
-
-def differences(before: Any, after: Any, path: str = "$") -> Iterator[tuple[str, Any, Any]]:
-    """Yield path, old and new value of all that differs in two JSON documents."""
-    if VARYING.search(path):
-        return
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in before | after:
-            if key in before and key in after:
-                yield from differences(before[key], after[key], f"{path}.{key}")
-            else:
-                yield f"{path}.{key}", before.get(key, "(missing)"), after.get(key, "(missing)")
-    elif isinstance(before, list) and isinstance(after, list):
-        if len(before) != len(after):
-            yield f"{path} (length)", len(before), len(after)
-        for place, (old, new) in enumerate(zip(before, after, strict=False)):
-            yield from differences(old, new, f"{path}[{place}]")
-    elif not _alike(before, after):
-        yield path, before, after
-
-
-def _alike(before: Any, after: Any) -> bool:
-    numbers = all(
-        isinstance(it, int | float) and not isinstance(it, bool) for it in (before, after)
-    )
-    if numbers:
-        both_nan = math.isnan(before) and math.isnan(after)
-        return both_nan or math.isclose(before, after, rel_tol=RELATIVE, abs_tol=0.0)
-    return type(before) is type(after) and bool(before == after)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 if __name__ == "__main__":

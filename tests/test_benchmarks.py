@@ -19,7 +19,6 @@ from benchmarks.divot_cases.cases import Case, make
 from benchmarks.divot_cases.direct import findings_in, table_of_case
 from benchmarks.divot_cases.pairs import documents, pair, said_of
 from benchmarks.divot_cases.plants import Plant
-from benchmarks.divot_cases.promises import PROMISES, answers, promised_of
 from benchmarks.divot_cases.report import wilson
 from benchmarks.divot_cases.scoring import judge
 from rater.show.results.to_json import divot_rows
@@ -196,26 +195,6 @@ def test_two_cores_and_a_half_of_an_lgroup_are_that_lgroup(tmp_path: Path) -> No
     (document,) = documents([told], tmp_path)
     places = [one["place"] for one in document["runs"][0]["divots"]]
     assert places == ["lgroup 2"]
-
-
-def test_a_promise_is_kept_only_by_what_is_found_where_it_was_planted() -> None:
-    promised, rng = promised_of("4x4x3x2", "normal"), np.random.default_rng(1)
-    for what in PROMISES:
-        planted, healthy = promised.place(rng, what), promised.run(rng, 0.005)
-        elsewhere = np.roll(planted, 4, axis=2)
-        log_s = healthy + 0.3 * planted
-        assert promised.finds(log_s, planted)
-        assert not promised.finds(log_s, elsewhere)
-        assert not promised.finds(healthy, planted)
-        assert not promised.finds(healthy - 0.3 * planted, planted)  # fast, not slow
-
-
-def test_every_promise_of_every_run_is_tried() -> None:
-    told = list(answers("4x4x3x2", "normal", runs=2, plants=3))
-    assert [what for what, _, _ in told] == [
-        what for _ in range(2) for what in PROMISES for _ in range(3)
-    ]
-    assert all(0 < size <= 1 for _, size, _ in told)
 
 
 def test_the_detector_says_of_made_runs_what_the_command_says_of_them_imported() -> None:

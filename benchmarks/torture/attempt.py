@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -38,6 +39,11 @@ class Ended:
     left: int  # processes
 
 
+def _places(folder: Path, database: str) -> dict[str, str]:
+    files = {"DB": database, "CACHE": "cache", "LOCK": "lock", "JOURNAL": "settings.json"}
+    return {f"RATER_{name}": str(folder / file) for name, file in files.items()}
+
+
 def run(
     folder: Path,
     environment: Mapping[str, str],
@@ -51,14 +57,7 @@ def run(
 ) -> Ended:
     """Run `PREFIX rater WORDS` with all its files in `folder`, and do something meanwhile."""
     name, value = "RATER_TORTURED", f"{os.getpid()}.{next(_numbers)}"
-    places = {
-        "RATER_DB": str(folder / database),
-        "RATER_CACHE": str(folder / "cache"),
-        "RATER_LOCK": str(folder / "lock"),
-        "RATER_JOURNAL": str(folder / "settings.json"),
-        "DONE": str(folder / "done"),
-        name: value,
-    }
+    places = _places(folder, database) | {"DONE": str(folder / "done"), name: value}
     said, here = folder / "said", folder / "here"
     here.mkdir(exist_ok=True)
     with said.open("wb") as file:
@@ -83,6 +82,73 @@ def run(
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     return Ended(status, said.read_text(errors="replace"), len(left))
+
+
+@dataclass
+class Rig:
+    """Rater as a process that is killed, its files in a folder, and its database."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    @property
+    def database(self) -> Path:
+        return self.folder / DATABASE
+
+    def started(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "rater", *words],
+            cwd=self.folder,
+            env={**self.environment, **_places(self.folder, DATABASE)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def killed(
+        self, words: Sequence[str], after_s: float, *, once_begun: bool = False, allowed: str = "\0"
+    ) -> bool:
+        """Start rater and kill it; False when it had ended before.
+
+        `once_begun`: so long after there is a run; `allowed`: with what it may have failed.
+        """
+        process = self.started(words)
+        while once_begun and process.poll() is None and not self.rows("SELECT 1 FROM run"):
+            time.sleep(0.01)
+        try:
+            process.wait(after_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        said = process.communicate()[1].decode()
+        if process.returncode not in (0, -signal.SIGKILL) and allowed not in said:
+            raise RuntimeError(f"rater {' '.join(words)} ended with {process.returncode}: {said}")
+        return process.returncode == -signal.SIGKILL
+
+    def ended(self, words: Sequence[str]) -> list[str]:
+        """Run rater to its end; return what is wrong with that."""
+        process = self.started(words)
+        said = process.communicate()[1].decode()
+        status = process.returncode
+        return [f"rater {' '.join(words[:2])}: exit status {status}: {said}"] if status else []
+
+    def forget(self) -> None:
+        for file in self.folder.glob(f"{DATABASE}*"):
+            file.unlink()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Ask the database; what was killed while it made it may not have come to the tables."""
+        if not self.database.exists():
+            return []
+        deadline_s = time.monotonic() + 10
+        while True:
+            try:
+                with closing(sqlite3.connect(self.database)) as db:
+                    return db.execute(sql).fetchall()
+            except sqlite3.OperationalError as error:
+                if "no such table" in str(error):
+                    return []
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.01)
 
 
 def two_at_a_time[T, R](bench: Bench, one: Callable[[Path, T], R], cases: Iterable[T]) -> list[R]:

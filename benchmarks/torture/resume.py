@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import random
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
-from benchmarks.torture.attempt import two_at_a_time
+from benchmarks.torture.attempt import Rig, two_at_a_time
 from benchmarks.torture.table import Row, of, row_of
 
 COPIES = 3
@@ -41,7 +35,6 @@ MODES = {
 }
 _KILL_AFTER_S = (0.0, 0.9)  # from when there is a run to about its end
 _KILL_AGAIN_AFTER_S = (0.1, 1.5)  # from the start of the process: before it has looked around, too
-_PAUSE_S = 0.01
 _AGAIN = 0.4  # share of resumes that are killed too
 _MOST_KILLS = 4
 _BRACKET = "benchmark, iteration, phase, complete, start_ns, finish_ns, last_start_ns"
@@ -85,28 +78,22 @@ def one_resume(
     folder: Path, environment: dict[str, str], mode: str, moments: random.Random
 ) -> Told:
     """Kill a run of `mode`, resume it until it ends, and look at every row."""
-    places = {
-        "RATER_DB": str(folder / "resume.db"),
-        "RATER_CACHE": str(folder / "cache"),
-        "RATER_LOCK": str(folder / "lock"),
-    }
-    rig = _Rig(folder, environment | places)
+    (folder / "own.toml").write_text(SUITE)
+    rig = _Rig(folder, environment)
     told = Told()
-    first = ["run", "own.toml", "--copies", str(COPIES), *MODES[mode]]
+    first = ["run", "own.toml", "--copies", str(COPIES), *MODES[mode], "--quiet"]
+    resume = ["run", "--resume", "last", "--quiet"]
     while not rig.killed(first, moments.uniform(*_KILL_AFTER_S), once_begun=True):
         rig.forget()  # it had ended before
     told.kills = 1
     before = rig.snapshot()
     while told.kills < _MOST_KILLS and moments.random() < _AGAIN:
-        if not rig.killed(["run", "--resume", "last"], moments.uniform(*_KILL_AGAIN_AFTER_S)):
+        if not rig.killed(resume, moments.uniform(*_KILL_AGAIN_AFTER_S)):
             break
         told.kills += 1
         told.wrong += before.changed_in(rig.snapshot())
         before = rig.snapshot()
-    ended = rig.started(["run", "--resume", "last"])
-    said = ended.communicate()[1].decode()
-    if ended.returncode:
-        told.wrong.append(f"exit status {ended.returncode}: {said}")
+    told.wrong += rig.ended(resume)
     after = rig.snapshot()
     told.wrong += before.changed_in(after) + rig.problems(mode, after)
     told.done = sum(after.brackets[phase] == before.brackets[phase] for phase in before.whole())
@@ -150,68 +137,24 @@ class _Snapshot:
         return wrong
 
 
-@dataclass(frozen=True, slots=True)
-class _Rig:
-    folder: Path
-    environment: dict[str, str]
-
-    def __post_init__(self) -> None:
-        (self.folder / "own.toml").write_text(SUITE)
-
-    def started(self, words: list[str]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "rater", *words, "--quiet"],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-
-    def killed(self, words: list[str], after_s: float, *, once_begun: bool = False) -> bool:
-        """Start rater and kill it; False when it had ended before."""
-        process = self.started(words)
-        while once_begun and process.poll() is None and not self.rows("run"):
-            time.sleep(_PAUSE_S)
-        try:
-            process.wait(after_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-        said = process.communicate()[1].decode()
-        if process.returncode not in (0, -signal.SIGKILL):
-            raise RuntimeError(f"rater {' '.join(words)} ended with {process.returncode}: {said}")
-        return process.returncode == -signal.SIGKILL
-
-    def forget(self) -> None:
-        for file in self.folder.glob("resume.db*"):
-            file.unlink()
-
-    def rows(self, table: str, columns: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
-        if not Path(self.environment["RATER_DB"]).exists():
-            return []
-        with closing(sqlite3.connect(self.environment["RATER_DB"])) as db:
-            # Killed while it made the database, rater may not have come to the tables.
-            known = "SELECT 1 FROM sqlite_master WHERE name = ?"
-            if not table.startswith("pragma_") and not db.execute(known, (table,)).fetchone():
-                return []
-            return db.execute(f"SELECT {columns} FROM {table} ORDER BY {order}").fetchall()
-
+class _Rig(Rig):
     def snapshot(self) -> _Snapshot:
         return _Snapshot(
-            {row[2]: row for row in self.rows("bracket", _BRACKET)},
+            {row[2]: row for row in self.rows(f"SELECT {_BRACKET} FROM bracket")},
             {row[:3]: row for row in self._measured()},
-            frozenset(phase for phase, torn in self.rows("bracket", "phase, torn") if torn),
+            frozenset(phase for (phase,) in self.rows("SELECT phase FROM bracket WHERE torn")),
         )
 
     def _measured(self) -> list[tuple[Any, ...]]:
         """Return the rows of copies without the verdict on placement, given when a run ends."""
-        names = [row[1] for row in self.rows("pragma_table_info('copy')")]
+        names = [name for (name,) in self.rows("SELECT name FROM pragma_table_info('copy')")]
         kept = [name for name in names if name not in {"placement", "placement_note"}]
-        return self.rows("copy", ", ".join(["phase, copy, step", *kept]))
+        return self.rows(f"SELECT {', '.join(['phase, copy, step', *kept])} FROM copy")
 
     def problems(self, mode: str, after: _Snapshot) -> list[str]:
         """Say what is wrong with a run that should be complete."""
         wrong = []
-        states = self.rows("run", "status, reason")
+        states = self.rows("SELECT status, reason FROM run")
         if states != [("complete", None)]:
             wrong.append(f"status {states}")
         iterations = range(1, int(MODES[mode][-1]) + 1)

@@ -6,18 +6,11 @@ Settings are those of a tree of plain files, not of this machine.
 from __future__ import annotations
 
 import random
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from benchmarks.bench import Bench
-from benchmarks.torture.attempt import two_at_a_time
+from benchmarks.torture.attempt import Rig, two_at_a_time
 from benchmarks.torture.table import Row, of, row_of
 from tests.support.settings_tree import make_tree, values
 
@@ -81,10 +74,12 @@ def one_sweep(
     rig = _Rig(folder, environment)
     told = Told()
     first = ["sweep", "--rounds", str(ROUNDS), *(f"--axis={axis}" for axis in axes)]
-    first += ["--", "sh", "-c", COPY]
-    resume = ["sweep", "--resume", "last"]
+    first += ["--copies", "1", "--quiet", "--", "sh", "-c", COPY]
+    resume = ["sweep", "--resume", "last", "--quiet"]
+    other = ["run", "--tag", "other=1", "--quiet", "--copies", "1", "--proof", "off", "--", "true"]
+    changed = "this changed"  # somebody set this machine's own THP meanwhile
     words = first
-    while not rig.killed(words, moments.uniform(0.3, longest_s)):
+    while not rig.killed(words, moments.uniform(0.3, longest_s), allowed=changed):
         rig.forget()  # it had ended before
     while True:
         told.kills += 1
@@ -93,13 +88,14 @@ def one_sweep(
         told.changed += values(rig.root) != rig.values
         words = resume if rig.rows("SELECT 1 FROM sweep") else first  # killed before there was one
         if moments.random() < 1 / 3:  # any run puts settings back, not only the sweep
-            told.wrong += rig.ended(["run", "--tag", "other=1", "--", "true"])
+            told.wrong += rig.ended(other)
             told.wrong += rig.left_behind()
-        if moments.random() >= _AGAIN or not rig.killed(words, moments.uniform(0.3, longest_s)):
+        after_s = moments.uniform(0.3, longest_s)
+        if moments.random() >= _AGAIN or not rig.killed(words, after_s, allowed=changed):
             break
         told.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
     wrong = rig.ended(words)
-    if wrong and "this changed" in wrong[0]:  # somebody set this machine's own THP meanwhile
+    if wrong and changed in wrong[0]:
         print(wrong[0], flush=True)
         told.forced, wrong = True, rig.ended([*resume, "--force"])
     told.wrong += wrong
@@ -109,79 +105,18 @@ def one_sweep(
     return told
 
 
-class _Rig:
-    """A machine of plain files, a database, and rater as a process."""
+class _Rig(Rig):
+    """A machine of plain files beside it."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.root = make_tree(folder / "machine")
         self.values = values(self.root)
         self.journal = folder / "settings.json"
-        self.database = folder / "sweep.db"
         self.seen = folder / "seen"
         self.seen.mkdir()
-        self.environment = environment | {
-            "RATER_DB": str(self.database),
-            "RATER_CACHE": str(folder / "cache"),
-            "RATER_LOCK": str(folder / "lock"),
-            "RATER_JOURNAL": str(self.journal),
-            "RATER_SYSROOT": str(self.root),
-            "THP": str(self.root / _THP),
-            "SWAP": str(self.root / _SWAP),
-            "SEEN": str(self.seen),
-        }
-        self.folder = folder
-
-    def started(self, words: list[str]) -> subprocess.Popen[bytes]:
-        split = words.index("--") if "--" in words else len(words)
-        options = ["--quiet", "--copies", "1", "--proof", "off"] if words[0] == "run" else []
-        if words[0] == "sweep":
-            options = ["--quiet", *(() if "--resume" in words else ("--copies", "1"))]
-        return subprocess.Popen(
-            [sys.executable, "-m", "rater", *words[:split], *options, *words[split:]],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-
-    def killed(self, words: list[str], after_s: float) -> bool:
-        """Start rater and kill it; False when it had ended before."""
-        process = self.started(words)
-        try:
-            process.wait(after_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-        said = process.communicate()[1].decode()
-        if process.returncode not in (0, -signal.SIGKILL) and "this changed" not in said:
-            raise RuntimeError(f"rater {' '.join(words)} ended with {process.returncode}: {said}")
-        return process.returncode == -signal.SIGKILL
-
-    def ended(self, words: list[str]) -> list[str]:
-        """Run rater to its end; return what is wrong with that."""
-        process = self.started(words)
-        said = process.communicate()[1].decode()
-        return (
-            [f"rater {words[0]}: exit {process.returncode}: {said}"] if process.returncode else []
-        )
-
-    def forget(self) -> None:
-        for file in self.folder.glob("sweep.db*"):
-            file.unlink()
-
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        if not self.database.exists():
-            return []
-        deadline_s = time.monotonic() + 10
-        while True:
-            try:
-                with closing(sqlite3.connect(self.database)) as db:
-                    known = "SELECT 1 FROM sqlite_master WHERE name = 'sweep_run'"
-                    # Killed while it made the database, rater may not have come to the tables.
-                    return db.execute(sql).fetchall() if db.execute(known).fetchone() else []
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(0.01)
+        files = {"RATER_SYSROOT": "", "THP": _THP, "SWAP": _SWAP}
+        places = {name: str(self.root / file) for name, file in files.items()}
+        super().__init__(folder, environment | places | {"SEEN": str(self.seen)})
 
     def done(self) -> set[int]:
         return {run for _, _, _, run, done in self.rows(_PROGRESS) if done}
