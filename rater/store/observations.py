@@ -115,6 +115,7 @@ class Observations:
     def __init__(self, document: Document, root: TableReader, copies: int) -> None:
         self._document = document
         self._items = root.items("observations", OBJECT, "a list")
+        self._given = set().union(*self._items)  # keys of any of them
         self._copies = copies
         if "observations" not in root:
             root.unexpected("a list", "observations")
@@ -162,13 +163,15 @@ class Observations:
         rows = _copies(column)
         if with_step:
             self._check_steps(rows)
-        elif not steady:
+        elif not steady and len({(row.phase, row.copy) for row in rows}) < len(rows):
             self._check_once(rows, by_start=rotated)
         self._document.raise_mistakes()
         return _in_queues(rows) if queued and not with_step else rows
 
     def _column(self, key: str, kind: ValueKind[Any], default: Any) -> list[Any]:
         """Return the value of a key in every observation: a key after the other is fast."""
+        if key not in self._given and default is not REQUIRED:
+            return [default] * len(self._items)
         if key == "copy":
             kind = whole(0, self._copies - 1)
             kind = replace(kind, expected=f"{kind.expected} (run.copies is {self._copies})")
