@@ -154,15 +154,7 @@ def known_names(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     names = [host for (host,) in hosts]
     found: list[str] = []
     for (fleet,) in connection.execute("SELECT DISTINCT fleet FROM fleet_run ORDER BY 1"):
-        last = ""
-        # One step of the index a benchmark, however many hosts there are.
-        while row := connection.execute(
-            "SELECT benchmark FROM result WHERE fleet = ? AND benchmark > ? "
-            "ORDER BY benchmark LIMIT 1",
-            (fleet, last),
-        ).fetchone():
-            (last,) = row
-            found.append(last)
+        found += _benchmarks(connection, fleet)
     return names, sorted(set(found))
 
 
@@ -279,6 +271,7 @@ def _seconds(
 
 def _benchmarks(connection: sqlite3.Connection, fleet: int) -> list[str]:
     found: list[str] = []
+    # One step of the index a benchmark, however many hosts there are.
     while row := connection.execute(
         "SELECT benchmark FROM result WHERE fleet = ? AND benchmark > ? ORDER BY benchmark LIMIT 1",
         (fleet, found[-1] if found else ""),

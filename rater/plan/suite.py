@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from rater.text.documents import (
@@ -87,13 +87,13 @@ class Size:
 
     name: str
     commands: tuple[Command, ...]  # at least one, run in order
-    environment: tuple[tuple[str, str], ...]  # of the size; wins over the benchmark's
-    reference_s: float | None
-    memory_bytes: int | None  # resident memory per copy at its peak, None when not stated
-    total_memory_bytes: int | None  # of all copies together, for programs that divide it
-    disk_bytes: int  # written into the run directory by one copy, besides linked inputs
-    inputs: tuple[InputFile, ...]
-    expected: tuple[Expected, ...]
+    environment: tuple[tuple[str, str], ...] = ()  # of the size; wins over the benchmark's
+    reference_s: float | None = None
+    memory_bytes: int | None = None  # resident memory per copy at its peak, None: not stated
+    total_memory_bytes: int | None = None  # of all copies together, for programs that divide it
+    disk_bytes: int = 0  # written into the run directory by one copy, besides linked inputs
+    inputs: tuple[InputFile, ...] = ()
+    expected: tuple[Expected, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ class Benchmark:
     """One program of a suite: built from `sources`, or an existing `command`."""
 
     name: str
-    category: str | None  # "int", "fp" or None
-    description: str
-    sources: tuple[Path, ...]
-    libraries: tuple[str, ...]  # linker arguments after the sources, "-lm"
-    flags: dict[str, tuple[str, ...]]  # compiler flags by tune
-    command: tuple[str, ...]  # used when there are no sources; a program with "/" is absolute
-    sizes: dict[str, Size]
+    category: str | None = None  # "int", "fp" or None
+    description: str = ""
+    sources: tuple[Path, ...] = ()
+    libraries: tuple[str, ...] = ()  # linker arguments after the sources, "-lm"
+    flags: dict[str, tuple[str, ...]] = field(default_factory=dict)  # compiler flags by tune
+    command: tuple[str, ...] = ()  # used when there are no sources; a program with "/" is absolute
+    sizes: dict[str, Size] = field(default_factory=dict)
     environment: tuple[tuple[str, str], ...] = ()  # wins over the suite's
     threads: int = 1  # CPUs that one copy uses
     setup: tuple[str, ...] = ()  # before each run of a copy, in its run directory, not timed

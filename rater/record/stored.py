@@ -60,17 +60,17 @@ class RunHead:
     discard: int
     stagger_ms: float
     increment: int
-    suite: str | None
-    size: str | None
-    tune: str | None
-    layout: str | None  # None: not known (imported); the same below
-    memory: str | None
-    timeout_s: float | None
-    wrap: str | None
-    command_line: str | None
-    rater_version: str | None
-    benchmarks: tuple[str, ...]  # names in ring order
-    tags: tuple[tuple[str, str], ...]
+    suite: str | None = None
+    size: str | None = None
+    tune: str | None = None
+    layout: str | None = None  # None: not known (imported); the same below
+    memory: str | None = None
+    timeout_s: float | None = None
+    wrap: str | None = None
+    command_line: str | None = None
+    rater_version: str | None = None
+    benchmarks: tuple[str, ...] = ()  # names in ring order
+    tags: tuple[tuple[str, str], ...] = ()
     warmup_s: float | None = None  # steady mode: from the first release to the window
     window_s: float | None = None  # steady mode: in which completions count
     directory: str | None = None  # where rater was called

@@ -168,8 +168,6 @@ def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTar
             argv=to_argv(lines, wrap),
             inputs=inputs,
             expected=size.expected,
-            directory=None,
-            metrics=(),
             environment=environment,
             threads=benchmark.threads,
             setup=setup_argv(benchmark),

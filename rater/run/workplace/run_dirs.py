@@ -115,9 +115,9 @@ class Program:
 
     name: str
     argv: tuple[str, ...]  # the wrap prefix included; () where copies have their own
-    inputs: tuple[ReadyInput, ...]
-    expected: tuple[Expected, ...]
-    directory: str | None  # where all copies work; None: each in a run directory of its own
+    inputs: tuple[ReadyInput, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    directory: str | None = None  # where all copies work; None: each in a run directory of its own
     metrics: tuple[Metric, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()  # of suite, benchmark and size
     threads: int = 1

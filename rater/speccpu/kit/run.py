@@ -100,21 +100,10 @@ def kit_benchmark(kit: KitBenchmark) -> tuple[Benchmark, Size]:
     size = Size(
         name=kit.run.size or "speccmds",
         commands=(Command((), (), None, None, None),),
-        environment=(),
         reference_s=kit.reference_s,
-        memory_bytes=None,
-        total_memory_bytes=None,
-        disk_bytes=0,
-        inputs=(),
-        expected=(),
     )
     benchmark = Benchmark(
         name=kit.name,
-        category=None,
-        description="",
-        sources=(),
-        libraries=(),
-        flags={},
         command=("/bin/sh",),
         sizes={size.name: size},
         environment=tuple((dict(_ENVIRONMENT) | dict(kit.commands.environment)).items()),
@@ -264,9 +253,6 @@ def kit_program(
     return Program(
         name=kit.name,
         argv=(),
-        inputs=(),
-        expected=(),
-        directory=None,
         environment=benchmark.environment,
         own=tuple(own),
     )

@@ -346,14 +346,7 @@ def _head(file: SpecFile, scored: Sequence[SpecIteration], rotated: bool) -> Run
         suite=file.suite,
         size=file.size,
         tune=tunes[0] if len(tunes) == 1 else None,
-        layout=None,
-        memory=None,
-        timeout_s=None,
-        wrap=None,
-        command_line=None,
-        rater_version=None,
         benchmarks=tuple(dict.fromkeys(one.benchmark for one in scored)),
-        tags=(),
     )
 
 

@@ -230,24 +230,9 @@ def load_of(
 
 def command_workload(request: Request) -> Workload:
     """Return the command behind `--` as a benchmark."""
-    size = Size(
-        name="command",
-        commands=(Command((), (), None, None, None),),
-        environment=(),
-        reference_s=None,
-        memory_bytes=None,
-        total_memory_bytes=None,
-        disk_bytes=0,
-        inputs=(),
-        expected=(),
-    )
+    size = Size("command", (Command((), (), None, None, None),))
     benchmark = Benchmark(
         name=request.called or name_of(request.command[0]),
-        category=None,
-        description="",
-        sources=(),
-        libraries=(),
-        flags={},
         command=request.command,
         sizes={"command": size},
     )
