@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,13 @@ from rater.cli import main
 from rater.errors import RunError
 from rater.fleet.archive import AdmitOutcome, admit_database, archived_file
 from rater.fleet.index import indexed_runs, opened_run
-from rater.fleet.store import FleetRequest, new_fleet
+from rater.fleet.store import new_fleet
 from rater.record.run import RunStatus
 from rater.store.connection import connect
 from rater.store.store import Store
 from tests.support.browser import Browser
 from tests.support.calls import Rater
-from tests.support.fleets import SETTINGS, MadeHost, collected, publish
+from tests.support.fleets import ASKED, SETTINGS, MadeHost, collected, publish
 from tests.support.pages import needs_browser, opened
 
 TIMES = np.array([[[2.0, 4.0], [3.0, 5.0]]])  # one benchmark, two iterations, two copies
@@ -251,25 +252,6 @@ def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_wa
 
 
 EVIL = "</script><script>document.title='taken'</script>"
-ASKED = FleetRequest(
-    uuid="u-1",
-    started_at="2026-11-20T12:00:00Z",
-    backend="local",
-    folder="/nowhere/rater-u-1",
-    scratch="/nowhere",
-    directory="/",
-    words=("mini",),
-    command=None,
-    command_line="rater fleet run",
-    rater_version="0.1.0",
-    parallel=None,
-    attempts=2,
-    minutes=None,
-    pending_limit_s=None,
-    settle_s=0.0,
-    arguments=(),
-    allow_partial=False,
-)
 STORY = "document.getElementById('story')"
 
 
@@ -401,7 +383,7 @@ def test_confirming_shows_its_pairs_and_wants_to_know_how_hosts_are_reached(
 ) -> None:
     assert "there is no fleet 1" in rater("divots", "--confirm", "fleet:1")[2]
     hosts = ("n1", "n2", "n3", "n4", "n5")
-    assert new_fleet(store, ASKED, hosts) == 1
+    assert new_fleet(store, replace(ASKED, backend="local"), hosts) == 1
     status, out, err = rater("divots", "--confirm", "fleet:1", "--dry-run", "--json")
     assert (status, err) == (0, "")
     rounds = json.loads(out)["rounds"]

@@ -26,29 +26,11 @@ from rater.fleet.backends import (
 from rater.fleet.driver import FleetDriver, collect_published
 from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
 from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
-from rater.fleet.store import FleetRequest, StoredFleet, new_fleet
+from rater.fleet.store import StoredFleet, new_fleet
 from rater.store.store import Store
 from tests.support.calls import Rater, rows
+from tests.support.fleets import ASKED
 
-ASKED = FleetRequest(
-    uuid="0123456789ab-cdef",
-    started_at="2026-11-23T08:00:00Z",
-    backend="slurm",
-    folder="",
-    scratch="/var/tmp",
-    directory="/",
-    words=("mini",),
-    command=None,
-    command_line="rater fleet run",
-    rater_version="0.1",
-    parallel=None,
-    attempts=2,
-    minutes=None,
-    pending_limit_s=None,
-    settle_s=0.0,
-    arguments=(),
-    allow_partial=False,
-)
 VERDICT = NodeVerdict(
     *(1, ASKED.uuid, "n1", 1, "1", VerdictStatus.COMPLETE, None, None, None, None, None, "u", 2, 2),
     *("2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {}),

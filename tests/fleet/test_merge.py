@@ -42,6 +42,7 @@ from tests.support.example_events import SWEEP_ASKED, ended, over, phase
 from tests.support.full_database import full_database
 from tests.support.made_runs import make_run
 from tests.support.observations import DOCUMENT
+from tests.support.released import copy_of
 from tests.support.stored_runs import GONE, HOST, PUS, begin, with_uuid
 
 
@@ -386,10 +387,7 @@ def test_an_older_schema_is_brought_up_to_date_on_the_copy(
     tmp_path: Path, store: Store, version: int
 ) -> None:
     place, path = tmp_path / "db", tmp_path / "old.db"
-    shutil.copytree(folder("db"), place)
-    for step, file in migrations(place).items():
-        if step > version:
-            file.unlink()
+    copy_of(folder("db"), place, version)
     with closing(sqlite3.connect(path, autocommit=True)) as old:
         migrate(old, path, place)
         old.execute("INSERT INTO host (id, fingerprint) VALUES (5, 'f')")

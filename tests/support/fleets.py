@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rater.fleet.archive import admit_database
+from rater.fleet.store import FleetRequest
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, RunStatus
 from rater.store.connection import connect
@@ -31,6 +32,25 @@ SETTINGS = {
     "thp.enabled": "madvise",
 }
 GIB = 1 << 30
+ASKED = FleetRequest(
+    uuid="0123456789ab-cdef",
+    started_at="2026-11-23T08:00:00Z",
+    backend="slurm",
+    folder="",
+    scratch="/var/tmp",
+    directory="/",
+    words=("mini",),
+    command=None,
+    command_line="rater fleet run",
+    rater_version="0.1",
+    parallel=None,
+    attempts=2,
+    minutes=None,
+    pending_limit_s=None,
+    settle_s=0.0,
+    arguments=(),
+    allow_partial=False,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

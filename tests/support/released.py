@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,6 +48,14 @@ def freeze(db: Path) -> list[str]:
         lines = (f"{digest}  {name}\n" for name, digest in (then | now).items())
         (db / _LIST).write_text("".join(lines), encoding="utf-8")
     return wrong
+
+
+def copy_of(db: Path, to: Path, version: int) -> None:
+    """Copy a folder of steps as it was at a version."""
+    shutil.copytree(db, to)
+    for step, file in migrations(to).items():
+        if step > version:
+            file.unlink()
 
 
 def _digest(*files: Path) -> str:

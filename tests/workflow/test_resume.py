@@ -41,6 +41,7 @@ from rater.workflow.run.repeat import select_benchmarks
 from tests.support.calls import RATER, Rater, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored
+from tests.support.released import copy_of
 from tests.support.stored_runs import GONE, HOST, PUS
 
 PLAN = make_plan(["a", "b"], 2, iterations=2)  # phases 0 a1, 1 b1, 2 a2, 3 b2
@@ -448,10 +449,7 @@ def structure(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ..
 
 def older(version: int, made: Path, path: Path, place: Path) -> None:
     """A database of that version at `path`, with the rows of `made` that it has columns for."""
-    shutil.copytree(folder("db"), place)
-    for step, file in migrations(place).items():
-        if step > version:
-            file.unlink()
+    copy_of(folder("db"), place, version)
     with closing(sqlite3.connect(path, autocommit=True)) as old:
         migrate(old, path, place)
         assert number_of(old, "user_version") == version
