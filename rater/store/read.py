@@ -45,7 +45,7 @@ from rater.record.stored import (
     StoredCopy,
     StoredRun,
 )
-from rater.store.rows import read_by, read_rows, read_table
+from rater.store.rows import read_by, read_columns, read_rows, read_table, rows_of_columns
 from rater.text.values import truncate_list
 
 _KILLED = "rater was killed or the machine went down; what had finished is here"
@@ -190,21 +190,19 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
     counts = read_by(connection, EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
     pages = read_by(connection, PageRegion, named("page_regions"), _COPY_RUN, run=run_id)
 
-    def finish(values: dict[str, Any]) -> None:
-        cpus, mems = values.pop("gate_cpus"), values.pop("gate_mems")
-        if cpus is not None or mems is not None:
-            values["gate"] = _gate(cpus, mems)
-        key = (values["phase"], values["copy"], values["step"])
-        if key in metrics:
-            values["metrics"] = tuple(metrics[key])
-        if key in workloads:
-            values["workloads"] = tuple(workloads[key])
-        if key in counts:
-            values["counts"] = tuple(counts[key])
-        if key in pages:
-            values["pages"] = tuple(pages[key])
-
-    return tuple(read_rows(connection, StoredCopy, named("copies"), finish=finish, run=run_id))
+    found: list[StoredCopy] = []
+    for columns in read_columns(connection, StoredCopy, named("copies"), run=run_id):
+        gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
+        keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
+        columns |= {
+            "gate": [None if gate == (None, None) else _gate(*gate) for gate in gates],
+            "metrics": [tuple(metrics.get(key, ())) for key in keys],
+            "workloads": [tuple(workloads.get(key, ())) for key in keys],
+            "counts": [tuple(counts.get(key, ())) for key in keys],
+            "pages": [tuple(pages.get(key, ())) for key in keys],
+        }
+        found += rows_of_columns(StoredCopy, columns)
+    return tuple(found)
 
 
 def page_extents(

@@ -7,10 +7,10 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
-from itertools import batched
+from itertools import batched, repeat
 from math import isfinite
 from operator import attrgetter
 from pathlib import Path
@@ -48,6 +48,7 @@ _CODECS: dict[Any, tuple[Callable[[Any], Value], Callable[[Any], Any]]] = {
 _NUMBERS = tuple[int, ...]  # where a field of these has no None, an empty one is NULL if it may
 
 _ROWS_AT_ONCE = 32
+_ROWS_READ_AT_ONCE = 1000
 
 _columns: dict[str, dict[str, bool]] = {}
 _writers: dict[Any, tuple[str, Callable[[Any], Sequence[Value]]]] = {}
@@ -128,28 +129,55 @@ def read_by[T](
     **parameters: Value,
 ) -> defaultdict[tuple[Any, ...], list[T]]:
     """Return the same by the columns called `keys`, which are no fields."""
+    found: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
+    for columns in read_columns(connection, kind, query, **parameters):
+        if finish:
+            for row in zip(*columns.values(), strict=True):
+                values = dict(zip(columns, row, strict=True))
+                finish(values)
+                found[tuple([values.pop(name) for name in keys])].append(kind(**values))
+            continue
+        of = zip(*[columns.pop(name) for name in keys], strict=True) if keys else repeat(())
+        for key, made in zip(of, rows_of_columns(kind, columns), strict=False):
+            found[key].append(made)
+    return found
+
+
+def read_columns(
+    connection: sqlite3.Connection, kind: type[Any], query: str, **parameters: Value
+) -> Iterator[dict[str, Sequence[Any]]]:
+    """Yield the columns of some rows at a time, by name, with values as the fields of `kind`.
+
+    A value that comes again is decoded once.
+    """
     cursor = connection.execute(query, parameters)
     names = [column[0] for column in cursor.description]
     decoders = [(name, *decoder) for name in names if (decoder := _decoder(kind, name))]
-    found: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
-    for row in cursor:
-        values = dict(zip(names, row, strict=True))
+    while rows := cursor.fetchmany(_ROWS_READ_AT_ONCE):
+        columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
         for name, decode, nothing in decoders:
-            value = values[name]
-            try:
-                values[name] = nothing if value is None else decode(value)
-            except (ValueError, TypeError, AttributeError) as error:
-                path = connection.execute("PRAGMA database_list").fetchone()[2]
-                raise InputError(
-                    f"{path}: a row is damaged: {name} is {describe_value(value)} ({error}); "
-                    "remove "
-                    "its run with `rater rm`, or name another database with --db"
-                ) from error
-        if finish:
-            finish(values)
-        key = tuple([values.pop(name) for name in keys])
-        found[key].append(kind(**values))
-    return found
+            known = {None: nothing}
+            for value in {*columns[name]} - known.keys():
+                try:
+                    known[value] = decode(value)
+                except (ValueError, TypeError, AttributeError) as error:
+                    path = connection.execute("PRAGMA database_list").fetchone()[2]
+                    raise InputError(
+                        f"{path}: a row is damaged: {name} is {describe_value(value)} ({error}); "
+                        "remove its run with `rater rm`, or name another database with --db"
+                    ) from error
+            columns[name] = [known[value] for value in columns[name]]
+        yield columns
+
+
+def rows_of_columns[T](kind: type[T], columns: Mapping[str, Iterable[Any]]) -> Iterator[T]:
+    """Return instances of a dataclass from columns called as its fields; else with the default."""
+    known: Any = kind
+    names = [it.name for it in fields(known)]
+    if not set(names) >= columns.keys():
+        raise TypeError(f"{kind.__name__} has no {', '.join(columns.keys() - set(names))}")
+    defaults = {it.name: repeat(it.default) for it in fields(known) if it.default is not MISSING}
+    return map(kind, *(columns[name] if name in columns else defaults[name] for name in names))
 
 
 def read_table[T](
