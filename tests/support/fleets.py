@@ -144,26 +144,6 @@ def publish(
     return path
 
 
-def slow_ones(hosts: int, width: int = 3) -> list[MadeHost]:
-    """A fleet of nodes with a few slow ones (one in 50, four at least) of different kinds."""
-    nodes = [f"n{number:0{width}}" for number in range(1, hosts + 1)]
-    made = {node: MadeHost(node=node) for node in nodes}
-    kinds: tuple[dict[str, object], ...] = (
-        {"slow": {"": 1.05}, "settings": SETTINGS | {"cpu.governor": "powersave"}},
-        {"slow": {"lu": 1.11}},
-        {"slow": {"gups": 1.07, "sparse": 1.06, "stencil": 1.06, "triad": 1.065}},
-        {"slow_lgroup": 1.06},
-    )
-    bad = min(max(4, hosts // 50), max(hosts // 4, 1))
-    for place in range(bad):
-        node = nodes[(place * 37 + 2) % hosts]
-        made[node] = replace(made[node], **kinds[place % len(kinds)])  # type: ignore[arg-type]
-    if hosts >= 50:
-        other = nodes[hosts // 2]
-        made[other] = replace(made[other], microcode="0xa0011ce")
-    return list(made.values())
-
-
 def collected(
     database: Path,
     slow: Mapping[str, MadeHost],

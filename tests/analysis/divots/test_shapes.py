@@ -24,7 +24,6 @@ from tests.support.divot_runs import (
 )
 
 EIGHT = Machine(8, 8)
-PAIRS = Machine(4, 2)
 FOUR = Machine(4, 8)
 
 

@@ -411,7 +411,6 @@ Node {node} Shmem:            1024 kB
 Node {node} AnonHugePages:    4096 kB
 Node {node} HugePages_Total:     0
 Node {node} ShmemPmdMapped:      0 kB"""
-GB = 10**9
 
 
 def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
