@@ -139,6 +139,7 @@ def promised_injections(
         "group": group,
         "group-benchmark": replace(group, benchmark=benchmark),
         "cpu": _slow(PlantKind.SLOW_CPU, f"CPU {copy.cpu}", on_cpu[copy.cpu]),
+        "copy-benchmark": replace(single, benchmark=benchmark),
         "copy": replace(single, benchmark=benchmark, iteration=choice.randint(1, iterations)),
         "iteration": _slow_iteration(placements, iterations, choice),
     }

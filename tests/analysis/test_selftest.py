@@ -413,21 +413,24 @@ def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
 
 def test_what_is_promised_is_planted_at_just_that_size_in_its_scope() -> None:
     visible = {"group": 0.01, "group-benchmark": 0.02, "copy": 0.1, "iteration": 0.05, "x": 1.0}
+    visible["copy-benchmark"] = 0.04
     shape = [*placements(2, 4), *placements(2, 4)[:4]]  # node 1 has the fewest
     planted = promised_injections(visible, shape, ["a", "b"], 3, random.Random(1))
     assert {name: one.aimed for name, one in planted.items()} == {
         "group": 1.01,
         "group-benchmark": 1.02,
+        "copy-benchmark": 1.04,
         "copy": 1.1,
         "iteration": 1.05,
     }
+    assert (planted["copy-benchmark"].iteration, planted["group"].iteration) == (None, None)
     assert planted["group"].node == planted["group-benchmark"].node == 1
     assert planted["group"].benchmark is None
     assert planted["group-benchmark"].benchmark in ("a", "b")
     assert len(planted["copy"].copies) == 1
     assert planted["copy"].iteration in (1, 2, 3)
     one_node = promised_injections(visible, placements(1, 4), ["a"], 3, random.Random(1))
-    assert set(one_node) == {"copy", "iteration"}
+    assert set(one_node) == {"copy-benchmark", "copy", "iteration"}
 
 
 def test_a_promise_is_found_where_its_place_is_named_whatever_the_size() -> None:

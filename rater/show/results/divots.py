@@ -42,6 +42,7 @@ SCOPES = {
     "group": "an lgroup slower by {} % or more in all benchmarks",
     "group-benchmark": "an lgroup slower by {} % or more",
     "cpu": "a CPU slower by {} % or more all the time",
+    "copy-benchmark": "a copy slower by {} % in one benchmark",
     "copy": "a single copy slower by {} %",
     "iteration": "an iteration slower by {} %",
 }
