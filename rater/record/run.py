@@ -91,12 +91,12 @@ class BenchmarkUsed:
     """One benchmark as this run used it."""
 
     name: str
-    category: str | None  # "int", "fp" or None
-    command: str  # the command line as a shell would take it, without the wrap prefix
-    reference_s: float | None
-    binary_sha256: str | None  # of the executable, None when it could not be read
-    compiler: str | None  # version line of the compiler, None for a plain command
-    flags: str | None
+    category: str | None = None  # "int", "fp" or None
+    command: str = ""  # the command line as a shell would take it, without the wrap prefix
+    reference_s: float | None = None
+    binary_sha256: str | None = None  # of the executable, None when it could not be read
+    compiler: str | None = None  # version line of the compiler, None for a plain command
+    flags: str | None = None
     inputs_sha256: str | None = None  # of the names and contents of its input files, if any
     threads: int = 1  # CPUs that one copy uses
     metrics: tuple[MetricUsed, ...] = ()  # in the order of the suite

@@ -264,15 +264,15 @@ class StoredRun:
 
     head: RunHead
     host: Host
-    settings: tuple[tuple[str, str], ...]  # of the machine, as they stood at the start
-    environment: tuple[tuple[str, str], ...]  # what --env added
-    benchmarks: tuple[BenchmarkUsed, ...]  # in ring order; command "" where not known
-    placements: tuple[PlacedCopy, ...]  # by copy; imported: only of files of our own
-    pus: tuple[MachinePU, ...]  # by cpu; empty when nothing is known of the machine
-    brackets: tuple[StoredBracket, ...]  # by phase
-    copies: tuple[StoredCopy, ...]  # by phase, copy, step
-    warnings: tuple[str, ...]  # given before the first phase
-    notes: tuple[str, ...]  # made since, in order
+    settings: tuple[tuple[str, str], ...] = ()  # of the machine, as they stood at the start
+    environment: tuple[tuple[str, str], ...] = ()  # what --env added
+    benchmarks: tuple[BenchmarkUsed, ...] = ()  # in ring order; command "" where not known
+    placements: tuple[PlacedCopy, ...] = ()  # by copy; imported: only of files of our own
+    pus: tuple[MachinePU, ...] = ()  # by cpu; empty when nothing is known of the machine
+    brackets: tuple[StoredBracket, ...] = ()  # by phase
+    copies: tuple[StoredCopy, ...] = ()  # by phase, copy, step
+    warnings: tuple[str, ...] = ()  # given before the first phase
+    notes: tuple[str, ...] = ()  # made since, in order
     samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
     observed: Observed | None = None  # what that came to; None: it was off, or rater was killed
     imported: ImportedFile | None = None  # the result file that it was read from

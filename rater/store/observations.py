@@ -328,15 +328,10 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         head=head,
         host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
         settings=tuple((f"{TABLE_TEXT}{name}", text) for name, text in tables.items()),
-        environment=(),
-        benchmarks=tuple(
-            BenchmarkUsed(name, None, "", None, None, None, None) for name in head.benchmarks
-        ),
-        placements=(),
+        benchmarks=tuple(BenchmarkUsed(name) for name in head.benchmarks),
         pus=pus,
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
-        warnings=(),
         machine_readings=energy,
         notes=_what_is_missing(head.copies, rows),
     )

@@ -37,7 +37,6 @@ class _Rescued:
     """Where a lost database is now."""
 
     path: Path
-    whole: bool
     at_ns: int  # of `time.monotonic_ns`
 
 
@@ -74,23 +73,21 @@ class DatabaseFile:
             return None
         # Nothing of the old one may be folded into, or removed with, what is at its path now.
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-        rescued = self._rescued(connection, trouble)
-        target, whole = rescued.path, rescued.whole
+        target = self._rescued(connection, trouble).path
         if trouble == _OVERWRITTEN:  # a run of ours may be another one in there, or none
             raise StoreError(
-                f"{self.path}: the database {trouble} while it was open; what could still be read, "
+                f"{self.path}: the database {trouble} while it was open; what could be read, "
                 f"of both, is in {target}; `{shlex.join(['rm', *self._logs()])}` before the one "
                 "that was put there is used: the log is of the one that is gone"
             )
         connection.close()
         way = f"`{shlex.join(['rater', '--db', str(target), 'list'])}` shows it"
-        if whole and not self.path.exists():
+        if not self.path.exists():
             # SQLite would take the log of the lost one for the log of what is put there.
             logs = self._logs()
             first = f"{shlex.join(['rm', *logs])} && " if logs else ""
             way += f"; `{first}{shlex.join(['mv', str(target), str(self.path)])}` puts it back"
-        what = "all of it" if whole else "what could still be read of it, which is not all,"
-        word = f"{self.path}: the database {trouble} while it was open; {what} is in {target}"
+        word = f"{self.path}: the database {trouble} while it was open; all of it is in {target}"
         return connect(target), target, f"{word}: {way}"
 
     def committed(self) -> None:
@@ -162,17 +159,14 @@ class DatabaseFile:
                 failed.append(f"{folder}: {error.strerror}")
                 continue
             try:
-                whole = _copy(connection, target)
-                if not whole:
-                    os.truncate(target, 0)
-                    _copy_rows(connection, target)
+                _copy(connection, target)
             except (sqlite3.Error, RaterError) as error:
                 failed.append(f"{folder}: {error}")
                 for left in (target, *(Path(f"{target}{it}") for it in _LOGS)):
                     with suppress(OSError):
                         left.unlink()
                 continue
-            found = _rescued[self.file] = _Rescued(target, whole, time.monotonic_ns())
+            found = _rescued[self.file] = _Rescued(target, time.monotonic_ns())
             return found
         raise StoreError(
             f"{self.path}: the database {trouble} while it was open, and no place took a copy: "
@@ -208,34 +202,12 @@ def _opened(path: Path) -> int | None:
     return next(_descriptors((state.st_dev, state.st_ino)), None)
 
 
-def _copy(connection: sqlite3.Connection, target: Path) -> bool:
-    """Copy page by page; tell whether the copy is sound."""
-    try:
-        with closing(sqlite3.connect(target, autocommit=True)) as new:
-            connection.backup(new)
-            return bool(new.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
-    except sqlite3.OperationalError:  # no room, or no reading
-        raise
-    except sqlite3.DatabaseError:  # damaged
-        return False
-
-
-def _copy_rows(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy what rows can be read, from both ends of each table: pages in between are gone."""
-    connect(target).close()
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    """Copy page by page; raises `sqlite3.Error` where the copy is not sound."""
     with closing(sqlite3.connect(target, autocommit=True)) as new:
-        tables = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main'"
-        for (table,) in new.execute(tables).fetchall():
-            columns = new.execute(f"PRAGMA table_info({table})").fetchall()
-            key = [name for _, name, *_, place in columns if place] or ["rowid"]
-            values = ", ".join("?" * len(columns))
-            new.execute("BEGIN")
-            for way in ("ASC", "DESC"):
-                order = ", ".join(f"{name} {way}" for name in key)
-                with suppress(sqlite3.DatabaseError):
-                    rows = connection.execute(f"SELECT * FROM {table} ORDER BY {order}")
-                    new.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({values})", rows)
-            new.execute("COMMIT")
+        connection.backup(new)
+        if new.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("what is left of it is damaged")
 
 
 def _new_file(folder: Path, lost: Path) -> Path:

@@ -64,8 +64,6 @@ from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
 from rater.workflow.arguments import print_json
 
-# -- `rater topo`: what a machine is ---------------------------------------------------------------
-
 
 def topo(args: argparse.Namespace) -> int:
     """Print this machine, or one from a file or a description."""

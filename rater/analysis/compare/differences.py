@@ -28,8 +28,6 @@ from rater.settings.known import changes_with, is_volatile
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
-# -- What disturbed runs that are compared, as far as it was recorded ------------------------------
-#
 # A run beside other work, or one whose copies ran elsewhere than planned, may be slow for that
 # reason alone: whoever reads a verdict has to know.
 

@@ -31,8 +31,6 @@ from rater.run.copies.launch import Child
 from rater.run.host.procfs import list_folder, read_number, read_text
 from rater.text.values import truncate_list
 
-# -- perf_event_open(2): events of one process, and of all that it starts, in groups ---------------
-#
 # Struct, flags and numbers of linux/perf_event.h; the C library has no function for the call.
 
 _NUMBERS = {  # of the system call, asm/unistd.h

@@ -16,8 +16,6 @@ from rater.plan.placement.summary import Preflight, preflight
 from rater.plan.topology import HugePages, NodeMemory, PoolCapacity
 from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 
-# -- Memory as a run finds it: per lgroup what is free, page cache, or free in huge blocks ---------
-#
 # Page cache is the usual reason why one lgroup of equals is slow: what a set-up read
 # or wrote fills the node it ran on, and copies there get remote memory, or small
 # pages where their neighbours get huge ones.

@@ -23,8 +23,6 @@ from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.text.documents import did_you_mean
 
-# -- A benchmark as a file that can be executed: compiled into the cache, or found -----------------
-
 # Holds the hash of the program beside it; no benchmark can be called so.
 _STAMP = "sha256 of the program"
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)

@@ -11,8 +11,6 @@ from rater.analysis.stats.intervals import Decision
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, sheet_svg
 from rater.show.format import format_number, sanitize
 
-# -- Speedups with their intervals as a chart, for a page and a file; pure but for drawing it ------
-
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
 _COMPARISON_COLOURS = {Decision.BETTER: "var(--good)", Decision.WORSE: "var(--slow-text)"}
 _SIGNS = {

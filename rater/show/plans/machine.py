@@ -18,8 +18,6 @@ from rater.show.format import sanitize, wrap_text
 from rater.text import cpuset
 from rater.text.values import JsonFields, objects, to_json
 
-# -- The machine's settings as text and as values for JSON -----------------------------------------
-
 _UNBOUNDED = 1 << 30
 _INDENT = "  "
 _WIDEST = 20  # characters of a value that has its own column

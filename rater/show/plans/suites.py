@@ -19,8 +19,6 @@ from rater.show.format import (
 )
 from rater.text.values import JsonFields, count, to_json
 
-# -- One suite as text and as values for JSON ------------------------------------------------------
-
 _LEAST_NAME = 8  # characters of a name that stay, however narrow the terminal
 _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand
 _STATED = {"missing": "not installed", "unfit": "too big for the machine"}

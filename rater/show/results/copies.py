@@ -15,8 +15,6 @@ from rater.show.format import (
 )
 from rater.text.values import Json, JsonFields, to_json
 
-# -- `rater show --copies`: how the copies of each benchmark lie beside each other -----------------
-
 _LEAST_WORST = 10  # slowest copies that are listed whatever is dropped
 _MOST_WORST = 40
 _PLACES = 4  # decimals of normalised times, as in the paper

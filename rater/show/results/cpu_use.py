@@ -22,8 +22,6 @@ from rater.show.format import format_number
 from rater.text.cpuset import format_list
 from rater.text.values import Json, JsonFields, count, percent, to_json
 
-# -- What the CPUs did while copies ran: a line where it matters, tables where it is asked for -----
-
 _WORST_SHOWN = 10
 _WORST_SHARE = 0.001  # of foreign load, steal and interrupts: less is not among the worst
 

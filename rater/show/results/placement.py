@@ -26,8 +26,6 @@ from rater.show.format import (
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, copies_text, count, percent, to_json
 
-# -- Where copies ran and their memory lay: verdicts in sentences, memory as a table, all as JSON --
-
 _MOST_COPIES = 10  # named one by one
 
 

@@ -29,8 +29,6 @@ from rater.text.values import JsonFields, objects, to_json
 if TYPE_CHECKING:
     from rater.analysis.compare.barrier import BarrierComparison
 
-# -- Findings as the divots document of `rater divots --json` --------------------------------------
-
 _MOST_MEASURED = 3
 # Where memory is, how a start went, what the layout expects or that it is nobody's are causes.
 _SAID = (Kind.STARTUP, Kind.NO_PLACE)

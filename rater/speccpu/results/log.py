@@ -25,8 +25,6 @@ from rater.speccpu.results.result import (
     as_text,
 )
 
-# -- Reference times of benchmarks, worked out from the ratios of a log, which has no others -------
-
 _STEP = {"cpu2000": 100, "cpu2006": 10}  # seconds
 
 

@@ -279,25 +279,18 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         head=_head(file, scored, rotated),
         host=_host(file),
         settings=tuple((f"spec.{key}", file.facts[key]) for key in _SETTINGS if key in file.facts),
-        environment=(),
         benchmarks=tuple(
             BenchmarkUsed(
                 name=name,
                 category=keys.category(name, file.suite, file.metric),
-                command="",
                 reference_s=references.get(name),
-                binary_sha256=None,
                 compiler=file.facts.get("sw_compiler") or file.facts.get("sw_compiler000"),
-                flags=None,
                 threads=threads.get(name, 1),
             )
             for name in dict.fromkeys(one.benchmark for one in scored)
         ),
-        placements=(),
         pus=places.pus(),
         brackets=tuple(bracket for bracket, _ in brackets),
-        copies=(),
-        warnings=(),
         notes=(*remarks, *_findings(file, recomputed)),
         imported=ImportedFile(
             name=file.name,

@@ -14,8 +14,6 @@ from rater.speccpu.config import keys
 from rater.speccpu.results.places import BindingResolver
 from rater.speccpu.results.result import Failure, ReportedNumber, SpecFile, SpecIteration
 
-# -- Brackets, and times of copies, as the rows that are stored ------------------------------------
-
 
 def bracket_row(
     phase: int,

@@ -36,8 +36,6 @@ from rater.workflow.results.points import (
     write_drawing,
 )
 
-# -- `rater compare`: points with the first of them ------------------------------------------------
-
 _NOT_JUDGED, _WORSE_FOUND = 2, 1  # exit statuses of --fail-on
 _WORSE = "worse"
 

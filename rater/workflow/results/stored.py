@@ -50,8 +50,6 @@ from rater.workflow.results.listing import latest_like
 if TYPE_CHECKING:
     from rater.show.results.copies import CopiesView
 
-# -- Print one run with all that stands below its results; `rater show` ----------------------------
-
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
 
 
