@@ -405,10 +405,6 @@ def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) 
         store.append(number, RunEnded(RunStatus.COMPLETE, None))
 
 
-def document_of(text: str) -> Any:
-    return json.loads(text)
-
-
 def test_a_steady_run_is_shown_beside_the_latest_homogeneous_one(
     database: Path, rater: Rater
 ) -> None:
@@ -418,11 +414,11 @@ def test_a_steady_run_is_shown_beside_the_latest_homogeneous_one(
     status, out, _ = rater("show", "last")
     assert status == 0
     assert "run 3, steady, beside run 2, homogeneous:" in out
-    found = document_of(rater("show", "last", "--json")[1])
+    found = parsed(rater("show", "last", "--json")[1])
     assert (found["comparison"]["steady"], found["comparison"]["other"]) == (3, 2)
     assert found["comparison"]["difference"] == pytest.approx(0.0)
     assert found["benchmarks"][0]["steady"]["halves"]["verdict"] == "steady"
-    assert "comparison" not in document_of(rater("show", "2", "--json")[1])
+    assert "comparison" not in parsed(rater("show", "2", "--json")[1])
 
 
 def test_a_steady_run_beside_one_of_other_programs_says_why_and_has_no_empty_table(

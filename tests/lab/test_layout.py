@@ -51,8 +51,8 @@ from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
 
-K, M, G = 1 << 10, 1 << 20, 1 << 30
-HUGE = 2 * M
+KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
+HUGE = 2 * MB
 
 
 def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
@@ -70,8 +70,8 @@ def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
         ("random:100%:3", all_of(ALL_HUGE), "100%"),
         ("2M", all_of(WholeCategory(HUGE)), "2M"),
         ("2048kB", all_of(WholeCategory(HUGE)), "2M"),
-        ("1G", all_of(WholeCategory(G)), "1G"),
-        ("64K", all_of(WholeCategory(64 * K)), "64k"),
+        ("1G", all_of(WholeCategory(GB)), "1G"),
+        ("64K", all_of(WholeCategory(64 * KB)), "64k"),
         (" 12.5% ", all_of(PageShare(12.5)), "12.5%"),
         ("50%@20%", all_of(PageShare(50, at_percent=20)), "50%@20%"),
         ("50%@0%", all_of(PageShare(50)), "50%"),
@@ -79,7 +79,7 @@ def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
         ("random:30%:7", all_of(PageShare(30, PageSpread.RANDOM, seed=7)), "random:30%:7"),
         (
             "2M@64M-128M+1G@1G-2G",
-            all_of(PageRanges((PageRange(HUGE, 64 * M, 128 * M), PageRange(G, G, 2 * G)))),
+            all_of(PageRanges((PageRange(HUGE, 64 * MB, 128 * MB), PageRange(GB, GB, 2 * GB)))),
             "2M@64M-128M+1G@1G-2G",
         ),
         ("2M@0-2M", all_of(PageRanges((PageRange(HUGE, 0, HUGE),))), "2M@0-2M"),
@@ -107,7 +107,7 @@ def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
             PageLayout(ALL_HUGE, ALL_HUGE, ALL_HUGE, split=True),
             "heap:huge;mmap:huge;static:huge",
         ),
-        ("mmap:1G:best", PageLayout(mmap=WholeCategory(G), split=True, best=True), "mmap:1G:best"),
+        ("mmap:1G:best", PageLayout(mmap=WholeCategory(GB), split=True, best=True), "mmap:1G:best"),
     ],
 )
 def test_a_layout_is_read_and_has_one_text(text: str, layout: PageLayout, canonical: str) -> None:
@@ -184,10 +184,10 @@ def test_all_of_a_category_has_no_end() -> None:
     windows = page_windows(parse_pages("heap:huge;mmap:1G;static:64k"), {}, HUGE)
     assert windows == (
         PageWindow(Category.HEAP, 0, EVERYTHING, HUGE),
-        PageWindow(Category.MMAP, 0, EVERYTHING, G),
-        PageWindow(Category.STATIC, 0, EVERYTHING, 64 * K),
+        PageWindow(Category.MMAP, 0, EVERYTHING, GB),
+        PageWindow(Category.STATIC, 0, EVERYTHING, 64 * KB),
     )
-    assert page_windows(parse_pages("0%"), {Category.HEAP: G}, HUGE) == ()
+    assert page_windows(parse_pages("0%"), {Category.HEAP: GB}, HUGE) == ()
 
 
 def test_random_pages_follow_from_the_seed_and_are_as_many_as_asked() -> None:
@@ -215,8 +215,8 @@ def test_the_share_of_all_data_weighs_categories_by_their_size() -> None:
 
 def test_planned_bytes_are_those_of_the_data_alone() -> None:
     windows = page_windows(parse_pages("2M@2M-6M"), {}, HUGE)
-    assert planned_bytes(windows, Category.MMAP, 3 * M) == M
-    assert planned_bytes(windows, Category.MMAP, M) == 0
+    assert planned_bytes(windows, Category.MMAP, 3 * MB) == MB
+    assert planned_bytes(windows, Category.MMAP, MB) == 0
 
 
 def test_a_layout_knows_what_it_is() -> None:
@@ -226,9 +226,6 @@ def test_a_layout_knows_what_it_is() -> None:
     assert not parse_pages("0%").split
     assert parse_pages("static:50%").needs_extent
     assert not parse_pages("heap:huge;mmap:2M@0-2M").needs_extent
-
-
-KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 
 
 def test_an_amd_zen_4_tells_one_array_a_level_for_small_and_huge_pages() -> None:
