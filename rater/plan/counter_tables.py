@@ -17,8 +17,6 @@ from rater.errors import InputError
 from rater.text.documents import TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
 
-# -- Formulas of counter tables: sums of names and numbers, evaluated by a whitelist ---------------
-
 _LONGEST = 400  # characters
 _MOST_NODES = 120
 _LARGEST = 1e12  # number in a formula, and what comes of one

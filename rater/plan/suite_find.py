@@ -22,8 +22,6 @@ from rater.text.documents import (
     read_text,
 )
 
-# -- What is allowed in a suite but probably not meant ---------------------------------------------
-
 _LARGE_BYTES = 100_000_000  # to copy for every copy
 
 
