@@ -29,84 +29,6 @@ from rater.store.store import open_store
 from rater.text.values import printable
 from rater.workflow.run.head import utc_timestamp
 
-# -- The agent's one child: `rater run`, waited for without waking up, told of the agent's signals -
-
-_ENDING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-class JobSignals:
-    """Signals that end the agent: held, so that it publishes what there is."""
-
-    def __init__(self) -> None:
-        self.first: str | None = None  # USR1, TERM
-        self._ready, self._told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-
-    def take(self, number: int, _: FrameType | None) -> None:
-        """Keep a signal: a handler."""
-        if self.first is None:
-            self.first = signal.Signals(number).name.removeprefix("SIG")
-        with suppress(BlockingIOError):
-            os.write(self._told, b"x")
-
-    def wait(self, descriptor: int | None, seconds: float | None = None) -> bool:
-        """Sleep until a signal comes, a descriptor can be read, or the time is over.
-
-        Returns whether the descriptor can be read.
-        """
-        wanted = [self._ready] + ([] if descriptor is None else [descriptor])
-        ready, _, _ = select.select(wanted, [], [], seconds)
-        if self._ready in ready:
-            with suppress(BlockingIOError):
-                os.read(self._ready, 1024)
-        return descriptor in ready
-
-
-@contextmanager
-def ending_signals() -> Iterator[JobSignals]:
-    """Hold SIGUSR1, SIGTERM, SIGINT and SIGHUP."""
-    signals = JobSignals()
-    before = {it: signal.signal(it, signals.take) for it in _ENDING}
-    try:
-        yield signals
-    finally:
-        for it, old in before.items():
-            signal.signal(it, old)
-
-
-def run_child(
-    words: Sequence[str],
-    directory: Path,
-    environment: Mapping[str, str],
-    signals: JobSignals,
-    said: Path,
-) -> int:
-    """Run a command to its end and return its exit status (negative: a signal).
-
-    It gets SIGTERM when one of the signals comes, and dies with this process. What it prints on
-    standard error goes to the file `said`.
-    """
-    with said.open("wb") as file:
-        child = subprocess.Popen(
-            words,
-            cwd=directory,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stderr=file,
-            preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
-        )
-    pidfd = os.pidfd_open(child.pid)
-    try:
-        told = False
-        while True:
-            if signals.first is not None and not told:
-                child.terminate()
-                told = True
-            if signals.wait(pidfd):
-                return child.wait()
-    finally:
-        os.close(pidfd)
-
-
 # -- `rater fleet agent`: what a job does on its node. Not typed by people -------------------------
 #
 # Claim the attempt, look at the node, make or resume the run in a database on the node's own disk,
@@ -345,3 +267,81 @@ def _one_line_output(text: str) -> str | None:
     lines = [line.strip().removeprefix("rater: ") for line in text.splitlines()]
     told = [line for line in lines if line and not line.startswith("warning:")]
     return printable(" ".join(told or lines), 400) or None
+
+
+# -- The agent's one child: `rater run`, waited for without waking up, told of the agent's signals -
+
+_ENDING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class JobSignals:
+    """Signals that end the agent: held, so that it publishes what there is."""
+
+    def __init__(self) -> None:
+        self.first: str | None = None  # USR1, TERM
+        self._ready, self._told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def take(self, number: int, _: FrameType | None) -> None:
+        """Keep a signal: a handler."""
+        if self.first is None:
+            self.first = signal.Signals(number).name.removeprefix("SIG")
+        with suppress(BlockingIOError):
+            os.write(self._told, b"x")
+
+    def wait(self, descriptor: int | None, seconds: float | None = None) -> bool:
+        """Sleep until a signal comes, a descriptor can be read, or the time is over.
+
+        Returns whether the descriptor can be read.
+        """
+        wanted = [self._ready] + ([] if descriptor is None else [descriptor])
+        ready, _, _ = select.select(wanted, [], [], seconds)
+        if self._ready in ready:
+            with suppress(BlockingIOError):
+                os.read(self._ready, 1024)
+        return descriptor in ready
+
+
+@contextmanager
+def ending_signals() -> Iterator[JobSignals]:
+    """Hold SIGUSR1, SIGTERM, SIGINT and SIGHUP."""
+    signals = JobSignals()
+    before = {it: signal.signal(it, signals.take) for it in _ENDING}
+    try:
+        yield signals
+    finally:
+        for it, old in before.items():
+            signal.signal(it, old)
+
+
+def run_child(
+    words: Sequence[str],
+    directory: Path,
+    environment: Mapping[str, str],
+    signals: JobSignals,
+    said: Path,
+) -> int:
+    """Run a command to its end and return its exit status (negative: a signal).
+
+    It gets SIGTERM when one of the signals comes, and dies with this process. What it prints on
+    standard error goes to the file `said`.
+    """
+    with said.open("wb") as file:
+        child = subprocess.Popen(
+            words,
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stderr=file,
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
+        )
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        told = False
+        while True:
+            if signals.first is not None and not told:
+                child.terminate()
+                told = True
+            if signals.wait(pidfd):
+                return child.wait()
+    finally:
+        os.close(pidfd)

@@ -282,56 +282,6 @@ class FleetDriver:
                 self.news(it)
 
 
-# -- Collect what nodes have published: into the archive and its index, as often as one likes ------
-
-
-def collect_published(steps: FleetDriver, *, quiet: bool) -> int:
-    """Admit every published database that was not; return how many had to be set aside.
-
-    One that is damaged makes its attempt a lost one, which is tried again where attempts are left.
-    """
-    fleet = load_fleet(steps.store, steps.number)
-    folder = SharedFolder(Path(fleet.asked.folder))
-    added = aside = 0
-    for row in (row for of_node in fleet.rows.values() for row in of_node):
-        verdict = row.attempt.verdict
-        if verdict is None or verdict.database is None or row.attempt.collected == verdict.sha256:
-            continue
-        file = folder.inbox / verdict.database
-        if not file.exists():
-            print_error(f"{row.attempt.node}: {file} is not there (yet)")
-            continue
-        with steps.store.writing("collecting") as connection:
-            admission = admit_database(
-                connection,
-                file,
-                fleet.number,
-                row.attempt.node,
-                row.attempt.attempt,
-                expected_sha256=verdict.sha256,
-            )
-        if admission.outcome is AdmitOutcome.SET_ASIDE:
-            print_error(f"{row.attempt.node}: {verdict.database} is set aside: {admission.reason}")
-            folder.set_aside(row.attempt.node, row.attempt.attempt)
-            why = f"the published database was set aside: {admission.reason}"
-            _stored(
-                steps, row, replace(row.attempt, state=AttemptState.LOST, reason=why, verdict=None)
-            )
-            aside += 1
-            continue
-        added += admission.outcome in (AdmitOutcome.ADDED, AdmitOutcome.REPLACED)
-        _stored(steps, row, replace(row.attempt, collected=verdict.sha256))
-    if not quiet:
-        print_error(
-            f"{count(added, 'database')} collected" + (f", {aside} set aside" if aside else "")
-        )
-    return aside
-
-
-def _stored(steps: FleetDriver, row: StoredAttempt, now: NodeAttempt) -> None:
-    change(steps.store, steps.number, [(row, now)], time.time())
-
-
 # -- A fleet on the screen: as it is, and what becomes of it while somebody waits ------------------
 
 _MOST_FOLLOWED = 16  # nodes whose every step is said
@@ -417,3 +367,53 @@ def waited(args: argparse.Namespace, steps: FleetDriver) -> int:
     if args.json or not args.quiet:
         show_fleet(args, fleet, steps.silent)
     return 0 if is_complete(fleet) else 1
+
+
+# -- Collect what nodes have published: into the archive and its index, as often as one likes ------
+
+
+def collect_published(steps: FleetDriver, *, quiet: bool) -> int:
+    """Admit every published database that was not; return how many had to be set aside.
+
+    One that is damaged makes its attempt a lost one, which is tried again where attempts are left.
+    """
+    fleet = load_fleet(steps.store, steps.number)
+    folder = SharedFolder(Path(fleet.asked.folder))
+    added = aside = 0
+    for row in (row for of_node in fleet.rows.values() for row in of_node):
+        verdict = row.attempt.verdict
+        if verdict is None or verdict.database is None or row.attempt.collected == verdict.sha256:
+            continue
+        file = folder.inbox / verdict.database
+        if not file.exists():
+            print_error(f"{row.attempt.node}: {file} is not there (yet)")
+            continue
+        with steps.store.writing("collecting") as connection:
+            admission = admit_database(
+                connection,
+                file,
+                fleet.number,
+                row.attempt.node,
+                row.attempt.attempt,
+                expected_sha256=verdict.sha256,
+            )
+        if admission.outcome is AdmitOutcome.SET_ASIDE:
+            print_error(f"{row.attempt.node}: {verdict.database} is set aside: {admission.reason}")
+            folder.set_aside(row.attempt.node, row.attempt.attempt)
+            why = f"the published database was set aside: {admission.reason}"
+            _stored(
+                steps, row, replace(row.attempt, state=AttemptState.LOST, reason=why, verdict=None)
+            )
+            aside += 1
+            continue
+        added += admission.outcome in (AdmitOutcome.ADDED, AdmitOutcome.REPLACED)
+        _stored(steps, row, replace(row.attempt, collected=verdict.sha256))
+    if not quiet:
+        print_error(
+            f"{count(added, 'database')} collected" + (f", {aside} set aside" if aside else "")
+        )
+    return aside
+
+
+def _stored(steps: FleetDriver, row: StoredAttempt, now: NodeAttempt) -> None:
+    change(steps.store, steps.number, [(row, now)], time.time())

@@ -63,62 +63,6 @@ from rater.workflow.results.divots import load_or_analyse
 from rater.workflow.results.points import write_output
 from rater.workflow.results.report import check_page
 
-# -- Hosts of a fleet's plan that have no complete run, and why ------------------------------------
-
-
-def missing_hosts(
-    store: Store, fleet: int, chosen: Mapping[str, IndexedRun], in_map: Collection[str]
-) -> tuple[list[MissingHost], int]:
-    """Return the nodes that are not complete, and how many were planned."""
-    try:
-        plan = load_fleet(store, fleet)
-    except InputError:  # its index came without its plan
-        return [
-            MissingHost(host, "without times", run.reason, run.attempt, has_times=False)
-            for host, run in chosen.items()
-            if host not in in_map
-        ], len(chosen)
-    missing = []
-    for node, tried in plan.attempts.items():
-        last = deciding_attempt(tried) if tried else None
-        if last is not None and last.state is AttemptState.COMPLETE and node in in_map:
-            continue
-        if last is None:
-            state, reason = "not submitted", None
-        elif last.state is AttemptState.COMPLETE:
-            has = "no benchmark in it ended well" if node in chosen else "not collected yet"
-            state, reason = "without times", has
-        else:
-            state, reason = last.state.value, last.reason
-        missing.append(MissingHost(node, state, reason, len(tried), has_times=node in in_map))
-    return missing, len(plan.nodes)
-
-
-# -- Load a fleet from its index and compare its hosts ---------------------------------------------
-
-
-def results(store: Store, fleet: int) -> list[HostResult]:
-    """Return what counts of every host of a fleet."""
-    with store.reading() as connection:
-        runs = indexed_runs(connection, fleet)
-        times = times_of(connection, fleet)
-        settings = settings_of(connection, (run.setting for run in runs))
-    return results_of(runs, times, settings)
-
-
-def compared(store: Store, fleet: int) -> FleetComparison:
-    """Return the hosts of a fleet, compared kind by kind."""
-    return compare_fleet(results(store, fleet))
-
-
-def one_fleet(store: Store, words: Sequence[str], command: str) -> int:
-    """Return the number of the fleet that a command was given; raises `InputError` for several."""
-    if len(words) != 1:
-        raise InputError(f"{' '.join(words)}: one fleet at a time: rater {command} fleet:N")
-    with store.reading() as connection:
-        return fleet_number(connection, fleet_word(words[0]))
-
-
 # -- `rater divots --confirm fleet:3`: slow hosts run again, each beside a quiet one ---------------
 
 _ROUNDS = 3
@@ -185,66 +129,6 @@ def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace)
         time.sleep(POLL_S[load_fleet(store, number).asked.backend])
     collect_published(steps, quiet=True)
     return number
-
-
-# -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
-
-_DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
-
-type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
-
-
-def fleet_divots(args: argparse.Namespace) -> int:
-    """Print the slow hosts of a fleet, and the divots of the slowest ones."""
-    with open_existing_store(args) as store:
-        fleet = one_fleet(store, args.which, "divots")
-        found = compared(store, fleet)
-        thresholds = Thresholds(args.threshold_group, args.threshold_copy)
-        own = insides(store, fleet, found, thresholds)
-        with store.reading() as connection:
-            chosen = {
-                host: them[-1] for host, them in latest(indexed_runs(connection, fleet)).items()
-            }
-        in_times = {host for kind in found.kinds for host in kind.hosts}
-        missing, _ = missing_hosts(store, fleet, chosen, in_times)
-    inside = {host: analysis for host, (_, analysis) in own.items()}
-
-    def document() -> object:
-        divots = {host: divot_rows(it.findings, head) for host, (head, it) in own.items()}
-        told = [asdict(it) for it in missing]
-        return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
-
-    def text(printer: Printer) -> None:
-        print_fleet(fleet, found, inside, printer)
-        print_missing(missing, printer)
-        printer.line()
-        print_next(fleet, found, printer)
-
-    print_output(args, document, text)
-    return 0
-
-
-def insides(
-    store: Store,
-    fleet: int,
-    found: FleetComparison,
-    thresholds: Thresholds,
-    most: int = _DIVOTS_MOST_OPENED,
-) -> Inside:
-    """Return the divots of the slowest hosts; one that cannot be opened is said, not fatal."""
-    with store.reading() as connection:
-        chosen = latest(indexed_runs(connection, fleet))
-        told: Inside = {}
-        for slow in found.slow[:most]:
-            run = chosen[slow.host][-1]
-            try:
-                with opened_run(connection, run) as archived:
-                    (head,) = (it for it in archived.runs() if it.run == run.run)
-                    analysis = load_or_analyse(archived, head, thresholds, fresh=False)
-                    told[slow.host] = head, analysis
-            except RaterError as error:
-                print_error(f"{slow.host}: {error}")
-    return told
 
 
 # -- `rater history`: a host against its fleets over weeks, or a benchmark over all of them --------
@@ -347,3 +231,119 @@ def _about(run: IndexedRun) -> str:
         run.failed and f"{run.failed} of {run.copy_runs} copy runs failed",
     )
     return ", ".join(str(part) for part in parts if part)
+
+
+# -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
+
+_DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
+
+type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
+
+
+def fleet_divots(args: argparse.Namespace) -> int:
+    """Print the slow hosts of a fleet, and the divots of the slowest ones."""
+    with open_existing_store(args) as store:
+        fleet = one_fleet(store, args.which, "divots")
+        found = compared(store, fleet)
+        thresholds = Thresholds(args.threshold_group, args.threshold_copy)
+        own = insides(store, fleet, found, thresholds)
+        with store.reading() as connection:
+            chosen = {
+                host: them[-1] for host, them in latest(indexed_runs(connection, fleet)).items()
+            }
+        in_times = {host for kind in found.kinds for host in kind.hosts}
+        missing, _ = missing_hosts(store, fleet, chosen, in_times)
+    inside = {host: analysis for host, (_, analysis) in own.items()}
+
+    def document() -> object:
+        divots = {host: divot_rows(it.findings, head) for host, (head, it) in own.items()}
+        told = [asdict(it) for it in missing]
+        return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
+
+    def text(printer: Printer) -> None:
+        print_fleet(fleet, found, inside, printer)
+        print_missing(missing, printer)
+        printer.line()
+        print_next(fleet, found, printer)
+
+    print_output(args, document, text)
+    return 0
+
+
+def insides(
+    store: Store,
+    fleet: int,
+    found: FleetComparison,
+    thresholds: Thresholds,
+    most: int = _DIVOTS_MOST_OPENED,
+) -> Inside:
+    """Return the divots of the slowest hosts; one that cannot be opened is said, not fatal."""
+    with store.reading() as connection:
+        chosen = latest(indexed_runs(connection, fleet))
+        told: Inside = {}
+        for slow in found.slow[:most]:
+            run = chosen[slow.host][-1]
+            try:
+                with opened_run(connection, run) as archived:
+                    (head,) = (it for it in archived.runs() if it.run == run.run)
+                    analysis = load_or_analyse(archived, head, thresholds, fresh=False)
+                    told[slow.host] = head, analysis
+            except RaterError as error:
+                print_error(f"{slow.host}: {error}")
+    return told
+
+
+# -- Hosts of a fleet's plan that have no complete run, and why ------------------------------------
+
+
+def missing_hosts(
+    store: Store, fleet: int, chosen: Mapping[str, IndexedRun], in_map: Collection[str]
+) -> tuple[list[MissingHost], int]:
+    """Return the nodes that are not complete, and how many were planned."""
+    try:
+        plan = load_fleet(store, fleet)
+    except InputError:  # its index came without its plan
+        return [
+            MissingHost(host, "without times", run.reason, run.attempt, has_times=False)
+            for host, run in chosen.items()
+            if host not in in_map
+        ], len(chosen)
+    missing = []
+    for node, tried in plan.attempts.items():
+        last = deciding_attempt(tried) if tried else None
+        if last is not None and last.state is AttemptState.COMPLETE and node in in_map:
+            continue
+        if last is None:
+            state, reason = "not submitted", None
+        elif last.state is AttemptState.COMPLETE:
+            has = "no benchmark in it ended well" if node in chosen else "not collected yet"
+            state, reason = "without times", has
+        else:
+            state, reason = last.state.value, last.reason
+        missing.append(MissingHost(node, state, reason, len(tried), has_times=node in in_map))
+    return missing, len(plan.nodes)
+
+
+# -- Load a fleet from its index and compare its hosts ---------------------------------------------
+
+
+def results(store: Store, fleet: int) -> list[HostResult]:
+    """Return what counts of every host of a fleet."""
+    with store.reading() as connection:
+        runs = indexed_runs(connection, fleet)
+        times = times_of(connection, fleet)
+        settings = settings_of(connection, (run.setting for run in runs))
+    return results_of(runs, times, settings)
+
+
+def compared(store: Store, fleet: int) -> FleetComparison:
+    """Return the hosts of a fleet, compared kind by kind."""
+    return compare_fleet(results(store, fleet))
+
+
+def one_fleet(store: Store, words: Sequence[str], command: str) -> int:
+    """Return the number of the fleet that a command was given; raises `InputError` for several."""
+    if len(words) != 1:
+        raise InputError(f"{' '.join(words)}: one fleet at a time: rater {command} fleet:N")
+    with store.reading() as connection:
+        return fleet_number(connection, fleet_word(words[0]))

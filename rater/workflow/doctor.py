@@ -32,42 +32,6 @@ from rater.workflow.arguments import open_existing_store, print_json
 if TYPE_CHECKING:
     from rater.show.plans.machine import DoctorView
 
-# -- Settings of the machine that a dead sweep left: put back before a run, else only reported -----
-
-
-def restore_leftover_settings() -> tuple[str, ...]:
-    """Put back what a dead process left, and say so; return what a run should be warned of.
-
-    Call it with the machine's lock, before anything is read of the machine: settings must
-    not change under copies that are timed. Nothing happens while their owner lives, this
-    process or another.
-    """
-    root = sysroot()
-    warnings: list[str] = []
-    for path in journal_paths():
-        left = find_leftovers(root, path)
-        if left is None:
-            continue
-        if not may_recover(path):
-            warnings.append(f"{left.text}; they are in force still: `sudo rater restore`")
-            continue
-        messages: list[str] = []
-        if restore_leftovers(root, path, messages.append):
-            for text in messages:
-                print_error(text)
-        else:
-            warnings += messages
-    return tuple(warnings)
-
-
-def report() -> None:
-    """Say what a dead process left, on standard error; change nothing."""
-    for path in journal_paths():
-        left = find_leftovers(sysroot(), path)
-        if left is not None:
-            print_error(f"{left.text}; {left.way}")
-
-
 # -- Settings of the machine that a run or a command itself needs: set, told, put back -------------
 
 _SHOWN = 8
@@ -116,86 +80,6 @@ class RunSettings:
         self._tuner.set(wanted)
         told = [f"{name}={value} (was {now[name].text})" for name, value in wanted.items()]
         self._report(f"set for now, and put back at the end: {truncate_list(told, _SHOWN)}")
-
-
-# -- What the doctor reads of this machine now -----------------------------------------------------
-
-_LEAST_BUSY = 0.05  # of a CPU: smaller processes are counted together
-
-
-def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
-    """Return what is known of this machine; `with_load`: looks for a quarter of a second."""
-    values = dict(settings_snapshot(root)) | dict(process_settings())
-    values |= dict(present_readings(root))
-    if with_load:
-        values |= _load()
-    nodes, online = values.get("nodes"), parse_set(values.get("cpu.online", ""))
-    return MachineFacts(
-        values, microcode_now(root), None if nodes is None else int(nodes), len(online) or None
-    )
-
-
-def names_here(root: Path) -> tuple[str, ...]:
-    """Return the names of the settings that this machine has."""
-    return tuple(setting.name for setting in available_settings(root))
-
-
-def _load() -> dict[str, str]:
-    busy = ForeignLoadSampler().busy(_LEAST_BUSY)
-    cpus = sum(one.share for one in busy.processes) + busy.unseen
-    named = truncate_list([f"{one.command} {one.share:.1f}" for one in busy.processes], 2)
-    found = {"others.busy_cpus": f"{cpus:.2f}", "others.stolen_share": f"{busy.stolen:.4f}"}
-    return found | ({"others.named": named} if named else {})
-
-
-# -- What the doctor would set: for a run, or around a command -------------------------------------
-
-
-def tuned_settings_of(request: Request) -> dict[str, str]:
-    """Return what a run with --tuned wants of the machine as it is now, by name; else nothing."""
-    return _tuned_now() if request.tuned else {}
-
-
-def _tuned_now() -> dict[str, str]:
-    from rater.analysis.doctor.examine import examine, tuned_settings
-
-    root = sysroot()
-    return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))
-
-
-def fix(args: argparse.Namespace) -> int:
-    """Run a command with what the doctor would set; return the command's exit status."""
-    if not args.command:
-        raise InputError(
-            "--fix sets settings for the time of a command: rater doctor --fix -- make bench; "
-            "`rater run --tuned` does so for a run"
-        )
-    what = f"rater doctor --fix -- {shlex.join(args.command)}"[:80]
-    with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
-        pass  # nobody times copies now, whom that would disturb; the command may be a rater
-    for warning in restore_leftover_settings():
-        print_error(f"warning: {warning}")
-    wanted = _tuned_now()
-    if not wanted:
-        print_error("nothing to set: what the doctor would set is as it should be, or not here")
-    with SettingsSession(sysroot(), default_journal_path(), what) as tuner:
-        RunSettings(tuner, print_error).set(wanted)
-        return _ended(args.command)
-
-
-def _ended(command: list[str]) -> int:
-    """Run a command to its end; a signal that ends rater ends it first."""
-    try:
-        process = subprocess.Popen(command)
-    except OSError as error:
-        raise InputError(f"{command[0]}: {error.strerror}") from error
-    try:
-        status = process.wait()
-    except StoppedBySignal:
-        process.terminate()
-        process.wait()
-        raise
-    return status if status >= 0 else 128 - status
 
 
 # -- `rater doctor`: this machine read, judged and shown; or mended for the time of a command ------
@@ -253,3 +137,119 @@ def _named(findings: tuple[DoctorFinding, ...], names: list[str]) -> tuple[Docto
         if name.lower() not in known:
             raise InputError(f"{name}: no such check; there are: {', '.join(known.values())}")
     return tuple(one for one in findings if not names or one.check in wanted)
+
+
+# -- What the doctor would set: for a run, or around a command -------------------------------------
+
+
+def tuned_settings_of(request: Request) -> dict[str, str]:
+    """Return what a run with --tuned wants of the machine as it is now, by name; else nothing."""
+    return _tuned_now() if request.tuned else {}
+
+
+def _tuned_now() -> dict[str, str]:
+    from rater.analysis.doctor.examine import examine, tuned_settings
+
+    root = sysroot()
+    return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))
+
+
+def fix(args: argparse.Namespace) -> int:
+    """Run a command with what the doctor would set; return the command's exit status."""
+    if not args.command:
+        raise InputError(
+            "--fix sets settings for the time of a command: rater doctor --fix -- make bench; "
+            "`rater run --tuned` does so for a run"
+        )
+    what = f"rater doctor --fix -- {shlex.join(args.command)}"[:80]
+    with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
+        pass  # nobody times copies now, whom that would disturb; the command may be a rater
+    for warning in restore_leftover_settings():
+        print_error(f"warning: {warning}")
+    wanted = _tuned_now()
+    if not wanted:
+        print_error("nothing to set: what the doctor would set is as it should be, or not here")
+    with SettingsSession(sysroot(), default_journal_path(), what) as tuner:
+        RunSettings(tuner, print_error).set(wanted)
+        return _ended(args.command)
+
+
+def _ended(command: list[str]) -> int:
+    """Run a command to its end; a signal that ends rater ends it first."""
+    try:
+        process = subprocess.Popen(command)
+    except OSError as error:
+        raise InputError(f"{command[0]}: {error.strerror}") from error
+    try:
+        status = process.wait()
+    except StoppedBySignal:
+        process.terminate()
+        process.wait()
+        raise
+    return status if status >= 0 else 128 - status
+
+
+# -- Settings of the machine that a dead sweep left: put back before a run, else only reported -----
+
+
+def restore_leftover_settings() -> tuple[str, ...]:
+    """Put back what a dead process left, and say so; return what a run should be warned of.
+
+    Call it with the machine's lock, before anything is read of the machine: settings must
+    not change under copies that are timed. Nothing happens while their owner lives, this
+    process or another.
+    """
+    root = sysroot()
+    warnings: list[str] = []
+    for path in journal_paths():
+        left = find_leftovers(root, path)
+        if left is None:
+            continue
+        if not may_recover(path):
+            warnings.append(f"{left.text}; they are in force still: `sudo rater restore`")
+            continue
+        messages: list[str] = []
+        if restore_leftovers(root, path, messages.append):
+            for text in messages:
+                print_error(text)
+        else:
+            warnings += messages
+    return tuple(warnings)
+
+
+def report() -> None:
+    """Say what a dead process left, on standard error; change nothing."""
+    for path in journal_paths():
+        left = find_leftovers(sysroot(), path)
+        if left is not None:
+            print_error(f"{left.text}; {left.way}")
+
+
+# -- What the doctor reads of this machine now -----------------------------------------------------
+
+_LEAST_BUSY = 0.05  # of a CPU: smaller processes are counted together
+
+
+def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
+    """Return what is known of this machine; `with_load`: looks for a quarter of a second."""
+    values = dict(settings_snapshot(root)) | dict(process_settings())
+    values |= dict(present_readings(root))
+    if with_load:
+        values |= _load()
+    nodes, online = values.get("nodes"), parse_set(values.get("cpu.online", ""))
+    return MachineFacts(
+        values, microcode_now(root), None if nodes is None else int(nodes), len(online) or None
+    )
+
+
+def names_here(root: Path) -> tuple[str, ...]:
+    """Return the names of the settings that this machine has."""
+    return tuple(setting.name for setting in available_settings(root))
+
+
+def _load() -> dict[str, str]:
+    busy = ForeignLoadSampler().busy(_LEAST_BUSY)
+    cpus = sum(one.share for one in busy.processes) + busy.unseen
+    named = truncate_list([f"{one.command} {one.share:.1f}" for one in busy.processes], 2)
+    found = {"others.busy_cpus": f"{cpus:.2f}", "others.stolen_share": f"{busy.stolen:.4f}"}
+    return found | ({"others.named": named} if named else {})

@@ -45,6 +45,209 @@ from rater.lab.trace.ranking import (
 )
 from rater.lab.trace.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
 
+# -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
+
+
+@dataclass(frozen=True, slots=True)
+class LabRow:
+    """One benchmark, or the suite, without and with large pages."""
+
+    row: EffectRow
+    largest: Effect  # at the layout with the most large pages
+    best: tuple[str, Effect] | None  # the fastest layout; None: no layout has a result
+
+
+@dataclass(frozen=True, slots=True)
+class PageLab:
+    """A sweep over page layouts, put together."""
+
+    sweep: int
+    points: tuple[Point, ...]  # all in base pages first
+    comparison: Comparison
+    largest: int  # which of the comparison's sides has the most large pages
+    rows: tuple[LabRow, ...]  # suite first, then benchmarks in their order
+    memory: tuple[MemoryRow, ...]
+    cpi: tuple[CpiChange, ...]
+    models: tuple[SweepModel, ...]
+    energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
+    no_models: str | None  # why there are none, in words
+    checks: tuple[RankingCheck, ...]  # of benchmarks that were traced (rater pages)
+    missing: tuple[str, ...]  # points without runs
+
+
+def page_lab(
+    sweep: int,
+    points: Sequence[Point],
+    *,
+    looks: int = 1,
+    missing: Sequence[str] = (),
+    predicting: Response = OF_TIME,
+    traces: Mapping[str, BenchmarkTrace] | None = None,
+) -> PageLab:
+    """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
+    `traces`: by benchmark, what is known of its misses.
+
+    The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
+    that has no axis `pages`, or other axes beside it.
+    """
+    axes = {name for point in points for name, _ in point.values}
+    if axes != {PAGES}:
+        named = ", ".join(sorted(axes)) or "none"
+        raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
+    if len(points) < 2:
+        raise InputError(f"sweep {sweep}: one layout has runs; two or more can be compared")
+    ordered = sorted(points, key=lambda point: not parse_pages(_text(point)).is_base)
+    comparison = compare(ordered, looks=looks)
+    shares = [_share(point) for point in ordered]
+    largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
+    known = traces or {}
+    models, no_models = _models(ordered, predicting, known)
+    return PageLab(
+        sweep,
+        tuple(ordered),
+        comparison,
+        largest,
+        tuple(
+            LabRow(row, row.cells[largest - 1], _best(row, comparison))
+            for row in (*comparison.suites[:1], *comparison.benchmarks)
+        ),
+        memory_rows(ordered),
+        cpi_changes(comparison.sides),
+        models,
+        _models(ordered, Response(EffortKind.ENERGY), known)[0],
+        no_models,
+        _checks(ordered, predicting, known),
+        tuple(missing),
+    )
+
+
+def _text(point: Point) -> str:
+    return dict(point.values)[PAGES]
+
+
+def _share(point: Point) -> float:
+    share = share_of(_text(point))
+    return -1.0 if share is None else share
+
+
+def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
+    found = [
+        (side.label, cell)
+        for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
+        if cell.speedup is not None
+    ]
+    return max(found, key=lambda one: one[1].speedup.ratio if one[1].speedup else 0.0, default=None)
+
+
+def _models(
+    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
+) -> tuple[tuple[SweepModel, ...], str | None]:
+    try:
+        return models_of(observe(points, ModelRequest(predicting), misses_of(traces))), None
+    except InputError as error:
+        return (), str(error)
+
+
+def _checks(
+    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
+) -> tuple[RankingCheck, ...]:
+    """Hold what traces predict of each layout against its runs."""
+    try:
+        found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
+    except InputError:
+        return ()
+    texts = {point.label: _text(point) for point in points}
+    return tuple(
+        ranking_check(
+            data.benchmark,
+            traces[data.benchmark],
+            [(texts[one.label], one.values) for one in _base_first(points, data.layouts)],
+        )
+        for data in found
+        if data.benchmark in traces
+    )
+
+
+def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list[LayoutValue]:
+    """Return layouts in the order of the points, the baseline first."""
+    by_label = {one.label: one for one in layouts}
+    return [by_label[point.label] for point in points if point.label in by_label]
+
+
+# -- What a stored trace predicts of page layouts, held against a sweep's own runs -----------------
+#
+# The benefit of a layout is what it saves over all in base pages, by the cost model of
+# `analysis.pages.ranking` (misses x cost + faults x cost); the error is IBM CPO's, in per cent of
+# the largest benefit.
+
+_HUGE = PAGE_SIZES[2]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkTrace:
+    """A stored trace of a benchmark, and what a miss costs on the machine it was made on."""
+
+    number: int
+    trace: PageTrace
+    costs: PageCosts
+
+
+@dataclass(frozen=True, slots=True)
+class RankingCheck:
+    """Which data of a benchmark deserves large pages, and how its layouts bore the trace out."""
+
+    benchmark: str
+    trace: int  # its number
+    best: RankedMapping  # of categories to page sizes
+    saved_ns: float  # by the best one, as predicted
+    check: BenefitCheck | None  # None: fewer than two layouts
+
+
+def misses_of(traces: Mapping[str, BenchmarkTrace]) -> Callable[[str, str], float | None] | None:
+    """Return what tells page walks by benchmark and text of --pages; None: there is no trace."""
+    if not traces:
+        return None
+
+    def predicted(benchmark: str, text: str) -> float | None:
+        found = traces.get(benchmark)
+        return None if found is None else predicted_misses(found.trace, text).walks
+
+    return predicted
+
+
+def ranking_check(
+    benchmark: str,
+    traced: BenchmarkTrace,
+    layouts: Sequence[tuple[str, Sequence[float]]],
+    loads: Loads = Loads.BETWEEN,
+) -> RankingCheck:
+    """Return the best mapping, and predictions against `layouts`: texts of --pages and times in s.
+
+    The first of them is all in base pages.
+    """
+    ranked = rank_mappings(traced.trace, traced.costs)
+    best = by_saving(ranked, loads)[0]
+    saved = [_saved_ns(traced, ranked, text, loads) for text, _ in layouts]
+    check = None
+    if len(layouts) > 1:
+        check = check_benefits([text for text, _ in layouts], saved, [it for _, it in layouts])
+    return RankingCheck(benchmark, traced.number, best, best.saved_ns(loads), check)
+
+
+def _saved_ns(
+    traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str, loads: Loads
+) -> float:
+    """Return what a layout saves: walks and first-level misses, and its share of the faults."""
+    trace, costs = traced.trace, traced.costs
+    base, here = (predicted_misses(trace, it) for it in ("0%", text))
+    touched = sum(trace.of_size(BASE_PAGE).pages)
+    everything = next((it for it in ranked if set(it.mapping.sizes) == {_HUGE}), None)
+    share = huge_share(parse_pages(text), extents(trace), _HUGE)
+    faults = share * everything.faults_saved_ns if everything else 0.0
+    walks = (base.walks - here.walks) * costs.walk_ns(touched, loads)
+    return walks + (base.l1_misses - here.l1_misses) * costs.l1_miss_ns(loads) + faults
+
+
 # -- Which model the layouts warrant, and how many more would tell ---------------------------------
 #
 # A model with one more term is taken where all of this holds:
@@ -222,206 +425,3 @@ def _model(observed: ModelData, degree: int, margin: float) -> SweepModel:
     fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]
     choice = choose_model((x, y), fits, observed.layout_noise, margin)
     return SweepModel(observed, tuple(fits), two_point_models(x, y), choice)
-
-
-# -- What a stored trace predicts of page layouts, held against a sweep's own runs -----------------
-#
-# The benefit of a layout is what it saves over all in base pages, by the cost model of
-# `analysis.pages.ranking` (misses x cost + faults x cost); the error is IBM CPO's, in per cent of
-# the largest benefit.
-
-_HUGE = PAGE_SIZES[2]
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkTrace:
-    """A stored trace of a benchmark, and what a miss costs on the machine it was made on."""
-
-    number: int
-    trace: PageTrace
-    costs: PageCosts
-
-
-@dataclass(frozen=True, slots=True)
-class RankingCheck:
-    """Which data of a benchmark deserves large pages, and how its layouts bore the trace out."""
-
-    benchmark: str
-    trace: int  # its number
-    best: RankedMapping  # of categories to page sizes
-    saved_ns: float  # by the best one, as predicted
-    check: BenefitCheck | None  # None: fewer than two layouts
-
-
-def misses_of(traces: Mapping[str, BenchmarkTrace]) -> Callable[[str, str], float | None] | None:
-    """Return what tells page walks by benchmark and text of --pages; None: there is no trace."""
-    if not traces:
-        return None
-
-    def predicted(benchmark: str, text: str) -> float | None:
-        found = traces.get(benchmark)
-        return None if found is None else predicted_misses(found.trace, text).walks
-
-    return predicted
-
-
-def ranking_check(
-    benchmark: str,
-    traced: BenchmarkTrace,
-    layouts: Sequence[tuple[str, Sequence[float]]],
-    loads: Loads = Loads.BETWEEN,
-) -> RankingCheck:
-    """Return the best mapping, and predictions against `layouts`: texts of --pages and times in s.
-
-    The first of them is all in base pages.
-    """
-    ranked = rank_mappings(traced.trace, traced.costs)
-    best = by_saving(ranked, loads)[0]
-    saved = [_saved_ns(traced, ranked, text, loads) for text, _ in layouts]
-    check = None
-    if len(layouts) > 1:
-        check = check_benefits([text for text, _ in layouts], saved, [it for _, it in layouts])
-    return RankingCheck(benchmark, traced.number, best, best.saved_ns(loads), check)
-
-
-def _saved_ns(
-    traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str, loads: Loads
-) -> float:
-    """Return what a layout saves: walks and first-level misses, and its share of the faults."""
-    trace, costs = traced.trace, traced.costs
-    base, here = (predicted_misses(trace, it) for it in ("0%", text))
-    touched = sum(trace.of_size(BASE_PAGE).pages)
-    everything = next((it for it in ranked if set(it.mapping.sizes) == {_HUGE}), None)
-    share = huge_share(parse_pages(text), extents(trace), _HUGE)
-    faults = share * everything.faults_saved_ns if everything else 0.0
-    walks = (base.walks - here.walks) * costs.walk_ns(touched, loads)
-    return walks + (base.l1_misses - here.l1_misses) * costs.l1_miss_ns(loads) + faults
-
-
-# -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
-
-
-@dataclass(frozen=True, slots=True)
-class LabRow:
-    """One benchmark, or the suite, without and with large pages."""
-
-    row: EffectRow
-    largest: Effect  # at the layout with the most large pages
-    best: tuple[str, Effect] | None  # the fastest layout; None: no layout has a result
-
-
-@dataclass(frozen=True, slots=True)
-class PageLab:
-    """A sweep over page layouts, put together."""
-
-    sweep: int
-    points: tuple[Point, ...]  # all in base pages first
-    comparison: Comparison
-    largest: int  # which of the comparison's sides has the most large pages
-    rows: tuple[LabRow, ...]  # suite first, then benchmarks in their order
-    memory: tuple[MemoryRow, ...]
-    cpi: tuple[CpiChange, ...]
-    models: tuple[SweepModel, ...]
-    energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
-    no_models: str | None  # why there are none, in words
-    checks: tuple[RankingCheck, ...]  # of benchmarks that were traced (rater pages)
-    missing: tuple[str, ...]  # points without runs
-
-
-def page_lab(
-    sweep: int,
-    points: Sequence[Point],
-    *,
-    looks: int = 1,
-    missing: Sequence[str] = (),
-    predicting: Response = OF_TIME,
-    traces: Mapping[str, BenchmarkTrace] | None = None,
-) -> PageLab:
-    """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
-    `traces`: by benchmark, what is known of its misses.
-
-    The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
-    that has no axis `pages`, or other axes beside it.
-    """
-    axes = {name for point in points for name, _ in point.values}
-    if axes != {PAGES}:
-        named = ", ".join(sorted(axes)) or "none"
-        raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
-    if len(points) < 2:
-        raise InputError(f"sweep {sweep}: one layout has runs; two or more can be compared")
-    ordered = sorted(points, key=lambda point: not parse_pages(_text(point)).is_base)
-    comparison = compare(ordered, looks=looks)
-    shares = [_share(point) for point in ordered]
-    largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
-    known = traces or {}
-    models, no_models = _models(ordered, predicting, known)
-    return PageLab(
-        sweep,
-        tuple(ordered),
-        comparison,
-        largest,
-        tuple(
-            LabRow(row, row.cells[largest - 1], _best(row, comparison))
-            for row in (*comparison.suites[:1], *comparison.benchmarks)
-        ),
-        memory_rows(ordered),
-        cpi_changes(comparison.sides),
-        models,
-        _models(ordered, Response(EffortKind.ENERGY), known)[0],
-        no_models,
-        _checks(ordered, predicting, known),
-        tuple(missing),
-    )
-
-
-def _text(point: Point) -> str:
-    return dict(point.values)[PAGES]
-
-
-def _share(point: Point) -> float:
-    share = share_of(_text(point))
-    return -1.0 if share is None else share
-
-
-def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
-    found = [
-        (side.label, cell)
-        for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
-        if cell.speedup is not None
-    ]
-    return max(found, key=lambda one: one[1].speedup.ratio if one[1].speedup else 0.0, default=None)
-
-
-def _models(
-    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
-) -> tuple[tuple[SweepModel, ...], str | None]:
-    try:
-        return models_of(observe(points, ModelRequest(predicting), misses_of(traces))), None
-    except InputError as error:
-        return (), str(error)
-
-
-def _checks(
-    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
-) -> tuple[RankingCheck, ...]:
-    """Hold what traces predict of each layout against its runs."""
-    try:
-        found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
-    except InputError:
-        return ()
-    texts = {point.label: _text(point) for point in points}
-    return tuple(
-        ranking_check(
-            data.benchmark,
-            traces[data.benchmark],
-            [(texts[one.label], one.values) for one in _base_first(points, data.layouts)],
-        )
-        for data in found
-        if data.benchmark in traces
-    )
-
-
-def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list[LayoutValue]:
-    """Return layouts in the order of the points, the baseline first."""
-    by_label = {one.label: one for one in layouts}
-    return [by_label[point.label] for point in points if point.label in by_label]

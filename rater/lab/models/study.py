@@ -48,73 +48,6 @@ from rater.workflow.results.report import check_page
 from rater.workflow.sweep.execute import run_sweep
 from rater.workflow.sweep.view import show_sweep
 
-# -- Stored traces (`rater pages`) of the benchmarks of a sweep ------------------------------------
-
-
-def traces_of(store: Store, points: Sequence[Point]) -> dict[str, BenchmarkTrace]:
-    """Return the latest trace of each benchmark, of the same suite and size as the runs."""
-    head = points[0].runs[0].run.head
-    suites = set((head.suite or "").split(", ")) if head.suite else {None}
-    latest = {
-        it.name: it.number
-        for it in trace_heads(store)
-        if it.name in head.benchmarks
-        and (it.suite in suites)
-        and (it.suite is None or it.size == head.size)
-    }
-    found = {}
-    for name, number in latest.items():
-        stored = load_trace(store, number)
-        costs = page_costs(stored.costs, parse_tlb(stored.trace.tlb))
-        found[name] = BenchmarkTrace(number, stored.trace, costs)
-    return found
-
-
-# -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
-
-
-def model_sweep(args: argparse.Namespace) -> int:
-    """Print the models of a sweep."""
-    file = drawing_file(args.file)
-    wanted = ModelRequest(
-        predicting_of(args.y), None if args.x is None else PredictorKind(args.x), args.axis
-    )
-    with open_existing_store(args) as store:
-        number = find_sweep(store, args.which)
-        told = missing_points(store, [f"{PREFIX}{number}"])
-        models = models_in(store, number, wanted, args.degree)
-    if file is not None:
-        write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
-
-    def text(printer: Printer) -> None:
-        lines = [model_lines(model, printer.width) if model.fits else [] for model in models]
-        print_models(models, printer, lines, told)
-        if file is not None:
-            printer.line(f"{args.file}: {count(len(models), 'panel')}")
-
-    print_output(args, lambda: models_document(number, models, told), text)
-    return 0
-
-
-def predicting_of(text: str) -> Response:
-    """Return what --y asks for; raises `InputError`."""
-    word, colon, name = text.partition(":")
-    known = [str(effort) for effort in EffortKind if effort is not EffortKind.METRIC]
-    if colon and word == EffortKind.METRIC and name:
-        return Response(EffortKind.METRIC, name)
-    if text not in known:
-        raise InputError(f"--y {text}: expected {', '.join(known)} or metric:NAME")
-    return Response(EffortKind(text))
-
-
-def models_in(
-    store: Store, sweep: int, wanted: ModelRequest, degree: int = 2
-) -> tuple[SweepModel, ...]:
-    """Return the models of a stored sweep; raises `InputError` where there is nothing to model."""
-    points = load_points(store, [f"{PREFIX}{sweep}"])
-    return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
-
-
 # -- `rater lab pages`: a sweep over page layouts, all that it comes to as a summary and a page ----
 
 SUITE = "pages"
@@ -233,3 +166,70 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     check_page(path, force=False)
     write_output(path, report_html(pages, page.vega, together).encode())
     return path
+
+
+# -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
+
+
+def model_sweep(args: argparse.Namespace) -> int:
+    """Print the models of a sweep."""
+    file = drawing_file(args.file)
+    wanted = ModelRequest(
+        predicting_of(args.y), None if args.x is None else PredictorKind(args.x), args.axis
+    )
+    with open_existing_store(args) as store:
+        number = find_sweep(store, args.which)
+        told = missing_points(store, [f"{PREFIX}{number}"])
+        models = models_in(store, number, wanted, args.degree)
+    if file is not None:
+        write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
+
+    def text(printer: Printer) -> None:
+        lines = [model_lines(model, printer.width) if model.fits else [] for model in models]
+        print_models(models, printer, lines, told)
+        if file is not None:
+            printer.line(f"{args.file}: {count(len(models), 'panel')}")
+
+    print_output(args, lambda: models_document(number, models, told), text)
+    return 0
+
+
+def predicting_of(text: str) -> Response:
+    """Return what --y asks for; raises `InputError`."""
+    word, colon, name = text.partition(":")
+    known = [str(effort) for effort in EffortKind if effort is not EffortKind.METRIC]
+    if colon and word == EffortKind.METRIC and name:
+        return Response(EffortKind.METRIC, name)
+    if text not in known:
+        raise InputError(f"--y {text}: expected {', '.join(known)} or metric:NAME")
+    return Response(EffortKind(text))
+
+
+def models_in(
+    store: Store, sweep: int, wanted: ModelRequest, degree: int = 2
+) -> tuple[SweepModel, ...]:
+    """Return the models of a stored sweep; raises `InputError` where there is nothing to model."""
+    points = load_points(store, [f"{PREFIX}{sweep}"])
+    return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
+
+
+# -- Stored traces (`rater pages`) of the benchmarks of a sweep ------------------------------------
+
+
+def traces_of(store: Store, points: Sequence[Point]) -> dict[str, BenchmarkTrace]:
+    """Return the latest trace of each benchmark, of the same suite and size as the runs."""
+    head = points[0].runs[0].run.head
+    suites = set((head.suite or "").split(", ")) if head.suite else {None}
+    latest = {
+        it.name: it.number
+        for it in trace_heads(store)
+        if it.name in head.benchmarks
+        and (it.suite in suites)
+        and (it.suite is None or it.size == head.size)
+    }
+    found = {}
+    for name, number in latest.items():
+        stored = load_trace(store, number)
+        costs = page_costs(stored.costs, parse_tlb(stored.trace.tlb))
+        found[name] = BenchmarkTrace(number, stored.trace, costs)
+    return found

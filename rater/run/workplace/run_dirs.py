@@ -38,26 +38,6 @@ from rater.text.cpuset import format_list
 from rater.text.values import printable
 from rater.wings import Hook
 
-# -- The last lines that a failed copy wrote on its standard error ---------------------------------
-
-_MOST_BYTES = 4096
-
-
-def stderr_tail(files: str, lines: int = 5) -> list[str]:
-    """Return at most so many lines; none where the file is gone or empty.
-
-    `files`: as `CopySpec.files` has it, a directory or a pattern of names.
-    """
-    path = f"{files[:-1]}stderr" if files.endswith("*") else f"{files}/stderr"
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
-            text = file.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return []
-    return [printable(line, 200) for line in text.splitlines() if line.strip()][-lines:]
-
-
 # -- One benchmark, ready to be started by every copy ----------------------------------------------
 
 
@@ -180,60 +160,6 @@ def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
         b"RATER_CPUS": format_list(placement.cpus or ()).encode(),
         b"RATER_NODE": b"" if placement.node is None else b"%d" % placement.node,
     }
-
-
-# -- Set-up commands of copies, before each run: where the copy will run, several at a time --------
-
-
-@dataclass(frozen=True, slots=True)
-class SetupsDone:
-    """How the set-ups of a phase ended."""
-
-    error: RaterError | None  # the first one; the others were ended for it
-    kept: frozenset[str]  # places of the files of those that failed
-
-
-def set_up_all(
-    setups: Sequence[tuple[Placement, Program, CopySpec]], workers: int, stop: Callable[[], bool]
-) -> SetupsDone:
-    """Set up copies, `workers` at a time, until one fails or `stop` is true."""
-    failed = threading.Event()
-
-    def unwanted() -> bool:
-        return failed.is_set() or stop()
-
-    def one(setup: tuple[Placement, Program, CopySpec]) -> RaterError | None:
-        if unwanted():
-            return None
-        try:
-            set_up(*setup, unwanted)
-        except SetupStopped:
-            return None
-        except RaterError as error:
-            failed.set()
-            return error
-        return None
-
-    with ThreadPoolExecutor(min(workers, len(setups))) as pool:
-        errors = list(pool.map(one, setups))
-    kept = {spec.files for (_, _, spec), error in zip(setups, errors, strict=True) if error}
-    return SetupsDone(next((it for it in errors if it is not None), None), frozenset(kept))
-
-
-def set_up(
-    placement: Placement, program: Program, spec: CopySpec, stop: Callable[[], bool]
-) -> None:
-    """Run the set-up command of one copy, bound as it will be; raises `SetupStopped`."""
-    with ThreadBinding() as binding:
-        binding.apply(placement)
-        set_up_copy(
-            program.setup,
-            Path(spec.directory),
-            spec.environment,
-            f"copy {placement.copy} of {program.name}",
-            stop=stop,
-            limits=program.setup_limits,
-        )
 
 
 # -- The run directories of a run: made before a phase, judged and removed after it ----------------
@@ -483,3 +409,77 @@ class RunFolders:
         with ThreadBinding() as binding:
             binding.apply(self._placements[copy])
             return make_run_dir(self._work, name, program.inputs)
+
+
+# -- The last lines that a failed copy wrote on its standard error ---------------------------------
+
+_MOST_BYTES = 4096
+
+
+def stderr_tail(files: str, lines: int = 5) -> list[str]:
+    """Return at most so many lines; none where the file is gone or empty.
+
+    `files`: as `CopySpec.files` has it, a directory or a pattern of names.
+    """
+    path = f"{files[:-1]}stderr" if files.endswith("*") else f"{files}/stderr"
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return []
+    return [printable(line, 200) for line in text.splitlines() if line.strip()][-lines:]
+
+
+# -- Set-up commands of copies, before each run: where the copy will run, several at a time --------
+
+
+@dataclass(frozen=True, slots=True)
+class SetupsDone:
+    """How the set-ups of a phase ended."""
+
+    error: RaterError | None  # the first one; the others were ended for it
+    kept: frozenset[str]  # places of the files of those that failed
+
+
+def set_up_all(
+    setups: Sequence[tuple[Placement, Program, CopySpec]], workers: int, stop: Callable[[], bool]
+) -> SetupsDone:
+    """Set up copies, `workers` at a time, until one fails or `stop` is true."""
+    failed = threading.Event()
+
+    def unwanted() -> bool:
+        return failed.is_set() or stop()
+
+    def one(setup: tuple[Placement, Program, CopySpec]) -> RaterError | None:
+        if unwanted():
+            return None
+        try:
+            set_up(*setup, unwanted)
+        except SetupStopped:
+            return None
+        except RaterError as error:
+            failed.set()
+            return error
+        return None
+
+    with ThreadPoolExecutor(min(workers, len(setups))) as pool:
+        errors = list(pool.map(one, setups))
+    kept = {spec.files for (_, _, spec), error in zip(setups, errors, strict=True) if error}
+    return SetupsDone(next((it for it in errors if it is not None), None), frozenset(kept))
+
+
+def set_up(
+    placement: Placement, program: Program, spec: CopySpec, stop: Callable[[], bool]
+) -> None:
+    """Run the set-up command of one copy, bound as it will be; raises `SetupStopped`."""
+    with ThreadBinding() as binding:
+        binding.apply(placement)
+        set_up_copy(
+            program.setup,
+            Path(spec.directory),
+            spec.environment,
+            f"copy {placement.copy} of {program.name}",
+            stop=stop,
+            limits=program.setup_limits,
+        )

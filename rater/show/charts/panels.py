@@ -17,254 +17,6 @@ from rater.show.format import sanitize
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, objects
 
-# -- What is written into a picture of the copies' times: names of slow parts, times, sizes --------
-
-_LEAST_EXPLAINED = 0.01  # of a time; less than the layout does is hardly to be seen
-_MOST_LETTERS = 20  # of a list of copies
-# Findings whose place is no name: it is all copies.
-_NAMES = {
-    Kind.STARTUP: "start-up",
-    Kind.DRIFT: "drift",
-    Kind.STEP: "step",
-    Kind.WARM_UP: "warm-up",
-    Kind.GRADIENT: "gradient",
-    Kind.BIMODAL: "two speeds",
-    Kind.NO_PLACE: "a copy each time",
-    Kind.WANDERING: "lgroups take turns",
-}
-
-
-def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
-    """Return labels for what the search for divots found, benchmark by benchmark.
-
-    Copies that were judged singly are one label where they are the same in each iteration.
-    What the layout explains has one where it is large enough to be seen.
-    """
-    labels: list[Label] = []
-    for one in findings:
-        if one.explained and abs(one.slowdown - 1) < _LEAST_EXPLAINED:
-            continue
-        if one.singles:
-            labels += _single_labels(one)
-            continue
-        what = one.place if one.has_place else _NAMES.get(one.kind, one.place)
-        effects = group_by_key((cell.benchmark, cell.slowdown) for cell in one.cells)
-        for benchmark in tuple(effects) or one.benchmarks or (None,):
-            # These are told from end to end, whatever a single cell has of it.
-            ends = one.kind in (Kind.DRIFT, Kind.GRADIENT)
-            own = [] if ends else effects.get(benchmark or "", [])
-            slowdown = statistics.median(own or [one.slowdown])
-            # What a layout does differs from benchmark to benchmark: one size would be wrong.
-            size = formatting.format_slowdown(slowdown)
-            labels.append(
-                Label(
-                    copies=one.copies,
-                    text=f"{what}: {'by the layout' if one.explained else size}",
-                    iterations=one.iterations,
-                    benchmark=benchmark,
-                    tune=one.tune,
-                    cpus=one.cpus,
-                    explained=one.explained,
-                    fast=slowdown < 1,
-                )
-            )
-    return tuple(labels)
-
-
-def _single_labels(one: Finding) -> Iterator[Label]:
-    cells = group_by_key(((one.benchmark, one.tune, one.iteration), one) for one in one.singles)
-    groups = group_by_key(
-        ((benchmark, tune, tuple(sorted({single.copy for single in members}))), iteration)
-        for (benchmark, tune, iteration), members in cells.items()
-    )
-    for (benchmark, tune, copies), iterations in groups.items():
-        members = [single for it in iterations for single in cells[benchmark, tune, it]]
-        sizes = [single.slowdown for single in members]
-        what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
-        node = members[0].node
-        what += f" (lgroup {node})" if len(copies) == 1 and node is not None else ""
-        cpus = {single.cpu for single in members if single.cpu is not None}
-        yield Label(
-            copies,
-            f"{what}: {formatting.sizes(sizes)}",
-            tuple(sorted(iterations)),
-            benchmark,
-            tune,
-            tuple(sorted(cpus)),
-            one.explained,
-            fast=sizes[0] < 1,
-        )
-
-
-def time_text(seconds: float) -> str:
-    """Return a time with the digits that its size deserves: `2408 s`, `12.3 s`, `4.56 ms`."""
-    if seconds >= 1000:
-        return f"{seconds:.0f} s"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
-        if seconds >= size or unit == "ns":
-            value = seconds / size
-            break
-    # Four digits: copies of a quiet machine differ by a thousandth.
-    return f"{value:.{max(0, 4 - len(str(int(value))))}f} {unit}"
-
-
-def percent_text(value: float) -> str:
-    """Return a share of the median as its distance: `+52 %`, `-0.4 %`."""
-    size = (value - 1) * 100
-    return f"{size:+.0f} %" if abs(size) >= 10 else f"{size:+.1f} %"
-
-
-def ticks(panel: Panel, gap_s: float = 0.0) -> list[tuple[float, str, str]]:
-    """Return the ends of the dots and their median: seconds, their text, and per cent.
-
-    The axis begins and ends with what was measured; no round numbers that were not. `gap_s`:
-    between them at least.
-    """
-    extent, median_s = panel.extent_s(), panel.median_s
-    if median_s is None or extent is None:
-        return []
-    shown = [median_s] if extent[0] <= median_s <= extent[1] else []
-    for value in reversed(extent):
-        if all(abs(value - other) >= gap_s for other in shown):
-            shown.append(value)
-    return [
-        (at, time_text(at), "median" if at == median_s else percent_text(at / median_s))
-        for at in shown
-    ]
-
-
-def label_text(label: Label, panel: Panel) -> str:
-    """Return a label's words, with its iterations where the panel shows others as well."""
-    shown = {dot.iteration for dot in panel.dots}
-    here = sorted(shown.intersection(label.iterations))
-    if not here or len(here) == len(shown) or "iteration" in label.text:
-        return label.text
-    return f"{label.text} ({'iteration' if len(here) == 1 else 'iterations'} {format_list(here)})"
-
-
-def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
-    """Say how far out the dots are that lie beyond an end of the axis."""
-    if len(dots) > most:
-        times = [dot.elapsed_s for dot in dots]
-        return f"{len(dots)} copies: {time_text(min(times))} to {time_text(max(times))}"
-    return ", ".join(f"copy {dot.copy}: {time_text(dot.elapsed_s)}" for dot in dots)
-
-
-def failed_text(panel: Panel) -> str | None:
-    """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
-    parts = []
-    by_cause = group_by_key(
-        (one.status is CopyStatus.INTERRUPTED, one.copy) for _, one in panel.failed
-    )
-    for interrupted, how in ((False, "failed"), (True, "interrupted")):
-        copies = sorted(set(by_cause.get(interrupted, ())))
-        long = len(format_list(copies)) > _MOST_LETTERS
-        which = copies_text(len(copies)) if long else formatting.format_copies(copies)
-        parts += [f"{which} {how}"] if copies else []
-    return "; ".join(parts) or None
-
-
-# -- One panel of the copies' times as JSON values, the same for a page and a file -----------------
-#
-# Many values of one kind are lists side by side (`copy`, `cpu`, `s`, ...): 12,441 copy runs
-# are less than a megabyte so. Times are seconds, rounded to seven digits.
-
-_TICK_GAP = 0.14  # of a panel's height: nearer numbers would touch
-SLOW, EXPLAINED = 1, 2  # kinds of dots; all others are 0
-PLACE = ("copy", "cpu", "core", "node")
-
-
-def seconds(value: float) -> float:
-    """Return a time with the digits that a picture can show."""
-    return float(f"{value:.7g}")
-
-
-def value_lists(rows: Sequence[object], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Return what rows have under these names, a list for each."""
-    return {name: [getattr(row, name) for row in rows] for name in names}
-
-
-def group_values(picture: Picture) -> list[list[str | int]]:
-    """Return the lgroups of a picture: name, first place, places."""
-    return [[group.name, group.first, group.size] for group in picture.groups]
-
-
-def group_rows(groups: Sequence[Sequence[str | int]]) -> list[dict[str, object]]:
-    """Return the same as what a specification draws."""
-    return objects("name first size place", ((*group, at) for at, group in enumerate(groups)))
-
-
-def panel_values(
-    panel: Panel,
-    kinds: Mapping[Dot, int],
-    *,
-    repeated: bool,
-    ends_s: tuple[float, float] | None = None,
-    tick_gap: float = _TICK_GAP,
-) -> dict[str, Any]:
-    """Return a panel's axis, numbers, names and dots.
-
-    `kinds` are those of `dot_kinds`. `repeated`: copies ran several times. `ends_s`: of the axis,
-    where they are not the panel's own; ticks are at least `tick_gap` of it from each other.
-    """
-    low_s, high_s = ends_s or (panel.low_s, panel.high_s)
-    named = [(label, ()) for label in panel.overall()] + list(panel.parts())
-    beyond = [panel.outside(above=above) for above in (True, False)]
-    dots = value_lists(panel.dots, ("place", *PLACE)) | {
-        "it": [dot.iteration for dot in panel.dots],
-        "s": [seconds(dot.elapsed_s) for dot in panel.dots],
-        "kind": [kinds.get(dot, 0) for dot in panel.dots],
-    }
-    if repeated:
-        dots["fastest"] = [seconds(dot.fastest_s) for dot in panel.dots]
-        dots["slowest"] = [seconds(dot.slowest_s) for dot in panel.dots]
-    return {
-        "title": panel.title,
-        "median": seconds(panel.median_s) if panel.median_s else None,
-        "low": seconds(low_s),
-        "high": seconds(high_s),
-        "ticks": [
-            [seconds(value), text, share]
-            for value, text, share in ticks(panel, tick_gap * (high_s - low_s))
-        ],
-        "labels": [_label(label, of, panel) for label, of in named],
-        "outside": [outside_text(far) for far in beyond if far],
-        "failed": [
-            [
-                *(place, one.copy, one.iteration, one.cpu, one.node),
-                *(seconds(one.elapsed_s), sanitize(one.what)),
-            ]
-            for place, one in panel.failed
-        ],
-        "failedText": failed_text(panel),
-        "dots": dots,
-    }
-
-
-def dot_kinds(panel: Panel) -> dict[Dot, int]:
-    """Return the dots that have names: parts of the picture, and iterations that stand out."""
-    shown = {dot.iteration for dot in panel.dots}
-    whole = [
-        (label, panel.covered(label))
-        for label in panel.overall()
-        if label.iterations and not shown.issubset(label.iterations)
-    ]
-    return {
-        dot: EXPLAINED if label.explained else SLOW
-        for label, dots in reversed([*panel.parts(), *whole])
-        for dot in dots
-    }
-
-
-def _label(label: Label, dots: Sequence[Dot], panel: Panel) -> dict[str, Any]:
-    return {
-        "text": sanitize(label_text(label, panel)),
-        "explained": label.explained,
-        "copies": sorted({dot.copy for dot in dots}),
-        "its": [] if dots else sorted(label.iterations),  # of all copies: iterations alone
-    }
-
-
 # -- The picture of the copies' times as an SVG: a panel for each benchmark, with names next to dots
 #
 # Nothing but the data has ink: a line only where one lgroup ends and the next begins, numbers at
@@ -518,3 +270,251 @@ def _overlap(a: _Box, b: _Box) -> bool:
 
 def _colour(label: Label) -> str:
     return "explained" if label.explained else "slow-text"
+
+
+# -- What is written into a picture of the copies' times: names of slow parts, times, sizes --------
+
+_LEAST_EXPLAINED = 0.01  # of a time; less than the layout does is hardly to be seen
+_MOST_LETTERS = 20  # of a list of copies
+# Findings whose place is no name: it is all copies.
+_NAMES = {
+    Kind.STARTUP: "start-up",
+    Kind.DRIFT: "drift",
+    Kind.STEP: "step",
+    Kind.WARM_UP: "warm-up",
+    Kind.GRADIENT: "gradient",
+    Kind.BIMODAL: "two speeds",
+    Kind.NO_PLACE: "a copy each time",
+    Kind.WANDERING: "lgroups take turns",
+}
+
+
+def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
+    """Return labels for what the search for divots found, benchmark by benchmark.
+
+    Copies that were judged singly are one label where they are the same in each iteration.
+    What the layout explains has one where it is large enough to be seen.
+    """
+    labels: list[Label] = []
+    for one in findings:
+        if one.explained and abs(one.slowdown - 1) < _LEAST_EXPLAINED:
+            continue
+        if one.singles:
+            labels += _single_labels(one)
+            continue
+        what = one.place if one.has_place else _NAMES.get(one.kind, one.place)
+        effects = group_by_key((cell.benchmark, cell.slowdown) for cell in one.cells)
+        for benchmark in tuple(effects) or one.benchmarks or (None,):
+            # These are told from end to end, whatever a single cell has of it.
+            ends = one.kind in (Kind.DRIFT, Kind.GRADIENT)
+            own = [] if ends else effects.get(benchmark or "", [])
+            slowdown = statistics.median(own or [one.slowdown])
+            # What a layout does differs from benchmark to benchmark: one size would be wrong.
+            size = formatting.format_slowdown(slowdown)
+            labels.append(
+                Label(
+                    copies=one.copies,
+                    text=f"{what}: {'by the layout' if one.explained else size}",
+                    iterations=one.iterations,
+                    benchmark=benchmark,
+                    tune=one.tune,
+                    cpus=one.cpus,
+                    explained=one.explained,
+                    fast=slowdown < 1,
+                )
+            )
+    return tuple(labels)
+
+
+def _single_labels(one: Finding) -> Iterator[Label]:
+    cells = group_by_key(((one.benchmark, one.tune, one.iteration), one) for one in one.singles)
+    groups = group_by_key(
+        ((benchmark, tune, tuple(sorted({single.copy for single in members}))), iteration)
+        for (benchmark, tune, iteration), members in cells.items()
+    )
+    for (benchmark, tune, copies), iterations in groups.items():
+        members = [single for it in iterations for single in cells[benchmark, tune, it]]
+        sizes = [single.slowdown for single in members]
+        what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
+        node = members[0].node
+        what += f" (lgroup {node})" if len(copies) == 1 and node is not None else ""
+        cpus = {single.cpu for single in members if single.cpu is not None}
+        yield Label(
+            copies,
+            f"{what}: {formatting.sizes(sizes)}",
+            tuple(sorted(iterations)),
+            benchmark,
+            tune,
+            tuple(sorted(cpus)),
+            one.explained,
+            fast=sizes[0] < 1,
+        )
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with the digits that its size deserves: `2408 s`, `12.3 s`, `4.56 ms`."""
+    if seconds >= 1000:
+        return f"{seconds:.0f} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+        if seconds >= size or unit == "ns":
+            value = seconds / size
+            break
+    # Four digits: copies of a quiet machine differ by a thousandth.
+    return f"{value:.{max(0, 4 - len(str(int(value))))}f} {unit}"
+
+
+def percent_text(value: float) -> str:
+    """Return a share of the median as its distance: `+52 %`, `-0.4 %`."""
+    size = (value - 1) * 100
+    return f"{size:+.0f} %" if abs(size) >= 10 else f"{size:+.1f} %"
+
+
+def ticks(panel: Panel, gap_s: float = 0.0) -> list[tuple[float, str, str]]:
+    """Return the ends of the dots and their median: seconds, their text, and per cent.
+
+    The axis begins and ends with what was measured; no round numbers that were not. `gap_s`:
+    between them at least.
+    """
+    extent, median_s = panel.extent_s(), panel.median_s
+    if median_s is None or extent is None:
+        return []
+    shown = [median_s] if extent[0] <= median_s <= extent[1] else []
+    for value in reversed(extent):
+        if all(abs(value - other) >= gap_s for other in shown):
+            shown.append(value)
+    return [
+        (at, time_text(at), "median" if at == median_s else percent_text(at / median_s))
+        for at in shown
+    ]
+
+
+def label_text(label: Label, panel: Panel) -> str:
+    """Return a label's words, with its iterations where the panel shows others as well."""
+    shown = {dot.iteration for dot in panel.dots}
+    here = sorted(shown.intersection(label.iterations))
+    if not here or len(here) == len(shown) or "iteration" in label.text:
+        return label.text
+    return f"{label.text} ({'iteration' if len(here) == 1 else 'iterations'} {format_list(here)})"
+
+
+def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
+    """Say how far out the dots are that lie beyond an end of the axis."""
+    if len(dots) > most:
+        times = [dot.elapsed_s for dot in dots]
+        return f"{len(dots)} copies: {time_text(min(times))} to {time_text(max(times))}"
+    return ", ".join(f"copy {dot.copy}: {time_text(dot.elapsed_s)}" for dot in dots)
+
+
+def failed_text(panel: Panel) -> str | None:
+    """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
+    parts = []
+    by_cause = group_by_key(
+        (one.status is CopyStatus.INTERRUPTED, one.copy) for _, one in panel.failed
+    )
+    for interrupted, how in ((False, "failed"), (True, "interrupted")):
+        copies = sorted(set(by_cause.get(interrupted, ())))
+        long = len(format_list(copies)) > _MOST_LETTERS
+        which = copies_text(len(copies)) if long else formatting.format_copies(copies)
+        parts += [f"{which} {how}"] if copies else []
+    return "; ".join(parts) or None
+
+
+# -- One panel of the copies' times as JSON values, the same for a page and a file -----------------
+#
+# Many values of one kind are lists side by side (`copy`, `cpu`, `s`, ...): 12,441 copy runs
+# are less than a megabyte so. Times are seconds, rounded to seven digits.
+
+_TICK_GAP = 0.14  # of a panel's height: nearer numbers would touch
+SLOW, EXPLAINED = 1, 2  # kinds of dots; all others are 0
+PLACE = ("copy", "cpu", "core", "node")
+
+
+def seconds(value: float) -> float:
+    """Return a time with the digits that a picture can show."""
+    return float(f"{value:.7g}")
+
+
+def value_lists(rows: Sequence[object], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return what rows have under these names, a list for each."""
+    return {name: [getattr(row, name) for row in rows] for name in names}
+
+
+def group_values(picture: Picture) -> list[list[str | int]]:
+    """Return the lgroups of a picture: name, first place, places."""
+    return [[group.name, group.first, group.size] for group in picture.groups]
+
+
+def group_rows(groups: Sequence[Sequence[str | int]]) -> list[dict[str, object]]:
+    """Return the same as what a specification draws."""
+    return objects("name first size place", ((*group, at) for at, group in enumerate(groups)))
+
+
+def panel_values(
+    panel: Panel,
+    kinds: Mapping[Dot, int],
+    *,
+    repeated: bool,
+    ends_s: tuple[float, float] | None = None,
+    tick_gap: float = _TICK_GAP,
+) -> dict[str, Any]:
+    """Return a panel's axis, numbers, names and dots.
+
+    `kinds` are those of `dot_kinds`. `repeated`: copies ran several times. `ends_s`: of the axis,
+    where they are not the panel's own; ticks are at least `tick_gap` of it from each other.
+    """
+    low_s, high_s = ends_s or (panel.low_s, panel.high_s)
+    named = [(label, ()) for label in panel.overall()] + list(panel.parts())
+    beyond = [panel.outside(above=above) for above in (True, False)]
+    dots = value_lists(panel.dots, ("place", *PLACE)) | {
+        "it": [dot.iteration for dot in panel.dots],
+        "s": [seconds(dot.elapsed_s) for dot in panel.dots],
+        "kind": [kinds.get(dot, 0) for dot in panel.dots],
+    }
+    if repeated:
+        dots["fastest"] = [seconds(dot.fastest_s) for dot in panel.dots]
+        dots["slowest"] = [seconds(dot.slowest_s) for dot in panel.dots]
+    return {
+        "title": panel.title,
+        "median": seconds(panel.median_s) if panel.median_s else None,
+        "low": seconds(low_s),
+        "high": seconds(high_s),
+        "ticks": [
+            [seconds(value), text, share]
+            for value, text, share in ticks(panel, tick_gap * (high_s - low_s))
+        ],
+        "labels": [_label(label, of, panel) for label, of in named],
+        "outside": [outside_text(far) for far in beyond if far],
+        "failed": [
+            [
+                *(place, one.copy, one.iteration, one.cpu, one.node),
+                *(seconds(one.elapsed_s), sanitize(one.what)),
+            ]
+            for place, one in panel.failed
+        ],
+        "failedText": failed_text(panel),
+        "dots": dots,
+    }
+
+
+def dot_kinds(panel: Panel) -> dict[Dot, int]:
+    """Return the dots that have names: parts of the picture, and iterations that stand out."""
+    shown = {dot.iteration for dot in panel.dots}
+    whole = [
+        (label, panel.covered(label))
+        for label in panel.overall()
+        if label.iterations and not shown.issubset(label.iterations)
+    ]
+    return {
+        dot: EXPLAINED if label.explained else SLOW
+        for label, dots in reversed([*panel.parts(), *whole])
+        for dot in dots
+    }
+
+
+def _label(label: Label, dots: Sequence[Dot], panel: Panel) -> dict[str, Any]:
+    return {
+        "text": sanitize(label_text(label, panel)),
+        "explained": label.explained,
+        "copies": sorted({dot.copy for dot in dots}),
+        "its": [] if dots else sorted(label.iterations),  # of all copies: iterations alone
+    }

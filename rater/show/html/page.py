@@ -33,133 +33,6 @@ from rater.show.results.steady import print_beside
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
-# -- What a page of several runs says of them beside each other: results, divots, differences ------
-
-
-@dataclass(frozen=True, slots=True)
-class PagePart:
-    """What a study adds to the page of its runs."""
-
-    title: str
-    first: Html  # above the comparison
-    sections: tuple[Html, ...]  # below it
-    models: list[dict[str, Any]]  # what model.vega.json draws
-
-
-@dataclass(frozen=True, slots=True)
-class RunSet:
-    """Several runs beside each other."""
-
-    comparison: Comparison
-    scaling: Scaling | None  # None: all have the same number of copies
-    notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
-    between: tuple[RecurringDivot, ...] = ()  # divots that come back, or do not
-    study: PagePart | None = None  # that the points are of
-
-
-def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
-    """Return one axis in seconds for each benchmark of several runs, so that they compare."""
-    if len(runs) < 2:
-        return {}
-    found = group_by_key(
-        ((panel.benchmark, panel.tune), end)
-        for page_run in runs
-        for panel in page_run.picture.panels
-        if panel.dots
-        for end in (panel.low_s, panel.high_s)
-    )
-    return {key: (min(ends), max(ends)) for key, ends in found.items()}
-
-
-def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
-    """Yield what several runs come to beside the first of them; nothing of one run.
-
-    What else they differ in than what is compared stands first: it may be why.
-    """
-    comparison = together.comparison
-    printer = HtmlPrinter()
-    ran = [
-        element("p", line)
-        for line in (_shared_words(runs, run_texts), _shared_words(runs, _where))
-        if line
-    ]
-    printer.some(together.notes, "yellow")
-    print_comparison(comparison, printer)
-    yield element(
-        "section",
-        element("header", element("h1", _several_title(together)), *ran),
-        *([together.study.first] if together.study else []),
-        element("h2", "Beside each other"),
-        element(
-            "p",
-            f"Speedup over {comparison.sides[0].label}: right of the line is faster, the bar is "
-            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 inconclusive.",
-            class_="how",
-        ),
-        element("div", id="comparison"),
-        printer.take(),
-        class_="tables",
-    )
-    if together.study is not None:
-        yield from together.study.sections
-    if together.scaling is not None:
-        yield _scaling(together.scaling)
-    for one in together.between:
-        printer.prose(f"{one.kind}: {one.summary}")
-    if not together.between:
-        printer.prose("no place has divots in any of the runs")
-    yield element("section", element("h2", "What comes back"), printer.take())
-
-
-def _several_title(together: RunSet) -> str:
-    if together.study is not None:
-        return together.study.title
-    return "; ".join(side.label for side in together.comparison.sides)
-
-
-def _where(page_run: ReportRun) -> list[str]:
-    host = page_run.run.head.hostname
-    return [*([f"on {host}"] if host else []), *machine_words(page_run)]
-
-
-def _shared_words(
-    runs: Sequence[ReportRun], words_of_run: Callable[[ReportRun], Sequence[str]]
-) -> str:
-    """Return the words that all runs share, then those of single runs behind their numbers."""
-    words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
-    first, *others = words.values()
-    shared = [word for word in first if all(word in other for other in others)]
-    own = group_by_key(
-        (", ".join(word for word in of_run if word not in shared), run)
-        for run, of_run in words.items()
-    )
-    distinct = [
-        f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
-        for left, of in own.items()
-        if left
-    ]
-    return "; ".join(([", ".join(shared)] if shared else []) + distinct)
-
-
-def _scaling(scaling: Scaling) -> Html:
-    printer = HtmlPrinter()
-    print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
-    return element(
-        "section",
-        element("h2", "More copies"),
-        element(
-            "p",
-            "Throughput against the number of copies: dots are medians of runs, the dashed line "
-            "is linear from the smallest number, the curve the Universal Scalability Law where it "
-            "fits. In a ring: the knee. Shaded: copies share cores, darker: CPUs.",
-            class_="how",
-        ),
-        element("div", id="scaling", class_="scaling"),
-        element("details", element("summary", "in numbers"), printer.take()),
-        class_="tables",
-    )
-
-
 # -- The page that tells a run, or several, to someone who was not there: one HTML file ------------
 #
 # Words and tables are those of the terminal (`HtmlPrinter` takes what is printed there);
@@ -399,3 +272,130 @@ def _used_columns(summary: Summary) -> list[Column]:
         of.left("compiler", lambda one: one.compiler or None),
         of.left("flags", lambda one: one.flags or None),
     ]
+
+
+# -- What a page of several runs says of them beside each other: results, divots, differences ------
+
+
+@dataclass(frozen=True, slots=True)
+class PagePart:
+    """What a study adds to the page of its runs."""
+
+    title: str
+    first: Html  # above the comparison
+    sections: tuple[Html, ...]  # below it
+    models: list[dict[str, Any]]  # what model.vega.json draws
+
+
+@dataclass(frozen=True, slots=True)
+class RunSet:
+    """Several runs beside each other."""
+
+    comparison: Comparison
+    scaling: Scaling | None  # None: all have the same number of copies
+    notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
+    between: tuple[RecurringDivot, ...] = ()  # divots that come back, or do not
+    study: PagePart | None = None  # that the points are of
+
+
+def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
+    """Return one axis in seconds for each benchmark of several runs, so that they compare."""
+    if len(runs) < 2:
+        return {}
+    found = group_by_key(
+        ((panel.benchmark, panel.tune), end)
+        for page_run in runs
+        for panel in page_run.picture.panels
+        if panel.dots
+        for end in (panel.low_s, panel.high_s)
+    )
+    return {key: (min(ends), max(ends)) for key, ends in found.items()}
+
+
+def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
+    """Yield what several runs come to beside the first of them; nothing of one run.
+
+    What else they differ in than what is compared stands first: it may be why.
+    """
+    comparison = together.comparison
+    printer = HtmlPrinter()
+    ran = [
+        element("p", line)
+        for line in (_shared_words(runs, run_texts), _shared_words(runs, _where))
+        if line
+    ]
+    printer.some(together.notes, "yellow")
+    print_comparison(comparison, printer)
+    yield element(
+        "section",
+        element("header", element("h1", _several_title(together)), *ran),
+        *([together.study.first] if together.study else []),
+        element("h2", "Beside each other"),
+        element(
+            "p",
+            f"Speedup over {comparison.sides[0].label}: right of the line is faster, the bar is "
+            "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 inconclusive.",
+            class_="how",
+        ),
+        element("div", id="comparison"),
+        printer.take(),
+        class_="tables",
+    )
+    if together.study is not None:
+        yield from together.study.sections
+    if together.scaling is not None:
+        yield _scaling(together.scaling)
+    for one in together.between:
+        printer.prose(f"{one.kind}: {one.summary}")
+    if not together.between:
+        printer.prose("no place has divots in any of the runs")
+    yield element("section", element("h2", "What comes back"), printer.take())
+
+
+def _several_title(together: RunSet) -> str:
+    if together.study is not None:
+        return together.study.title
+    return "; ".join(side.label for side in together.comparison.sides)
+
+
+def _where(page_run: ReportRun) -> list[str]:
+    host = page_run.run.head.hostname
+    return [*([f"on {host}"] if host else []), *machine_words(page_run)]
+
+
+def _shared_words(
+    runs: Sequence[ReportRun], words_of_run: Callable[[ReportRun], Sequence[str]]
+) -> str:
+    """Return the words that all runs share, then those of single runs behind their numbers."""
+    words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
+    first, *others = words.values()
+    shared = [word for word in first if all(word in other for other in others)]
+    own = group_by_key(
+        (", ".join(word for word in of_run if word not in shared), run)
+        for run, of_run in words.items()
+    )
+    distinct = [
+        f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
+        for left, of in own.items()
+        if left
+    ]
+    return "; ".join(([", ".join(shared)] if shared else []) + distinct)
+
+
+def _scaling(scaling: Scaling) -> Html:
+    printer = HtmlPrinter()
+    print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
+    return element(
+        "section",
+        element("h2", "More copies"),
+        element(
+            "p",
+            "Throughput against the number of copies: dots are medians of runs, the dashed line "
+            "is linear from the smallest number, the curve the Universal Scalability Law where it "
+            "fits. In a ring: the knee. Shaded: copies share cores, darker: CPUs.",
+            class_="how",
+        ),
+        element("div", id="scaling", class_="scaling"),
+        element("details", element("summary", "in numbers"), printer.take()),
+        class_="tables",
+    )

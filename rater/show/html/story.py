@@ -35,178 +35,6 @@ from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, group_by_key, percent, truncate_list
 
-# -- What the pictures of a page are drawn from: dots, bars and the machine, as JSON values --------
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRun:
-    """A run with all that a page says of it."""
-
-    run: StoredRun
-    summary: Summary
-    cells: tuple[Cell, ...]
-    picture: Picture
-    divots: Analysis | None  # None: there was no search
-    readings: RunCounters
-    barrier: Summary | None = None  # what a steady run is compared with
-
-
-def run_data(
-    shown: ReportRun, range_s: Mapping[tuple[str, str | None], tuple[float, float]]
-) -> dict[str, Any]:
-    """Return what the pictures of one run are drawn from.
-
-    `range_s`: the ends of each benchmark's axis in seconds, where it is that of several runs.
-    """
-    picture, run = shown.picture, shown.run.without_torn()
-    lost, local_shares, starts = _lost(shown.summary), _local_shares(shown.summary), _starts(run)
-    kinds: dict[RunKey, int] = {}
-    panels: list[dict[str, Any]] = []
-    for panel in picture.panels:
-        key = (panel.benchmark, panel.tune)
-        of_dots = dot_kinds(panel)
-        kinds |= {_run_key(*key, dot): kind for dot, kind in of_dots.items()}
-        values = panel_values(panel, of_dots, repeated=picture.repeated, ends_s=range_s.get(key))
-        values["dots"] |= {
-            "start": [starts.get(_run_key(*key, dot)) for dot in panel.dots],
-            "local": [
-                local_shares.get((panel.benchmark, dot.iteration, dot.copy)) for dot in panel.dots
-            ],
-        }
-        names = {"benchmark": sanitize(panel.benchmark), "tune": panel.tune, "lost": lost.get(key)}
-        panels.append(values | names)
-    return {
-        "run": run.head.run,
-        "axis": picture.axis,
-        "names": list(picture.names),
-        "groups": group_values(picture),
-        "iterations": list(picture.iterations),
-        "repeated": picture.repeated,
-        "panels": panels,
-        "timeline": timeline(shown.summary, run, kinds),
-        "machine": machine_rows(run),
-        "slowdowns": [slowdowns(panels), *(slowdowns([panel]) for panel in panels)],
-    }
-
-
-def _run_key(benchmark: str, tune: str | None, dot: Dot) -> RunKey:
-    return benchmark, tune, dot.iteration, dot.copy
-
-
-def _starts(run: StoredRun) -> dict[RunKey, float]:
-    """Return when each copy's first good run began, in seconds of the run."""
-    return {
-        (row.benchmark, row.tune, row.iteration, row.copy): seconds(row.start_ns / 1e9)
-        for row in reversed(run.copies)
-        if row.start_ns is not None and is_good(row)
-    }
-
-
-def _local_shares(summary: Summary) -> dict[tuple[str, int, int], float]:
-    """Return how local each copy's memory was, by benchmark, iteration and copy."""
-    shares = group_by_key(
-        ((proof.benchmark, proof.iteration, proof.copy), proof.local_share)
-        for proof in summary.proof.copies
-        if proof.local_share is not None
-    )
-    return {key: round(sum(of) / len(of), 4) for key, of in shares.items()}
-
-
-def _lost(summary: Summary) -> dict[tuple[str, str | None], float]:
-    """Return the most that slow copies cost each benchmark in a counted iteration."""
-    found: dict[tuple[str, str | None], float] = {}
-    for benchmark in summary.benchmarks:
-        shares = [it.score_lost for it in benchmark.iterations if it.counted and it.score_lost]
-        if shares:
-            found[benchmark.benchmark, benchmark.tune] = round(max(shares), 5)
-    return found
-
-
-# -- Links from a divot's words to its pictures, with what of them a reader then sees chosen -------
-
-_MOST_LINKED = 6
-
-
-def links_of(one: Finding, page_run: ReportRun) -> Html:
-    """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
-    sizes: dict[tuple[str, str | None], float] = {}
-    for cell in one.cells:
-        key = (cell.benchmark, cell.tune)
-        sizes[key] = max(sizes.get(key, 0.0), abs(cell.slowdown - 1))
-    places = {(p.benchmark, p.tune): n for n, p in enumerate(page_run.picture.panels)}
-    wanted = sorted((key for key in sizes if key in places), key=lambda key: -sizes[key])
-    if not wanted:
-        wanted = [key for key in places if not one.benchmarks or key[0] in one.benchmarks][:1]
-    by_cpu = page_run.picture.axis == "CPU" and bool(one.cpus)
-    pick: dict[str, object] = {
-        "field": "cpu" if by_cpu else "copy",
-        "values": list(one.cpus if by_cpu else one.copies),
-        "text": f"divot: {_name(one)}",
-        "run": page_run.run.head.run,
-    }
-    if one.kind not in PLACED:
-        pick |= _part(one, page_run)
-    elif one.benchmarks or one.iterations:
-        # Its copies are chosen everywhere: the same slow part shows in other benchmarks, or not.
-        pick["own"] = _part(one, page_run)
-    links = [
-        element(
-            "a",
-            page_run.picture.panels[places[key]].title,
-            href=f"#{panel_id(page_run.run.head.run, places[key])}",
-            data_pick=json.dumps(pick),
-        )
-        for key in wanted[:_MOST_LINKED]
-    ]
-    if not links:
-        return Html("")
-    more = f" and {len(wanted) - len(links)} more" if len(wanted) > len(links) else ""
-    spaced = [part for link in links for part in (" ", link)]
-    return element(
-        "span", "picture:" if len(links) == 1 else "pictures:", *spaced, more, class_="links"
-    )
-
-
-def _name(one: Finding) -> str:
-    """Return what a divot is called where it stands alone: what is of all copies has no place."""
-    if one.kind in PLACED:
-        return one.place
-    what = ", ".join(one.benchmarks[:2]) if 0 < len(one.benchmarks) <= 2 else "benchmarks"
-    kind = "lgroups that take turns" if one.kind is Kind.WANDERING else one.kind.replace("-", " ")
-    name = f"{kind} of {one.place}" if one.has_place else f"{kind} in {what}"
-    return f"{name}, {_iterations(one.iterations)}" if one.iterations else name
-
-
-def _iterations(numbers: Sequence[int]) -> str:
-    return f"iteration{'' if len(numbers) == 1 else 's'} {format_list(numbers)}"
-
-
-def _part(one: Finding, page_run: ReportRun) -> dict[str, object]:
-    """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
-
-    `turns`: by iteration the lgroups that were slow in it, where they take turns.
-    """
-    part: dict[str, object] = {}
-    if one.benchmarks:
-        part["benchmarks"] = [sanitize(name) for name in one.benchmarks]
-    if one.tune is not None:
-        part["tune"] = one.tune
-    turns: dict[int, list[int]] = {}
-    for word in str(dict(one.details).get("turns", "")).split():
-        place, node, _ = word.split(":")
-        if int(place) < len(page_run.picture.iterations):
-            turns.setdefault(page_run.picture.iterations[int(place)], []).append(int(node))
-    if turns:
-        return part | {"turns": turns}
-    its = one.iterations or sorted({cell.iteration for cell in one.cells})
-    return part | ({"its": list(its)} if its else {})
-
-
-def panel_id(run: int, place: int) -> str:
-    """Return the name of a panel as a place of the page."""
-    return f"panel-{run}-{place}"
-
-
 # -- The top of a page: what ran, what it came to, and what is slow in words that lead to pictures -
 
 _OPEN = 5  # divots whose words are there at once; the others unfold
@@ -480,3 +308,175 @@ def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:
         element("code", command, class_="next") if command else "",
         class_="dim" if one.cost < 0.002 and not one.fast else None,
     )
+
+
+# -- Links from a divot's words to its pictures, with what of them a reader then sees chosen -------
+
+_MOST_LINKED = 6
+
+
+def links_of(one: Finding, page_run: ReportRun) -> Html:
+    """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
+    sizes: dict[tuple[str, str | None], float] = {}
+    for cell in one.cells:
+        key = (cell.benchmark, cell.tune)
+        sizes[key] = max(sizes.get(key, 0.0), abs(cell.slowdown - 1))
+    places = {(p.benchmark, p.tune): n for n, p in enumerate(page_run.picture.panels)}
+    wanted = sorted((key for key in sizes if key in places), key=lambda key: -sizes[key])
+    if not wanted:
+        wanted = [key for key in places if not one.benchmarks or key[0] in one.benchmarks][:1]
+    by_cpu = page_run.picture.axis == "CPU" and bool(one.cpus)
+    pick: dict[str, object] = {
+        "field": "cpu" if by_cpu else "copy",
+        "values": list(one.cpus if by_cpu else one.copies),
+        "text": f"divot: {_name(one)}",
+        "run": page_run.run.head.run,
+    }
+    if one.kind not in PLACED:
+        pick |= _part(one, page_run)
+    elif one.benchmarks or one.iterations:
+        # Its copies are chosen everywhere: the same slow part shows in other benchmarks, or not.
+        pick["own"] = _part(one, page_run)
+    links = [
+        element(
+            "a",
+            page_run.picture.panels[places[key]].title,
+            href=f"#{panel_id(page_run.run.head.run, places[key])}",
+            data_pick=json.dumps(pick),
+        )
+        for key in wanted[:_MOST_LINKED]
+    ]
+    if not links:
+        return Html("")
+    more = f" and {len(wanted) - len(links)} more" if len(wanted) > len(links) else ""
+    spaced = [part for link in links for part in (" ", link)]
+    return element(
+        "span", "picture:" if len(links) == 1 else "pictures:", *spaced, more, class_="links"
+    )
+
+
+def _name(one: Finding) -> str:
+    """Return what a divot is called where it stands alone: what is of all copies has no place."""
+    if one.kind in PLACED:
+        return one.place
+    what = ", ".join(one.benchmarks[:2]) if 0 < len(one.benchmarks) <= 2 else "benchmarks"
+    kind = "lgroups that take turns" if one.kind is Kind.WANDERING else one.kind.replace("-", " ")
+    name = f"{kind} of {one.place}" if one.has_place else f"{kind} in {what}"
+    return f"{name}, {_iterations(one.iterations)}" if one.iterations else name
+
+
+def _iterations(numbers: Sequence[int]) -> str:
+    return f"iteration{'' if len(numbers) == 1 else 's'} {format_list(numbers)}"
+
+
+def _part(one: Finding, page_run: ReportRun) -> dict[str, object]:
+    """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
+
+    `turns`: by iteration the lgroups that were slow in it, where they take turns.
+    """
+    part: dict[str, object] = {}
+    if one.benchmarks:
+        part["benchmarks"] = [sanitize(name) for name in one.benchmarks]
+    if one.tune is not None:
+        part["tune"] = one.tune
+    turns: dict[int, list[int]] = {}
+    for word in str(dict(one.details).get("turns", "")).split():
+        place, node, _ = word.split(":")
+        if int(place) < len(page_run.picture.iterations):
+            turns.setdefault(page_run.picture.iterations[int(place)], []).append(int(node))
+    if turns:
+        return part | {"turns": turns}
+    its = one.iterations or sorted({cell.iteration for cell in one.cells})
+    return part | ({"its": list(its)} if its else {})
+
+
+def panel_id(run: int, place: int) -> str:
+    """Return the name of a panel as a place of the page."""
+    return f"panel-{run}-{place}"
+
+
+# -- What the pictures of a page are drawn from: dots, bars and the machine, as JSON values --------
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRun:
+    """A run with all that a page says of it."""
+
+    run: StoredRun
+    summary: Summary
+    cells: tuple[Cell, ...]
+    picture: Picture
+    divots: Analysis | None  # None: there was no search
+    readings: RunCounters
+    barrier: Summary | None = None  # what a steady run is compared with
+
+
+def run_data(
+    shown: ReportRun, range_s: Mapping[tuple[str, str | None], tuple[float, float]]
+) -> dict[str, Any]:
+    """Return what the pictures of one run are drawn from.
+
+    `range_s`: the ends of each benchmark's axis in seconds, where it is that of several runs.
+    """
+    picture, run = shown.picture, shown.run.without_torn()
+    lost, local_shares, starts = _lost(shown.summary), _local_shares(shown.summary), _starts(run)
+    kinds: dict[RunKey, int] = {}
+    panels: list[dict[str, Any]] = []
+    for panel in picture.panels:
+        key = (panel.benchmark, panel.tune)
+        of_dots = dot_kinds(panel)
+        kinds |= {_run_key(*key, dot): kind for dot, kind in of_dots.items()}
+        values = panel_values(panel, of_dots, repeated=picture.repeated, ends_s=range_s.get(key))
+        values["dots"] |= {
+            "start": [starts.get(_run_key(*key, dot)) for dot in panel.dots],
+            "local": [
+                local_shares.get((panel.benchmark, dot.iteration, dot.copy)) for dot in panel.dots
+            ],
+        }
+        names = {"benchmark": sanitize(panel.benchmark), "tune": panel.tune, "lost": lost.get(key)}
+        panels.append(values | names)
+    return {
+        "run": run.head.run,
+        "axis": picture.axis,
+        "names": list(picture.names),
+        "groups": group_values(picture),
+        "iterations": list(picture.iterations),
+        "repeated": picture.repeated,
+        "panels": panels,
+        "timeline": timeline(shown.summary, run, kinds),
+        "machine": machine_rows(run),
+        "slowdowns": [slowdowns(panels), *(slowdowns([panel]) for panel in panels)],
+    }
+
+
+def _run_key(benchmark: str, tune: str | None, dot: Dot) -> RunKey:
+    return benchmark, tune, dot.iteration, dot.copy
+
+
+def _starts(run: StoredRun) -> dict[RunKey, float]:
+    """Return when each copy's first good run began, in seconds of the run."""
+    return {
+        (row.benchmark, row.tune, row.iteration, row.copy): seconds(row.start_ns / 1e9)
+        for row in reversed(run.copies)
+        if row.start_ns is not None and is_good(row)
+    }
+
+
+def _local_shares(summary: Summary) -> dict[tuple[str, int, int], float]:
+    """Return how local each copy's memory was, by benchmark, iteration and copy."""
+    shares = group_by_key(
+        ((proof.benchmark, proof.iteration, proof.copy), proof.local_share)
+        for proof in summary.proof.copies
+        if proof.local_share is not None
+    )
+    return {key: round(sum(of) / len(of), 4) for key, of in shares.items()}
+
+
+def _lost(summary: Summary) -> dict[tuple[str, str | None], float]:
+    """Return the most that slow copies cost each benchmark in a counted iteration."""
+    found: dict[tuple[str, str | None], float] = {}
+    for benchmark in summary.benchmarks:
+        shares = [it.score_lost for it in benchmark.iterations if it.counted and it.score_lost]
+        if shares:
+            found[benchmark.benchmark, benchmark.tune] = round(max(shares), 5)
+    return found

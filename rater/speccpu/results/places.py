@@ -135,145 +135,6 @@ def _words(text: str) -> list[str]:
         return text.split()
 
 
-# -- the tools ------------------------------------------------------------------------------------
-
-
-def _numactl(words: Sequence[str]) -> Binding:
-    found = UNBOUND
-    place = 0
-    while place < len(words) and words[place] != "--":
-        word = words[place]
-        if word.startswith(("$", "`")) and word not in _PROGRAM:
-            # A variable that is not known. What options it holds nobody can tell; in their
-            # place it is no program, and behind them it is one.
-            if place and not any(one.startswith("-") for one in words[place + 1 : place + 2]):
-                break
-            problem = f"numactl {word[:40]}: not known what it stands for"
-            found = _merged(found, Binding(by="numactl", problem=problem))
-            place += 1
-            continue
-        if not word.startswith("-"):
-            break
-        place += 1
-        if word.startswith("--"):
-            name, sign, value = word[2:].partition("=")
-            name = _whole_name(name)
-        else:
-            name, value, sign = _SHORT.get(word[1:2], ""), word[2:].removeprefix("="), word[2:]
-        if name in _ALONE and word[:2] != "--" and value:
-            words = [*words[:place], f"-{value}", *words[place:]]  # `-lC0`
-            value = ""
-        elif name not in _ALONE and name and not sign:
-            if place == len(words):
-                break
-            value = words[place]
-            place += 1
-        if not name:
-            return _merged(found, Binding(by="numactl", problem=f"numactl {word} is not known"))
-        found = _merged(found, _numactl_option(name, value))
-    return found
-
-
-def _whole_name(name: str) -> str:
-    """Return an option's whole name: getopt takes what is short and clear."""
-    name = {"cpubind": "cpunodebind"}.get(name, name)
-    names = set(_SHORT.values())
-    if name in names:
-        return name
-    fitting = [one for one in names if one.startswith(name)] if len(name) > 1 else []
-    return fitting[0] if len(fitting) == 1 else ""
-
-
-def _numactl_option(name: str, value: str) -> Binding:
-    policy = _POLICIES.get(name)
-    if policy is None and name not in ("physcpubind", "cpunodebind"):
-        return UNBOUND
-    if name == "localalloc":
-        return Binding(policy="local", by="numactl")
-    if value == "all":
-        # All CPUs are no binding; a policy over all nodes is one.
-        return Binding(policy=policy, by="numactl", all_nodes=policy is not None)
-    numbers, problem = _numbers(value.removeprefix("+"), f"numactl --{name}={value}")
-    if problem or policy:
-        return Binding(policy=policy, mem_nodes=numbers, by="numactl", problem=problem)
-    if name == "cpunodebind":
-        return Binding(cpu_nodes=numbers, by="numactl")
-    return Binding(cpus=numbers, by="numactl", relative=value.startswith("+"))
-
-
-def _taskset(words: Sequence[str]) -> Binding:
-    as_list = False
-    for word in words:
-        if word in ("-c", "--cpu-list"):
-            as_list = True
-        elif word in ("-p", "--pid"):
-            return UNBOUND
-        elif re.fullmatch(r"-[ac]{1,2}", word):
-            as_list = "c" in word
-        elif not word.startswith("-"):
-            if as_list:
-                numbers, problem = _numbers(word, f"taskset -c {word}")
-                return Binding(cpus=numbers or None, by="taskset", problem=problem)
-            return _mask(word)
-    return UNBOUND
-
-
-def _mask(word: str) -> Binding:
-    digits = word.lower().removeprefix("0x").replace(",", "")
-    if not re.fullmatch(r"[0-9a-f]{1,16384}", digits):
-        return Binding(by="taskset", problem=f"taskset: {word[:40]!r} is no mask of CPUs")
-    return Binding(cpus=numbers_of(int(digits, 16)) or None, by="taskset")
-
-
-def _dplace(words: Sequence[str]) -> Binding:
-    for place, word in enumerate(words):
-        if word.startswith("-c"):
-            value = word[2:] or (words[place + 1] if place + 1 < len(words) else "")
-            numbers, problem = _numbers(value, f"dplace -c {value}")
-            return Binding(cpus=numbers or None, by="dplace", problem=problem)
-    return UNBOUND
-
-
-_TOOLS = {"numactl": _numactl, "taskset": _taskset, "dplace": _dplace}
-
-
-def _plain(text: str) -> Binding:
-    if not _is_list(text):
-        return UNBOUND
-    numbers, problem = _numbers(text.strip(), text.strip())
-    return Binding(cpus=numbers or None, by="list", problem=problem)
-
-
-def _numbers(text: str, what: str) -> tuple[tuple[int, ...], str | None]:
-    """Return a list of numbers, `0-31:4` with strides too, and what is wrong with it."""
-    numbers: set[int] = set()
-    try:
-        for item in text.split(","):
-            plain, _, stride = item.partition(":")
-            if stride and not re.fullmatch(r"[1-9]\d{0,4}", stride, re.ASCII):
-                return (), f"{what[:60]}: no stride: {stride[:20]!r}"
-            numbers.update(parse_list(plain)[:: int(stride or 1)])
-    except ValueError as error:
-        return (), f"{what[:60]}: {error}"
-    if not numbers:
-        return (), f"{what[:60]}: no number"
-    return tuple(sorted(numbers)), None
-
-
-def _merged(one: Binding, other: Binding) -> Binding:
-    """Return both together; what the later one says holds."""
-    return Binding(
-        cpus=other.cpus or one.cpus,
-        cpu_nodes=other.cpu_nodes or one.cpu_nodes,
-        policy=other.policy or one.policy,
-        mem_nodes=other.mem_nodes if other.policy else one.mem_nodes,
-        by=other.by if other.is_bound else one.by or other.by,
-        problem=one.problem or other.problem,
-        relative=other.relative if other.cpus else one.relative,
-        all_nodes=other.all_nodes if other.policy else one.all_nodes,
-    )
-
-
 # -- Where the copies of a result file ran: its own submit lines, on a described machine -----------
 
 _BY_COPY = re.compile(r"SPEC(?:COPY|USER)NUM")
@@ -572,3 +433,142 @@ def _list(numbers: Iterable[int]) -> str:
         return f"{known[0]}-{known[-1]}:{step}"
     first = text[:_LONGEST_LIST].rpartition(",")[0]
     return f"{first},...,{known[-1]} ({len(known)} in all)"
+
+
+# -- the tools ------------------------------------------------------------------------------------
+
+
+def _numactl(words: Sequence[str]) -> Binding:
+    found = UNBOUND
+    place = 0
+    while place < len(words) and words[place] != "--":
+        word = words[place]
+        if word.startswith(("$", "`")) and word not in _PROGRAM:
+            # A variable that is not known. What options it holds nobody can tell; in their
+            # place it is no program, and behind them it is one.
+            if place and not any(one.startswith("-") for one in words[place + 1 : place + 2]):
+                break
+            problem = f"numactl {word[:40]}: not known what it stands for"
+            found = _merged(found, Binding(by="numactl", problem=problem))
+            place += 1
+            continue
+        if not word.startswith("-"):
+            break
+        place += 1
+        if word.startswith("--"):
+            name, sign, value = word[2:].partition("=")
+            name = _whole_name(name)
+        else:
+            name, value, sign = _SHORT.get(word[1:2], ""), word[2:].removeprefix("="), word[2:]
+        if name in _ALONE and word[:2] != "--" and value:
+            words = [*words[:place], f"-{value}", *words[place:]]  # `-lC0`
+            value = ""
+        elif name not in _ALONE and name and not sign:
+            if place == len(words):
+                break
+            value = words[place]
+            place += 1
+        if not name:
+            return _merged(found, Binding(by="numactl", problem=f"numactl {word} is not known"))
+        found = _merged(found, _numactl_option(name, value))
+    return found
+
+
+def _whole_name(name: str) -> str:
+    """Return an option's whole name: getopt takes what is short and clear."""
+    name = {"cpubind": "cpunodebind"}.get(name, name)
+    names = set(_SHORT.values())
+    if name in names:
+        return name
+    fitting = [one for one in names if one.startswith(name)] if len(name) > 1 else []
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def _numactl_option(name: str, value: str) -> Binding:
+    policy = _POLICIES.get(name)
+    if policy is None and name not in ("physcpubind", "cpunodebind"):
+        return UNBOUND
+    if name == "localalloc":
+        return Binding(policy="local", by="numactl")
+    if value == "all":
+        # All CPUs are no binding; a policy over all nodes is one.
+        return Binding(policy=policy, by="numactl", all_nodes=policy is not None)
+    numbers, problem = _numbers(value.removeprefix("+"), f"numactl --{name}={value}")
+    if problem or policy:
+        return Binding(policy=policy, mem_nodes=numbers, by="numactl", problem=problem)
+    if name == "cpunodebind":
+        return Binding(cpu_nodes=numbers, by="numactl")
+    return Binding(cpus=numbers, by="numactl", relative=value.startswith("+"))
+
+
+def _taskset(words: Sequence[str]) -> Binding:
+    as_list = False
+    for word in words:
+        if word in ("-c", "--cpu-list"):
+            as_list = True
+        elif word in ("-p", "--pid"):
+            return UNBOUND
+        elif re.fullmatch(r"-[ac]{1,2}", word):
+            as_list = "c" in word
+        elif not word.startswith("-"):
+            if as_list:
+                numbers, problem = _numbers(word, f"taskset -c {word}")
+                return Binding(cpus=numbers or None, by="taskset", problem=problem)
+            return _mask(word)
+    return UNBOUND
+
+
+def _mask(word: str) -> Binding:
+    digits = word.lower().removeprefix("0x").replace(",", "")
+    if not re.fullmatch(r"[0-9a-f]{1,16384}", digits):
+        return Binding(by="taskset", problem=f"taskset: {word[:40]!r} is no mask of CPUs")
+    return Binding(cpus=numbers_of(int(digits, 16)) or None, by="taskset")
+
+
+def _dplace(words: Sequence[str]) -> Binding:
+    for place, word in enumerate(words):
+        if word.startswith("-c"):
+            value = word[2:] or (words[place + 1] if place + 1 < len(words) else "")
+            numbers, problem = _numbers(value, f"dplace -c {value}")
+            return Binding(cpus=numbers or None, by="dplace", problem=problem)
+    return UNBOUND
+
+
+_TOOLS = {"numactl": _numactl, "taskset": _taskset, "dplace": _dplace}
+
+
+def _plain(text: str) -> Binding:
+    if not _is_list(text):
+        return UNBOUND
+    numbers, problem = _numbers(text.strip(), text.strip())
+    return Binding(cpus=numbers or None, by="list", problem=problem)
+
+
+def _numbers(text: str, what: str) -> tuple[tuple[int, ...], str | None]:
+    """Return a list of numbers, `0-31:4` with strides too, and what is wrong with it."""
+    numbers: set[int] = set()
+    try:
+        for item in text.split(","):
+            plain, _, stride = item.partition(":")
+            if stride and not re.fullmatch(r"[1-9]\d{0,4}", stride, re.ASCII):
+                return (), f"{what[:60]}: no stride: {stride[:20]!r}"
+            numbers.update(parse_list(plain)[:: int(stride or 1)])
+    except ValueError as error:
+        return (), f"{what[:60]}: {error}"
+    if not numbers:
+        return (), f"{what[:60]}: no number"
+    return tuple(sorted(numbers)), None
+
+
+def _merged(one: Binding, other: Binding) -> Binding:
+    """Return both together; what the later one says holds."""
+    return Binding(
+        cpus=other.cpus or one.cpus,
+        cpu_nodes=other.cpu_nodes or one.cpu_nodes,
+        policy=other.policy or one.policy,
+        mem_nodes=other.mem_nodes if other.policy else one.mem_nodes,
+        by=other.by if other.is_bound else one.by or other.by,
+        problem=one.problem or other.problem,
+        relative=other.relative if other.cpus else one.relative,
+        all_nodes=other.all_nodes if other.policy else one.all_nodes,
+    )

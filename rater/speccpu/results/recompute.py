@@ -109,51 +109,6 @@ def _status(failure: Failure | None) -> CopyStatus:
     return failure.status if failure.detail is None else CopyStatus.WRONG_OUTPUT
 
 
-# -- CPU2026's rolling round-robin rate: records of single copies as queues ------------------------
-
-
-def rotated_place(one: SpecIteration) -> tuple[int, int]:
-    """Return iteration and copy of a record: its number is iteration x copies + copy."""
-    copies = one.copies or MOST_COPIES
-    return divmod(one.iteration, copies)
-
-
-def rotated_brackets(
-    scored: Sequence[SpecIteration],
-) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
-    """Return a bracket for each tune, over the queues of all copies."""
-    groups: dict[str, list[SpecIteration]] = {}
-    for one in scored:
-        groups.setdefault(one.tune, []).append(one)
-    return [
-        (bracket_row(phase, tune), tuple(members))
-        for phase, (tune, members) in enumerate(sorted(groups.items()))
-    ]
-
-
-def rotated_copies(
-    phase: int, members: Sequence[SpecIteration], places: BindingResolver
-) -> Iterator[StoredCopy]:
-    """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
-    ring = sorted({one.benchmark for one in members})
-    queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}
-    for one in members:
-        iteration, copy = rotated_place(one)
-        position = (ring.index(one.benchmark) - copy) % len(ring)
-        queues.setdefault(copy, []).append((iteration, position, one))
-    for copy in sorted(queues):
-        queue = sorted(queues[copy], key=lambda item: item[:2])
-        for step, (_, _, one) in enumerate(queue):
-            iteration = rotated_place(one)[0]
-            seconds = one.reported_s
-            if seconds is None:
-                seconds = next(iter(one.times_s.values()), None)
-            if seconds is not None:
-                yield copy_row(
-                    phase, one, copy, places, iteration=iteration, step=step, seconds=seconds
-                )
-
-
 # -- Results worked out again from a file's own times, and where the file says otherwise -----------
 #
 # The rules (SPEC's public run rules 1.2.1 and 4.10): ratio = copies x reference / time of the
@@ -478,3 +433,48 @@ def _mean(ratios: Iterable[float | None]) -> float | None:
 
 def _unscored(benchmark: str) -> bool:
     return keys.number_of(benchmark) in keys.NOT_SCORED
+
+
+# -- CPU2026's rolling round-robin rate: records of single copies as queues ------------------------
+
+
+def rotated_place(one: SpecIteration) -> tuple[int, int]:
+    """Return iteration and copy of a record: its number is iteration x copies + copy."""
+    copies = one.copies or MOST_COPIES
+    return divmod(one.iteration, copies)
+
+
+def rotated_brackets(
+    scored: Sequence[SpecIteration],
+) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
+    """Return a bracket for each tune, over the queues of all copies."""
+    groups: dict[str, list[SpecIteration]] = {}
+    for one in scored:
+        groups.setdefault(one.tune, []).append(one)
+    return [
+        (bracket_row(phase, tune), tuple(members))
+        for phase, (tune, members) in enumerate(sorted(groups.items()))
+    ]
+
+
+def rotated_copies(
+    phase: int, members: Sequence[SpecIteration], places: BindingResolver
+) -> Iterator[StoredCopy]:
+    """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
+    ring = sorted({one.benchmark for one in members})
+    queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}
+    for one in members:
+        iteration, copy = rotated_place(one)
+        position = (ring.index(one.benchmark) - copy) % len(ring)
+        queues.setdefault(copy, []).append((iteration, position, one))
+    for copy in sorted(queues):
+        queue = sorted(queues[copy], key=lambda item: item[:2])
+        for step, (_, _, one) in enumerate(queue):
+            iteration = rotated_place(one)[0]
+            seconds = one.reported_s
+            if seconds is None:
+                seconds = next(iter(one.times_s.values()), None)
+            if seconds is not None:
+                yield copy_row(
+                    phase, one, copy, places, iteration=iteration, step=step, seconds=seconds
+                )
