@@ -373,3 +373,9 @@ def unknown_name(name: str, hosts: Sequence[str], benchmarks: Sequence[str]) -> 
         f"{truncate_list(benchmarks, 20)}; "
         f"hosts: {truncate_list(hosts, 8)}"
     )
+
+
+def copy_runs(store: Store, words: Sequence[str]) -> tuple[Store, dict[str, int]]:
+    """Return a store of copies of what `words` mean, and their numbers there."""
+    archived = ArchivedStore(store, words)
+    return archived, archived.numbers

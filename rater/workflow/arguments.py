@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rater.errors import InputError
 from rater.plan.options import Option, OptionForm, was_given
@@ -181,6 +181,16 @@ def open_existing_store(args: argparse.Namespace) -> Store:
     return open_store(path)
 
 
+class FleetArchive(Protocol):
+    """What a wing has of runs in the archive of a fleet."""
+
+    def fleet_words(self, words: Sequence[str | None]) -> list[str]:
+        """Return those words that name archived runs."""
+
+    def copy_runs(self, store: Store, words: Sequence[str]) -> tuple[Store, Mapping[str, int]]:
+        """Return a store of copies of what words mean, and their numbers there."""
+
+
 def open_store_for_reading(args: argparse.Namespace) -> Store:
     """Open the database, which there must be, of a command that only reads runs.
 
@@ -189,20 +199,20 @@ def open_store_for_reading(args: argparse.Namespace) -> Store:
     """
     from rater.wings import Hook
 
+    archive = Hook[FleetArchive]("fleet archive")
     store = open_existing_store(args)
     words: list[str | None] = []
     for name in _RUN_WORDS:
         given = getattr(args, name, None)
         words += [given] if isinstance(given, str) else given or []
-    archived = Hook[Any]("fleet archive")().fleet_words(words)
+    archived = archive().fleet_words(words)
     if not archived:
         return store
     with store:
-        copied = Hook[Any]("fleet archive")().ArchivedStore(store, archived)
-    for word, number in copied.numbers.items():
+        copied, numbers = archive().copy_runs(store, archived)
+    for word, number in numbers.items():
         print_error(f"{word} is called run {number} here, and {word} in commands")
-    found: Store = copied
-    return found
+    return copied
 
 
 def check_current_directory() -> None:
