@@ -224,7 +224,7 @@ def register_selftest(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "selftest",
         traits=CommandTrait.STARTS,
-        help="are known divots found?",
+        help="test divot detection",
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "
         "be detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "

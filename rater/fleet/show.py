@@ -228,9 +228,9 @@ def _slowdown_rows(kind: KindComparison) -> Sequence[dict[str, object]]:
 
 _MEANS = {
     ConfirmVerdict.CONFIRMED: "slow again",
-    ConfirmVerdict.SMALLER: "slow again, but by less than half of what was found",
+    ConfirmVerdict.SMALLER: "slow again, but less than half as much",
     ConfirmVerdict.NOT_CONFIRMED: "the difference is not there now",
-    ConfirmVerdict.OPEN: "too noisy to tell; more --pairs would",
+    ConfirmVerdict.OPEN: "inconclusive: too noisy; use more --pairs",
 }
 
 

@@ -115,7 +115,7 @@ def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: 
     store(document(quiet(5, 2, 32)))
     _, out, _ = rater("divots")
     assert "No divots" in out
-    assert "This run can see an lgroup slower by 1." in out.replace("\n    ", " ")
+    assert "Smallest detectable slowdown: an lgroup 1." in out.replace("\n    ", " ")
 
 
 def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(

@@ -348,7 +348,7 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     for one in together.between:
         printer.prose(f"{one.kind}: {one.summary}")
     if not together.between:
-        printer.prose("no place has divots in any of the runs")
+        printer.prose("no CPU, lgroup or copy stands out in more than one run")
     yield element("section", element("h2", "What comes back"), printer.take())
 
 

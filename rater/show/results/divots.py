@@ -25,6 +25,7 @@ from rater.text.cpuset import format_list
 from rater.text.values import (
     copies_text,
     count,
+    group_by_key,
     objects,
     percent,
     signed_percent,
@@ -36,15 +37,15 @@ from rater.text.values import (
 _MOST_LINES = 10
 _MOST_EXPLAINED = 4
 _MOST_NEXT = 3
-_NO_COPY = "A single slow copy would not stand out from its noise."
-# What a run promises to show: scopes with their words, those of one sort behind each other.
+_NO_COPY = "Noise would hide a single slow copy."
+# What a run promises to show, by scope: of what, and in how much of the run.
 SCOPES = {
-    "group": "an lgroup slower by {} % or more in all benchmarks",
-    "group-benchmark": "an lgroup slower by {} % or more",
-    "cpu": "a CPU slower by {} % or more all the time",
-    "copy-benchmark": "a copy slower by {} % in one benchmark",
-    "copy": "a single copy slower by {} %",
-    "iteration": "an iteration slower by {} %",
+    "group": ("an lgroup", "in all benchmarks"),
+    "group-benchmark": ("an lgroup", "in one benchmark"),
+    "cpu": ("a CPU", "all the time"),
+    "copy-benchmark": ("a copy", "in one benchmark"),
+    "copy": ("a copy", "once"),
+    "iteration": ("an iteration", "in all benchmarks"),
 }
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
 
@@ -97,7 +98,7 @@ def disturbed_line(analysis: Analysis) -> str:
     """Return in words why a run was too disturbed to judge, and what its findings are then."""
     line = f"Too disturbed to judge: {'; '.join(analysis.disturbed)}."
     found = any(not one.explained for one in analysis.findings)
-    return f"{line} What is found may be its doing." if found else line
+    return f"{line} It may have caused the findings below." if found else line
 
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:
@@ -138,9 +139,13 @@ def visible_line(visible: dict[str, float]) -> str:
     """Return the smallest effects that the run could show as a sentence."""
     if not visible:
         return "With so few copies only large effects are detectable."
-    words = SCOPES | ({"group-benchmark": "by {} % in one"} if "group" in visible else {})
-    parts = [words[scope].format(percent(visible[scope])) for scope in SCOPES if scope in visible]
-    line = f"This run can see {', '.join(parts)}."
+    parts = group_by_key(
+        (what, f"{percent(visible[scope])} % {where}")
+        for scope, (what, where) in SCOPES.items()
+        if scope in visible
+    )
+    sizes = "; ".join(f"{what} {', '.join(parts[what])}" for what in parts)
+    line = f"Smallest detectable slowdown: {sizes}."
     return line if {"copy", "cpu"} & visible.keys() else f"{line} {_NO_COPY}"
 
 
@@ -150,7 +155,7 @@ def print_between(between: Sequence[RecurringDivot], runs: int, console: Console
     printer.line()
     printer.line(f"Over {runs} runs:", "bold")
     if not between:
-        printer.line("  no place has divots in any of them")
+        printer.line("  no CPU, lgroup or copy stands out in more than one run")
     printer.some((f"{one.kind}: {one.summary}" for one in between), most=_MOST_LINES, indent="  ")
 
 
@@ -158,9 +163,9 @@ def print_between(between: Sequence[RecurringDivot], runs: int, console: Console
 
 _MEANS = {
     ConfirmVerdict.CONFIRMED: "the same place is slow again",
-    ConfirmVerdict.SMALLER: "slow again, but by less than half of what was found",
+    ConfirmVerdict.SMALLER: "slow again, but less than half as much",
     ConfirmVerdict.NOT_CONFIRMED: "the difference is not there now",
-    ConfirmVerdict.OPEN: "too noisy to tell; more --pairs would",
+    ConfirmVerdict.OPEN: "inconclusive: too noisy; use more --pairs",
 }
 
 

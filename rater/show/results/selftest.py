@@ -65,8 +65,8 @@ def print_selftest(test: SelfTest, console: Console) -> None:
         "bold",
     )
     printer.prose(
-        f"With nothing planted copies differ by {test.spread:.1%}: what is below "
-        f"{test.floor:.1%} is not judged."
+        f"Undisturbed copies differ by {test.spread:.1%}; slowdowns below {test.floor:.1%} are not "
+        "judged."
         + (
             f" {count(test.again, 'run')} made once more, because something else slowed the CPUs."
             if test.again
@@ -103,10 +103,12 @@ def print_selftest(test: SelfTest, console: Console) -> None:
 
 def _print_trials(one: PromiseTrials, printer: Printer) -> None:
     """Print how often what is only as slow as a run promises to show was found."""
-    what = SCOPES[one.scope].format(percent(one.injection.aimed - 1))
-    what += " in one benchmark" if one.scope == "group-benchmark" else ""
-    style = "" if one.kept else "red"
-    printer.prose(f"promised: {what}; found in {one.found} of {one.trials} runs", style)
+    what, where = SCOPES[one.scope]
+    printer.prose(
+        f"promised: {what} {percent(one.injection.aimed - 1)} % slower {where}; found in "
+        f"{one.found} of {one.trials} runs",
+        "" if one.kept else "red",
+    )
 
 
 def _print_own(one: Judgement, printer: Printer) -> None:
@@ -130,7 +132,7 @@ def _print_wrong(one: Judgement, printer: Printer) -> None:
     if one.verdict is Verdict.NOT_JUDGED and one.disturbed:
         printer.prose(f"  {one.disturbed[0].upper()}{one.disturbed[1:]}.")
     if one.failed and one.made is not None:
-        printer.prose(f"  It came to {one.made - 1:+.1%} only: there was nothing to be found.")
+        printer.prose(f"  It slowed them by only {one.made - 1:.1%}: too little to detect.")
     elif one.injection.kind is not PlantKind.NOTHING and not one.named:
         printer.prose("  Not named.")
     for label, findings in (("false", one.false), ("also true", one.secondary)):
@@ -192,20 +194,19 @@ def advice(test: SelfTest) -> str:
         )
     if any(it.verdict is Verdict.NOT_JUDGED and it.others is not None for it in test.judged):
         return (
-            "Other processes took more than a tenth of a CPU, and went on when it was tried "
-            "again: this machine is not quiet. Stop them, or let it wait for them: "
-            f"`{test.command} --until-idle`. What the detector makes of this machine's shape "
-            "`rater selftest --simulate` tells meanwhile."
+            "Other processes took more than a tenth of a CPU, also when it was repeated. Stop "
+            f"them, or wait for them: `{test.command} --until-idle`. Meanwhile `rater selftest "
+            "--simulate` tests the detector on this machine's shape."
         )
     if test.tally.unjudged:
         return (
-            "Something that this system does not see changed the speed of its CPUs: other guests "
-            "of the same host, or a clock that goes up and down (`rater settings` shows governor "
-            f"and boost). Let it try for longer: `{test.command} --until-idle`."
+            "CPU speed changed for a reason outside this system: other guests of the host, or "
+            "frequency scaling (`rater settings` shows governor and boost). Try for longer: "
+            f"`{test.command} --until-idle`."
         )
     return (
-        f"`{test.command}` plants the same again. If that is right, something else ran beside "
-        "it this time; if not, rater is: please report it with the output of `--json`."
+        f"`{test.command}` repeats this test. If it passes, other load was the cause. If not, "
+        "please report it with the output of `--json`."
     )
 
 

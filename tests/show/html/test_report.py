@@ -321,9 +321,9 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
         (
             Analysis((), {"group": 0.011, "copy": 0.03}),
             [
-                "What is slow No divots: no copy and no part of the machine stands out. This run "
-                "can see an lgroup slower by 1.1 % or more in all benchmarks, a single copy slower "
-                "by 3.0 %. The machine"
+                "What is slow No divots: no copy and no part of the machine stands out. Smallest "
+                "detectable slowdown: an lgroup 1.1 % in all benchmarks; a copy 3.0 % once. The "
+                "machine"
             ],
         ),
         (
@@ -335,7 +335,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
         ),
         (
             Analysis((), {"copy": 0.3}),
-            ["divots not known", "This run can see a single copy slower by 30.0 %."],
+            ["divots not known", "Smallest detectable slowdown: a copy 30.0 % once."],
         ),
     ],
     ids=["healthy", "failed search", "sees little"],
