@@ -20,7 +20,10 @@ probable. Values of which no order is known are taken as independent.
   coefficient of the regression (A. Zellner's g prior with the unit information, g = n).
 
 Dependence widens an interval to the range that the values lie in at most (where it is not wider
-already): of no state that lasts more is known than that.
+already): of no state that lasts more is known than that. Simulated (`benchmarks/situations.py`), of
+equal points at most 5 in 100 are called apart where values are independent; 8 with a step or a
+drift; of 10 benchmarks with states that last, 12 with 10 rounds and 1 with 20. Of five rounds of
+one benchmark nobody can tell a state from noise: 40, and the verdict says how many rounds there are.
 
 **A slow mode**: up to a fifth of the values, all below the others by more than those make likely
 (Student's t of the rest at 1 % over all values).
@@ -51,8 +54,8 @@ from rater.text.values import group_by_key
 LEAST_TESTED = 6  # rounds: fewer say little of whether they hang together
 _RHO = 0.9
 _SESSION_SHARE = 0.8  # of the variance, where sessions differ
-# How probable each is before anything was measured, against independent values.
-_IN_ROUNDS, _UNBLOCKED = 1 / 4, 1.0
+# Odds of each before anything was measured, against independent values: rounds are made against it.
+_IN_ROUNDS, _UNBLOCKED = 1 / 4, 4.0
 _OUT_OF_TURN = 0.5  # places between the points of a round, on average
 _FEWEST = 3  # values of which an order says anything
 _MOST_STEPS = 30  # places at which a step is looked for
@@ -166,6 +169,8 @@ def _mixed(
     whole = math.exp(-highest) + sum(odds)
 
     def within(one: Alternative) -> float:
+        if one.reason == DRIFT:  # what it hides is not in the range of a side
+            return one.widening
         degrees = max(1.0, estimate.degrees() + one.degrees)
         reach = t_quantile(0.95, estimate.degrees()) * error
         most = max(width, reach) / (t_quantile(0.95, degrees) * error)
