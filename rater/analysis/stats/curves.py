@@ -162,7 +162,7 @@ type Floats = NDArray[np.float64]
 USL_LEAST_POINTS = 4  # three coefficients, and one to see whether they fit
 LEAST_RANGE = 4  # the largest number of copies over the smallest
 BAD_RMS = 0.10
-_FAR = 4  # times the largest number of copies: what lies beyond is no peak of this curve
+_FAR = 4  # times the largest number of copies: a peak that may lie beyond is none of this curve
 _USL_ALPHA = 0.05  # that a straight line is not one, by chance
 _STEPS = 200
 _HALVES = 24
@@ -205,14 +205,15 @@ class Usl:
     residuals: tuple[float, ...]  # measured / fitted - 1, by number of copies
     rms: float  # of the residuals; fitted to X: as a share of the mean rate
     degrees: int  # of freedom: numbers of copies less coefficients that were fitted
-    # Copies; None: none follows from the fit (kappa is 0, or not told from 0), or none near what
-    # was measured.
+    # Copies; None: none follows from the fit (kappa is 0), or its interval is open.
     peak: float | None
     extrapolated: bool  # the peak lies beyond the largest number of copies
-    # Without a peak: it lies beyond so many copies, if there is one (kappa at its upper bound).
+    # Without a peak: it lies beyond so many copies, if there is one (kappa at its upper bound, or
+    # where the interval of the peak begins).
     none_before: float | None
     limit: float | None  # without kappa: the rate that it comes near and never reaches
     scale: LawScale = LawScale.LOG
+    peak_interval: tuple[float, float] | None = None  # of 95 %; None: no peak
 
     @property
     def bad(self) -> bool:
@@ -377,13 +378,20 @@ def _descend(curve: _Points, begin: _At, free: tuple[bool, bool]) -> _At | None:
     return float(at[0]), float(at[1])
 
 
+def _allowed(curve: _Points, at: _At) -> float:
+    """Return the squares up to which what is fitted may be the truth (95 %)."""
+    degrees = curve.n.size - USL_LEAST_POINTS + 1
+    return curve.squares(at) * (1 + t_quantile(0.95, degrees) ** 2 / degrees)
+
+
 def _interval(curve: _Points, at: _At, which: int) -> tuple[float, float]:
     """Return the interval of sigma (0) or kappa (1) by its profile; infinite: without bound."""
-    least, degrees = curve.squares(at), curve.n.size - USL_LEAST_POINTS + 1
-    most = least * (1 + t_quantile(0.95, degrees) ** 2 / degrees)
+    most = _allowed(curve, at)
+    along = (0.0, 1.0) if which == 0 else (1.0, 0.0)
 
     def within(value: float) -> bool:
-        return _profile(curve, at, which, value) <= most
+        fixed = (value, 0.0) if which == 0 else (0.0, value)
+        return _profile(curve, fixed, along, at[1 - which]) <= most
 
     value = at[which]
     slopes = curve.projected(at)[:, which]
@@ -397,6 +405,19 @@ def _interval(curve: _Points, at: _At, which: int) -> tuple[float, float]:
     return low, _border(within, value, high)
 
 
+def _peak_interval(curve: _Points, at: _At, peak: float) -> tuple[float, float]:
+    """Return the interval of the peak by its profile; infinite where it may lie far beyond."""
+    most = _allowed(curve, at)
+
+    def within(copies: float) -> bool:  # kappa = (1 - sigma) / copies^2
+        square = copies**2
+        return _profile(curve, (0.0, 1 / square), (1.0, -1 / square), at[0], 1.0) <= most
+
+    far = _FAR * float(curve.n[-1])
+    low = 1.0 if within(1.0) else _border(within, peak, 1.0)
+    return low, math.inf if peak >= far or within(far) else _border(within, peak, far)
+
+
 def _border(within: Callable[[float], bool], inside: float, outside: float) -> float:
     """Return where what is inside ends, by halves."""
     for _ in range(_HALVES):
@@ -405,18 +426,22 @@ def _border(within: Callable[[float], bool], inside: float, outside: float) -> f
     return inside
 
 
-def _profile(curve: _Points, at: _At, which: int, value: float) -> float:
-    """Return the least squares with sigma (0) or kappa (1) at a value, the other at least 0."""
-    other = at[1 - which]
+def _profile(curve: _Points, fixed: _At, along: _At, start: float, most: float = math.inf) -> float:
+    """Return the least squares at `fixed` and so many times `along`, from 0 to `most` times."""
+
+    def at(times: float) -> _At:
+        return fixed[0] + times * along[0], fixed[1] + times * along[1]
+
+    times = start
     for _ in range(_STEPS):
-        point = (value, other) if which == 0 else (other, value)
-        slope = curve.projected(point)[:, 1 - which]
-        moved = max(0.0, other - float(slope @ curve.residuals(point)) / float(slope @ slope))
-        small = abs(moved - other) <= 1e-6 * (other + 1e-9)
-        other = moved
+        slope = curve.projected(at(times)) @ np.array(along)
+        moved = times - float(slope @ curve.residuals(at(times))) / float(slope @ slope)
+        moved = min(most, max(0.0, moved))
+        small = abs(moved - times) <= 1e-6 * (times + 1e-9)
+        times = moved
         if small:
             break
-    return curve.squares((value, other) if which == 0 else (other, value))
+    return curve.squares(at(times))
 
 
 def _result(curve: _Points, at: _At, free: tuple[bool, bool]) -> Usl:
@@ -437,12 +462,14 @@ def _result(curve: _Points, at: _At, free: tuple[bool, bool]) -> Usl:
     peak = none_before = limit = None
     if not kappa.low and math.isfinite(kappa.high):
         none_before = math.sqrt(max(0.0, 1 - sigma.value) / kappa.high)
+    interval = None
     if kappa.low > 0:
         peak = max(1.0, math.sqrt(max(0.0, 1 - sigma.value) / kappa.value))
+        interval = _peak_interval(curve, at, peak)
+        if math.isinf(interval[1]):
+            none_before, peak, interval = interval[0], None, None
     elif kappa.error is None and sigma.low > 0:
         limit = rate / sigma.value
-    if peak is not None and peak > _FAR * float(n[-1]):
-        peak = None
     return Usl(
         rate=Coefficient(
             rate, rate * of_log, rate * math.exp(-reach * of_log), rate * math.exp(reach * of_log)
@@ -458,4 +485,5 @@ def _result(curve: _Points, at: _At, free: tuple[bool, bool]) -> Usl:
         none_before=none_before if none_before and none_before > float(n[-1]) else None,
         limit=limit,
         scale=curve.scale,
+        peak_interval=interval,
     )

@@ -23,7 +23,7 @@ Dependence widens an interval to the range that the values lie in at most (where
 already): of no state that lasts more is known than that. Simulated (`benchmarks/situations.py`), of
 equal points at most 5 in 100 are called apart where values are independent; 8 with a step or a
 drift; of 10 benchmarks with states that last, 12 with 10 rounds and 1 with 20. Of five rounds of
-one benchmark nobody can tell a state from noise: 40, and the verdict says how many rounds there are.
+one benchmark nobody can tell a state from noise: 40, and the verdict names how many there are.
 
 **A slow mode**: up to a fifth of the values, all below the others by more than those make likely
 (Student's t of the rest at 1 % over all values).

@@ -279,7 +279,9 @@ def _peak(law: Usl) -> str:
     if law.bad:
         return "no: misfit"
     if law.peak is not None:
-        return f"{law.peak:.0f}{' (extrapolated)' if law.extrapolated else ''}"
+        low, high = law.peak_interval or (math.nan, math.nan)
+        beyond = ", extrapolated" if law.extrapolated else ""
+        return f"{law.peak:.0f} ({low:.0f}-{high:.0f}{beyond})"
     if law.none_before is not None:
         return f"none before {math.floor(law.none_before)}"
     return f"none up to {law.copies[-1]}"

@@ -206,10 +206,10 @@ def peak_text(law: Usl) -> str:
         return "it does not describe this curve"
     last = law.copies[-1]
     if law.peak is not None and not law.extrapolated:
-        return f"peak at {law.peak:.0f} copies"
+        return f"peak at {law.peak:.0f} copies ({_peak_range(law)})"
     no_peak = f"no peak in the measured range, {law.copies[0]} to {last} copies"
     if law.peak is not None:
-        return f"{no_peak}; the law's is at {law.peak:.0f}, extrapolated"
+        return f"{no_peak}; the law's is at {law.peak:.0f} ({_peak_range(law)}), extrapolated"
     if law.limit is not None:
         return (
             f"{no_peak}: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
@@ -217,6 +217,11 @@ def peak_text(law: Usl) -> str:
     if law.none_before is not None:
         return f"{no_peak}, and none before {math.floor(law.none_before)} (95 %)"
     return no_peak
+
+
+def _peak_range(law: Usl) -> str:
+    low, high = law.peak_interval or (math.nan, math.nan)
+    return f"{low:.0f} to {high:.0f}"
 
 
 def _coefficient(one: Coefficient) -> str:
@@ -302,7 +307,8 @@ TABLE = {
             "largest_share": lambda law: max(law.residuals, key=abs),
             "describes_the_curve": lambda law: not law.bad,
         },
-        "peak_copies=peak peak_is_extrapolated=extrapolated no_peak_before_copies=none_before"
+        "peak_copies=peak peak_interval_95=peak_interval peak_is_extrapolated=extrapolated"
+        " no_peak_before_copies=none_before"
         " limit_rate=limit",
     ),
     Coefficient: JsonFields(

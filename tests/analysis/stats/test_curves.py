@@ -6,6 +6,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +159,39 @@ def test_a_peak_beyond_the_last_point_is_an_extrapolation() -> None:
     found = fit(DOUBLING, law(DOUBLING, 1.0, 0.02, 0.0002))
     assert found.peak == pytest.approx(70)  # sqrt(0.98 / 0.0002)
     assert found.extrapolated
+
+
+def test_the_interval_of_the_peak_is_where_the_profile_of_squares_says() -> None:
+    rates = [1.0, 1.9, 3.4, 5.3, 7.6, 8.0]
+    found = fit(DOUBLING, rates)
+    n, y = np.array(DOUBLING), np.log(np.array(rates) / DOUBLING)
+
+    def least(sigmas: Any, kappas: Any) -> float:
+        left = y + np.log(1 + sigmas * (n - 1) + kappas * n * (n - 1))
+        return float(((left - left.mean(axis=1)[:, None]) ** 2).sum(axis=1).min())
+
+    sigmas = np.linspace(0, 0.4, 8001)[:, None]
+    most = least(np.array([[found.sigma.value]]), found.kappa.value) * (1 + 3.182446**2 / 3)
+    assert found.peak_interval is not None
+    low, high = found.peak_interval
+    assert low < (found.peak or 0) < high
+    for border in (low, high):
+        assert least(sigmas, (1 - sigmas) / border**2) == pytest.approx(most, rel=1e-3)
+
+
+def test_a_far_peak_is_not_named_at_half_the_truth() -> None:
+    # The truth is 128 copies, of 32 that were measured; 1 in 20 was named, at 65 on average.
+    rng = np.random.default_rng(11)
+    true = np.array(law(DOUBLING, 1.0, 0.1, 0.9 / 128**2))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.01, 6))).tolist()) for _ in range(60)]
+    assert sum(one.peak is not None for one in fits) <= 2
+    assert all(one.peak_interval is None for one in fits if one.peak is None)
+    # One that was measured is named in all, with an interval that holds it.
+    true = np.array(law(DOUBLING, 1.0, 0.1, 0.9 / 16**2))
+    fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.01, 6))).tolist()) for _ in range(60)]
+    within = [one.peak_interval for one in fits if one.peak_interval]
+    assert len(within) == 60
+    assert sum(low <= 16 <= high for low, high in within) >= 54
 
 
 def test_a_peak_far_beyond_what_was_measured_is_none() -> None:
