@@ -7,7 +7,8 @@ SELECT
   copy.user_ns, copy.system_ns, copy.gate_cpu_ns, copy.max_rss_bytes, copy.minor_faults,
   copy.major_faults, copy.voluntary_switches, copy.involuntary_switches, copy.pid, copy.note,
   copy.run_dir, copy.last_cpu, copy.placement, copy.placement_note, copy.gate_cpus, copy.gate_mems,
-  copy.late_ns, copy.mean_rss_bytes, copy.peak_rss_bytes, copy.rss_looks
+  copy.late_ns, copy.mean_rss_bytes, copy.peak_rss_bytes, copy.rss_looks, copy.stopped_ns,
+  copy.run_delay_ns, copy.run_delay_cpu_ns
 FROM copy
 JOIN run ON run.id = copy.run_id
 WHERE copy.run_id = coalesce(:run, (SELECT max(id) FROM run))

@@ -153,6 +153,9 @@ class MachineReadings:
     that some, or all, tasks waited for cpu, memory or io (kernel: accounting/psi.rst);
     `energy_DOMAIN_uj` is microjoules of `package-0` (hwloc's number) or `package-0-die-1`,
     of what is below one (`package-0-dram`, `-core`, `-uncore`), `psys` or a chip's own name;
+    `cfs_periods`, `cfs_throttled_periods` and `cfs_throttled_ns` are those of the tightest CPU
+    quota of rater's cgroups (periods in which any of it ran, those in which it was used up, and
+    for how long CPUs were then kept from it, all together);
     the others are named as in /proc/vmstat, `allocstall` over all zones.
     """
 
@@ -191,11 +194,12 @@ class WorkloadTime:
 
 @record
 class ResidentMemory:
-    """Memory of a copy's processes over its looks, one a second; hugetlb pages included."""
+    """What looks at a copy's processes saw, one a second; hugetlb pages included."""
 
     mean_rss_bytes: int
     peak_rss_bytes: int
     rss_looks: int
+    stopped_ns: int  # a second for each look at which the copy was stopped (SIGSTOP, a debugger)
 
 
 class AtGate:
@@ -249,6 +253,11 @@ class CopyEnded(AtGate):
     mean_rss_bytes: int | None = None  # see `ResidentMemory`; None: not looked at
     peak_rss_bytes: int | None = None
     rss_looks: int | None = None
+    stopped_ns: int | None = None
+    # How long its threads were runnable without a CPU, all together (sched-stats.rst of the
+    # kernel), and the CPU time of the threads that this is known of. None: not known.
+    run_delay_ns: int | None = None
+    run_delay_cpu_ns: int | None = None
 
     @property
     def elapsed_ns(self) -> int:

@@ -34,6 +34,9 @@ def is_from_outside(signal: int) -> bool:
     return signal not in _OF_ITS_OWN
 
 
+LEFT_BEHIND = "left processes behind"  # begins the note of a copy whose processes outlived it
+
+
 class CopyStatus(StrEnum):
     """How a copy ended."""
 

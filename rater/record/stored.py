@@ -216,6 +216,9 @@ class StoredCopy(AtGate):
     mean_rss_bytes: int | None = None  # resident, over looks once a second; None: not looked at
     peak_rss_bytes: int | None = None  # highest of these
     rss_looks: int | None = None
+    stopped_ns: int | None = None  # as it looked then
+    run_delay_ns: int | None = None  # runnable without a CPU, all threads; None: not known
+    run_delay_cpu_ns: int | None = None  # CPU time of the threads that is known of
 
     @property
     def elapsed_s(self) -> float:

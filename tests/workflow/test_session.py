@@ -484,18 +484,18 @@ def looks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(observer, "EVERY_S", 0.1)
     monkeypatch.setattr(observer, "_LEAST_AGE_NS", 0)
-    look = observer._resident
+    look = observer._looks
 
-    def once(pids: Sequence[int]) -> tuple[list[int], int]:
+    def once(pids: Sequence[int]) -> tuple[list[observer._Look], int]:
         if len(pids) < 2 or Path("looked").exists():
-            return [0] * len(pids), 0
+            return [observer._Look(0, False, {})] * len(pids), 0
         while not (Path("ready.0").exists() and Path("ready.1").exists()):
             time.sleep(0.01)
         found = look(pids)
         Path("looked").touch()
         return found
 
-    monkeypatch.setattr(observer, "_resident", once)
+    monkeypatch.setattr(observer, "_looks", once)
 
 
 @pytest.mark.usefixtures("nobody_else", "looks_once")

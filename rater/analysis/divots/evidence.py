@@ -19,6 +19,7 @@ from statistics import median
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Evidence, Finding, Kind
+from rater.analysis.results.account import TimeAccount, accounts_of
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
@@ -46,13 +47,19 @@ def _row(
     copy: StoredCopy,
     proof: CopyProof | None,
     use: CpuUse | None,
-    threads: int,
+    account: TimeAccount,
     tables: Mapping[str, CounterTable],
 ) -> EvidenceRow:
     """Return a copy's run with all that was seen of it, and of its CPU in its phase."""
-    switches, cpu_s = copy.involuntary_switches, copy.cpu_s
+    switches = copy.involuntary_switches
+    spent = {
+        "on-cpu": account.ran_s,
+        "waited": account.waited_s,
+        "quota": account.throttled_s,
+        "stopped": account.stopped_s,
+    }
     values: dict[str, float | None] = {
-        "on-cpu": None if cpu_s is None else cpu_s / (copy.elapsed_s * threads),
+        **{name: None if s is None else s / copy.elapsed_s for name, s in spent.items()},
         "taken-off": None if switches is None else switches / copy.elapsed_s,
         "major-faults": copy.major_faults,
         "benchmarks-memory": copy.max_rss_bytes,
@@ -169,6 +176,9 @@ remote            0.05    1   more   1   share memory {} remote
 placement         0.5     1   more   1   share not placed as planned
 foreign           0.02    1   more   1   share other processes took {} of the CPU
 steal             0.01    1   more   1   share the hypervisor took {} of the CPU
+waited            0.02    1   more   0.9 share waited {} of the time for a CPU
+quota             0.02    1   more   1   share kept from running {} of the time by a CPU quota
+stopped           0.02    1   more   1   share was stopped {} of the time
 frequency         2%      1   less   1.5 MHz   CPU at {}
 throttled         1       2   more   1   count throttled {} times
 interrupts        0.01    1   more   1   share interrupts took {} of the CPU
@@ -219,7 +229,7 @@ def _rows_of(run: StoredRun) -> _Rows:
     proofs = {(it.phase, it.copy, it.step): it for it in prove_run(run).copies}
     uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
     tables = tables_of(run)
-    threads = {used.name: used.threads for used in run.benchmarks}
+    accounts = accounts_of(run)
     rows: defaultdict[_Cell, list[EvidenceRow]] = defaultdict(list)
     for copy in run.copies:
         if copy.counted and is_good(copy) and copy.elapsed_ns > 0:
@@ -228,7 +238,7 @@ def _rows_of(run: StoredRun) -> _Rows:
                     copy,
                     proofs.get((copy.phase, copy.copy, copy.step)),
                     None if copy.cpu is None else uses.get((copy.phase, copy.cpu)),
-                    threads.get(copy.benchmark, 1),
+                    accounts[copy.phase, copy.copy, copy.step],
                     tables,
                 )
             )
@@ -359,6 +369,13 @@ def _compared(
     if measure.name == "placement":
         row = next(it for mine, _ in cells for it in mine if it.numbers.get("placement"))
         text += f": copy {row.copy.copy} {row.astray}"
+    elif measure.name == "waited":
+        cpus = {
+            it.copy.cpu if it.copy.last_cpu is None else it.copy.last_cpu
+            for it in chain(*(mine for mine, _ in cells))
+        }
+        text = text.replace("a CPU", f"CPU {cpus.pop()}") if len(cpus) == 1 else text
+        text += f" ({others} {measure.number(other)})"
     elif other > (_NEXT_TO_NOTHING if measure.unit == "share" else 0) or not value:
         text += f" ({others} {measure.number(other)})"
     who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)

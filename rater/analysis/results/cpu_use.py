@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rater.analysis.results.account import accounts_of, cpus_of_copies
 from rater.record.events import CpuReading, CpuReadings
-from rater.record.run import CopyStatus, PlacedCopy
+from rater.record.run import LEFT_BEHIND, CopyStatus
 from rater.record.stored import StoredCopy, StoredRun
 from rater.text.values import group_by_key
 
 FOREIGN_SHARE = 0.02  # of a CPU's time
 STEAL_SHARE = 0.01
+QUOTA_SHARE = 0.01  # of the periods
 PRESSURE_SHARE = 0.01  # of the phase's time in which some task waited for memory
 # Both readings and the copies' own times can be a tick (10 ms) off, and short phases have few.
 LEAST_NS = 50_000_000
@@ -37,7 +39,9 @@ class CpuUse:
     copies: tuple[int, ...]  # that ran on it, or may have
     elapsed_s: float
     busy: float  # working for anybody, interrupts included
-    foreign: float | None  # working for others than copies; None: not all of theirs is known
+    # Working for others than copies; at least so much where a copy there was ended from outside
+    # or left processes behind, whose time is not known. None: it cannot be told.
+    foreign: float | None
     together: int  # CPUs that `foreign` is the mean of, as the same copies may use them all
     irq: float
     steal: float
@@ -63,12 +67,20 @@ class MachineUse:
         stalled_ns = dict(self.values).get(f"pressure_{what}_{kind}_ns")
         return None if stalled_ns is None else stalled_ns / 1e9 / self.elapsed_s
 
+    @property
+    def quota_used_up(self) -> float | None:
+        """Share of the scheduler's periods in which the cgroup had used up its CPU quota."""
+        values = dict(self.values)
+        periods = values.get("cfs_periods")
+        return values.get("cfs_throttled_periods", 0) / periods if periods else None
+
 
 class DisturbanceKind(StrEnum):
     """What of a machine's readings a person should know."""
 
     FOREIGN = "foreign load"
     STEAL = "steal"
+    QUOTA = "CPU quota"
     THROTTLED = "throttled"
     SWAP = "swap"
     MEMORY = "memory stalls"
@@ -116,15 +128,24 @@ def run_counters(run: StoredRun) -> RunCounters:
     )
     phases = {it.phase: it for it in machine}
     copies = group_by_key((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
-    placed = {placement.copy: placement for placement in run.placements}
+    seen = cpus_of_copies(run) if run.cpu_readings else {}
     nodes = {pu.cpu: pu.node for pu in run.pus}
     cpus = tuple(
         use
         for it in run.cpu_readings
         if it.phase in phases
-        for use in _phase(it, phases[it.phase], copies.get(it.phase, ()), placed, nodes)
+        for use in _phase(it, phases[it.phase], copies.get(it.phase, ()), seen, nodes)
     )
-    return RunCounters(cpus, machine, tuple(_notable(cpus, machine)))
+    return RunCounters(cpus, machine, tuple(_notable(cpus, machine, _waited(run))))
+
+
+def _waited(run: StoredRun) -> dict[tuple[int, int], float]:
+    """Return the share of its time that a copy waited for a CPU, by phase and copy."""
+    return {
+        key[:2]: it.waited_s / it.elapsed_s
+        for key, it in (accounts_of(run) if run.cpu_readings else {}).items()
+        if it.waited_s is not None
+    }
 
 
 def _within(row: CpuReading, elapsed_s: float) -> CpuReading:
@@ -143,20 +164,20 @@ class _Shared:
 
     cpus: frozenset[int]
     copies: set[int]
-    own_ns: int = 0  # of the copies
-    known: bool = True  # all of it
+    own_ns: int = 0  # of the copies, at most
+    known: bool = True  # exactly
 
 
 def _phase(
     readings: CpuReadings,
     phase: MachineUse,
     copies: Sequence[StoredCopy],
-    placed: Mapping[int, PlacedCopy],
+    seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
     nodes: Mapping[int, int | None],
 ) -> Iterable[CpuUse]:
     elapsed_s = phase.elapsed_s
     rows = {row.cpu: _within(row, elapsed_s) for row in readings.rows}
-    shared = _shared(rows, copies, placed)
+    shared = _shared(rows, copies, seen)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
     ran = {group: tuple(sorted(group.copies)) for group in foreign_ns}
     for cpu, row in rows.items():
@@ -171,7 +192,7 @@ def _phase(
             copies=ran[group],
             elapsed_s=elapsed_s,
             busy=(row.user_ns + row.system_ns + row.irq_ns) / 1e9 / elapsed_s,
-            foreign=max(0.0, foreign) if group.known else None,
+            foreign=max(0.0, foreign) if group.known or foreign > 0 else None,
             together=len(group.cpus),
             irq=row.irq_ns / 1e9 / elapsed_s,
             steal=row.steal_ns / 1e9 / elapsed_s,
@@ -185,32 +206,24 @@ def _phase(
 def _shared(
     rows: Mapping[int, CpuReading],
     copies: Sequence[StoredCopy],
-    placed: Mapping[int, PlacedCopy],
+    seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
 ) -> dict[int, _Shared]:
     """Return by CPU the CPUs it shares copies with, itself among them."""
     groups = {cpu: _Shared(frozenset((cpu,)), set()) for cpu in rows}
     everywhere = frozenset(rows)
     for copy in copies:
-        planned = _mask(copy, placed)
-        mask = everywhere if planned is None else everywhere.intersection(planned)
+        where = seen[copy.phase, copy.copy, copy.step]
+        mask = everywhere if where is None else everywhere.intersection(where)
         if not mask:  # its CPU went offline meanwhile
             continue
         group = _joined(groups, mask)
         group.copies.add(copy.copy)
-        if not _tells_all(copy) or copy.last_cpu not in (None, *group.cpus):
-            group.known = False
-        else:
+        if _tells_all(copy):
             group.own_ns += _own_ns(copy)
+        else:  # processes of it that nobody waited for may have used the rest of its time
+            group.own_ns += max(_own_ns(copy), copy.elapsed_ns * len(mask))
+            group.known = False
     return groups
-
-
-def _mask(copy: StoredCopy, placed: Mapping[int, PlacedCopy]) -> tuple[int, ...] | None:
-    """Return where a copy was allowed to run, None: everywhere."""
-    placement = placed.get(copy.copy)
-    if placement is not None and placement.cpu == copy.cpu:
-        return placement.cpus
-    # The run was taken up on other CPUs since: its placements are those of the last attempt.
-    return None if copy.cpu is None else (copy.cpu,)
 
 
 def _joined(groups: dict[int, _Shared], mask: frozenset[int]) -> _Shared:
@@ -236,7 +249,8 @@ def _tells_all(copy: StoredCopy) -> bool:
     of children that were waited for.
     """
     ended = copy.status not in (CopyStatus.TIMEOUT, CopyStatus.INTERRUPTED)
-    return ended and copy.signal is None and copy.note is None and copy.cpu_ns is not None
+    alone = LEFT_BEHIND not in (copy.note or "")
+    return ended and copy.signal is None and alone and copy.cpu_ns is not None
 
 
 def _own_ns(copy: StoredCopy) -> int:
@@ -249,17 +263,26 @@ def _own_ns(copy: StoredCopy) -> int:
 # -- what a person should know -----------------------------------------------------------------
 
 
-def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[MachineDisturbance]:
+def _notable(
+    cpus: Sequence[CpuUse], machine: Sequence[MachineUse], waited: Mapping[tuple[int, int], float]
+) -> Iterable[MachineDisturbance]:
     counted = [use for use in cpus if use.counted and use.copies]
     # Where rater's own threads ran is not known.
     own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
-    foreign = ((use.foreign, use) for use in counted)
+    # Others' work is no matter where no copy wanted the CPU meanwhile, as far as that is known.
+    foreign = (
+        (use.foreign, use)
+        for use in counted
+        if any(waited.get((use.phase, it), 1.0) > FOREIGN_SHARE for it in use.copies)
+    )
     yield from _worst(DisturbanceKind.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
     steal = ((use.steal, use) for use in counted)
     yield from _worst(DisturbanceKind.STEAL, _weighty(steal, STEAL_SHARE))
+    phases = [it for it in machine if it.counted]
+    quota = _weighty(((it.quota_used_up, it) for it in phases), QUOTA_SHARE)
+    yield from _worst(DisturbanceKind.QUOTA, quota)
     hot = [(float(use.throttles), use) for use in counted if use.throttles]
     yield from _worst(DisturbanceKind.THROTTLED, hot, times=True)
-    phases = [it for it in machine if it.counted]
     swapped = [(float(_swapped(it)), it) for it in phases if _swapped(it)]
     yield from _worst(DisturbanceKind.SWAP, swapped, times=True)
     stalled = _weighty(((it.pressure("memory"), it) for it in phases), PRESSURE_SHARE)
@@ -268,8 +291,8 @@ def _notable(cpus: Sequence[CpuUse], machine: Sequence[MachineUse]) -> Iterable[
         return
     # A kernel without pressure counts who had to free memory before getting any.
     stalls = [(float(dict(it.values).get("allocstall", 0)), it) for it in phases]
-    waited = [(number, it) for number, it in stalls if number]
-    yield from _worst(DisturbanceKind.MEMORY, waited, times=True)
+    stalled = [(number, it) for number, it in stalls if number]
+    yield from _worst(DisturbanceKind.MEMORY, stalled, times=True)
 
 
 def _weighty[U: (CpuUse, MachineUse)](

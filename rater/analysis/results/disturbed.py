@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rater.analysis.results.account import TimeAccount, accounts_of, cpus_of_copies
 from rater.record.stored import StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key, percent
 
 if TYPE_CHECKING:
     from rater.analysis.results.cpu_use import CpuUse, RunCounters
-
-# What others cost is worked out as what a divot costs is: the score again, without the time
-# that they took from each copy. A copy lost no more to them than it was without a CPU for, and
-# no more than they, and the hypervisor's other guests, worked on its CPU in that phase. Nor did it
-# lose what it did not want: a scheduler gives each that waits for a CPU the same, so a copy that
-# sleeps or waits for a disk got as much as any of those it had to share with. Heat is the machine's
-# own and no work of others; ends that rater stamped late fail their copies.
 
 # Shares of the score. Simulated: where others cost a tenth, one
 # of 8 or 32 copies must be slower by about half to be found, 6 % without them; a CPU of two by 5 %,
@@ -55,43 +49,78 @@ def disturbed_members(of: _Costs) -> dict[str, Any]:
     return {"disturbed": [*why]} | {k: None if v is None else round(v, 5) for k, v in costs.items()}
 
 
+# -- What others cost ------------------------------------------------------------------------------
+#
+# It is worked out as what a divot costs is: the score again, without the time that they took from
+# each copy. A copy lost no more to them than it waited for a CPU, and no more than they worked on
+# the CPUs where it was, in that phase; beside that the hypervisor's other guests took what they
+# took. Heat is the machine's own and no work of others; ends that rater stamped late fail their
+# copies.
+
+
 def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
-    """Return the share of the score that others took, 0 to 1; None where it was not recorded.
+    """Return the share of the score that others took, 0 to 1; None where it is not known.
 
     `counters` are those of the run. Where copies do not wait for each other (rotated order,
     steady mode), of all copies' time.
     """
-    if not counters.cpus:
-        return None
     run = run.without_torn()
-    uses: dict[tuple[int, int | None], CpuUse] = {(it.phase, it.cpu): it for it in counters.cpus}
-    # Copies that are not bound share all CPUs, and so the work of others: one stands for all.
-    uses |= {(it.phase, None): it for it in counters.cpus}
-    own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in counters.machine}
-    threads = {used.name: used.threads for used in run.benchmarks}
-    sharers = _sharers(run)
-    ran_s: defaultdict[tuple[int, int], float] = defaultdict(float)  # all of a copy's in a phase
-    for it in run.copies:
-        ran_s[it.phase, it.copy] += it.elapsed_s
+    accounts = accounts_of(run)
     counted = [it for it in run.copies if it.counted and is_good(it) and it.elapsed_ns > 0]
-    taken = []
-    for it in counted:
-        share = it.elapsed_s / ran_s[it.phase, it.copy]
-        used = uses.get((it.phase, it.cpu))
-        used_s = _used_s(it, threads.get(it.benchmark, 1))
-        lost_s = 0.0
-        if used:
-            foreign_s = share * _foreign_s(used, own_s.get(it.phase, 0.0))
-            wanted_s = math.inf if it.cpu_s is None else sharers * used_s
-            lost_s = min(foreign_s, wanted_s) + share * used.steal * used.elapsed_s
-        taken.append(min(lost_s, it.elapsed_s - used_s))
+    taken_by = _Takers(run, counters)
+    taken = [(it, taken_by.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
+    cost = _cost_of(run, [(it, lost_s or 0.0) for it, lost_s in taken])
+    unknown = any(lost_s is None for _, lost_s in taken)
+    return None if cost is None or (unknown and cost < OTHERS_COST) else cost
+
+
+class _Takers:
+    """What others may have taken of copies, by where these were."""
+
+    def __init__(self, run: StoredRun, counters: RunCounters) -> None:
+        self._uses: dict[tuple[int, int], CpuUse] = {(it.phase, it.cpu): it for it in counters.cpus}
+        self._where = cpus_of_copies(run)
+        self._rater_s = {
+            it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in counters.machine
+        }
+        self._threads = {used.name: used.threads for used in run.benchmarks}
+        self._pus = tuple(pu.cpu for pu in run.pus)
+        self._ran_s: defaultdict[tuple[int, int], float] = defaultdict(float)
+        self._load: Counter[tuple[int, tuple[int, ...] | None]] = Counter()  # threads by CPUs
+        for it in run.copies:
+            self._ran_s[it.phase, it.copy] += it.elapsed_s
+            if not it.step:
+                where = self._where[it.phase, it.copy, it.step]
+                self._load[it.phase, where] += self._threads.get(it.benchmark, 1)
+
+    def taken_s(self, it: StoredCopy, account: TimeAccount) -> float | None:
+        """Return how long others kept a copy from its CPU, None where it is not known."""
+        where = self._where[it.phase, it.copy, it.step]
+        cpus = self._pus if where is None else where
+        used = next((use for cpu in cpus if (use := self._uses.get((it.phase, cpu)))), None)
+        share = it.elapsed_s / self._ran_s[it.phase, it.copy]
+        foreign_s, ran_s, waited_s = None, account.ran_s, account.waited_s
+        if used is not None and used.foreign is not None:
+            foreign_s = max(0.0, used.foreign * used.elapsed_s - self._rater_s.get(it.phase, 0.0))
+        if ran_s is None or (foreign_s is None and self._load[it.phase, where] > len(cpus)):
+            return None  # or copies may have waited for each other
+        if waited_s is not None:  # of all threads: for the last one the others wait
+            waited_s *= (it.cpu_s or 0.0) / ran_s if ran_s else 1.0
+        elif foreign_s is not None:
+            waited_s = ran_s  # a scheduler gives each that wants a CPU as much
+        else:
+            return None
+        lost_s = waited_s if foreign_s is None else min(waited_s, share * foreign_s)
+        stolen_s = share * used.steal * used.elapsed_s if used else 0.0
+        return min(lost_s + stolen_s, it.elapsed_s - ran_s)
+
+
+def _cost_of(run: StoredRun, taken: Sequence[tuple[StoredCopy, float]]) -> float | None:
+    """Return the share of the score that copies lost with so many seconds each."""
     if run.head.order == "rotated" or run.head.mode == "steady":
-        elapsed_s = sum(it.elapsed_s for it in counted)
-        return sum(taken) / elapsed_s if elapsed_s else None
-    cells = group_by_key(
-        ((it.tune, it.benchmark, it.phase), (it, lost_s))
-        for it, lost_s in zip(counted, taken, strict=True)
-    )
+        elapsed_s = sum(it.elapsed_s for it, _ in taken)
+        return sum(lost_s for _, lost_s in taken) / elapsed_s if elapsed_s else None
+    cells = group_by_key(((it.tune, it.benchmark, it.phase), (it, lost)) for it, lost in taken)
     brackets: defaultdict[object, list[tuple[float, float]]] = defaultdict(list)
     for (tune, name, _), cell in cells.items():
         brackets[tune, name].append((_bracket_s(cell, 0), _bracket_s(cell, 1)))
@@ -100,25 +129,6 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
         for it in brackets.values()
     ]
     return max(0.0, 1 - math.exp(sum(ratios) / len(ratios))) if ratios else None
-
-
-def _sharers(run: StoredRun) -> float:
-    """Return with how many others a copy may have shared its CPU: the load before, one at least."""
-    try:
-        return max(1.0, float(dict(run.settings).get("load.1min") or 1))
-    except ValueError:
-        return 1.0
-
-
-def _foreign_s(use: CpuUse, rater_s: float) -> float:
-    """Return how long others worked on a CPU in a phase; rater's own threads may all have."""
-    return max(0.0, (use.foreign or 0.0) * use.elapsed_s - rater_s)
-
-
-def _used_s(copy: StoredCopy, threads: int) -> float:
-    """Return how long a copy had a CPU: some of its time it must have had one."""
-    used_s = 0.0 if copy.cpu_s is None else copy.cpu_s / threads
-    return min(max(used_s, 1e-6 * copy.elapsed_s), copy.elapsed_s)
 
 
 def _bracket_s(cell: Sequence[tuple[StoredCopy, float]], share: int) -> float:

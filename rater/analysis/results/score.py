@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from rater.analysis.results.account import TimeAccount, accounts_of, mean_account
 from rater.analysis.results.metrics import MetricResult, PhaseEnergy, metric_results, phase_energies
 from rater.analysis.results.outcome import (
     CopyTime,
@@ -92,6 +93,7 @@ class IterationScore:
     steady: SteadyPhase | None = None  # steady mode: the window
     reported: PublishedResult | None = None  # what an imported result file says itself
     energy: PhaseEnergy | None = None  # None: there are no readings of it
+    account: TimeAccount | None = None  # where the time went, mean of the good copies' runs
 
     @property
     def joules_per_copy(self) -> float | None:
@@ -227,10 +229,14 @@ def _benchmarks(run: StoredRun, energies: Mapping[int, PhaseEnergy]) -> tuple[Be
         for name in run.head.benchmarks:
             brackets.setdefault((run.head.tune, name), [])
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
+    spent = accounts_of(run)
+    good = (it for it in run.copies if is_good(it) and it.elapsed_ns > 0)
+    accounts = group_by_key((it.phase, spent[it.phase, it.copy, it.step]) for it in good)
+    means = {phase: mean_account(of) for phase, of in accounts.items()}
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
     keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
     return tuple(
-        _benchmark(run, tune, name, brackets[tune, name], copies, energies=energies)
+        _benchmark(run, tune, name, brackets[tune, name], copies, energies=energies, accounts=means)
         for tune, name in keys
     )
 
@@ -243,6 +249,7 @@ def _benchmark(
     copies: Mapping[int, Sequence[StoredCopy]],
     *,
     energies: Mapping[int, PhaseEnergy],
+    accounts: Mapping[int, TimeAccount | None],
 ) -> BenchmarkScore:
     used = next((used for used in run.benchmarks if used.name == name), None)
     reference_s = used.reference_s if used else None
@@ -252,6 +259,7 @@ def _benchmark(
             if is_steady(run.head) and used
             else _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s),
             energy=energies.get(bracket.phase),
+            account=accounts.get(bracket.phase),
         )
         for bracket in sorted(brackets, key=lambda bracket: bracket.iteration or 0)
     ]

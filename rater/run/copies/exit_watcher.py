@@ -15,7 +15,7 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
-from rater.record.run import CopyStatus, Validity, escape_undecodable
+from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodable
 from rater.run.copies.launch import Child, ExitInfo
 from rater.run.copies.limits import pipe_above_gate_descriptors
 from rater.run.programs.script import failed_command
@@ -178,6 +178,11 @@ def ended_event(
     assert child.start_ns is not None
     usage = reaped.usage
     status, note = _verdict(child, reaped)
+    delay_ns = delay_cpu_ns = None
+    if child.sched is not None:
+        times = (child.sched, *child.other_threads)
+        delay_ns = max(0, sum(it.delay_ns for it in times) - child.gate_delay_ns)
+        delay_cpu_ns = max(0, sum(it.cpu_ns for it in times) - child.gate_cpu_ns)
     kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
     return CopyEnded(
         phase=phase,
@@ -207,6 +212,8 @@ def ended_event(
         last_cpu=child.last_cpu,
         workloads=workloads,
         late_ns=child.late_ns,
+        run_delay_ns=delay_ns,
+        run_delay_cpu_ns=delay_cpu_ns,
         **(asdict(memory) if memory else {}),
     )
 
@@ -221,7 +228,7 @@ def how_it_ended(reaped: ExitInfo) -> str:
 def _verdict(child: Child, reaped: ExitInfo) -> tuple[CopyStatus, str | None]:
     notes = list(child.notes)
     if reaped.left_group:
-        notes.append("left processes behind in its process group; they were killed")
+        notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
     if child.ignored_s is not None:
         killed = ", killed" if reaped.signal == signal.SIGKILL else ""
         notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")

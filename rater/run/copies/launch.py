@@ -22,6 +22,7 @@ from rater.record.events import GateFacts
 from rater.run.copies.guard import Guard
 from rater.run.copies.limits import pipe_above_gate_descriptors, raise_limit
 from rater.run.copies.spawn import Action, spawn, spawn_alone
+from rater.run.host.procfs import SchedTimes
 from rater.run.host.thread_binding import ThreadBinding, realtime_priority
 from rater.run.programs.script import REPORT_FD
 from rater.run.programs.tuning import transparent_pages
@@ -113,6 +114,9 @@ class Child:
     gate_cpu_ns: int = 0
     gate_facts: GateFacts | None = None  # None: not read
     last_cpu: int | None = None  # of its first thread; None: it runs, or was not read
+    gate_delay_ns: int = 0  # as `sched_times` has it
+    sched: SchedTimes | None = None  # of its first thread at the end; None: as above
+    other_threads: Sequence[SchedTimes] = ()  # of all others when they were seen last
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     late_ns: int | None = None  # its end lies up to so long before its stamp; None: in time

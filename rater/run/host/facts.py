@@ -263,15 +263,12 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
         yield "virtualization.free_memory", "reported"
     if (root / "run/.containerenv").exists() or (root / ".dockerenv").exists():
         yield "container", "yes"
-    quotas, limits = [], []
-    for folder, is_v1, _ in limiting_groups(root, "cpu"):
-        quota = _quota_v1(folder) if is_v1 else _quota_v2(folder)
-        quotas += [] if quota is None else [quota]
+    quotas, limits = cpu_quotas(root), []
     for folder, is_v1, _ in limiting_groups(root, "memory"):
         limit = read_number(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max"))
         limits += [] if limit is None or limit >= 1 << 62 else [limit]  # v1: no limit is 2^63
     if quotas:
-        yield "cgroup.cpu_quota", f"{min(quotas):g}"
+        yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
     if limits:
         yield "cgroup.memory_limit_bytes", str(min(limits))
 
@@ -345,6 +342,15 @@ def _virtualization(root: Path) -> str | None:
     if "hypervisor" not in flags.split():
         return "none"
     return known or "a hypervisor"
+
+
+def cpu_quotas(root: Path = Path("/")) -> list[tuple[float, Path]]:
+    """Return the CPU quotas of our cgroups, in CPUs, each with the folder of its cgroup."""
+    found = (
+        (_quota_v1(folder) if is_v1 else _quota_v2(folder), folder)
+        for folder, is_v1, _ in limiting_groups(root, "cpu")
+    )
+    return [(quota, folder) for quota, folder in found if quota is not None]
 
 
 def _quota_v2(folder: Path) -> float | None:

@@ -66,6 +66,8 @@ _SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _PEAK = re.compile(rb"\nVmHWM:\s+(\d+) kB\n")
 _SWAP = re.compile(rb"\nVmSwap:\s+(\d+) kB\n")
 _RESIDENT = re.compile(rb"^(VmRSS|RssFile|RssShmem|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
+_THREADS = re.compile(rb"\nThreads:\t(\d+)\n")
+_STOPPED = re.compile(rb"\nState:\t[Tt]")
 _LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
 _MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
 _PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
@@ -112,6 +114,15 @@ class Resident(NamedTuple):
 
     private_bytes: int
     shared_bytes: int  # of files, and shared memory
+    threads: int = 1
+    stopped: bool = False  # by a signal or a debugger
+
+
+class SchedTimes(NamedTuple):
+    """What the scheduler counts of a thread, in ns (sched-stats.rst of the kernel)."""
+
+    cpu_ns: int
+    delay_ns: int  # runnable without a CPU
 
 
 def parse_numa_maps(text: bytes) -> NumaMaps:
@@ -232,7 +243,13 @@ def parse_resident(text: bytes) -> Resident:
     sizes = {key: int(size) * 1024 for key, size in _RESIDENT.findall(text)}
     shared = sizes.get(b"RssFile", 0) + sizes.get(b"RssShmem", 0)
     every = sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0)
-    return Resident(max(0, every - shared), shared)
+    threads = _THREADS.search(text)
+    return Resident(
+        max(0, every - shared),
+        shared,
+        int(threads[1]) if threads else 1,
+        _STOPPED.search(text) is not None,
+    )
 
 
 def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
@@ -301,6 +318,18 @@ def last_cpu(pid: int) -> int | None:
         return parse_last_cpu(read_piece(f"/proc/{pid}/stat"))
     except OSError:
         return None
+
+
+def sched_times(task: str) -> SchedTimes | None:
+    """Return the times of `/proc/PID`'s first thread, or `/proc/PID/task/TID`; None: not told.
+
+    They are there until the thread is reaped: of one that has ended, they are all of it.
+    """
+    try:
+        cpu_ns, delay_ns, slices = map(int, read_piece(f"{task}/schedstat").split())
+    except (OSError, ValueError):
+        return None
+    return SchedTimes(cpu_ns, delay_ns) if slices else None  # none counted: switched off
 
 
 def threads(directory: int) -> list[int]:

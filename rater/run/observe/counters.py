@@ -20,6 +20,7 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
+from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_ticks
 from rater.run.host.procfs import read_number
 from rater.run.observe.energy import EnergyReader
@@ -31,6 +32,12 @@ _COUNTERS = (
     *(b"numa_hint_faults", b"pgmajfault", b"pgmigrate_success"),
     *(b"pswpin", b"pswpout", b"thp_fault_fallback"),
 )
+_THROTTLED = {  # names in cpu.stat: of both versions, of version 1, of version 2
+    "nr_periods": ("cfs_periods", 1),
+    "nr_throttled": ("cfs_throttled_periods", 1),
+    "throttled_time": ("cfs_throttled_ns", 1),
+    "throttled_usec": ("cfs_throttled_ns", 1000),
+}
 _STALLS = b"allocstall"  # one for each zone since Linux 4.10
 # /proc/interrupts is a table of CPUs x interrupts, both of which grow with the machine:
 # of 256 CPUs and 600 interrupts it takes 0.06 s to read.
@@ -81,7 +88,11 @@ class MachineReader:
     ) -> None:
         self.proc = proc
         self.energy = energy
-        cpus = list(cpu_ticks(_read(proc / "stat")))
+        # In a container another file system may lie over it, which numbers CPUs its own way
+        # (lxcfs): its rows are not those of the CPUs that copies are on.
+        self._stat = proc / "stat" if _is_kernels(proc / "stat") else None
+        cpus = list(cpu_ticks(self._ticks()))
+        self._quota = min(cpu_quotas(proc.parent), default=None)
         folders = [(cpu, sys / f"devices/system/cpu/cpu{cpu}") for cpu in cpus]
         self._with_interrupts = len(cpus) <= _MOST_CPUS_WITH_INTERRUPTS
         self._throttle_files = [
@@ -118,11 +129,24 @@ class MachineReader:
         times = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
         joules = self.energy.read() if self.energy else {}
         return (
-            times | {f"energy_{name}_uj": energy_uj for name, energy_uj in joules.items()},
-            _read(self.proc / "stat"),
+            times | self._throttled() | {f"energy_{name}_uj": it for name, it in joules.items()},
+            self._ticks(),
             _read(self.proc / "vmstat"),
             tuple(_read(self.proc / "pressure" / what) for what in _PRESSURES),
         )
+
+    def _ticks(self) -> bytes:
+        return b"" if self._stat is None else _read(self._stat)
+
+    def _throttled(self) -> dict[str, int]:
+        """Return what the tightest quota kept from us; nothing where there is none."""
+        if self._quota is None:
+            return {}
+        text = _read(self._quota[1] / "cpu.stat").decode()
+        found = {name: int(value) for name, value in map(str.split, text.splitlines())}
+        return {
+            name: found[key] * scale for key, (name, scale) in _THROTTLED.items() if key in found
+        }
 
     def _interrupts(self) -> bytes:
         return _read(self.proc / "interrupts") if self._with_interrupts else b""
@@ -287,6 +311,14 @@ def _read(path: Path) -> bytes:
         return b""
     finally:
         os.close(file)
+
+
+def _is_kernels(file: Path) -> bool:
+    """Tell whether a file of /proc is of the same file system as its folder."""
+    try:
+        return file.stat().st_dev == file.parent.stat().st_dev
+    except OSError:
+        return False
 
 
 def _counters(vmstat: bytes) -> dict[str, int]:

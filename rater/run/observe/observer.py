@@ -9,16 +9,23 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import trio
 
 from rater.plan.options import Cadence
 from rater.record.events import Observed, ResidentMemory, Sampled
 from rater.run.copies.launch import Child
-from rater.run.host.procfs import open_process, parse_resident, read_piece
+from rater.run.host.procfs import (
+    SchedTimes,
+    open_process,
+    parse_resident,
+    read_piece,
+    sched_times,
+)
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.probe import NoSample, Probe, RunningCopy
 
@@ -27,13 +34,15 @@ from rater.run.observe.probe import NoSample, Probe, RunningCopy
 # A sample of `Probe` walks page tables, which takes 10 us a megabyte; the counters that the
 # kernel keeps of a process are there at once. So every copy has a look every second, however
 # many there are, and whatever its size: about 25 us of CPU time each. Copies of less than
-# 0.9 s are left alone.
+# 0.9 s are left alone. How long its first thread waited for a CPU is told at its end, exactly;
+# the other threads and processes are gone by then, so their last look stands for them.
 #
 # Appendix A of the page-size paper (J. Korn and others) gives mean and maximum of such looks.
 
 EVERY_S = 1.0
 _LEAST_AGE_NS = 900_000_000  # of a copy: a mean over less says nothing, and many are short
 _MOST_PROCESSES = 16  # of one copy
+_MOST_THREADS = 128  # of one process: 5 us each
 
 
 @dataclass(slots=True)
@@ -43,6 +52,16 @@ class _Looks:
     total_bytes: int = 0
     most_bytes: int = 0
     number: int = 0
+    stopped: int = 0
+    threads: dict[int, SchedTimes] = field(default_factory=dict)  # but the first, as last seen
+
+
+class _Look(NamedTuple):
+    """At one copy; `size` 0: nothing was seen of it."""
+
+    size: int
+    stopped: bool
+    threads: dict[int, SchedTimes]
 
 
 class ResidentLooks:
@@ -66,49 +85,63 @@ class ResidentLooks:
             ]
             if not looked:
                 continue
-            begin = partial(_resident, [it.pid for it in looked])
-            sizes, spent_ns = await trio.to_thread.run_sync(begin, abandon_on_cancel=True)
+            begin = partial(_looks, [it.pid for it in looked])
+            seen, spent_ns = await trio.to_thread.run_sync(begin, abandon_on_cancel=True)
             self.spent_ns += spent_ns
             # What has ended meanwhile is left out: its number may be another's by now.
             living = set(map(id, alive.values()))
-            for child, size in zip(looked, sizes, strict=True):
-                if size and id(child) in living:
+            for child, look in zip(looked, seen, strict=True):
+                if look.size and id(child) in living:
                     looks = self._found.setdefault(child.pid, _Looks())
-                    looks.total_bytes += size
-                    looks.most_bytes = max(looks.most_bytes, size)
+                    looks.total_bytes += look.size
+                    looks.most_bytes = max(looks.most_bytes, look.size)
                     looks.number += 1
+                    looks.stopped += look.stopped
+                    looks.threads |= look.threads
 
-    def ended(self, pid: int) -> ResidentMemory | None:
+    def ended(self, child: Child) -> ResidentMemory | None:
         """Return what was seen of a copy that has ended; None: it was not looked at."""
-        looks = self._found.pop(pid, None)
+        looks = self._found.pop(child.pid, None)
         if looks is None:
             return None
+        child.other_threads = [*looks.threads.values()]
         return ResidentMemory(
-            round(looks.total_bytes / looks.number), looks.most_bytes, looks.number
+            round(looks.total_bytes / looks.number),
+            looks.most_bytes,
+            looks.number,
+            round(looks.stopped * EVERY_S * 1e9),
         )
 
 
-def _resident(pids: Sequence[int]) -> tuple[list[int], int]:
-    """Return the bytes of each copy, 0 where nothing is known, and the CPU time it took."""
+def _looks(pids: Sequence[int]) -> tuple[list[_Look], int]:
+    """Return a look at each copy, and the CPU time it took."""
     begin_ns = time.thread_time_ns()
     return [_of_tree(pid) for pid in pids], time.thread_time_ns() - begin_ns
 
 
-def _of_tree(root: int) -> int:
-    """Return what a copy and its children have: what they share counts once, as the largest has it.
+def _of_tree(root: int) -> _Look:
+    """Look at a copy and its children: what they share counts once, as the largest has it.
 
     Children are those of the first threads.
     """
     private = shared = 0
+    stopped = False
+    times: dict[int, SchedTimes] = {}
     tree = [root]
     for pid in tree:  # which grows
         with suppress(OSError):  # it has ended, or this kernel does not tell children
             found = parse_resident(read_piece(f"/proc/{pid}/status"))
             private += found.private_bytes
             shared = max(shared, found.shared_bytes)
+            stopped |= found.stopped and pid == root
+            several = found.threads > 1
+            tasks = os.listdir(f"/proc/{pid}/task") if several else [str(pid)]  # noqa: PTH208
+            for task in islice(tasks, _MOST_THREADS):
+                own = None if task == str(root) else sched_times(f"/proc/{pid}/task/{task}")
+                times |= {} if own is None else {int(task): own}
             children = read_piece(f"/proc/{pid}/task/{pid}/children").split()
             tree += map(int, children[: _MOST_PROCESSES - len(tree)])
-    return private + shared
+    return _Look(private + shared, stopped, times)
 
 
 # -- Sample copies while they run, often enough to prove their placement, seldom enough not to hurt

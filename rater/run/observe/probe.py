@@ -29,6 +29,7 @@ from rater.run.host.procfs import (
     parse_status,
     read_file,
     read_piece,
+    sched_times,
     threads,
     transparent_huge_page_bytes,
 )
@@ -52,6 +53,8 @@ class GateCheck:
         found: list[str] = []
         for child in children:
             child.gate_facts = self._facts[child.copy] = facts = gate_facts(child.pid)
+            if (times := sched_times(f"/proc/{child.pid}")) is not None:
+                child.gate_delay_ns = times.delay_ns
             if child.copy in self._reported:
                 continue
             plan = self._placements[child.copy]

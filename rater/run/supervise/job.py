@@ -353,7 +353,7 @@ class PhaseRecord:
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
             workloads=workloads,
-            memory=self._resident.ended(child.pid),
+            memory=self._resident.ended(child),
         )
         self._finishes[child.copy] = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
@@ -369,7 +369,7 @@ class PhaseRecord:
 
     def uncounted(self, child: Child, reaped: ExitInfo | None = None) -> None:
         """Keep a run that does not count, for its files; `reaped`: it was a filler."""
-        self._resident.ended(child.pid)
+        self._resident.ended(child)
         if reaped is not None and self._counters is not None:
             cpu_s = reaped.usage.ru_utime + reaped.usage.ru_stime
             self._counters.filler_ended(child.copy, round(cpu_s * 1e9))

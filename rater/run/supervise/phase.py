@@ -13,7 +13,7 @@ from rater.record.run import CopyStatus
 from rater.run.copies.counters import PhaseCounting
 from rater.run.copies.exit_watcher import ExitWatcher, how_it_ended
 from rater.run.copies.launch import Child, CopySpec, Launcher, reap
-from rater.run.host.procfs import last_cpu
+from rater.run.host.procfs import last_cpu, sched_times
 from rater.run.supervise.job import PhaseRecord, RunState, WindowWatch, watch_disk
 from rater.run.supervise.starts import PhaseQueues, Release, Spawner, Stopper
 
@@ -176,6 +176,7 @@ class PhaseRun:
     def _finish(self, child: Child, now_ns: int) -> None:
         if self._state.gates is not None:
             child.last_cpu = last_cpu(child.pid)
+            child.sched = sched_times(f"/proc/{child.pid}")
         if self._state.observer is not None:
             self._state.observer.ended(child.pid)
         reaped = reap(child)

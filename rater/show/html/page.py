@@ -26,7 +26,13 @@ from rater.show.format import format_duration, format_gigabytes, run_title
 from rater.show.html.shell import HtmlPrinter, asset, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
 from rater.show.results.copies import CopiesView, print_copies
-from rater.show.results.cpu_use import notable_text, print_counters, print_cpus, print_energy
+from rater.show.results.cpu_use import (
+    notable_text,
+    print_accounts,
+    print_counters,
+    print_cpus,
+    print_energy,
+)
 from rater.show.results.placement import print_memory, print_metrics, print_placement
 from rater.show.results.run import print_failed, print_results
 from rater.show.results.steady import print_beside
@@ -151,6 +157,7 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
     if summary.metrics:
         print_metrics(summary.metrics, printer)
     print_energy(summary, printer)
+    print_accounts(summary, printer)
     print_failed(summary.failed, printer)
     printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
     yield printer.take()

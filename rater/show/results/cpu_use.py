@@ -6,7 +6,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from rater.analysis.results.account import TimeAccount
 from rater.analysis.results.counters import BenchmarkCounts, Rates, RunCounts
 from rater.analysis.results.cpu_use import (
     CpuUse,
@@ -16,7 +18,7 @@ from rater.analysis.results.cpu_use import (
     RunCounters,
 )
 from rater.analysis.results.metrics import PhaseEnergy
-from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.results.score import BenchmarkScore, IterationScore, Summary
 from rater.show.console import Column, Columns, Printer
 from rater.show.format import format_number
 from rater.text.cpuset import format_list
@@ -81,6 +83,8 @@ def _told(one: MachineDisturbance) -> str:
             text = f"other work took {share} % of {where} ({when})"
         case DisturbanceKind.STEAL:
             text = f"the hypervisor took {share} % of {where} ({when})"
+        case DisturbanceKind.QUOTA:
+            text = f"a cgroup's CPU quota was used up in {share} % of the periods ({when})"
         case DisturbanceKind.THROTTLED:
             text = f"{where} was throttled {count(one.times or 0, 'time')}, too hot ({when})"
         case DisturbanceKind.SWAP:
@@ -217,6 +221,66 @@ def _machine_text(machine: Sequence[MachineUse]) -> str:
     if waits:
         text += f": some task waited for {', '.join(waits)} of the time"
     return f"{text}; {', '.join(counters) or 'no page swapped, moved or waited for'}"
+
+
+# -- Where the time of copies went -----------------------------------------------------------------
+
+
+def on_cpu(it: IterationScore) -> float | None:
+    """Return the share of their time that copies had a CPU; None: not known."""
+    of = it.account
+    return None if of is None or of.ran_s is None else of.ran_s / of.elapsed_s
+
+
+def print_accounts(summary: Summary, printer: Printer, *, every: bool = True) -> None:
+    """Print what the copies' time was spent with, iteration by iteration, where that is known.
+
+    Not `every`: nothing.
+    """
+    rows = [
+        (benchmark, it, it.account)
+        for benchmark in summary.benchmarks
+        for it in benchmark.iterations
+        if it.counted and it.account is not None and it.account.ran_s is not None
+    ]
+    if not every or all(it.waited_s is None for _, _, it in rows):
+        return
+    of = Columns(rows)
+    printer.line()
+    printer.table(
+        [
+            of.left("time of copies", lambda row: row[0].benchmark, flexible=True),
+            of.right("iter", lambda row: row[1].iteration),
+            *(
+                of.percent(f"{words}|%", partial(_spent, name=name))
+                for name, words in _SPENT.items()
+            ),
+        ]
+    )
+    known = [it.known for _, _, it in rows if it.known is not None]
+    part = (
+        f"; seen of {percent(min(known), 0)} % of the CPU time" if known and min(known) < 1 else ""
+    )
+    lacking = "" if len(known) == len(rows) else "; -: not known"
+    printer.prose(
+        "waited: runnable, but the CPU was another's; throttled: a cgroup's CPU quota was used up; "
+        f"slept: waited for anything else{part}{lacking}"
+    )
+
+
+_SPENT = {
+    "ran_s": "on CPU",
+    "waited_s": "waited",
+    "throttled_s": "throttled",
+    "stopped_s": "stopped",
+    "slept_s": "slept",
+}
+
+
+def _spent(row: tuple[BenchmarkScore, IterationScore, TimeAccount], name: str) -> float | None:
+    account = row[2]
+    time_s: float | None = getattr(account, name)
+    return None if time_s is None else time_s / account.elapsed_s
 
 
 # -- Counters of a run: cycles per instruction and its parts, metrics, sums of what has no rates ---

@@ -78,7 +78,7 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
         printer.prose(_nothing(head, analysis))
     else:
         none = "No divots: no copy and no part of the machine stands out."
-        printer.prose(f"{none} {visible_line(analysis.visible)}", "green")
+        printer.prose(f"{none} {visible_line(analysis.visible)}{_unknown(head, analysis)}", "green")
     if explained:
         printer.line("Explained by the layout, no divots:")
         printer.some(map(evidence_line, explained), most=_MOST_EXPLAINED, indent="  ")
@@ -106,7 +106,17 @@ def _nothing(head: RunHead, analysis: Analysis) -> str:
         return "Divots: too few copies and iterations to see any."
     if analysis.failed:
         return "No divots could have been seen: too few copies ended well."
-    return "No divots: nothing stands out; with so few copies only large effects are detectable."
+    few = "with so few copies only large effects are detectable."
+    if unknown := _unknown(head, analysis):
+        return f"No divots were found; {few}{unknown}"
+    return f"No divots: nothing stands out; {few}"
+
+
+def _unknown(head: RunHead, analysis: Analysis) -> str:
+    """Say that it is not known what others took, of a run that was made here."""
+    if head.source != "run" or analysis.others_cost is not None:
+        return ""
+    return " Whether other work took time from the copies is not known."
 
 
 def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> None:

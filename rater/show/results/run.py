@@ -37,7 +37,7 @@ from rater.show.format import (
     place_texts,
     run_title,
 )
-from rater.show.results.cpu_use import notable_text, print_energy
+from rater.show.results.cpu_use import notable_text, on_cpu, print_accounts, print_energy
 from rater.show.results.divots import print_findings
 from rater.show.results.listing import STATUS_STYLE, details_text, started_text
 from rater.show.results.placement import as_planned, print_memory, print_metrics, print_placement
@@ -249,6 +249,7 @@ def print_summary(
     print_results(summary, printer, dense=dense)
     if not dense:
         print_energy(summary, printer)
+    print_accounts(summary, printer, every=not brief)
     if not (dense and as_planned(summary.proof)):
         _print_proof(summary.proof, printer, every=proof, brief=brief)
     if summary.pages is not None:
@@ -418,6 +419,11 @@ def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
         Column("median|copy s", medians, optional=1),
         Column("slowest|copy s", longest),
         of.place(lambda it: it.slowest),
+        *(
+            [of.percent("on CPU|%", on_cpu, optional=1)]
+            if any(on_cpu(it) for _, it in rows)
+            else []
+        ),
         of.percent("score|lost %", lambda it: it.score_lost),
         *not_met_columns(rows, not_met),
     ]

@@ -217,7 +217,7 @@ RUN_TABLE = {
         "it.benchmark it.tune of.category it.iteration it.counted it.selected it.copies"
         " good_copies=it.good failed_copies=it.failed it.bracket_s it.bracket_from_slowest"
         " it.overlap_s of.reference_s it.ratio copies_per_hour=it.per_hour it.score_lost"
-        " it.median_copy_s it.slowest placement_not_met",
+        " it.median_copy_s it.slowest placement_not_met it.account",
         {"*": _of_file},
         "it.reason",
     ),

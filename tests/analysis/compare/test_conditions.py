@@ -18,11 +18,12 @@ from rater.analysis.compare.differences import (
 )
 from rater.analysis.compare.model import TOTAL, Side, cpi_changes
 from rater.analysis.doctor.findings import DoctorVerdict
+from rater.analysis.results.account import TimeAccount, accounts_of
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
 from rater.record.events import CpuReading
-from rater.record.run import BenchmarkUsed, Host, MachinePU, MetricUsed, PlacedCopy
+from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, MetricUsed, PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
 from rater.show.compare.notes import cpi_document, print_cpi_changes
 from tests.support.calls import Rater
@@ -507,11 +508,75 @@ def test_what_others_cost_is_the_score_without_the_time_they_took(
     assert cost(read_run(copies, *rows)) == lost
 
 
-def test_of_many_others_a_copy_may_have_waited_for_each() -> None:
-    run = read_run([computed(0, 2.0)], reading(0, 10.0))
-    assert cost(run) == 0.2  # with one other, which got as much
-    assert cost(replace(run, settings=(("load.1min", "4.10"),))) == 0.8
-    assert cost(replace(run, settings=(("load.1min", "nan"),))) == 0.2
+def waiting(copy: int, cpu_s: float, delay_s: float, **changes: Any) -> StoredCopy:
+    """A copy of 10 s that computed, and was runnable without a CPU, for so long."""
+    known = {"run_delay_ns": round(delay_s * S), "run_delay_cpu_ns": round(cpu_s * S)}
+    return computed(copy, cpu_s, **(known | changes))
+
+
+@pytest.mark.parametrize(
+    ("copies", "rows", "lost"),
+    [
+        # Not told: with one other, which got as much.
+        ([computed(0, 2.0)], (reading(0, 10.0),), 0.2),
+        # It waited for each of many others.
+        ([waiting(0, 2.0, 8.0)], (reading(0, 10.0),), 0.8),
+        # It slept: others took nothing of it, whatever they did.
+        ([waiting(0, 2.0, 0.0)], (reading(0, 10.0),), 0.0),
+        # It waited, and nobody worked there: rater's own doing, or none.
+        ([waiting(0, 2.0, 8.0)], (reading(0, 2.0),), 0.0),
+        # Its CPU was not read (a container numbers them in its own way), and it was alone there.
+        ([waiting(0, 5.0, 5.0)], (), 0.5),
+        # Two copies were there: they may have waited for each other.
+        ([waiting(0, 5.0, 5.0, cpu=0), waiting(1, 5.0, 5.0, cpu=0)], (), None),
+        # Of most of its CPU time it is not known whether it waited, and no CPU was read.
+        ([waiting(0, 5.0, 1.0, run_delay_cpu_ns=S)], (), None),
+        # It bound itself to CPU 0, as the other did: each had half, and others nothing.
+        (
+            [waiting(0, 5.0, 5.0), waiting(1, 5.0, 5.0, last_cpu=0)],
+            (reading(0, 10.0), reading(1, 10.0)),
+            0.0,
+        ),
+        # One failed there after 1 s: others had the CPU for the most of what it was taken.
+        (
+            [
+                waiting(0, 1.0, 8.0),
+                replace(computed(1, 0.1, cpu=0, status=CopyStatus.FAILED, signal=9), elapsed_ns=S),
+            ],
+            (reading(0, 10.0),),
+            0.8,
+        ),
+    ],
+)
+def test_others_cost_no_more_than_a_copy_waited_where_it_was_seen(
+    copies: list[StoredCopy], rows: tuple[CpuReading, ...], lost: float | None
+) -> None:
+    assert cost(read_run(copies, *rows)) == lost
+
+
+def test_a_quota_is_no_other_work() -> None:
+    """Used up in 8 of 10 periods; in these the cgroup had all that it may have."""
+    quota = {"cfs_periods": 100, "cfs_throttled_periods": 80, "cfs_throttled_ns": 5 * S}
+    run = read_run([waiting(0, 2.0, 8.0)], reading(0, 10.0), **quota)
+    assert cost(run) == 0.16
+    (account,) = accounts_of(run).values()
+    assert account == TimeAccount(10.0, 2.0, pytest.approx(1.6), 6.4, None, 0.0, 1.0)
+    kept_away = quota | {"cfs_throttled_ns": 8 * S}  # nobody else: all of it is told
+    run = read_run([waiting(0, 2.0, 8.0)], reading(0, 10.0), **kept_away)
+    assert cost(run) == 0.0
+
+
+def test_the_account_of_a_copy_comes_to_its_time() -> None:
+    """Two threads: 6 s of CPU time, 4 s of waiting, 2 s stopped, and what is left."""
+    run = read_run([waiting(0, 6.0, 4.0, stopped_ns=2 * S)], cfs_throttled_ns=0)
+    run = replace(run, benchmarks=tuple(replace(it, threads=2) for it in run.benchmarks))
+    (account,) = accounts_of(run).values()
+    assert account == TimeAccount(10.0, 3.0, 2.0, 0.0, 2.0, 3.0, 1.0)
+
+
+def test_what_was_seen_of_most_threads_stands_for_all() -> None:
+    (account,) = accounts_of(read_run([waiting(0, 4.0, 3.0, run_delay_cpu_ns=3 * S)])).values()
+    assert account == TimeAccount(10.0, 4.0, 4.0, None, None, 2.0, 0.75)
 
 
 def test_rater_itself_is_no_other() -> None:

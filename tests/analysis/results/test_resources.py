@@ -342,7 +342,6 @@ def test_copies_that_are_not_bound_may_use_all_cpus() -> None:
         {"status": CopyStatus.INTERRUPTED},
         {"status": CopyStatus.FAILED, "exit_code": None, "signal": 9},
         {"note": "left processes behind in its process group; they were killed"},
-        {"last_cpu": 6},
     ],
 )
 def test_where_not_all_of_a_copys_time_is_known_neither_is_the_foreign_load(
@@ -352,6 +351,37 @@ def test_where_not_all_of_a_copys_time_is_known_neither_is_the_foreign_load(
         [computed(0, 4.0, **changes), computed(1, 4.0)], reading(0, 9.0), reading(1, 9.0)
     )
     assert foreign(run) == [None, 0.5]
+
+
+def test_others_had_at_least_what_a_copy_that_was_ended_cannot_have_used() -> None:
+    killed = replace(computed(0, 0.5, status=CopyStatus.TIMEOUT), elapsed_ns=2 * S)
+    assert foreign(read_run([killed], reading(0, 9.0))) == [0.7]
+
+
+def test_a_copy_that_bound_itself_ran_where_it_was_seen() -> None:
+    """Copy 1 was put on CPU 1; both worked on CPU 0, and on CPU 1 somebody else."""
+    run = read_run(
+        [computed(0, 5.0), computed(1, 5.0, last_cpu=0)], reading(0, 10.0), reading(1, 4.0)
+    )
+    assert foreign(run) == [0.0, 0.4]
+    assert [use.copies for use in uses(run)] == [(0, 1), ()]
+
+
+def test_others_work_is_no_matter_where_no_copy_waited_for_the_cpu() -> None:
+    waited = {
+        delay: computed(0, 4.0, run_delay_ns=delay, run_delay_cpu_ns=4 * S) for delay in (0, S)
+    }
+    told = {
+        delay: [it.matter for it in run_counters(read_run([copy], reading(0, 9.0))).notable]
+        for delay, copy in waited.items()
+    }
+    assert told == {0: [], S: [DisturbanceKind.FOREIGN]}
+
+
+def test_a_quota_that_is_used_up_is_told() -> None:
+    quota = {"cfs_periods": 100, "cfs_throttled_periods": 90, "cfs_throttled_ns": 5 * S}
+    (one,) = run_counters(read_run([computed(0, 4.0)], reading(0, 4.0), **quota)).notable
+    assert (one.matter, one.share) == (DisturbanceKind.QUOTA, 0.9)
 
 
 def test_later_runs_of_a_queue_had_their_gate_in_the_phase_and_fillers_are_no_foreign_load() -> (

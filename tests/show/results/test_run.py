@@ -135,9 +135,9 @@ def test_a_small_run_is_shown_like_this() -> None:
 run 7: mini/a (test, base), homogeneous, 2 copies
 2026-11-20 12:00 UTC, on h, layout balanced, memory local
 
-benchmark  iter  bracket  ratio  median  slowest  which copy,   score
-                       s         copy s   copy s  CPU, lgroup  lost %
-a             1     5.00   4.00    4.50     5.00      1, 1, 1    10.0
+benchmark  iter  bracket  ratio  median  slowest  which copy,  on CPU   score
+                       s         copy s   copy s  CPU, lgroup       %  lost %
+a             1     5.00   4.00    4.50     5.00      1, 1, 1     0.0    10.0
 
 suite ratio 4.00 (int 4.00), the geometric mean over 1 benchmark
 

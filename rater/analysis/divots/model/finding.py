@@ -157,7 +157,7 @@ class Thresholds:
     copy: float = 0.03
 
 
-VERSION = 14  # of what is found: stored findings of another one are made anew
+VERSION = 15  # of what is found: stored findings of another one are made anew
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,134 @@
+"""One account of a copy's time: it ran, waited for a CPU, was throttled, stopped, or slept; pure.
+
+A copy ran, or was runnable without a CPU, or neither. The kernel counts the first two of each
+thread. A thread whose cgroup has used up its quota counts as runnable: in a period in which that
+happened the cgroup had all it may have, so no other work cost it anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rater.record.run import PlacedCopy
+from rater.record.stored import StoredCopy, StoredRun
+from rater.text.values import group_by_key
+
+_MOST_UNSEEN = 0.5  # of a copy's CPU time may be of threads whose delay is not known
+_LITTLE_NS = 50_000_000  # of CPU time, which says little either way
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAccount:
+    """Where the time of a copy's run went, a thread's mean, in seconds; None: not known."""
+
+    elapsed_s: float
+    ran_s: float | None  # had a CPU
+    waited_s: float | None  # runnable, but the CPU was others', or another copy's
+    throttled_s: float | None  # kept from running by a CPU quota of rater's cgroup
+    stopped_s: float | None  # by a signal or a debugger, as seen once a second
+    slept_s: float | None  # the rest: waited for a disk, a lock, a timer
+    known: float | None  # share of the CPU time whose waiting was seen: 1 is exact
+
+
+def account_of(
+    copy: StoredCopy, threads: int, values: Mapping[str, int], copies: int
+) -> TimeAccount:
+    """Return where the time of one copy's run went.
+
+    `values` are the machine's readings of its phase, in which so many `copies` ran.
+    """
+    elapsed_s, cpu_ns, delay_ns = copy.elapsed_s, copy.cpu_ns, copy.run_delay_ns
+    if cpu_ns is None:
+        return TimeAccount(elapsed_s, *[None] * 6)
+    seen_ns = copy.run_delay_cpu_ns or 0
+    known = min(1.0, seen_ns / cpu_ns) if cpu_ns else 1.0
+    if delay_ns is not None and cpu_ns > _LITTLE_NS:
+        delay_ns = round(delay_ns / known) if known >= 1 - _MOST_UNSEEN else None
+    if delay_ns is None:
+        ran_s = min(cpu_ns / 1e9 / threads, elapsed_s)
+        return TimeAccount(elapsed_s, ran_s, None, None, None, None, None)
+    busy_s = (cpu_ns + delay_ns) / 1e9
+    each = max(threads, busy_s / elapsed_s)  # threads that are not told of are seen by their time
+    delay_s, throttled_s = delay_ns / 1e9 / each, _throttled_s(delay_ns / 1e9, values, copies)
+    throttled_s = None if throttled_s is None else throttled_s / each
+    rest_s = max(0.0, elapsed_s - busy_s / each)
+    stopped_s = None if copy.stopped_ns is None else min(copy.stopped_ns / 1e9, rest_s)
+    return TimeAccount(
+        elapsed_s,
+        cpu_ns / 1e9 / each,
+        delay_s - (throttled_s or 0.0),
+        throttled_s,
+        stopped_s,
+        rest_s - (stopped_s or 0.0),
+        known,
+    )
+
+
+def _throttled_s(delay_s: float, values: Mapping[str, int], copies: int) -> float | None:
+    """Return how much of a copy's delay its quota made; None: quotas were not looked for."""
+    if (kept_ns := values.get("cfs_throttled_ns")) is None:
+        return None
+    periods, used_up = values.get("cfs_periods", 0), values.get("cfs_throttled_periods", 0)
+    share = min(1.0, used_up / periods) if periods else 0.0
+    return min(delay_s, max(share * delay_s, kept_ns / 1e9 / max(copies, 1)))
+
+
+def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
+    """Return the mean of several; what is not known of one is not known. None: there are none."""
+    if not accounts:
+        return None
+    means: dict[str, Any] = {}
+    for field in fields(TimeAccount):
+        of = [getattr(it, field.name) for it in accounts]
+        means[field.name] = None if None in of else sum(of) / len(of)
+    return TimeAccount(**means)
+
+
+def accounts_of(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
+    """Return the account of each run of a copy, by phase, copy and step."""
+    threads = {used.name: used.threads for used in run.benchmarks}
+    values = {it.phase: dict(it.values) for it in run.machine_readings}
+    copies: defaultdict[int, set[int]] = defaultdict(set)
+    for it in run.copies:
+        copies[it.phase].add(it.copy)
+    return {
+        (it.phase, it.copy, it.step): account_of(
+            it, threads.get(it.benchmark, 1), values.get(it.phase, {}), len(copies[it.phase])
+        )
+        for it in run.copies
+        if it.elapsed_ns > 0
+    }
+
+
+# -- Where copies were -----------------------------------------------------------------------------
+
+
+def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | None]:
+    """Return where each copy ran, by phase, copy and step; None: anywhere.
+
+    That is where it was let; a copy that was seen elsewhere has bound itself.
+    """
+    placed = {placement.copy: placement for placement in run.placements}
+    samples = group_by_key(((it.phase, it.copy, it.step), it) for it in run.samples)
+    found: dict[tuple[int, ...], tuple[int, ...] | None] = {}
+    for copy in run.copies:
+        key = (copy.phase, copy.copy, copy.step)
+        looks = samples.get(key, ())
+        allowed = (looks[-1].allowed if looks else None) or _mask(copy, placed)
+        seen = {cpu for look in looks for cpu in look.cpus}
+        seen |= set() if copy.last_cpu is None else {copy.last_cpu}
+        astray = allowed is not None and not seen <= {*allowed}
+        found[key] = tuple(sorted(seen)) if astray else allowed
+    return found
+
+
+def _mask(copy: StoredCopy, placed: Mapping[int, PlacedCopy]) -> tuple[int, ...] | None:
+    """Return where a copy was allowed to run, None: everywhere."""
+    placement = placed.get(copy.copy)
+    if placement is not None and placement.cpu == copy.cpu:
+        return placement.cpus
+    # The run was taken up on other CPUs since: its placements are those of the last attempt.
+    return None if copy.cpu is None else (copy.cpu,)
