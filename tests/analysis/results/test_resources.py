@@ -380,7 +380,9 @@ def test_others_work_is_no_matter_where_no_copy_waited_for_the_cpu() -> None:
 
 def test_a_quota_that_is_used_up_is_told() -> None:
     quota = {"cfs_periods": 100, "cfs_throttled_periods": 90, "cfs_throttled_ns": 5 * S}
-    (one,) = run_counters(read_run([computed(0, 4.0)], reading(0, 4.0), **quota)).notable
+    (one,) = run_counters(
+        read_run([computed(0, 4.0)], reading(0, 4.0), masks=None, **quota)
+    ).notable
     assert (one.matter, one.share) == (DisturbanceKind.QUOTA, 0.9)
 
 
