@@ -151,10 +151,6 @@ class EvidenceMeasure:
         """Return a value as text."""
         return _UNITS[self.unit](value)
 
-    def text(self, value: float) -> str:
-        """Return a value in words."""
-        return self.words.format(self.number(value))
-
 
 def _measures(table: str) -> tuple[EvidenceMeasure, ...]:
     """Read a table of measures; `%` behind the least difference: of the larger number."""
@@ -328,6 +324,9 @@ def _with_evidence(one: Finding, rows: _Rows) -> Finding:
     ]
     measured = [it for it in (*found, _shared(one, rows)) if it]
     measured.sort(key=lambda it: -it.weight)
+    known = {name for mine, _ in cells for row in mine for name in row.numbers}
+    if not measured and any(measure.name in known for measure in MEASURES):
+        measured.append(Evidence("cause", "nothing that was recorded differs"))
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
 
 
@@ -365,7 +364,7 @@ def _compared(
     shown = sum(it / difference >= _HALF for it in differences)
     if high < measure.ratio * low or shown < _MOST * len(differences):
         return None
-    text = measure.text(value)
+    text = measure.words.format(measure.number(value))
     if measure.name == "placement":
         row = next(it for mine, _ in cells for it in mine if it.numbers.get("placement"))
         text += f": copy {row.copy.copy} {row.astray}"
@@ -384,7 +383,8 @@ def _compared(
         named, many = formatting.format_copies(who), f"{len(who)} of {len(copies)} copies"
         text = f"{named if len(named) <= _LONGEST_LIST else many}: {text}"
     distance = abs(difference) if not measure.relative and high <= 1 else 1 - low / high
-    return Evidence(measure.name, text, _weight(distance * measure.prominence), value, other)
+    more = (_MOST_WEIGHT - _LEAST_WEIGHT) * min(1.0, distance * measure.prominence)
+    return Evidence(measure.name, text, _LEAST_WEIGHT + more, value, other)
 
 
 def _shared(one: Finding, rows: _Rows) -> Evidence | None:
@@ -404,10 +404,7 @@ def _shared(one: Finding, rows: _Rows) -> Evidence | None:
         if len(own) + len(typical) < len(names) or min(own) < measure.ratio * max(typical.values()):
             continue
         least, most = min(own), max(typical.values())
-        text = f"{measure.text(least)} or more (other benchmarks at most {measure.number(most)})"
+        text = f"{measure.words.format(measure.number(least))} or more"
+        text += f" (other benchmarks at most {measure.number(most)})"
         return Evidence(measure.name, text, _LEAST_WEIGHT, least, most)
     return None
-
-
-def _weight(distance: float) -> float:
-    return _LEAST_WEIGHT + (_MOST_WEIGHT - _LEAST_WEIGHT) * min(1.0, distance)

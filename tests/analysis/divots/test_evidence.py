@@ -266,7 +266,13 @@ def evidence_names(run: StoredRun, one: Finding | None = None) -> set[str]:
 def test_copies_that_are_alike_but_for_their_time_have_no_evidence() -> None:
     samples = [sample(c, {c // 4: 100}) for c in range(COPIES)]
     readings = [reading(c, user_ns=10 * S, mean_khz=3_000_000) for c in range(COPIES)]
-    assert told(run_of([row(c) for c in range(COPIES)], samples, readings)) == []
+    run = run_of([row(c) for c in range(COPIES)], samples, readings)
+    assert told(run) == []
+    (found,) = add_evidence([finding()], run)
+    assert evidence_line(found).endswith("; nothing that was recorded differs")
+    nothing: dict[str, Any] = dict.fromkeys(("cpu_ns", "major_faults", "involuntary_switches"))
+    (unknown,) = add_evidence([finding()], stored([row(c, **nothing) for c in range(COPIES)]))
+    assert evidence_line(unknown).endswith("; cause not recorded")
 
 
 def counted(group: str, **slow: Any) -> StoredRun:
