@@ -1,9 +1,11 @@
 """Curves of stored runs: placements, speedup, efficiency, SMT, rotated order, what is alike."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from rater.analysis.compare.scaling import Curve, Scaling, scaling_curves
 from rater.analysis.compare.scaling_samples import orders, smt_yields
@@ -11,6 +13,8 @@ from rater.analysis.results.copies import CpusUsed, Point, PointRun, Share, cpus
 from rater.analysis.stats.curves import NoLaw, Usl
 from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
+from rater.show.compare.scaling import print_scaling
+from rater.show.console import Printer
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
 # Two lgroups of two cores with two threads each; CPUs 0-3 are the first threads.
@@ -188,6 +192,16 @@ def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
     others = [replace(run(n, [0, 1], {"a": 10.0}), settings=always) for n in (2, 3)]
     ((one, runs),) = curve(run(1, [0], {"a": 10.0}), *others).differences
     assert (one.what, runs) == ("setting thp.enabled", (2, 3))
+
+
+def test_disturbed_points_are_said() -> None:
+    bad = run(2, [0, 1], {"a": 12.5})
+    bad = replace(bad, head=replace(bad.head, noise_cost=0.5))
+    found = scaled(run(1, [0], {"a": 10.0}), bad, run(3, [0, 1, 2, 3], {"a": 20.0}))
+    assert [one.run for one in found.curves[0].troubles if one.too_disturbed] == [2]
+    out = io.StringIO()
+    print_scaling(found, (), (), Printer(Console(file=out, width=80)))
+    assert "Too disturbed to judge: 2 copies" in out.getvalue()
 
 
 def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:

@@ -65,10 +65,6 @@ def rounds_evidence(strata: Iterable[Stratum], keys: Sequence[Key]) -> float | N
     return sum(found) if found else None
 
 
-def _nothing(_: RunRates) -> None:
-    return None
-
-
 def _rate(rate: BenchmarkRate) -> float | None:
     return rate.per_hour
 
@@ -186,12 +182,11 @@ class RowMaker:
             return run.score
 
         def value(run: RunRates) -> float | None:
-            rates = [run.rates[key] for key in keys]
+            rates = [run.rates[key] for key in keys if known]
             return mean_rate([it.per_hour if by_hour else it.ratio for it in rates])
 
         over = tuple(name for name, _ in keys)
-        of = score if scores else value if known else _nothing
-        cells = self._cells(keys, grid, of, score if scores else None)
+        cells = self._cells(keys, grid, *((score, score) if scores else (value, None)))
         return EffectRow(kind, None, category, PER_HOUR if by_hour else RATIO, over, cells)
 
     def _cells(

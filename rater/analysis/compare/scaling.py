@@ -12,6 +12,7 @@ from rater.analysis.compare.conditions import (
     condition_differences,
     stored_conditions,
 )
+from rater.analysis.compare.differences import DisturbedRun, disturbed_runs
 from rater.analysis.compare.scaling_samples import Sample, by_conditions, curve_names, samples_of
 from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
 from rater.analysis.results.rates import mean_rate
@@ -170,6 +171,7 @@ class Curve:
     series: tuple[Series, ...]  # suites first, then benchmarks
     differences: RunDifferences  # significant first
     lacking: tuple[str, ...]  # what has no result, or does not count, in words
+    troubles: tuple[DisturbedRun, ...]
 
     @property
     def suites(self) -> tuple[Series, ...]:
@@ -290,6 +292,7 @@ def _curve(
         ),
         differences=run_differences(by_copies),
         lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
+        troubles=disturbed_runs({one.run.head.run: one.run for one in members}.values()),
     )
 
 

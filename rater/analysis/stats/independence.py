@@ -35,7 +35,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,20 +97,29 @@ def estimate_from_rounds(
         return estimate
     doubts = (f"{many} rounds",) if many < LEAST_TESTED else ()
     found: list[Alternative] = []
-    if _in_known_order([one for pair in rounds for one in pair]):
-        log_odds = serial_evidence([differences]) if evidence is None else evidence
-        widening = math.sqrt(_scale([differences]) * _of_mean(many))
-        found.append(Alternative(*doubts or (_ROUNDS,), log_odds, widening=widening))
+    y = np.array(differences)
+    if _in_known_order([one for pair in rounds for one in pair]) and y.std() > NO_DIFFERENCE:
+        one = np.ones((many, 1))
+        found.append(_dependent(*doubts or (_ROUNDS,), one, y, _autoregression(many)))
+        if evidence is not None:
+            found[0] = replace(found[0], weight=evidence)
         by_session = group_by_key(
             (here.session, d) for (here, _), d in zip(rounds, differences, strict=True)
         )
         if 1 < len(by_session) < many:
+            of_it = np.array([here.session for here, _ in rounds])
+            alike = _SESSION_SHARE * (of_it[:, None] == of_it) + (1 - _SESSION_SHARE) * np.eye(many)
             means = [statistics.fmean(values) for values in by_session.values()]
-            of_means, error = paired_estimate(means, step=step), estimate.error() or math.inf
+            of_means = paired_estimate(means, step=step)
+            found.append(
+                replace(
+                    _dependent(_SESSIONS, one, y, alike),
+                    widening=(of_means.error() or 0.0) / (estimate.error() or math.inf),
+                    degrees=of_means.degrees() - many + 1,
+                )
+            )
             # That sessions differ is not as rare as that rounds hang together.
-            odds = _session_evidence(list(by_session.values())) - math.log(_IN_ROUNDS)
-            widening = (of_means.error() or 0.0) / error
-            found.append(Alternative(_SESSIONS, odds, 0.0, widening, of_means.degrees() - many + 1))
+            found[-1] = replace(found[-1], weight=found[-1].weight - math.log(_IN_ROUNDS))
         found += _drift_of_rounds(rounds)
     width = max(differences) - min(differences)
     estimate = replace(_mixed(estimate, found, _IN_ROUNDS, width), doubts=doubts)
@@ -185,7 +193,51 @@ def _mixed(
     )
 
 
-# -- values that hang together with their neighbours ---------------------------------------------
+# -- models of values in their order -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    effect: float  # the first coefficient
+    error: float
+    squares: float  # that are left
+    log_likelihood: float  # coefficients and variance integrated out
+
+
+def _fit(columns: Floats, y: Floats, alike: Floats | None = None) -> _Fit:
+    """Return the regression of values, whose noise has these correlations (None: none)."""
+    inverse = np.eye(len(y)) if alike is None else np.linalg.inv(alike)
+    normal = columns.T @ inverse @ columns
+    at = np.linalg.solve(normal, columns.T @ inverse @ y)
+    off, degrees = y - columns @ at, len(y) - columns.shape[1]
+    squares = max(float(off @ inverse @ off), NO_DIFFERENCE**2)
+    log_det = float(np.linalg.slogdet(inverse)[1] - np.linalg.slogdet(normal)[1])
+    error = math.sqrt(squares / degrees * float(np.linalg.inv(normal)[0, 0]))
+    return _Fit(float(at[0]), error, squares, (log_det - degrees * math.log(squares)) / 2)
+
+
+def _autoregression(many: int) -> Floats:
+    places = np.arange(many)
+    return np.asarray(_RHO ** np.abs(places[:, None] - places), dtype=np.float64)
+
+
+def _dependent(reason: str, columns: Floats, y: Floats, alike: Floats) -> Alternative:
+    """Return that values are alike so: the log of its evidence, and the error of plain means."""
+    free, bound = _fit(columns, y), _fit(columns, y, alike)
+    mean = np.linalg.pinv(columns)[0]  # the weights of the values in the first coefficient
+    ratio = bound.squares * float(mean @ alike @ mean) / (free.squares * float(mean @ mean))
+    odds = bound.log_likelihood - free.log_likelihood
+    return Alternative(reason, odds, widening=math.sqrt(ratio))
+
+
+def _caused(base: Floats, y: Floats, cause: Floats, prior: float = 1.0) -> Alternative:
+    """Return that something in common moved the values: its evidence is that of a g prior."""
+    free, it, many = _fit(base, y), _fit(np.column_stack([base, cause]), y), len(y)
+    share = (1 + many * it.squares / free.squares) / (1 + many)
+    odds = -(math.log(1 + many) + (many - base.shape[1]) * math.log(share)) / 2
+    return Alternative(
+        *(DRIFT, odds + math.log(prior), it.effect - free.effect, it.error / free.error, -1.0)
+    )
 
 
 def serial_evidence(series: Sequence[Sequence[float]]) -> float:
@@ -195,80 +247,15 @@ def serial_evidence(series: Sequence[Sequence[float]]) -> float:
     number of series: the square of the trace of their correlations over that of its square (as
     principal components are counted).
     """
-    logs, left = [], []
-    for values in series:
-        x = np.asarray(values)
-        off = x - x.mean()
-        squares = float(off @ off)
-        if squares > NO_DIFFERENCE**2:
-            logs.append(_log_likelihood([values], _RHO) - _log_likelihood([values], 0.0))
-            left.append(off / math.sqrt(squares))
-    if not logs:
+    rows = np.array(series, dtype=np.float64)
+    rows = rows[rows.std(axis=1) > NO_DIFFERENCE]
+    if not len(rows):
         return 0.0
-    alike = np.stack(left) @ np.stack(left).T
-    return statistics.fmean(logs) * len(logs) ** 2 / float((alike**2).sum())
-
-
-def _whitened(values: Sequence[float], rho: float) -> tuple[Floats, Floats]:
-    """Return values, and the constant 1, without what an autoregression carries on."""
-    rows = np.stack([np.asarray(values, dtype=np.float64), np.ones(len(values))])
-    rows[:, 1:] = (rows[:, 1:] - rho * rows[:, :-1]) / math.sqrt(1 - rho**2)
-    return rows[0], rows[1]
-
-
-def _squares(values: Sequence[float], rho: float) -> tuple[float, float]:
-    """Return what is left beside the mean, and the square of the whitened constant."""
-    y, one = _whitened(values, rho)
-    weight = float(one @ one)
-    off = y - one * (float(y @ one) / weight)
-    return float(off @ off), weight
-
-
-def _log_likelihood(sides: Sequence[Sequence[float]], rho: float) -> float:
-    """Return that of sides in their order, means and the variance integrated out."""
-    of = [_squares(side, rho) for side in sides]
-    degrees = sum(map(len, sides)) - len(sides)
-    bends = sum(len(side) - 1 for side in sides) * math.log(1 - rho**2)
-    weights = sum(math.log(weight) for _, weight in of)
-    return -(bends + weights + degrees * math.log(sum(left for left, _ in of))) / 2
-
-
-def _scale(sides: Sequence[Sequence[float]]) -> float:
-    """Return by how much the variance is larger, if it is one of an autoregression."""
-    free, bound = (sum(_squares(side, rho)[0] for side in sides) for rho in (0.0, _RHO))
-    return bound / free if free else 1.0
-
-
-@cache
-def _of_mean(many: int) -> float:
-    """Return the variance of a mean of the autoregression over that of independent values."""
-    return 1 + 2 * sum((many - lag) * _RHO**lag for lag in range(1, many)) / many
-
-
-def _session_evidence(sessions: Sequence[Sequence[float]]) -> float:
-    """Return the log of how much likelier values are if each session has a luck of its own."""
-    every = [value for values in sessions for value in values]
-
-    def log_likelihood(share: float) -> float:
-        # The covariance (1 - share) I + share 11' of each session has few eigenvalues.
-        log_det, weights, squares = 0.0, [], []
-        for values in sessions:
-            own = 1 - share + share * len(values)
-            log_det += math.log(own) + (len(values) - 1) * math.log(1 - share)
-            weights.append(len(values) / own)
-            mean = statistics.fmean(values)
-            squares.append(math.fsum((v - mean) ** 2 for v in values) / (1 - share))
-        means = [statistics.fmean(values) for values in sessions]
-        weight = math.fsum(weights)
-        middle = math.sumprod(weights, means) / weight
-        off = math.fsum(w * (m - middle) ** 2 for w, m in zip(weights, means, strict=True))
-        left = max(off + math.fsum(squares), NO_DIFFERENCE**2)
-        return -(log_det + math.log(weight) + (len(every) - 1) * math.log(left)) / 2
-
-    return log_likelihood(_SESSION_SHARE) - log_likelihood(0.0)
-
-
-# -- what runs of both sides have in common: a drift, a step, a state -----------------------------
+    one, alike = np.ones((rows.shape[1], 1)), _autoregression(rows.shape[1])
+    logs = [_dependent(_ROUNDS, one, row, alike).weight for row in rows]
+    off = rows - rows.mean(axis=1, keepdims=True)
+    off /= np.sqrt((off**2).sum(axis=1, keepdims=True))
+    return statistics.fmean(logs) * len(rows) ** 2 / float(((off @ off.T) ** 2).sum())
 
 
 def _common_causes(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) -> list[Alternative]:
@@ -279,68 +266,33 @@ def _common_causes(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) ->
     )
     if not _in_known_order([*here, *there]) or len(runs) < 2 + _FEWEST:
         return []
-    side, y = (np.array([run[i] for run in runs]) for i in (1, 2))
-    base = np.stack([np.ones(len(y)), side], axis=1)
-    free = _regression(base, y)
-    if free.squares < NO_DIFFERENCE**2:
+    side, y = (np.array([run[i] for run in runs], dtype=np.float64) for i in (1, 2))
+    base = np.stack([side, np.ones(len(y))], axis=1)
+    if _fit(base, y).squares <= NO_DIFFERENCE**2:
         return []
     places = np.arange(len(y), dtype=np.float64)
     cuts = np.unique(np.linspace(1, len(y) - 1, _MOST_STEPS).astype(int))
     steps = [(places >= cut).astype(np.float64) for cut in cuts]
     steps = [one for one in steps if abs(np.corrcoef(one, side)[0, 1]) < 1 - NO_DIFFERENCE]
-    found = []
-    for cause, prior in ((places, 1.0), *((one, 1 / len(steps)) for one in steps)):
-        it = _regression(np.column_stack([base, cause]), y)
-        odds = math.log(prior) + _coefficient_evidence(it.squares, free.squares, len(y), 2)
-        found.append(Alternative(DRIFT, odds, it.effect - free.effect, it.error / free.error, -1.0))
-    sides = [[log for _, which, log in runs if which == one] for one in (1.0, 0.0)]
-    if min(map(len, sides)) >= _FEWEST:
-        odds = _log_likelihood(sides, _RHO) - _log_likelihood(sides, 0.0)
-        widening = math.sqrt(_scale(sides) * _of_mean(min(map(len, sides))))
-        found.append(Alternative(_RUNS, odds, widening=widening))
+    found = [_caused(base, y, places), *(_caused(base, y, it, 1 / len(steps)) for it in steps)]
+    if min(len(here), len(there)) >= _FEWEST:  # a state that stays with a side
+        order = np.where(side > 0, np.cumsum(side), np.cumsum(1 - side))
+        alike = _RHO ** np.abs(order[:, None] - order) * (side[:, None] == side)
+        found.append(_dependent(_RUNS, base, y, alike))
     return found
 
 
 def _drift_of_rounds(rounds: Sequence[tuple[MeasuredLog, MeasuredLog]]) -> list[Alternative]:
     """Return what a drift through the rounds does where the same point always goes first."""
-    apart = statistics.fmean((here.place or 0.0) - (there.place or 0.0) for here, there in rounds)
-    if abs(apart) < _OUT_OF_TURN or len(rounds) < _FEWEST:
+    places = np.array([(here.place or 0.0, there.place or 0.0) for here, there in rounds])
+    apart = float((places[:, 0] - places[:, 1]).mean())
+    y = np.array([(here.log + there.log) / 2 for here, there in rounds])
+    if abs(apart) < _OUT_OF_TURN or len(rounds) < _FEWEST or y.std() <= NO_DIFFERENCE:
         return []
-    places, y = (
-        np.array([sum(pair) / 2 for pair in pairs])
-        for pairs in (
-            [(here.place or 0.0, there.place or 0.0) for here, there in rounds],
-            [(here.log, there.log) for here, there in rounds],
-        )
-    )
-    free = float(((y - y.mean()) ** 2).sum())
-    if free < NO_DIFFERENCE**2:
-        return []
-    it = _regression(np.stack([np.ones(len(y)), places], axis=1), y)
-    odds = _coefficient_evidence(it.squares, free, len(y), 1)
-    return [Alternative(DRIFT, odds, -it.effect * apart)]
-
-
-def _coefficient_evidence(squares: float, without: float, many: int, base: int) -> float:
-    """Return the log of how much likelier one more coefficient makes values, under the g prior."""
-    share = (1 + many * squares / without) / (1 + many)
-    return -(math.log(1 + many) + (many - base) * math.log(share)) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Regression:
-    effect: float  # of the second column
-    error: float
-    squares: float  # that are left
-
-
-def _regression(columns: Floats, y: Floats) -> _Regression:
-    inverse = np.linalg.inv(columns.T @ columns)
-    at = inverse @ (columns.T @ y)
-    off = y - columns @ at
-    squares = float(off @ off)
-    error = math.sqrt(squares / (len(y) - columns.shape[1]) * float(inverse[1, 1]))
-    return _Regression(float(at[1]), error, squares)
+    middle = places.mean(axis=1)
+    drift = _caused(np.ones((len(y), 1)), y, middle)
+    slope = _fit(np.stack([middle, np.ones(len(y))], axis=1), y).effect
+    return [Alternative(DRIFT, drift.weight, -slope * apart)]
 
 
 # -- slow runs ----------------------------------------------------------------------------------

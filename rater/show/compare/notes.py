@@ -20,12 +20,10 @@ from rater.show.format import crop
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, count, percent, runs_text, to_json, truncate_list
 
-# -- What stands over the rates of points: one function makes them, `rates.mean_rate` --------------
-
 
 def rate_heading(unit: str) -> str:
-    """Return `geomean ratio` or `geomean/hour`."""
-    return f"{MEAN}/hour" if unit == PER_HOUR else f"{MEAN} {unit}".rstrip()
+    """Return `geomean|ratio` or `geomean|/hour`: what `rates.mean_rate` gives a point."""
+    return f"{MEAN}|{'/hour' if unit == PER_HOUR else unit}"
 
 
 # -- Which benchmarks of a comparison are worth a line where not all have room ---------------------
@@ -146,6 +144,14 @@ _WORDS = {
     DisturbanceKind.THROTTLED: "throttled, too hot",
     DisturbanceKind.SWAP: "pages swapped",
     DisturbanceKind.MEMORY: "tasks waited for memory",
+}
+
+
+TROUBLES = {
+    DisturbedRun: JsonFields(
+        "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"
+    ),
+    MachineDisturbance: JsonFields("matter share times cpu cpus benchmark"),
 }
 
 
@@ -307,7 +313,7 @@ def print_foot(
     if unknown and not in_lines:
         most = [one.more for one in unknown]
         known = [more for more in most if more is not None]
-        rounds = "more than 1000 rounds" if None in most else _rounds(max(known))
+        rounds = "more than 1000 rounds" if None in most else count(max(known), "more round")
         printer.prose(f"? inconclusive: {rounds} needed to decide all of them, at this noise.")
 
 
@@ -343,10 +349,6 @@ def _of_pairs(cell: Effect) -> bool:
     if cell.speedup is None or not cell.value or not cell.baseline:
         return False
     return abs(cell.value / cell.baseline / cell.speedup.ratio - 1) > _SAME_SPEEDUP
-
-
-def _rounds(many: int) -> str:
-    return f"{many} more round{'s' * (many != 1)}"
 
 
 def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:

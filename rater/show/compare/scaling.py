@@ -11,12 +11,12 @@ from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtY
 from rater.analysis.results.copies import Share
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
-from rater.show.compare.notes import rate_heading
+from rater.show.compare.notes import print_troubles, rate_heading
 from rater.show.compare.scaling_words import law_text, limits, machine_text, share_text
 from rater.show.console import Column, Columns, Printer
 from rater.show.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
-from rater.text.values import count, percent, signed_percent, truncate_list
+from rater.text.values import count, join_and, percent, signed_percent, truncate_list
 
 _MOST_RUNS = 8
 
@@ -62,12 +62,13 @@ def _print_overview(curves: Sequence[Curve], printer: Printer) -> None:
     rows = [(curve, one) for curve in curves for one in (curve.suites or curve.benchmarks)[:1]]
     points = [one.at(curve.fair) for curve, one in rows]
     of, of_point = Columns(rows), Columns(points)
+    rates = [at.rate if at else None for at in points]
     printer.table(
         [
             of.left("curve", lambda row: row[0].name, flexible=True),
             of.left("of", lambda row: _title(row[1])),
             of.right("with|copies", lambda row: row[0].fair),
-            Column(_unit(rows[0][1]), format_together([at.rate if at else None for at in points])),
+            Column(rate_heading(rows[0][1].unit), format_together(rates)),
             of_point.right("speedup", lambda at: _factor(at.speedup)),
             of_point.right("of|linear", lambda at: _factor(at.efficiency)),
             of.right("knee", lambda row: _knee(row[1])),
@@ -93,6 +94,12 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
     )
     printer.some((_difference_text(*it) for it in curve.differences if it[0].significant), "yellow")
     printer.some(curve.lacking, "yellow")
+    unjudged = {one.run for one in curve.troubles if one.too_disturbed}
+    points = (curve.suites or curve.benchmarks)[0].points
+    at = [str(one.copies) for one in points if unjudged.intersection(one.runs)]
+    if at:
+        printer.prose(f"Too disturbed to judge: {join_and(at)} copies", "bold yellow")
+    print_troubles(curve.troubles, printer)
     machine = machine_text(curve)
     if machine:
         printer.prose(machine)
@@ -131,7 +138,7 @@ def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
     columns = [
         of.right((_title(series), "copies"), lambda one: one.copies),
         of.right("each|has", lambda one: share_text(curve.place(one.copies))),
-        of.numbers(_unit(series), lambda one: one.rate, places),
+        of.numbers(rate_heading(series.unit), lambda one: one.rate, places),
     ]
     if several:
         columns += [
@@ -149,11 +156,6 @@ def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
     columns.append(of.right("a copy|more adds", lambda one: _factor(one.gain), optional=1))
     styles = ["" if curve.place(one.copies).share is not Share.CPUS else "dim" for one in points]
     printer.table(columns, styles)
-
-
-def _unit(series: Series) -> tuple[str, str]:
-    first, _, second = rate_heading(series.unit).replace("/", " /").partition(" ")
-    return first, second
 
 
 def _factor(value: float | None) -> str:
@@ -175,7 +177,7 @@ def _print_series(curve: Curve, printer: Printer) -> None:
     columns = [
         of.left("of linear|copies", _title, flexible=True),
         of.right(
-            (rate_heading(rows[0].unit), str(base)),
+            (rate_heading(rows[0].unit).replace("|/", "/").replace("|", " "), str(base)),
             lambda one: format_number(at.rate if (at := one.at(base)) else None),
             optional=len(curve.copies) + 1,
         ),
@@ -279,9 +281,8 @@ def _peak(law: Usl) -> str:
     if law.bad:
         return "no: misfit"
     if law.peak is not None:
-        low, high = law.peak_interval or (math.nan, math.nan)
-        beyond = ", extrapolated" if law.extrapolated else ""
-        return f"{law.peak:.0f} ({low:.0f}-{high:.0f}{beyond})"
+        between = "{:.0f}-{:.0f}".format(*law.peak_interval or ())
+        return f"{law.peak:.0f} ({between}{', extrapolated' * law.extrapolated})"
     if law.none_before is not None:
         return f"none before {math.floor(law.none_before)}"
     return f"none up to {law.copies[-1]}"
@@ -302,12 +303,9 @@ def _print_noise(curve: Curve, printer: Printer) -> None:
     text = percent(known[0])
     if len(known) > 1:
         text = f"{percent(min(known))} to {percent(max(known))}"
-    rounds = ", without what whole rounds have in common" if _in_rounds(curve) else ""
+    whole = all(one.noise.in_rounds for one in curve.benchmarks)
+    rounds = ", without what whole rounds have in common" if whole else ""
     printer.prose(f"Noise of a run, from runs with the same copies: {text} %{rounds}.", "dim")
-
-
-def _in_rounds(curve: Curve) -> bool:
-    return all(one.noise.in_rounds for one in curve.benchmarks)
 
 
 def _print_smt(one: SmtYield, printer: Printer) -> None:

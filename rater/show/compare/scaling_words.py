@@ -9,6 +9,7 @@ from rater.analysis.compare.scaling import Curve, ExcludedRuns, ScalePoint, Scal
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed, Share
 from rater.analysis.stats.curves import SHARE, Coefficient, NoLaw, Usl
+from rater.show.compare.notes import TROUBLES
 from rater.show.plans.plan import DIFFERENCE
 from rater.text.values import (
     JsonFields,
@@ -205,11 +206,12 @@ def peak_text(law: Usl) -> str:
     if law.bad:
         return "it does not describe this curve"
     last = law.copies[-1]
+    between = " ({:.0f} to {:.0f})".format(*law.peak_interval) if law.peak_interval else ""
     if law.peak is not None and not law.extrapolated:
-        return f"peak at {law.peak:.0f} copies ({_peak_range(law)})"
+        return f"peak at {law.peak:.0f} copies{between}"
     no_peak = f"no peak in the measured range, {law.copies[0]} to {last} copies"
     if law.peak is not None:
-        return f"{no_peak}; the law's is at {law.peak:.0f} ({_peak_range(law)}), extrapolated"
+        return f"{no_peak}; the law's is at {law.peak:.0f} {between}, extrapolated"
     if law.limit is not None:
         return (
             f"{no_peak}: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
@@ -217,11 +219,6 @@ def peak_text(law: Usl) -> str:
     if law.none_before is not None:
         return f"{no_peak}, and none before {math.floor(law.none_before)} (95 %)"
     return no_peak
-
-
-def _peak_range(law: Usl) -> str:
-    low, high = law.peak_interval or (math.nan, math.nan)
-    return f"{low:.0f} to {high:.0f}"
 
 
 def _coefficient(one: Coefficient) -> str:
@@ -262,8 +259,9 @@ TABLE = {
                 DIFFERENCE.of(difference) | {"runs": runs} for difference, runs in one.differences
             ]
         },
-        "lacking",
+        "lacking disturbed=troubles",
     ),
+    **TROUBLES,
     CpusUsed: JsonFields(
         "copies each_has=share",
         {"cores": lambda one: None if one.cores is None else len(one.cores)},

@@ -142,10 +142,7 @@ def print_sweep(view: SweepView, comparison: Comparison | None, printer: Printer
     if any(point.failed for point in view.points):
         columns.append(of.right("failed|runs", lambda point: point.failed or None))
     columns += [
-        Column(
-            rate_heading(unit).replace("/", "|/").replace(" ", "|"),
-            [format_number(mean, places) for mean in means],
-        ),
+        Column(rate_heading(unit), [format_number(mean, places) for mean in means]),
         of_results.numbers("lowest", lambda v: min(v, default=None), places, optional=1),
         of_results.numbers("highest", lambda v: max(v, default=None), places, optional=1),
         Column(

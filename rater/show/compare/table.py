@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TextIO
 
-from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
+from rater.analysis.compare.differences import DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.results.copies import MemoryCell, MemoryRow, PointRun
-from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.rates import MEAN
 from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.show.compare.notes import (
+    TROUBLES,
     level,
     print_differences,
     print_foot,
@@ -72,10 +72,7 @@ TABLE = {
     DoctorDifference: JsonFields(
         "check why", {"values": lambda one: objects("verdict seen runs", one.values)}
     ),
-    DisturbedRun: JsonFields(
-        "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"
-    ),
-    MachineDisturbance: JsonFields("matter share times cpu cpus benchmark"),
+    **TROUBLES,
     Effect: JsonFields(
         "baseline value speedup p_holm holds improvement reduction"
         " median_copy_speedup=median_copy slowest_over_median joules_per_copy reason"
@@ -295,7 +292,7 @@ def _print_pair(
     columns = [
         Column(("benchmark", unit), _names(rows), right=False, flexible=True),
         of.numbers((labels[0], MEAN), lambda cell: cell.baseline, places, optional=3),
-        of.numbers((labels[1], MEAN), lambda cell: cell.value, places, optional=3),
+        of.numbers((labels[1], MEAN), _value, places, optional=3),
         *_speedup_columns(cells, comparison),
     ]
     _print_with_verdicts(columns, cells, _names(rows), printer, brief=brief)
@@ -317,11 +314,7 @@ def _print_points(row: EffectRow, comparison: Comparison, printer: Printer, *, b
     )
     columns = [
         Column("", labels[1:], right=False, flexible=True),
-        Columns(row.cells).numbers(
-            rate_heading(row.unit).replace(" ", "|").replace("/", "|/"),
-            *(lambda cell: cell.value, places),
-            optional=3,
-        ),
+        Columns(row.cells).numbers(rate_heading(row.unit), _value, places, optional=3),
         *speedups,
     ]
     _print_with_verdicts(columns, row.cells, labels[1:], printer, brief=brief)
@@ -467,6 +460,10 @@ def _names(rows: Sequence[EffectRow]) -> list[str]:
         else row.name
         for row in rows
     ]
+
+
+def _value(cell: Effect) -> float | None:
+    return cell.value
 
 
 def _factor(told: RatioInterval | None) -> str:
