@@ -14,7 +14,7 @@ class PageRegion:
     Sizes are in bytes. `extent` counts from the start of the region to its last page.
     """
 
-    category: str  # heap, mmap, static
+    category: str  # heap, mmap, static; rest: what of the process no layout reaches
     split: bool  # blocks of 128 KB and more are of mmap, not of heap
     share_of_bytes: int | None  # what shares of the layout were taken of; None: there were none
     extent_bytes: int

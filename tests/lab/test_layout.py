@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -35,7 +36,15 @@ from rater.lab.layout.pools import (
     pool_shortages,
     shortage_text,
 )
-from rater.lab.layout.proof import PageVerdict, RunPages, base_side, layout_warnings, prove_pages
+from rater.lab.layout.proof import (
+    PageVerdict,
+    RunPages,
+    base_side,
+    large_share,
+    layout_warnings,
+    prove_pages,
+)
+from rater.lab.layout.table import print_pages
 from rater.lab.trace.tlb import (
     mapping_layout,
     page_mappings,
@@ -50,6 +59,7 @@ from rater.plan.topology import PoolCapacity
 from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
+from tests.support.printed import in_words, printed_by
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 HUGE = 2 * MB
@@ -466,10 +476,27 @@ HALF = PageRegion(
 )
 
 
-def proved(region: PageRegion | None, layout: str = "50%") -> RunPages:
+REST = replace(
+    HALF,
+    category="rest",
+    share_of_bytes=None,
+    extent_bytes=0,
+    resident_bytes=300 * MB,
+    planned_bytes=0,
+    touched_bytes=0,
+    huge_bytes=0,
+    stray_bytes=150 * MB,
+    note="shared 300 MB",
+)
+
+
+def proved(
+    *regions: PageRegion | None, layout: str = "50%", rss_bytes: int | None = None
+) -> RunPages:
     request = request_to_json(Request(command=("x",), pages=layout))
-    regions = () if region is None else (region,)
-    run = stored([copy_row(number, 1.0, pages=regions) for number in (0, 1)], request=request)
+    had = tuple(it for it in regions if it is not None)
+    rows = [copy_row(number, 1.0, pages=had, max_rss_bytes=rss_bytes) for number in (0, 1)]
+    run = stored(rows, request=request)
     found = prove_pages(run)
     assert found is not None
     return found
@@ -516,6 +543,31 @@ def test_more_than_a_page_or_two_off_differs_with_the_reason(
 
 def test_what_cannot_be_seen_is_not_known() -> None:
     assert proved(None).copies[0].verdict is PageVerdict.NOT_KNOWN
-    hidden = proved(replace(HALF, huge_bytes=None), "64k")
+    hidden = proved(replace(HALF, huge_bytes=None), layout="64k")
     assert hidden.copies[0].verdict is PageVerdict.NOT_KNOWN
     assert hidden.categories[0].huge_share is None
+
+
+def test_the_rest_of_the_process_has_a_row_and_is_no_difference() -> None:
+    found = proved(HALF, REST)
+    assert {it.verdict for it in found.copies} == {PageVerdict.MET}
+    assert [(it.category, it.planned_share, it.huge_share) for it in found.categories] == [
+        ("heap", 0.5, 0.5),
+        ("rest", 0.0, 0.5),
+    ]
+    assert found.reached == 0.25
+    assert large_share(copy_row(0, 1.0, pages=(HALF, REST))) == 50.0
+
+
+def test_memory_that_was_given_back_before_anybody_looked_is_of_the_whole() -> None:
+    assert proved(HALF, rss_bytes=400 * MB).reached == 0.25
+    assert proved(HALF, rss_bytes=40 * MB).reached == 1.0  # huge pages of pools are in no RSS
+    assert proved(None).reached is None
+    lean = copy_row(0, 1.0, pages=(HALF,), max_rss_bytes=200 * MB)
+    assert large_share(lean) == 25.0
+
+
+def test_the_verdict_says_how_much_was_reached() -> None:
+    words = in_words(printed_by(partial(print_pages, proved(HALF, REST))))
+    assert "2 of 2 copy runs as planned; reached 25 % of this program's memory" in words
+    assert "shared 300 MB" in words

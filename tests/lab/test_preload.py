@@ -33,7 +33,6 @@ from rater.lab.layout.pools import (
 from rater.lab.layout.preload import (
     build_library,
     latest_reports,
-    measured,
     page_regions,
     parse_report,
     read_reports,
@@ -122,8 +121,9 @@ MB = 1 << 20
 HUGE = 2 * MB
 GB = 1 << 30
 LINE = (
-    "1 exit 12 11 500 30 0 2 0 0 - heap=200000,8200000,6291456,6291456,4194304,4194304,0,0 "
-    "mmap=40000000,80000000,0,0,0,0,0,0 static=0,0,0,0,0,0,0,0"
+    "2 exit 12 11 500 30 0 2 0 0 - heap=200000,8200000,6291456,6291456,4194304,4194304,0,0 "
+    "mmap=40000000,80000000,0,0,0,0,0,0 static=0,0,0,0,0,0,0,0 "
+    "rest=9000000,0,2000000,6000000,500000"
 )
 
 
@@ -145,11 +145,25 @@ def test_a_report_says_what_the_regions_of_a_process_have() -> None:
         *("exit", 12, 11, 500),
         2,
     )
-    heap, mmap = page_regions([found], order("heap:2M@0-4M"), HUGE)
+    heap, mmap, rest = page_regions([found], order("heap:2M@0-4M"), HUGE)
     assert (heap.category, heap.planned_bytes, heap.huge_bytes) == ("heap", 4 * MB, 4 * MB)
     assert heap.page_bytes == ((4096, 2 * MB), (HUGE, 4 * MB))
     assert (mmap.category, mmap.planned_bytes, mmap.resident_bytes) == ("mmap", 0, 0)
+    assert (rest.category, rest.resident_bytes, rest.stray_bytes) == ("rest", 9000000, 0)
+    assert rest.note == (
+        "files 2 MB, shared 6 MB, stacks, reserves 1 MB; "
+        "of the heap 0.5 MB were free and kept at the end"
+    )
     assert page_regions([], order("50%"), HUGE) == ()
+
+
+def test_what_a_program_did_to_its_pages_is_told_without_an_error_that_was_none() -> None:
+    told = "mprotect:_huge_pages_of_the_pool:0,address_space_for_the_heap:12"
+    found = parse_report(LINE.replace(" - heap", f" {told} heap"))
+    assert found is not None
+    assert page_regions([found], order("0%"), HUGE)[0].note == (
+        "mprotect: huge pages of the pool; address space for the heap: Cannot allocate memory"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +171,7 @@ def test_a_report_says_what_the_regions_of_a_process_have() -> None:
     [
         "",
         "hello",
-        LINE.replace("1 exit", "2 exit", 1),
+        LINE.replace("2 exit", "1 exit", 1),
         LINE + " more=1",
         LINE.replace("heap=", "peah="),
         LINE.replace("6291456", "-1", 1),
@@ -177,17 +191,6 @@ def test_reports_are_read_of_regular_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "none"):
         assert list(read_reports(tmp_path / name)) == []
-
-
-def test_regions_are_measured_by_runs_of_pages_and_windows() -> None:
-    windows = order("heap:2M@0-4M").of(Category.HEAP)
-    base = 0x200000
-    runs = ((base, base + HUGE, True), (base + HUGE, base + HUGE + 4096, False))
-    seen = measured(
-        (*runs, (base + 8 * MB, base + 10 * MB, True)), base, base + 64 * MB, windows, HUGE
-    )
-    assert (seen.extent, seen.there) == (10 * MB, 4 * MB + 4096)
-    assert (seen.touched, seen.large, seen.stray) == (4 * MB, HUGE, HUGE)
 
 
 def test_the_library_is_told_windows_in_pages_of_their_size() -> None:

@@ -35,6 +35,9 @@ _SIZE = re.compile(r"\d+[kKmMgG]?(?:i?[bB])?")
 _UNITS = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k"))
 
 
+REST = "rest"  # of a process: shared, files, text, stacks, reserved heaps; no layout reaches it
+
+
 class Category(StrEnum):
     """What data of a program is, as far as its page size can be chosen."""
 

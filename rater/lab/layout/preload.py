@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import stat
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from rater.errors import InputError
-from rater.lab.layout.layout import BASE_BYTES, Category, PageDirective, PageWindow, planned_bytes
+from rater.lab.layout.layout import BASE_BYTES, REST, Category, PageDirective, PageWindow
 from rater.record.events import PageRegion, PagesHad
 from rater.run.copies.launch import Child
 from rater.run.programs.compile import BuiltProgram, compile_program
@@ -49,9 +49,9 @@ def build_library(cache: Path, *, split: bool) -> BuiltProgram:
 
 # -- What the library in a copy reports: lines of one file a copy, read with no trust in them ------
 
-_VERSION = "1"
+_VERSION = "2"
 _MOST_BYTES = 32 << 20  # of one copy's reports in a phase
-_WORDS = 14
+_WORDS = 15
 _NUMBERS = 8
 _MOST = 1 << 62
 BEGIN, LOOK = "begin", "look"
@@ -72,6 +72,26 @@ class RegionSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class RestSeen:
+    """What of a process lies in no region; sizes in bytes."""
+
+    there: int = 0
+    large: int = 0  # in larger pages
+    files: int = 0  # text, and other private mappings of files
+    shared: int = 0
+    kept: int = 0  # of the heap: free when it ended, and there
+
+    @property
+    def note(self) -> str:
+        """What it is, in words."""
+        other = max(0, self.there - self.files - self.shared)
+        kinds = (("files", self.files), ("shared", self.shared), ("stacks, reserves", other))
+        text = ", ".join(f"{what} {size / 1e6:.3g} MB" for what, size in kinds if size)
+        kept = f"of the heap {self.kept / 1e6:.3g} MB were free and kept at the end"
+        return "; ".join((*([text] if text else []), *([kept] if self.kept else [])))
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSeen:
     """One report of one process."""
 
@@ -85,11 +105,12 @@ class ProcessSeen:
     foreign_malloc: bool
     troubles: str
     regions: tuple[RegionSeen, ...]  # heap, mmap, static
+    rest: RestSeen
 
     @property
     def there(self) -> int:
-        """Bytes of all regions that are there."""
-        return sum(it.there for it in self.regions)
+        """Bytes of the process that are there."""
+        return sum(it.there for it in self.regions) + self.rest.there
 
 
 def read_reports(path: Path) -> Iterator[ProcessSeen]:
@@ -118,17 +139,20 @@ def parse_report(line: str) -> ProcessSeen | None:
     words = line.split(" ")
     if len(words) != _WORDS or words[0] != _VERSION:
         return None
-    _, event, *numbers, troubles, heap, mmap, static = words
+    _, event, *numbers, troubles, heap, mmap, static, rest = words
     try:
         pid, group, began_ns, _, forked, forks, moved, foreign = map(_number, numbers)
         regions = tuple(
-            _region(name, word) for name, word in zip(Category, (heap, mmap, static), strict=True)
+            RegionSeen(*_numbers(name, word, _NUMBERS, hexadecimal=2))
+            for name, word in zip(Category, (heap, mmap, static), strict=True)
         )
+        outside = RestSeen(*_numbers(REST, rest, len(fields(RestSeen))))
     except ValueError:
         return None
     troubles = "" if troubles == "-" else troubles
     return ProcessSeen(
-        event, pid, group, began_ns, bool(forked), forks, moved, bool(foreign), troubles, regions
+        *(event, pid, group, began_ns, bool(forked), forks, moved, bool(foreign), troubles),
+        *(regions, outside),
     )
 
 
@@ -141,12 +165,12 @@ def _number(text: str, base: int = 10) -> int:
     return value
 
 
-def _region(name: str, word: str) -> RegionSeen:
+def _numbers(name: str, word: str, length: int, hexadecimal: int = 0) -> list[int]:
     key, _, rest = word.partition("=")
     numbers = rest.split(",")
-    if key != name or len(numbers) != _NUMBERS:
+    if key != name or len(numbers) != length:
         raise ValueError(word)
-    return RegionSeen(*(_number(it, 16) for it in numbers[:2]), *map(_number, numbers[2:]))
+    return [_number(it, 16 if at < hexadecimal else 10) for at, it in enumerate(numbers)]
 
 
 def latest_reports(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
@@ -160,7 +184,10 @@ def latest_reports(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
 def page_regions(
     processes: Iterable[ProcessSeen], order: PageDirective, huge_bytes: int
 ) -> tuple[PageRegion, ...]:
-    """Return what a copy had: of the process that had most; nothing where none was seen."""
+    """Return what a copy had: of the process that had most; nothing where none was seen.
+
+    By category, and what no layout reaches last.
+    """
     every = list(processes)
     if not every:
         return ()
@@ -168,9 +195,10 @@ def page_regions(
     note = _note(main)
     shares = dict(order.extents)
     found = []
-    for category, seen in zip(Category, main.regions, strict=True):
-        windows = order.of(category)
-        if not seen.base:
+    rest = RegionSeen(0, 0, 0, main.rest.there, 0, 0, main.rest.large, 0)
+    for category, seen in zip((*Category, REST), (*main.regions, rest), strict=True):
+        windows = tuple(it for it in order.windows if it.category == category)
+        if not (seen.base or seen.there):
             continue
         found.append(
             PageRegion(
@@ -179,7 +207,9 @@ def page_regions(
                 share_of_bytes=shares.get(category),
                 extent_bytes=seen.extent,
                 resident_bytes=seen.there,
-                planned_bytes=planned_bytes(_reachable(windows, seen), category, seen.extent),
+                planned_bytes=sum(
+                    max(0, min(it.end, seen.extent) - it.start) for it in _reachable(windows, seen)
+                ),
                 touched_bytes=seen.touched,
                 huge_bytes=None if _hidden(windows, huge_bytes) else seen.large,
                 stray_bytes=seen.stray,
@@ -188,7 +218,7 @@ def page_regions(
                 seen=main.event,
                 processes=len(every),
                 forks=main.forks,
-                note=note,
+                note=main.rest.note if category == REST else note,
             )
         )
     return tuple(found)
@@ -232,108 +262,32 @@ def _note(main: ProcessSeen) -> str | None:
     for trouble in main.troubles.split(",") if main.troubles else ():
         what, _, number = trouble.rpartition(":")
         why = os.strerror(int(number)) if number.isdigit() and len(number) < 5 else number
-        found.append(f"{what.replace('_', ' ')[:80]}: {why[:80]}")
+        what = what.replace("_", " ")[:120]
+        found.append(what if number == "0" else f"{what}: {why[:80]}")
     return "; ".join(found) or None
 
 
 # -- Regions of a running process, read from outside: for copies that are killed or pass exits by --
 
-# <linux/fs.h> of Linux 6.7: PAGEMAP_SCAN
-_PRESENT, _SWAPPED, _ZERO, _LARGE = 1 << 3, 1 << 4, 1 << 5, 1 << 6
-_RUNS = 4096
+_LOOKING = threading.Lock()  # the library has one place for what it sees
 
 
-class _Scan(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_uint64)
-        for name in (
-            *("size", "flags", "start", "end", "walk_end", "vec", "vec_len", "max_pages"),
-            *("inverted", "mask", "any_of", "returned"),
-        )
-    )
-
-
-_SCAN = 3 << 30 | ctypes.sizeof(_Scan) << 16 | ord("f") << 8 | 16  # _IOWR('f', 16, struct)
-
-type PageRun = tuple[int, int, bool]  # from address, to address, in larger pages
-
-
-def look_at(process: ProcessSeen, order: PageDirective, huge_bytes: int) -> ProcessSeen | None:
+def look_at(process: ProcessSeen, order: PageDirective, setup: PageSetup) -> ProcessSeen | None:
     """Return what a process has now; `process` says where. None: it ended, or cannot be read."""
-    try:
-        pagemap = os.open(f"/proc/{process.pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        regions = tuple(
-            measured(
-                _runs(pagemap, it.base, it.end) if it.base else (),
-                it.base,
-                it.end,
-                order.of(category),
-                huge_bytes,
+    ends = [end for it in process.regions for end in (it.base, it.end)]
+    found = (ctypes.c_uint64 * (6 * len(process.regions) + 4))()
+    where = (ctypes.c_uint64 * len(ends))(*ends)
+    huge, words = ctypes.c_uint64(setup.huge_bytes), order.words(None).encode()
+    with _LOOKING, suppress(OSError):
+        if ctypes.CDLL(str(setup.library)).rater_look(process.pid, words, huge, where, found):
+            numbers = iter(found)
+            regions = tuple(
+                RegionSeen(it.base, it.end, *islice(numbers, 6)) for it in process.regions
             )
-            for category, it in zip(Category, process.regions, strict=True)
-        )
-    except OSError:  # before Linux 6.7, or it ended
-        return None
-    finally:
-        os.close(pagemap)
-    return replace(process, event=LOOK, regions=regions)
-
-
-def _runs(pagemap: int, start: int, end: int) -> Iterable[PageRun]:
-    vector = (ctypes.c_uint64 * (3 * _RUNS))()
-    scan = _Scan(
-        size=ctypes.sizeof(_Scan),
-        start=start,
-        end=end,
-        vec=ctypes.addressof(vector),
-        vec_len=_RUNS,
-        inverted=_ZERO,
-        mask=_ZERO,
-        any_of=_PRESENT | _SWAPPED,
-        returned=_LARGE,
-    )
-    while scan.start < scan.end:
-        number = fcntl.ioctl(pagemap, _SCAN, scan)
-        for at in range(0, 3 * number, 3):
-            yield vector[at], vector[at + 1], bool(vector[at + 2] & _LARGE)
-        if scan.walk_end <= scan.start:
-            return
-        scan.start = scan.walk_end
-
-
-def measured(
-    runs: Iterable[PageRun], base: int, end: int, windows: Sequence[PageWindow], huge_bytes: int
-) -> RegionSeen:
-    """Return what a region has, of the runs of pages that are there (in order); pure."""
-    extent = there = touched = large = stray = giant = 0
-    behind = base  # of the last page that was counted as touched
-    ahead = 0  # the first window that may still be reached
-    for first, last, is_large in runs:
-        while ahead < len(windows) and base + windows[ahead].end <= first:
-            ahead += 1
-        there += last - first
-        extent = max(extent, last - base)
-        covered = 0
-        for window in islice(windows, ahead, None):
-            start, stop = max(first, base + window.start), min(last, base + window.end)
-            if start >= stop:
-                break
-            covered += stop - start
-            page = window.page_bytes
-            low = max(base + (start - base) // page * page, behind)
-            high = base + -(-(stop - base) // page) * page
-            if high > low:
-                touched += high - low
-                behind = high
-            giant += stop - start if is_large and page > huge_bytes else 0
-        if is_large:
-            large += covered
-            stray += last - first - covered
-    assert there % BASE_BYTES == 0
-    return RegionSeen(base, end, extent, there, touched, large, stray, giant)
+            there, large, files, shared = numbers
+            rest = RestSeen(there, large, files, shared, process.rest.kept)
+            return replace(process, event=LOOK, regions=regions, rest=rest)
+    return None
 
 
 # -- What page sizes the copies of a phase had: looked at while they run, put together after it ----
@@ -349,6 +303,7 @@ class PageSetup:
     orders: Mapping[str, PageDirective]  # by benchmark
     huge_bytes: int
     reports: Path  # a folder of this run, with a file for each copy
+    library: Path  # that copies have preloaded
 
     def proof(self, phase: int) -> PageProof:
         """Return what looks at the copies of one phase."""
@@ -410,7 +365,7 @@ class PageProof:
             for process in latest_reports(read_reports(self._setup.reports / str(copy))):
                 # A report says which process it is of: only those of this copy are looked at.
                 if process.group == pid and _group(process.pid) == pid:
-                    now = look_at(process, order, self._setup.huge_bytes)
+                    now = look_at(process, order, self._setup)
                     if now is not None:
                         seen.append(now)
             found.append(seen)
@@ -457,7 +412,8 @@ def _most(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[Process
         key = (look.pid, look.began_ns)
         before = found.get(key)
         if before is not None and look.there > before.there:
-            found[key] = replace(look, forks=before.forks, troubles=before.troubles)
+            rest = replace(look.rest, kept=before.rest.kept)
+            found[key] = replace(look, forks=before.forks, troubles=before.troubles, rest=rest)
     return list(found.values())
 
 

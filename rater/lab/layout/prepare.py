@@ -12,6 +12,7 @@ from uuid import uuid4
 from rater.errors import InputError, RaterError
 from rater.files import sysroot
 from rater.lab.layout.layout import (
+    REST,
     VARIABLE,
     Category,
     PageDirective,
@@ -194,7 +195,7 @@ def learn_sizes(
             f"--pages: {name} moves the break itself ({moved} times), and that memory is in no "
             "category of the layout; with :best behind the layout it runs all the same"
         )
-    return {Category(it.category): it.extent_bytes for it in regions}
+    return {Category(it.category): it.extent_bytes for it in regions if it.category != REST}
 
 
 def _how(code: int | None, number: int | None) -> str:
@@ -291,7 +292,7 @@ def ready_pages(
         for name, program in copies.programs.items()
     }
     return PreparedPages(
-        setup=PageSetup(orders, huge, reports),
+        setup=PageSetup(orders, huge, reports, library.executable),
         programs=programs,
         tuning=tuning,
         warnings=tuple(f"--pages {request.pages}: {text}" for text in problems),
@@ -419,7 +420,7 @@ def pages_of_run(
 
     def known(used: BenchmarkUsed, split: bool) -> dict[Category, int]:
         found = store.page_extents(used, split=split)
-        return {Category(name): extent for name, extent in found.items()}
+        return {Category(name): extent for name, extent in found.items() if name != REST}
 
     return ready_pages(
         *(resolved.request, copies),

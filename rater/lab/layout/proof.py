@@ -8,7 +8,7 @@ from enum import StrEnum
 from statistics import median
 
 from rater.errors import InputError
-from rater.lab.layout.layout import Category, PageLayout, PageShare, parse_pages
+from rater.lab.layout.layout import REST, Category, PageLayout, PageShare, parse_pages
 from rater.plan.request import request_from_json
 from rater.record.events import PageRegion
 from rater.record.stored import StoredCopy, StoredRun
@@ -38,6 +38,7 @@ class CopyPages:
     verdict: PageVerdict
     reasons: tuple[str, ...]  # in words, why it is not as planned
     regions: tuple[PageRegion, ...]
+    reached: float | None  # which part (0 to 1) of its memory the layout is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class CategoryPages:
 class RunPages:
     """Page sizes of a run's copies."""
 
+    reached: float | None  # median of the copies
     layout: str
     backing: str
     copies: tuple[CopyPages, ...]
@@ -90,22 +92,24 @@ def prove_pages(run: StoredRun) -> RunPages | None:
     copies = tuple(_proved(copy, layout) for copy in run.without_torn().copies)
     by_name = group_by_key((copy.benchmark, copy) for copy in copies)
     categories = tuple(row for name, those in by_name.items() for row in _categories(name, those))
-    return RunPages(str(layout), backing, copies, categories)
+    reached = [it.reached for it in copies if it.reached is not None]
+    return RunPages(median(reached) if reached else None, str(layout), backing, copies, categories)
 
 
 def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
     reasons: list[str] = []
     verdict = PageVerdict.MET
-    for region in copy.pages:
+    shaped = [it for it in copy.pages if it.category != REST]
+    for region in shaped:
         found = list(_differences(region, layout))
         if found:
             verdict = PageVerdict.DIFFERS
             reasons += [f"{region.category}: {text}" for text in found]
-    notes = dict.fromkeys(it.note for it in copy.pages if it.note)
+    notes = dict.fromkeys(it.note for it in shaped if it.note)
     reasons += notes
     if not copy.pages:
         verdict, reasons = PageVerdict.NOT_KNOWN, [_UNSEEN]
-    elif verdict is PageVerdict.MET and any(it.huge_bytes is None for it in copy.pages):
+    elif verdict is PageVerdict.MET and any(it.huge_bytes is None for it in shaped):
         verdict = PageVerdict.NOT_KNOWN
         reasons.append("the kernel does not tell which memory lies in pages of that size")
     elif verdict is PageVerdict.MET and notes:
@@ -119,7 +123,33 @@ def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
         verdict,
         tuple(reasons),
         copy.pages,
+        _reached_share(copy),
     )
+
+
+def _reached_share(copy: StoredCopy) -> float | None:
+    """Return which part (0 to 1) of a copy's memory lies in categories; None: not known."""
+    shaped = sum(it.resident_bytes for it in copy.pages if it.category != REST)
+    whole = _whole_bytes(copy)
+    return min(1.0, shaped / whole) if whole else None
+
+
+def large_share(copy: StoredCopy) -> float | None:
+    """Return the per cent of a copy's memory, all of it, in large pages; None: not known."""
+    large = [it.huge_bytes for it in copy.pages]
+    whole = _whole_bytes(copy)
+    if None in large or not whole:
+        return None
+    return 100 * sum((it.huge_bytes or 0) + it.stray_bytes for it in copy.pages) / whole
+
+
+def _whole_bytes(copy: StoredCopy) -> int:
+    """Return the memory of a copy's largest process, 0 where nothing was seen.
+
+    What it gave back before anybody looked is in its largest resident memory, pools are not.
+    """
+    seen = sum(it.resident_bytes for it in copy.pages)
+    return max(seen, copy.max_rss_bytes or 0) if seen else 0
 
 
 def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
@@ -145,7 +175,7 @@ def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
 
 def _categories(name: str, copies: Sequence[CopyPages]) -> Iterator[CategoryPages]:
     regions = group_by_key((it.category, (copy, it)) for copy in copies for it in copy.regions)
-    for category in Category:
+    for category in (*Category, REST):
         rows = [(copy, it) for copy, it in regions.get(category, ()) if it.resident_bytes]
         if not rows:
             continue

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rater.lab.layout.layout import REST
 from rater.lab.layout.proof import CopyPages, PageVerdict, RunPages
 from rater.show.console import Columns, Printer
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, count, to_json, truncate_list
 
+_LITTLE = 0.5  # of a program's memory: less than that is shown in colour
 _MOST_COPIES = 6  # named one by one
 _MOST_BENCHMARKS = 4  # shown unasked
 
@@ -40,7 +42,14 @@ def print_pages(pages: RunPages | None, printer: Printer, *, every: bool = False
     met = len(pages.of(PageVerdict.MET))
     text = f"--pages {pages.layout} ({pages.backing}): {met} of "
     text += f"{count(len(pages.copies), 'copy run')} as planned"
-    printer.prose(text, "bold red" if differ else "")
+    if pages.reached is not None:
+        text += f"; reached {100 * pages.reached:.0f} % of this program's memory"
+    little = pages.reached is not None and pages.reached < _LITTLE
+    printer.prose(text, "bold red" if differ else "yellow" if little else "")
+    first = {one.benchmark: one for one in reversed(pages.copies)}
+    for name, one in reversed(first.items()):
+        for it in (region for region in one.regions if region.category == REST):
+            printer.prose(f"rest of {name}: {it.note}")
     named = differ if every else differ[:_MOST_COPIES]
     for one in named:
         printer.prose(f"differs: {_name(one)}: {'; '.join(one.reasons)}", "red")
@@ -77,6 +86,7 @@ def pages_document(pages: RunPages | None, *, every: bool = True) -> dict[str, A
             "met": len(pages.of(PageVerdict.MET)),
             "differ": len(pages.of(PageVerdict.DIFFERS)),
             "not_known": len(pages.of(PageVerdict.NOT_KNOWN)),
+            "reached": pages.reached,
             "categories": pages.categories,
             "copies_listed": "all" if listed else "differ",
             "copies": pages.copies if listed else pages.of(PageVerdict.DIFFERS),

@@ -13,6 +13,7 @@ from rater.analysis.results.counters import BenchmarkCounts
 from rater.analysis.results.rates import BenchmarkRate, Key
 from rater.errors import InputError
 from rater.lab.layout.layout import PageShare, parse_pages
+from rater.lab.layout.proof import large_share
 from rater.record.stored import StoredCopy, StoredRun, is_good
 from rater.text.values import size_bytes
 
@@ -125,18 +126,11 @@ def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:
 
 
 def huge_share(run: StoredRun, key: Key) -> float | None:
-    """Return the per cent of its memory that a benchmark's median copy had in large pages.
+    """Return the per cent of all its memory that a benchmark's median copy had in large pages.
 
-    Of the data that --pages shapes, as it was proved; None: that was not seen.
+    As it was proved; None: that was not seen.
     """
-    found = []
-    for copy in _copies(run, key):
-        if copy.pages:
-            resident = sum(region.resident_bytes for region in copy.pages)
-            huge = [region.huge_bytes for region in copy.pages]
-            if resident and None not in huge:
-                stray = sum(region.stray_bytes for region in copy.pages)
-                found.append(100 * (sum(it or 0 for it in huge) + stray) / resident)
+    found = [share for it in _copies(run, key) if (share := large_share(it)) is not None]
     return statistics.median(found) if found else None
 
 

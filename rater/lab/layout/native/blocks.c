@@ -53,6 +53,17 @@ int blocks_are_ours(void)
     return 1;
 }
 
+static uint64_t used_before; /* that is not in the region */
+
+/* Bytes of the region that are no free block's. */
+uint64_t heap_used(void)
+{
+#if __GLIBC_PREREQ(2, 33)
+    if (regions[HEAP].end) return mallinfo2().uordblks - used_before;
+#endif
+    return UINT64_MAX;
+}
+
 /* The next block that does not fit into what is free already begins at the region's base. */
 void heap_begin(uint64_t bytes, uint64_t align)
 {
@@ -73,6 +84,7 @@ void heap_begin(uint64_t bytes, uint64_t align)
     syscall(SYS_madvise, base, bytes, MADV_DONTNEED);
     regions[HEAP].base = base;
     regions[HEAP].end = base + bytes;
+    used_before = heap_used();
 }
 
 /* What was never touched is zero already; glibc knows that of memory it just got, not of its top
@@ -106,11 +118,12 @@ static void clear(char *from, size_t bytes)
 enum { CLEAR_FROM = 256 << 10 };
 
 #ifdef SPLIT
-/* Lengths of blocks in the pool, in pages, by their first page. */
+/* Lengths of blocks in the pool, in pages, by their first page. What else lies there is mappings, those
+ * of another malloc too. */
 static uint32_t *lengths;
 
-static int is_large(const void *p) { return inside(MMAP, (uint64_t)p); }
 static uint32_t *length_of(const void *p) { return &lengths[((uint64_t)p - regions[MMAP].base) / PAGE]; }
+static int is_large(const void *p) { return lengths && inside(MMAP, (uint64_t)p) && *length_of(p); }
 
 __attribute__((constructor(102))) static void begin_lengths(void)
 {
@@ -118,7 +131,10 @@ __attribute__((constructor(102))) static void begin_lengths(void)
     if (!pool->end || large_bytes == UINT64_MAX) return;
     lengths = raw_mmap(0, (pool->end - pool->base) / PAGE * sizeof *lengths, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-    if (lengths == MAP_FAILED) { large_bytes = UINT64_MAX; trouble("address space for large blocks"); }
+    if (lengths != MAP_FAILED) return;
+    lengths = NULL;
+    large_bytes = UINT64_MAX;
+    trouble("address space for large blocks");
 }
 
 static void *large_malloc(size_t bytes, size_t align)
@@ -145,7 +161,9 @@ EXPORT void free(void *p)
     READY();
     if (!is_large(p)) { next.free(p); return; }
     int error = errno;
-    pool_give((uint64_t)p, (uint64_t)p + large_length(p));
+    size_t bytes = large_length(p);
+    *length_of(p) = 0; /* before another thread has it */
+    pool_give((uint64_t)p, (uint64_t)p + bytes);
     errno = error;
 }
 EXPORT void *memalign(size_t a, size_t n)
@@ -180,8 +198,10 @@ EXPORT void *realloc(void *p, size_t n)
     if (n == 0) { free(p); return NULL; }
     size_t had = malloc_usable_size(p);
     if (is_large(p) && n >= large_bytes) {
+        *length_of(p) = 0;
         void *got = pool_remap(p, had, n, MREMAP_MAYMOVE, NULL);
-        if (got != MAP_FAILED) { *length_of(got) = (uint32_t)(UP(n, PAGE) / PAGE); return got; }
+        if (got == MAP_FAILED) *length_of(p) = (uint32_t)(had / PAGE);
+        else { *length_of(got) = (uint32_t)(UP(n, PAGE) / PAGE); return got; }
     }
     void *got = malloc(n);
     if (got != NULL) { memcpy(got, p, MIN(had, n)); free(p); }

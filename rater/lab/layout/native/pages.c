@@ -1,5 +1,6 @@
 /* Beginning: what RATER_PAGES says, regions with their page sizes, calls that move the break. */
 #include "pages.h"
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -9,7 +10,7 @@
 
 struct region regions[CATEGORIES];
 uint64_t huge_bytes = 2u << 20, large_bytes = UINT64_MAX;
-int active, foreign_malloc;
+int active, foreign_malloc, holds_pool;
 unsigned moved_break;
 static int pooled, strict;
 static int descendant; /* a process that the copy's own has started */
@@ -37,13 +38,13 @@ void advise(const struct region *r, uint64_t start, uint64_t end)
     syscall(SYS_madvise, start, end - start, MADV_NOHUGEPAGE);
     for (unsigned i = first_window(r, start); i < r->count && r->base + r->of[i].start < end; i++) {
         uint64_t s = MAX(start, r->base + r->of[i].start), e = MIN(end, r->base + r->of[i].end);
-        if (!r->of[i].pooled && s < e && syscall(SYS_madvise, s, e - s, MADV_HUGEPAGE) != 0)
+        if (r->of[i].backing == TRANSPARENT && s < e && syscall(SYS_madvise, s, e - s, MADV_HUGEPAGE) != 0)
             trouble("MADV_HUGEPAGE");
     }
 }
 
 /* Pages of zeros stay untouched. */
-static void copy_used(char *to, const char *from, uint64_t bytes)
+void copy_used(char *to, const char *from, uint64_t bytes)
 {
     static const char zeros[PAGE];
     for (uint64_t at = 0; at < bytes; at += PAGE)
@@ -81,18 +82,19 @@ static void shape(enum category which)
         struct window *w = &r->of[i];
         w->end = MIN(w->end, DOWN(r->end - r->base, w->page));
         if (w->start >= w->end) { r->count = i; break; }
-        w->pooled = pooled || w->page > huge_bytes;
+        w->backing = pooled || w->page > huge_bytes ? POOL : TRANSPARENT;
     }
     advise(r, r->base, r->end);
     for (unsigned i = 0; i < r->count; i++) {
         struct window *w = &r->of[i];
-        if (!w->pooled) continue;
+        if (w->backing != POOL) continue;
         if (descendant) { /* the pool holds what the copy's own process needs, which has it */
             errno = ENOMEM;
             trouble("pages of the pool are of the process that the copy began as");
             w->end = w->start;
             continue;
         }
+        holds_pool = 1;
         if (take_of_pool(r->base + w->start, r->base + w->end, w->page, which == STATIC)) continue;
         trouble("pages of the pool (MAP_HUGETLB)"); /* here it goes on with what there is */
         uint64_t at = w->start;
@@ -159,41 +161,17 @@ static uint64_t read_number(const char *path)
 
 /* The child of a fork shares pages of the pool with its parent until one of them writes: that takes
  * another page, and where there is none the child ends by SIGBUS. So it copies them into base pages
- * first, while its parent waits (the other threads of the parent do not). */
-static int gate[2] = {-1, -1};
-
-static void leave_pool(void)
-{
-    for (int c = 0; c < CATEGORIES; c++)
-        for (unsigned i = 0; i < regions[c].count; i++) {
-            struct window *w = &regions[c].of[i];
-            uint64_t start = regions[c].base + w->start, bytes = w->end - w->start;
-            if (!w->pooled || w->start >= w->end) continue;
-            char *copy = raw_mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-            if (copy == MAP_FAILED) continue;
-            syscall(SYS_madvise, copy, bytes, MADV_NOHUGEPAGE);
-            for (uint64_t at = 0; at < bytes; at += w->page) {
-                unsigned char there = 0;
-                if (syscall(SYS_mincore, start + at, PAGE, &there) == 0 && there & 1)
-                    copy_used(copy + at, (char *)start + at, w->page);
-            }
-            if (syscall(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, start) != -1) w->pooled = 0;
-        }
-}
-
-static int holds_pool(void)
-{
-    for (int c = 0; c < CATEGORIES; c++)
-        for (unsigned i = 0; i < regions[c].count; i++)
-            if (regions[c].of[i].pooled && regions[c].of[i].start < regions[c].of[i].end) return 1;
-    return 0;
-}
+ * first, while its parent waits. */
+static _Thread_local int gate[2] __attribute__((tls_model("initial-exec")));
 
 static void before_fork(void)
 {
     report_fork();
-    pool_lock();
-    if (!holds_pool() || syscall(SYS_pipe2, gate, O_CLOEXEC) != 0) gate[0] = gate[1] = -1;
+    /* Writes of other threads would take pages from the child before it has its copy, and handlers of
+     * another malloc write in the child before that. */
+    if (holds_pool && (foreign_malloc || !is_alone())) leave_pool(0, UINT64_MAX, "fork beside threads or another malloc");
+    pool_freeze();
+    if (!holds_pool || syscall(SYS_pipe2, gate, O_CLOEXEC) != 0) gate[0] = gate[1] = -1;
 }
 
 static void in_parent(void)
@@ -205,7 +183,7 @@ static void in_parent(void)
         while (syscall(SYS_read, gate[0], &nothing, 1) < 0 && errno == EINTR) {}
         syscall(SYS_close, gate[0]);
     }
-    pool_unlock();
+    pool_thaw(0);
     errno = error;
 }
 
@@ -213,11 +191,11 @@ static void in_child(void)
 {
     int error = errno;
     if (gate[0] >= 0) {
-        leave_pool();
+        leave_pool_all();
         syscall(SYS_close, gate[0]);
         syscall(SYS_close, gate[1]);
     }
-    pool_unlock();
+    pool_thaw(1);
     report_forked();
     errno = error;
 }
@@ -235,13 +213,9 @@ static int is_descendant(const char *given)
     return 0;
 }
 
-__attribute__((constructor(101))) static void begin(void)
+static void each_word(const char *given, void (*take)(const char *word, char *value))
 {
-    const char *given = getenv("RATER_PAGES");
-    if (given == NULL || *given == '\0') return;
-    uint64_t size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
-    if (size) huge_bytes = size;
-    uint64_t length = strlen(given) + 1, heap = 0, pool = 0;
+    uint64_t length = strlen(given) + 1;
     /* Not on the heap, which is to begin empty; not static, which would be a copy in every process. */
     char *words = raw_mmap(0, UP(length, PAGE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     if (words == MAP_FAILED) return;
@@ -249,20 +223,50 @@ __attribute__((constructor(101))) static void begin(void)
     for (char *next, *word = strtok_r(words, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
         char *value = strchr(word, '=');
         if (value) *value++ = '\0';
-        if (!strcmp(word, "strict")) strict = 1;
-        else if (!strcmp(word, "hugetlb")) pooled = 1;
-        else if (!value) { errno = EINVAL; trouble("RATER_PAGES: a word"); }
-        else if (!strcmp(word, "heap")) heap = strtoull(value, NULL, 10);
-        else if (!strcmp(word, "mmap")) pool = strtoull(value, NULL, 10);
-        else if (!strcmp(word, "process")) continue; /* see is_descendant */
-        else if (!strcmp(word, "large")) large_bytes = strtoull(value, NULL, 10);
-        else if (!strcmp(word, "report")) report_begin(value);
-        else if (*word == 'h') add_windows(&regions[HEAP], (unsigned)atoi(word + 1), value);
-        else if (*word == 'm') add_windows(&regions[MMAP], (unsigned)atoi(word + 1), value);
-        else if (*word == 's') add_windows(&regions[STATIC], (unsigned)atoi(word + 1), value);
-        else { errno = EINVAL; trouble("RATER_PAGES: a word"); }
+        take(word, value);
     }
     syscall(SYS_munmap, words, UP(length, PAGE));
+}
+
+static void take_windows(const char *word, char *value)
+{
+    static const char letters[] = "hms"; /* in the order of categories */
+    const char *at = value && atoi(word + 1) ? strchr(letters, *word) : NULL;
+    if (at) add_windows(&regions[at - letters], (unsigned)atoi(word + 1), value);
+}
+
+static uint64_t heap, pool; /* bytes to reserve */
+
+static void take_word(const char *word, char *value)
+{
+    if (!strcmp(word, "strict")) strict = 1;
+    else if (!strcmp(word, "hugetlb")) pooled = 1;
+    else if (!value) { errno = EINVAL; trouble("RATER_PAGES: a word"); }
+    else if (!strcmp(word, "heap")) heap = strtoull(value, NULL, 10);
+    else if (!strcmp(word, "mmap")) pool = strtoull(value, NULL, 10);
+    else if (!strcmp(word, "process")) {} /* see is_descendant */
+    else if (!strcmp(word, "large")) large_bytes = strtoull(value, NULL, 10);
+    else if (!strcmp(word, "report")) report_begin(value);
+    else if (strchr("hms", *word)) take_windows(word, value);
+    else { errno = EINVAL; trouble("RATER_PAGES: a word"); }
+}
+
+/* Windows of another process, to look at it. */
+void read_windows(const char *given)
+{
+    for (int which = 0; which < CATEGORIES; which++) regions[which].count = 0;
+    each_word(given, take_windows);
+}
+
+__attribute__((constructor(101))) static void begin(void)
+{
+    const char *given = getenv("RATER_PAGES");
+    if (given == NULL || *given == '\0') return;
+    /* Where it is not preloaded somebody looks at other processes with it. */
+    if (dlsym(RTLD_DEFAULT, "rater_look") != (void *)rater_look) return;
+    uint64_t size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    if (size) huge_bytes = size;
+    each_word(given, take_word);
     descendant = is_descendant(given);
     strict = strict && !descendant;
     foreign_malloc = !blocks_are_ours();
@@ -280,7 +284,8 @@ __attribute__((constructor(101))) static void begin(void)
     report("begin");
 }
 
-__attribute__((destructor)) static void end(void) { report("exit"); }
+/* Here no thread is within malloc, as one may be at `_exit`: it can be asked. */
+__attribute__((destructor)) static void end(void) { report_used("exit", heap_used()); }
 
 /* `_exit` passes destructors by. (The child of a vfork is not to touch what is its parent's: `report`
  * does nothing in it.) */

@@ -37,10 +37,12 @@
 enum { PAGE = 4096, MOST_WINDOWS = 2048 };
 enum category { HEAP, MMAP, STATIC, CATEGORIES };
 
+enum backing { TRANSPARENT, POOL, LEFT }; /* of the pool of huge pages; it was, and is base pages now */
+
 struct window {
     uint64_t start, end; /* bytes from the region's base */
     uint64_t page;
-    int pooled; /* it is of the pool of huge pages */
+    enum backing backing;
 };
 
 struct region {
@@ -53,6 +55,7 @@ extern struct region regions[CATEGORIES];
 extern uint64_t huge_bytes; /* of the machine's transparent huge pages */
 extern uint64_t large_bytes; /* blocks of so much and more lie with the mappings */
 extern int active, foreign_malloc;
+extern int holds_pool; /* some window is of the pool of huge pages */
 extern unsigned moved_break;
 
 static inline int inside(enum category which, uint64_t at)
@@ -75,26 +78,45 @@ static inline unsigned first_window(const struct region *r, uint64_t at)
     return low;
 }
 
+struct piece { struct region *of; unsigned window; uint64_t start, end; }; /* of a window; addresses */
+
+void copy_used(char *to, const char *from, uint64_t bytes);
+int next_piece(struct piece *p, uint64_t at, uint64_t end, int only_pool);
+void zero_piece(const struct piece *p);
+int leave_pool(uint64_t start, uint64_t end, const char *call);
+void leave_pool_all(void); /* in the child of a fork */
+int is_alone(void);
+
 void trouble(const char *what); /* keeps it, with errno, for the report; may end the program */
 void advise(const struct region *r, uint64_t start, uint64_t end);
 
 void pool_begin(uint64_t bytes);
-void pool_lock(void);
-void pool_unlock(void);
+int pool_enter(void); /* 0: leave it out, and pool_leave */
+int pool_enter_alone(void);
+void pool_leave(void);
+void pool_freeze(void);
+void pool_thaw(int in_child);
+void pool_changed(uint64_t start, uint64_t end);
 uint64_t pool_take(uint64_t bytes);
 int pool_extend(uint64_t at, uint64_t bytes);
 void pool_give(uint64_t start, uint64_t end);
 void *pool_remap(void *old, size_t old_bytes, size_t bytes, int flags, void *to);
 
 int blocks_are_ours(void);
+uint64_t heap_used(void);
 void heap_begin(uint64_t bytes, uint64_t align);
 
 void announce(enum category which);
+
+int protection_of(uint64_t start, uint64_t end); /* -1: several, or none */
+void read_windows(const char *given);
+EXPORT int rater_look(int pid, const char *words, uint64_t huge, const uint64_t *ends, uint64_t *found);
 
 void report_begin(const char *directory);
 void report_fork(void);
 void report_forked(void);
 void complain(const char *what);
 void report(const char *event);
+void report_used(const char *event, uint64_t used);
 
 #endif

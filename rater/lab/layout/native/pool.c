@@ -11,9 +11,6 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 enum { MOST_FREE = 1 << 16 };
 static struct { uint64_t start, end; } free_list[MOST_FREE]; /* in order, not adjacent */
@@ -22,20 +19,74 @@ static uint64_t top; /* behind all that was ever taken */
 static uint64_t used, peak; /* bytes taken now, and when they were last looked at */
 static int remapped; /* the program changed a mapping inside the pool: what lies there is not known */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
+static atomic_int forking; /* threads that are at it */
 static _Thread_local int within __attribute__((tls_model("initial-exec"))); /* a signal came in between */
+static _Thread_local int forking_here __attribute__((tls_model("initial-exec")));
 
 static struct region *const pool = &regions[MMAP];
 
-void pool_lock(void)
+static void lock(void)
 {
     within++;
     while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) syscall(SYS_sched_yield);
 }
 
-void pool_unlock(void)
+void pool_leave(void)
 {
     atomic_flag_clear_explicit(&busy, memory_order_release);
     within--;
+}
+
+/* For who looks at windows that may change: only those of the pool of huge pages do. */
+int pool_enter(void)
+{
+    if (!holds_pool || within) return 0;
+    lock();
+    return 1;
+}
+
+/* For who changes something. During a fork nothing is, that its child would see half done; and nobody
+ * waits for the fork, who may hold a lock that it waits for (another malloc's). */
+static int may_change(void)
+{
+    if (within) return 0;
+    lock();
+    if (!forking || forking_here) return 1;
+    pool_leave();
+    return 0;
+}
+
+/* For who must: it waits for the forks. */
+int pool_enter_alone(void)
+{
+    while (!within)
+        if (may_change()) return 1;
+        else syscall(SYS_sched_yield);
+    return 0;
+}
+
+void pool_freeze(void)
+{
+    const int locked = !within;
+    if (locked) lock();
+    forking++;
+    forking_here++;
+    if (locked) pool_leave();
+}
+
+void pool_thaw(int in_child)
+{
+    forking_here--;
+    atomic_fetch_sub(&forking, 1);
+    if (!in_child) return;
+    forking = 0; /* other threads are not there, nor is what they hold */
+    if (!within) atomic_flag_clear(&busy);
+}
+
+/* The program changes mappings itself. */
+void pool_changed(uint64_t start, uint64_t end)
+{
+    if (pool->end && start < pool->end && end > pool->base) remapped = 1;
 }
 
 void pool_begin(uint64_t bytes)
@@ -58,8 +109,7 @@ static void drop(unsigned i) { memmove(free_list + i, free_list + i + 1, (--free
 uint64_t pool_take(uint64_t bytes)
 {
     uint64_t found = 0;
-    if (within) return 0;
-    pool_lock();
+    if (!may_change()) return 0;
     for (unsigned i = 0; i < free_count && !found; i++)
         if (free_list[i].end - free_list[i].start >= bytes) {
             found = free_list[i].start;
@@ -68,7 +118,7 @@ uint64_t pool_take(uint64_t bytes)
         }
     if (!found && pool->end - top >= bytes) { found = top; top += bytes; }
     if (found) used += bytes;
-    pool_unlock();
+    pool_leave();
     return found;
 }
 
@@ -76,8 +126,7 @@ uint64_t pool_take(uint64_t bytes)
 int pool_extend(uint64_t at, uint64_t bytes)
 {
     int done = 0;
-    if (within) return 0;
-    pool_lock();
+    if (!may_change()) return 0;
     if (at == top && pool->end - top >= bytes) { top += bytes; done = 1; }
     for (unsigned i = 0; i < free_count && !done && free_list[i].start <= at; i++)
         if (free_list[i].start == at && free_list[i].end - at >= bytes) {
@@ -86,51 +135,25 @@ int pool_extend(uint64_t at, uint64_t bytes)
             done = 1;
         }
     if (done) used += bytes;
-    pool_unlock();
+    pool_leave();
     return done;
 }
 
-/* Zero again: base pages are given back; of larger ones the whole ones, parts are written over. */
+/* Zero again: base pages are given back; of larger ones the whole ones, parts are written over.
+ * What the program may have changed is mapped anew, but for the pool of huge pages (see ordinary.c). */
 static void clear(uint64_t start, uint64_t end)
 {
-    if (remapped) {
-        uint64_t at = start; /* parts of pages of the pool of huge pages cannot be mapped anew */
-        for (unsigned i = first_window(pool, start); at < end; i++) {
-            uint64_t s = end, e = end;
-            while (i < pool->count && !pool->of[i].pooled) i++;
-            if (i < pool->count) {
-                s = MIN(end, MAX(at, pool->base + pool->of[i].start));
-                e = MIN(end, pool->base + pool->of[i].end);
-            }
-            if (at < s) {
-                raw_mmap(at, s - at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE);
-                advise(pool, at, s);
-            }
-            if (s < e) {
-                uint64_t page = pool->of[i].page, from = DOWN(s, page), to = UP(e, page);
-                syscall(SYS_mprotect, from, to - from, PROT_READ | PROT_WRITE);
-                memset((void *)s, 0, e - s);
-            }
-            at = MAX(s, e);
+    struct piece p;
+    int locked = pool_enter();
+    for (uint64_t at = start; at < end; at = p.end) {
+        int found = next_piece(&p, at, end, remapped);
+        if (at < p.start && (remapped || syscall(SYS_madvise, at, p.start - at, MADV_DONTNEED) != 0)) {
+            raw_mmap(at, p.start - at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE);
+            advise(pool, at, p.start);
         }
-        return;
+        if (found) zero_piece(&p);
     }
-    uint64_t at = start;
-    for (unsigned i = first_window(pool, start); at < end; i++) {
-        uint64_t s = i < pool->count ? MIN(end, pool->base + pool->of[i].start) : end;
-        uint64_t e = i < pool->count ? MIN(end, pool->base + pool->of[i].end) : end;
-        if (at < s) syscall(SYS_madvise, at, s - at, MADV_DONTNEED);
-        at = MAX(at, s);
-        if (at < e) {
-            uint64_t page = pool->of[i].page;
-            uint64_t first = MIN(e, UP(at, page)), last = MAX(first, DOWN(e, page));
-            memset((void *)at, 0, first - at);
-            if (first < last && syscall(SYS_madvise, first, last - first, MADV_DONTNEED) != 0)
-                memset((void *)first, 0, last - first);
-            memset((void *)last, 0, e - last);
-            at = e;
-        }
-    }
+    if (locked) pool_leave();
 }
 
 void pool_give(uint64_t start, uint64_t end)
@@ -138,8 +161,7 @@ void pool_give(uint64_t start, uint64_t end)
     /* At the end of the program it is gone: look while it is there, a few times in all. */
     if (used > peak + peak / 4 + huge_bytes) { peak = used; report("peak"); }
     clear(start, end);
-    if (within) return; /* that address space is lost, nothing else */
-    pool_lock();
+    if (!may_change()) return; /* that address space is lost, nothing else */
     used -= MIN(used, end - start);
     unsigned low = 0, high = free_count; /* the first that begins at or behind start */
     while (low < high) {
@@ -161,23 +183,45 @@ void pool_give(uint64_t start, uint64_t end)
         free_list[i].end = end;
     } /* a full list: lost too */
     if (free_count && free_list[free_count - 1].end == top) top = free_list[--free_count].start;
-    pool_unlock();
+    pool_leave();
+}
+
+/* By the kernel, with what the program made of it (protection, locks); window by window, for these are
+ * mappings of their own to the kernel. */
+static void *move_mapping(uint64_t start, uint64_t had, uint64_t want, int flags, uint64_t goal)
+{
+    for (uint64_t at = start, to; at < start + had; at = to) {
+        unsigned i = first_window(pool, at);
+        to = i < pool->count ? pool->base + pool->of[i].start : start + had;
+        if (to <= at) to = pool->base + pool->of[i].end;
+        to = MIN(to, start + had);
+        uint64_t bytes = to < start + had ? to - at : start + want - at;
+        if (syscall(SYS_mremap, at, to - at, bytes, flags, goal + (at - start)) == -1) return MAP_FAILED;
+    }
+    return (void *)goal;
 }
 
 void *pool_remap(void *old, size_t old_bytes, size_t bytes, int flags, void *to)
 {
-    uint64_t start = (uint64_t)old, had = UP(old_bytes, PAGE), want = UP(bytes, PAGE);
+    uint64_t start = (uint64_t)old, had = UP(old_bytes, PAGE), want = UP(bytes, PAGE), goal = (uint64_t)to;
     if (!pool->end || !inside(MMAP, start) || (flags & ~MREMAP_MAYMOVE) || had == 0 || want == 0) {
-        if (pool->end && inside(MMAP, start)) remapped = 1;
+        if (leave_pool(start, start + had, "mremap") || (to && leave_pool(goal, goal + want, "mremap"))) return MAP_FAILED;
+        pool_changed(start, start + had);
+        pool_changed(goal, goal + want);
+        if (to && pool->end && inside(MMAP, start) && had && want >= had)
+            return move_mapping(start, had, want, flags, goal);
         return (void *)syscall(SYS_mremap, old, old_bytes, bytes, flags, to);
     }
     if (want < had) pool_give(start + want, start + had);
-    if (want <= had || pool_extend(start + had, want - had)) return old;
-    uint64_t at = flags & MREMAP_MAYMOVE ? pool_take(want) : 0;
-    if (at == 0) { errno = ENOMEM; return MAP_FAILED; }
-    memcpy((void *)at, old, had);
+    const int whole = PROT_READ | PROT_WRITE, protection = remapped ? protection_of(start, start + MIN(had, want)) : whole;
+    if (want <= had || (protection == whole && pool_extend(start + had, want - had))) return old;
+    goal = flags & MREMAP_MAYMOVE && protection >= 0 ? pool_take(want) : 0;
+    if (goal == 0) { errno = protection < 0 ? EFAULT : ENOMEM; return MAP_FAILED; }
+    if (protection != whole) syscall(SYS_mprotect, start, had, whole);
+    memcpy((void *)goal, old, had);
+    if (protection != whole) mprotect((void *)goal, want, protection);
     pool_give(start, start + had);
-    return (void *)at;
+    return (void *)goal;
 }
 
 /* ---- what the program calls -------------------------------------------------------------------- */
@@ -193,6 +237,7 @@ EXPORT void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off
             return (void *)got;
         }
     }
+    if (flags & MAP_FIXED && leave_pool((uint64_t)at, (uint64_t)at + UP(bytes, PAGE), "mmap")) return MAP_FAILED;
     void *got = (void *)syscall(SYS_mmap, at, bytes, protection, flags, fd, offset);
     if (pool->end && got != MAP_FAILED && (flags & MAP_FIXED) && inside(MMAP, (uint64_t)got)) {
         remapped = 1;
@@ -202,12 +247,6 @@ EXPORT void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off
     return got;
 }
 EXPORT void *mmap64(void *, size_t, int, int, int, off_t) __attribute__((alias("mmap")));
-
-EXPORT int mprotect(void *at, size_t bytes, int protection)
-{
-    if (pool->end && inside(MMAP, (uint64_t)at)) remapped = 1;
-    return (int)syscall(SYS_mprotect, at, bytes, protection);
-}
 
 EXPORT int munmap(void *at, size_t bytes)
 {
@@ -234,13 +273,4 @@ EXPORT void *mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...)
     memcpy(got, old, MIN(old_bytes, bytes));
     pool_give((uint64_t)old, (uint64_t)old + UP(old_bytes, PAGE));
     return got;
-}
-
-EXPORT int madvise(void *at, size_t bytes, int advice)
-{
-    uint64_t start = (uint64_t)at;
-    if (active && (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE || advice == MADV_COLLAPSE) &&
-        (inside(HEAP, start) || inside(MMAP, start) || inside(STATIC, start)))
-        return 0; /* the layout decides */
-    return (int)syscall(SYS_madvise, at, bytes, advice);
 }
