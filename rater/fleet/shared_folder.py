@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import shutil
 from collections.abc import Iterator, Set
 from contextlib import suppress
@@ -19,7 +18,7 @@ from rater.files import flush_folder, replace_file, resolve_trusted_folder
 from rater.fleet.plan import NodeVerdict, verdict_from_json
 from rater.process import boot_id
 from rater.run.host.facts import machine_id
-from rater.run.host.procfs import read_text
+from rater.run.host.procfs import read_text, shared_file_system
 from rater.text import cpuset
 from rater.text.kinds import from_json
 
@@ -260,25 +259,6 @@ def _copied(source: Path, target: Path) -> int:
 
 # -- What a node must be before it takes part in a fleet; reasons in words where it is not ---------
 
-# Kinds of file systems that other machines write too: SQLite's write-ahead log does not work there.
-_SHARED_KINDS = {
-    *("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cephfs", "ceph", "cifs", "smb3", "smbfs", "afs"),
-    *(
-        "9p",
-        "virtiofs",
-        "glusterfs",
-        "pvfs2",
-        "orangefs",
-        "panfs",
-        "gfs",
-        "gfs2",
-        "ocfs2",
-        "wekafs",
-    ),
-    *("daos", "coda", "ncpfs", "vboxsf", "prl_fs", "acfs", "quobyte", "moosefs"),
-}
-_OCTAL = re.compile(r"\\([0-7]{3})")
-
 
 def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str | None:
     """Say which CPUs of the machine this process may not use, None where it may use all.
@@ -297,25 +277,12 @@ def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str 
 
 
 def shared_disk(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Say on which file system of several machines a folder lies, None where it is the node's own.
-
-    The deepest mount point above it counts; of two on one place the last one.
-    """
-    where, best, kind = path.resolve(), -1, ""
-    for line in (read_text(mountinfo) or "").splitlines():
-        words = line.split(" ")
-        if "-" not in words[6:]:
-            continue
-        point = Path(_OCTAL.sub(lambda it: chr(int(it[1], 8)), words[4]))
-        if where.is_relative_to(point) and len(point.parts) >= best:
-            best, kind = len(point.parts), words[words.index("-", 6) + 1]
-    name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
-    if name in _SHARED_KINDS or name in ("sshfs", "s3fs", "juicefs", "gcsfuse", "rclone"):
-        return (
-            f"{path} is on a file system of several machines ({kind}), where a database can be "
-            "damaged: name a folder on the node's own disk with --scratch"
-        )
-    return None
+    """Say on which file system of several machines a folder lies; None: on the node's own."""
+    kind = shared_file_system(path, mountinfo)
+    return kind and (
+        f"{path} is on a file system of several machines ({kind}), where a database can be "
+        "damaged: name a folder on the node's own disk with --scratch"
+    )
 
 
 def node_facts() -> dict[str, str]:

@@ -30,7 +30,7 @@ from rater.record.run import RunStatus
 from rater.run.observe import observer
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
-from rater.workflow.run import session
+from rater.workflow.run import prepare, session
 from rater.workflow.run.session import Recorder, Screen
 from tests.support.calls import Rater, rows
 from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
@@ -526,3 +526,57 @@ def test_memory_is_no_comparison_and_csv_is_of_memory(rater: Rater) -> None:
     status, _, err = rater("compare", 1, 2, "--memory", "--by", "thp", "--fail-on", "worse")
     assert (status, err) == (2, "rater: --memory compares nothing: leave out --by, --fail-on\n")
     assert rater("compare", 1, 2, "--csv")[0] == 2
+
+
+# -- what the host will not let copies have -------------------------------------------------------
+
+
+@pytest.fixture
+def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of settings whose cgroup, `cg`, has no limits yet."""
+    root = tmp_path / "limited"
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text("0::/\n")
+    (root / "proc/self/mountinfo").write_text("35 1 0:30 / /cg rw - cgroup2 cgroup2 rw\n")
+    (root / "cg").mkdir()
+    (root / "sys/devices/system/cpu").mkdir(parents=True)
+    monkeypatch.setenv("RATER_SYSROOT", str(root))
+    return root
+
+
+@pytest.mark.usefixtures("nobody_else")
+@pytest.mark.parametrize(("quota", "warned"), [(50_000, True), (200_000, False), ("max", False)])
+def test_a_quota_below_what_copies_keep_busy_is_warned_of(
+    limited: Path, rater: Rater, quota: int | str, *, warned: bool
+) -> None:
+    (limited / "cg/cpu.max").write_text(f"{quota} 100000\n")
+    status, _, said = rater("run", "--copies", 2, "--", "true")
+    assert status == 0
+    assert ("a cgroup's CPU quota is 0.5 CPUs" in said) == warned
+
+
+@pytest.mark.usefixtures("nobody_else")
+def test_copies_that_isolated_cpus_would_keep_on_one_are_refused(
+    limited: Path, rater: Rater
+) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("one CPU: nothing to share")
+    isolated = ",".join(map(str, cpus))
+    (limited / "sys/devices/system/cpu/isolated").write_text(f"{isolated}\n")
+    both = ("run", "--copies", 2, "--bind", "package")
+    status, _, said = rater(*both, "--", "true")
+    assert (status, "are isolated" in said, "--bind pu" in said) == (2, True, True)
+    assert "are isolated" in rater(*both, "--dry-run", "--", "true")[1]
+    for allowed, warned in ((both + ("--force",), True), (both[:3], False)):
+        status, _, said = rater(*allowed, "--", "true")
+        assert (status, "are isolated" in said) == (0, warned)
+
+
+@pytest.mark.usefixtures("nobody_else")
+def test_a_database_on_a_disk_of_several_machines_is_warned_of(
+    rater: Rater, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "shared_file_system", lambda path: "nfs4")
+    said = rater("run", "--copies", 1, "--", "true")[2]
+    assert f"{database} is on a file system of several machines (nfs4)" in " ".join(said.split())

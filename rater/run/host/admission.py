@@ -311,6 +311,19 @@ def cgroup_headroom(root: Path) -> tuple[int, str] | None:
     return tightest
 
 
+def huge_pages_left_bytes(root: Path, size: int) -> int | None:
+    """Return what our cgroups let us have of the pool of a page size; None: all of it."""
+    name = f"hugetlb.{size >> 30}GB" if size >= 1 << 30 else f"hugetlb.{size >> 20}MB"
+    found = []
+    for folder, is_v1, _ in limiting_groups(root, "hugetlb"):
+        limit, used = ("limit_in_bytes", "usage_in_bytes") if is_v1 else ("max", "current")
+        with suppress(OSError, ValueError):  # no such controller, or "max"
+            most = int((folder / f"{name}.{limit}").read_text())
+            if most < 1 << 62:  # version 1 has no word for no limit
+                found.append(max(0, most - int((folder / f"{name}.{used}").read_text())))
+    return min(found, default=None)
+
+
 class LimitingGroup(NamedTuple):
     """A cgroup that we are in, or one above it."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from rater.errors import InputError
+from rater.files import sysroot
 from rater.plan.placement.summary import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
@@ -25,8 +28,10 @@ from rater.run.host.admission import (
     estimate_needs,
     machine_lock,
 )
+from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import ForeignLoadSampler, foreign_load_warning
 from rater.run.host.memory import preflight_now, read_node_memory
+from rater.run.host.procfs import read_text, shared_file_system
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import (
     BuiltProgram,
@@ -59,8 +64,9 @@ from rater.run.programs.script import (
 from rater.run.workplace.run_dirs import Program
 from rater.store.connection import default_path, is_there
 from rater.store.store import open_store
+from rater.text.cpuset import format_list, parse_set
 from rater.text.secrets import Redactor
-from rater.text.values import count, truncate_list
+from rater.text.values import copies_text, count, truncate_list
 from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
 from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload, load_of, refuse_pages
@@ -266,7 +272,40 @@ class HostLoad:
         warnings, refused = _sorted(self._resolved, found)
         if refused and found:
             raise InputError(found.refusal() or "")
-        return (*([busy] if busy else []), *warnings)
+        return (*([busy] if busy else []), *limits_of_host(self._resolved), *warnings)
+
+
+def limits_of_host(resolved: RunPlan, root: Path | None = None) -> tuple[str, ...]:
+    """Return why this host will not let all copies run at once. Raises `InputError`: see below.
+
+    Of CPUs that are isolated the scheduler moves nobody to another one. Copies that may use several
+    stay where they began, on one as a rule: that is refused where they are others' CPUs as well.
+    """
+    root = root or sysroot()
+    threads = max((it.benchmark.threads for it in resolved.workloads), default=1)
+    every = tuple(pu.os for pu in resolved.topology.pus)
+    masks = [every if it.cpus is None else it.cpus for it in resolved.placements]
+    found = []
+    quota = min(cpu_quotas(root), default=(math.inf,))[0]
+    wanted = min(len(masks) * threads, len(set().union(*masks)))
+    if quota < wanted:
+        found.append(
+            f"a cgroup's CPU quota is {quota:g} CPUs, and the copies keep {wanted} busy: they are "
+            "stopped each time it is used up; raise its cpu.max, or run fewer copies"
+        )
+    isolated = parse_set(read_text(root / "sys/devices/system/cpu/isolated") or "")
+    stuck = [mask for mask in masks if len(mask) > 1 and not isolated.isdisjoint(mask)]
+    if not stuck:
+        return (*found,)
+    cpus = format_list(isolated.intersection(*map(set, stuck)) or isolated)
+    text = (
+        f"CPUs {cpus} are isolated: the kernel balances no load there, and "
+        f"{copies_text(len(stuck))} that may use several of them will stay on one"
+    )
+    shared = max(Counter(chain(*masks)).values()) > 1
+    if threads == 1 and shared and not resolved.request.force:
+        raise InputError(f"{text}; give each a CPU of its own (--bind pu), or --force to try")
+    return (*found, text)
 
 
 def _preflight(
@@ -307,7 +346,12 @@ def checked(
     """
     needs = needs_of(resolved, cache, ())
     warnings, short = _sorted(resolved, _preflight(resolved))
+    try:
+        warnings, stuck = (*limits_of_host(resolved), *warnings), ""
+    except InputError as error:
+        stuck = str(error)
     refusals = (
+        *([stuck] if stuck else []),
         *(() if resolved.request.force else needs.problems),
         *(f"--preflight strict: {text}" for text in short),
         *_program_problems(resolved, planned),
@@ -373,7 +417,21 @@ def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
     return found
 
 
-def secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:
+def database_warnings(database: Path, request: Request) -> tuple[str, ...]:
+    """Warn of a database on a disk of several machines, and where others may read secrets in it."""
+    kind = shared_file_system(database)
+    found = (
+        ()
+        if kind is None
+        else (
+            f"{database} is on a file system of several machines ({kind}), where a database can be "
+            "damaged: name one on a disk of this machine (--db, RATER_DB)",
+        )
+    )
+    return found + _secrets_for_others(database, request)
+
+
+def _secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:
     """Warn where other users may read the values of secrets in a database of before."""
     redactor = Redactor()
     redactor.values([f"{name}={value}" for name, value in request.environment])

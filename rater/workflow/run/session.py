@@ -65,9 +65,9 @@ from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, start_of, 
 from rater.workflow.run.prepare import (
     HostLoad,
     PreparedRun,
+    database_warnings,
     make_ready,
     remove_if_empty,
-    secrets_for_others,
 )
 from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import PAGE_CHECKS, refuse_pages, unreached_warnings
@@ -367,7 +367,7 @@ class Session:
         if pages is not None:
             ready = replace(ready, programs=pages.programs)
             start = start.with_settings(pages.settings)
-        opened = secrets_for_others(store.path, resolved.request)
+        opened = database_warnings(store.path, resolved.request)
         self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
         unpaged = pages.warnings if pages else ()
         warnings = (*left, *unreached, *unpaged, *opened, *uncounted, *surroundings.warnings())

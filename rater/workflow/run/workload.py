@@ -16,7 +16,12 @@ from rater.plan.request import Request
 from rater.plan.suite import Benchmark, Command, Size, Suite
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.record.run import escape_undecodable
-from rater.run.host.admission import MemoryDemand, available, misfit
+from rater.run.host.admission import (
+    MemoryDemand,
+    available,
+    huge_pages_left_bytes,
+    misfit,
+)
 from rater.run.host.facts import libc_version
 from rater.run.host.procfs import meminfo, read_number
 from rater.run.programs.compile import missing_programs, sha256_of
@@ -434,10 +439,14 @@ def _small_pool(request: Request, needed_bytes: int) -> tuple[str, ...]:
     if request.hugepages != HUGETLB:
         return ()
     memory = meminfo(sysroot() / _MEMINFO)
-    free_bytes = memory.get("HugePages_Free", 0) * memory.get("Hugepagesize", 0)
-    if free_bytes >= needed_bytes:
-        return ()
-    return (
-        f"--hugepages hugetlb: copies need {needed_bytes / 1e9:.2g} GB, free pages of the pool are "
-        f"{free_bytes / 1e9:.2g} GB: what does not fit gets small pages",
+    size = memory.get("Hugepagesize", 0)
+    left = {
+        "free pages of the pool are": memory.get("HugePages_Free", 0) * size,
+        "the hugetlb limit of the cgroup leaves": huge_pages_left_bytes(sysroot(), size),
+    }
+    return tuple(
+        f"--hugepages hugetlb: copies need {needed_bytes / 1e9:.2g} GB, {what} "
+        f"{free / 1e9:.2g} GB: what does not fit gets small pages"
+        for what, free in left.items()
+        if free is not None and free < needed_bytes
     )

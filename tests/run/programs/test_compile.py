@@ -18,6 +18,7 @@ from rater.run.host.admission import (
     available,
     cgroup_headroom,
     estimate_needs,
+    huge_pages_left_bytes,
     misfit,
 )
 from rater.run.programs import compile as build_module
@@ -612,6 +613,23 @@ def test_cgroup_version_1_limits_count_too(tmp_path: Path) -> None:
     (folder / "memory.usage_in_bytes").write_text("400\n")
     (folder / "memory.stat").write_text("total_inactive_file 100\n")
     assert cgroup_headroom(tmp_path) == (700, "/")
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "left"),
+    [(2 << 20, "8000", 7000), (1 << 30, "max", None), (1 << 30, str((1 << 63) - 4096), None)],
+)
+def test_huge_pages_that_cgroups_leave_are_the_least_of_them(
+    tmp_path: Path, size: int, limit: str, left: int | None
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/a\n")
+    (tmp_path / "proc/self/mountinfo").write_text("35 1 0:30 / /cg rw - cgroup2 cgroup2 rw\n")
+    (tmp_path / "cg/a").mkdir(parents=True)
+    name = {2 << 20: "2MB", 1 << 30: "1GB"}[size]
+    (tmp_path / f"cg/a/hugetlb.{name}.max").write_text(f"{limit}\n")
+    (tmp_path / f"cg/a/hugetlb.{name}.current").write_text("1000\n")
+    assert huge_pages_left_bytes(tmp_path, size) == left
 
 
 def test_a_changed_header_of_another_folder_is_compiled_anew(tmp_path: Path) -> None:
