@@ -418,9 +418,12 @@ def register_compare(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--by",
-        metavar="AXIS",
+        metavar="AXIS|cpu",
+        action="append",
+        default=[],
         help="of a sweep with several axes: compare the values of this one, those of the others "
-        "held, in one verdict over all of them",
+        "held, in one verdict over all of them; cpu: compare CPU time, as is done unasked where "
+        "others took the CPU of programs that are bound by it; may be given with both",
     )
     parser.add_argument(
         "--memory",
@@ -434,8 +437,8 @@ def register_compare(subparsers: Subparsers) -> None:
         metavar="worse[:P%]",
         help="exit with 1 where a benchmark or suite is worse (by more than P %%) with all "
         "comparisons considered (Holm), or a benchmark of the baseline has no valid result: of "
-        "equal points, 1 table of 20 fails by chance; with 2 where it cannot be judged (one run "
-        "of each: there is no verdict)",
+        "equal points, 1 table of 20 fails by chance; with 3 where it cannot be judged (one run "
+        "of each, or most runs were disturbed: there is no verdict)",
     )
     add_file(
         parser,

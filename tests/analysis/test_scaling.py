@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -195,13 +196,14 @@ def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
 
 
 def test_disturbed_points_are_said() -> None:
+    waited: dict[str, Any] = {"cpu_ns": 10**9, "run_delay_ns": 9 * 10**9, "run_delay_cpu_ns": 10**9}
     bad = run(2, [0, 1], {"a": 12.5})
-    bad = replace(bad, head=replace(bad.head, noise_cost=0.5))
+    bad = replace(bad, copies=tuple(replace(it, **waited) for it in bad.copies))
     found = scaled(run(1, [0], {"a": 10.0}), bad, run(3, [0, 1, 2, 3], {"a": 20.0}))
     assert [one.run for one in found.curves[0].troubles if one.too_disturbed] == [2]
     out = io.StringIO()
     print_scaling(found, (), (), Printer(Console(file=out, width=80)))
-    assert "Too disturbed to judge: 2 copies" in out.getvalue()
+    assert "2 copies: cannot tell: 1 of 1 run disturbed" in out.getvalue()
 
 
 def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rater.analysis.compare.differences import (
     disturbed_runs,
@@ -23,7 +23,8 @@ from rater.analysis.compare.rows import (
     with_holm,
 )
 from rater.analysis.results.copies import Point
-from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
+from rater.analysis.results.disturbed import is_taken
+from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys, with_cpu_times
 from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
 from rater.errors import InputError
@@ -52,15 +53,19 @@ def compare(
     by: str | None = None,
     baseline: str | None = None,
     looks: int = 1,
+    by_cpu: bool = False,
 ) -> Comparison:
     """Compare points with the first of them, or with `baseline`.
 
     `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
-    the others held; `baseline`: a label, or `axis=value`; `looks`: see `is_decided`.
+    the others held; `baseline`: a label, or `axis=value`; `looks`: see `is_decided`; `by_cpu`:
+    by CPU time, else by that only where others disturbed most runs of a point.
     Raises `InputError` where there is nothing to compare, or no such axis or baseline.
     """
     sides = _sides(points, by, baseline)
-    measured = _measured(sides)
+    troubles = disturbed_runs(one.run for side in sides for one in side.runs)
+    taken = {it.run for it in troubles if is_taken(it.others_cost)}
+    measured = _measured(sides, taken, by_cpu=by_cpu)
     confidence = confidence_per_look(looks)
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
@@ -72,7 +77,7 @@ def compare(
     evidence = [
         rounds_evidence([(at[0], at[place]) for at in grid], keys) for place in range(1, len(sides))
     ]
-    telling = RowMaker(margin, confidence, confidence_per_look(looks + 1), evidence)
+    telling = RowMaker(margin, confidence, confidence_per_look(looks + 1), evidence, by_cpu)
     lines: list[str] = []
     rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)
@@ -105,7 +110,7 @@ def compare(
         confidence=confidence,
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
-        troubles=disturbed_runs(one.run for side in sides for one in side.runs),
+        troubles=troubles,
         doctor=doctor_differences(every, differences),
         pages=PAGE_PROOFS().layout_warnings(
             [(it.label, [one.run for one in it.runs]) for it in sides]
@@ -177,9 +182,15 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
     raise InputError(f"--baseline {baseline}: no such point; there are: {labels}")
 
 
-def _measured(sides: Sequence[Side]) -> dict[int, RunRates]:
-    """Return by number what each run says, and when it was made."""
-    runs = [run_rates(one.run, one.block) for side in sides for one in side.runs]
+def _measured(
+    sides: Sequence[Side], taken: Collection[int], *, by_cpu: bool
+) -> dict[int, RunRates]:
+    """Return by number what each run says, and when it was made; `taken`: by others, too much."""
+    runs = []
+    for one in (one for side in sides for one in side.runs):
+        rates = run_rates(one.run, one.block)
+        rates = with_cpu_times(rates, one.run) if taken or by_cpu else rates
+        runs.append(replace(rates, taken=rates.run in taken))
     made = (one for side in sides for one in side.runs)
     return in_order({run.run: run for run in same_keys(runs)}, made)
 

@@ -41,7 +41,8 @@ class DisturbedRun:
     not_met: tuple[int, ...]  # copies that ran, or had memory, elsewhere than planned
     warnings: tuple[str, ...]  # given before the first phase
     shared: bool  # made with --share: another run may have been beside it
-    too_disturbed: tuple[str, ...] = ()  # why no verdict can stand on it; empty: one can
+    too_disturbed: tuple[str, ...] = ()  # why nothing can be said of it alone; empty: it can
+    others_cost: float | None = None  # of its score; None: not known
 
 
 def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
@@ -57,10 +58,12 @@ def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
 def _of(run: StoredRun) -> DisturbedRun:
     warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
     counters = run_counters(run)
+    others_cost = foreign_load_cost(run, counters)
     return DisturbedRun(
         run=run.head.run,
         # Not as it is stored: a run of a sweep may never have been searched.
-        too_disturbed=disturbance_reasons(foreign_load_cost(run, counters), run.head.noise_cost),
+        too_disturbed=disturbance_reasons(others_cost, run.head.noise_cost),
+        others_cost=others_cost,
         notable=counters.notable,
         not_met=tuple(sorted(_not_met(run))),
         # What is left out of a suite, the comparison itself tells.

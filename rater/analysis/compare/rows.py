@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rater.analysis.compare.model import Effect, EffectRow
+from rater.analysis.results.disturbed import FEWEST_ROUNDS, mostly_disturbed
 from rater.analysis.results.rates import BenchmarkRate, Key, RunRates, mean_rate
 from rater.analysis.stats.estimate import Estimate, mean_estimate
 from rater.analysis.stats.independence import (
@@ -18,7 +19,7 @@ from rater.analysis.stats.independence import (
 )
 from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
 from rater.record.stored import PER_HOUR, RATIO
-from rater.text.values import group_by_key
+from rater.text.values import group_by_key, percent
 
 # -- From the values of runs to one estimate of how far two sides lie apart ------------------------
 #
@@ -31,7 +32,6 @@ type _Value = Callable[[BenchmarkRate], float | None]  # one of a benchmark's in
 type _OfRun = Callable[[RunRates], float | None]
 
 _FEWEST_BLOCKS = 2
-_FEWEST_OF_STARS = 4  # rounds: fewer do not hold up, however far apart
 
 
 def in_pairs(stratum: Stratum) -> Stratum:
@@ -140,6 +140,7 @@ class RowMaker:
     confidence: float
     next_confidence: float  # once there are more runs
     evidence: Sequence[float | None]  # by side but the baseline: see `rounds_evidence`
+    by_cpu: bool = False  # CPU time has to judge, whether or not runs were disturbed
 
     def benchmark(self, key: Key, grid: Grid) -> EffectRow:
         """Return one benchmark in all sides; all runs of the grid have it."""
@@ -211,17 +212,21 @@ class RowMaker:
     ) -> Effect:
         # What all benchmarks have in common, their mean shows best.
         rate = _estimate(keys, strata, _rate, score, None if keys[1:] else evidence)
-        same = not any(mixed(stratum) or len(kinds(stratum)) > 1 for stratum in strata)
+        unfit = _disturbed(strata) if rate else None
+        speedup = self._speedup(keys, strata, rate, unfit) if rate else None
+        same = not (unfit or self.by_cpu) and not any(
+            mixed(of) or len(kinds(of)) > 1 for of in strata
+        )
         median = _estimate(keys, strata, _median_copy_rate) if same else None
         slowest = (
             _estimate(keys, strata, lambda it: it.slowest_over_median, steps=2) if same else None
         )
-        joules = _estimate(keys, strata, lambda it: it.joules_per_copy)
+        joules = None if unfit else _estimate(keys, strata, lambda it: it.joules_per_copy)
         base, other = ([value(run) for of in strata for run in of[side]] for side in (0, 1))
         return Effect(
             baseline=mean_rate(base),
             value=mean_rate(other),
-            speedup=self._tell(rate) if rate else None,
+            speedup=speedup,
             median_copy=self._tell(median) if median else None,
             slowest_over_median=self._tell(slowest, less_is_better=True) if slowest else None,
             joules_per_copy=self._tell(joules, less_is_better=True) if joules else None,
@@ -229,6 +234,24 @@ class RowMaker:
             holds=False,
             reason=None if rate else "no valid result on one of the sides",
         )
+
+    def _speedup(
+        self, keys: Sequence[Key], strata: Sequence[Stratum], rate: Estimate, unfit: str | None
+    ) -> RatioInterval:
+        """Return the speedup; `unfit`: why times do not tell it, so that CPU time has to."""
+        if not unfit and not self.by_cpu:
+            return self._tell(rate)
+        sides = [[run for of in strata for run in in_pairs(of)[side]] for side in (0, 1)]
+        rates = [[run.rates[key] for run in of for key in keys if key in run.rates] for of in sides]
+        lacking = next((it.not_by_cpu for of in rates for it in of if not it.cpu_per_hour), None)
+        by_cpu = None if lacking else _estimate(keys, strata, lambda it: it.cpu_per_hour)
+        if by_cpu is None:
+            why = [f"not by CPU time: {lacking}"] if lacking and self.by_cpu else []
+            refused = "; ".join([*([unfit] if unfit else []), *why])
+            told = self._tell(replace(rate, refused=rate.refused or refused))
+            return replace(told, verdict=Decision.CANNOT_TELL)
+        took = max(statistics.fmean(it.others_took or 0.0 for it in of) for of in rates)
+        return replace(self._tell(by_cpu), by_cpu=f"others took {percent(took, 0)} % of the CPU")
 
     def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> RatioInterval:
         return ratio_interval(
@@ -246,6 +269,13 @@ def mixed(stratum: Stratum) -> bool:
 def kinds(stratum: Stratum) -> set[str]:
     """Return what the rates of a stratum's runs are."""
     return {run.kind for side in stratum for run in side}
+
+
+def _disturbed(strata: Sequence[Stratum]) -> str | None:
+    """Return why no verdict can stand on these runs: most of a side's were disturbed."""
+    sides = [[run.taken for run in in_pairs(of)[side]] for of in strata for side in (0, 1)]
+    reasons = (mostly_disturbed(taken) for taken in sorted(sides, key=sum, reverse=True))
+    return next(filter(None, reasons), None)
 
 
 def _median_copy_rate(rate: BenchmarkRate) -> float | None:
@@ -316,7 +346,7 @@ def with_holm(rows: Sequence[EffectRow], confidence: float) -> list[EffectRow]:
         p = adjusted.get(p_of(cell))
         told = cell.speedup
         apart = told and told.verdict in (Decision.BETTER, Decision.WORSE)
-        enough = told is not None and told.count >= _FEWEST_OF_STARS
+        enough = told is not None and told.count >= FEWEST_ROUNDS
         holds = bool(apart and enough and p is not None and p < 1 - confidence)
         return replace(cell, p_holm=p, holds=holds)
 

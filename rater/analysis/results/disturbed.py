@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rater.analysis.results.account import TimeAccount, accounts_of, cpus_of_copies
 from rater.record.stored import StoredCopy, StoredRun, is_good
-from rater.text.values import group_by_key, percent
+from rater.text.values import count, group_by_key, percent
 
 if TYPE_CHECKING:
     from rater.analysis.results.cpu_use import CpuUse, RunCounters
@@ -21,6 +21,9 @@ OTHERS_COST = 0.10
 # Of 380 healthy runs of the second generator (up to 512 copies, deviations up to 5 %, tails as
 # heavy as Student's t with 3 degrees) noise cost one 14 %, of published and real ones 3.3 %.
 NOISE_COST = 0.20
+NOT_JUDGED = 3  # exit status of a gate that nothing can be said on
+FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
+RETRIES = 2  # runs of a sweep in the place of one that others took too much of
 
 
 def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
@@ -33,6 +36,20 @@ def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> 
         lost = f"{percent(noise_cost, 0)} %"
         found.append(f"times vary so much that noise alone lowered the score by {lost}")
     return tuple(found)
+
+
+def is_taken(others_cost: float | None) -> bool:
+    """Tell whether others took so much of a run that no comparison may rest on it.
+
+    Noise of its own copies is no reason: it is in the interval.
+    """
+    return others_cost is not None and others_cost >= OTHERS_COST
+
+
+def mostly_disturbed(taken: Collection[bool]) -> str | None:
+    """Return why a point cannot be judged, by whether others took each of its runs; else None."""
+    many = sum(taken)
+    return f"{many} of {count(len(taken), 'run')} disturbed" if 2 * many > len(taken) else None
 
 
 class _Costs(Protocol):

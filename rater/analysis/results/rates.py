@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rater.analysis.results.account import accounts_of, cpus_of_copies
+from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedBenchmark
 from rater.analysis.results.score import BenchmarkScore, Summary, summarise
@@ -17,7 +19,7 @@ from rater.analysis.results.steady import SteadyMix, SteadyRate
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
-from rater.text.values import copies_text, group_by_key, truncate_list
+from rater.text.values import copies_text, group_by_key, percent, truncate_list
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
@@ -45,6 +47,10 @@ class BenchmarkRate:
     joules_per_copy: float | None = None  # None: not known, or not a copy's of one benchmark
     copies: int | None = None  # that the result is of, where that is not all of the run's
     reason: str | None = None  # what is missing, in words; may stand beside a result
+    # As `per_hour`, by CPU time instead of time; None: that cannot stand for it, and why.
+    cpu_per_hour: float | None = None
+    not_by_cpu: str | None = None
+    others_took: float | None = None  # share of the time that its copies waited for others
 
     @property
     def ratio(self) -> float | None:
@@ -54,6 +60,7 @@ class BenchmarkRate:
         return self.per_hour * self.reference_s / HOUR_S
 
 
+BRACKETS = "brackets"  # a kind of rates
 MEAN = "geomean"  # what stands over the rate of a point, in every view
 
 
@@ -137,6 +144,7 @@ class RunRates:
     repeated: frozenset[Key] = frozenset()  # of rates: those of another tune's measurement again
     place: int | None = None  # among compared runs, in the order they were made in; None: not known
     session: int = 0  # of those, parted by an hour in which none was made
+    taken: bool = False  # others took too much of it for a comparison
 
     def step(self, key: Key) -> float:
         """Return how coarse a benchmark's time is recorded, as a logarithm."""
@@ -159,7 +167,7 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         kept = "what it finished counts" if found else "nothing of it counts"
         left_out.insert(0, f"{head.status.reported}{reason}, {kept}")
     left_out += [f"{name}: left out: {why}" for name, why in summary.left_out]
-    kind = "copies' own times" if summary.rotated is not None else "brackets"
+    kind = "copies' own times" if summary.rotated is not None else BRACKETS
     return RunRates(
         *(head.run, block, head.copies, found, summary.rotated.score if summary.rotated else None),
         "completions in a window" if summary.steady else kind,
@@ -197,6 +205,74 @@ def same_keys(runs: Sequence[RunRates]) -> list[RunRates]:
     return [
         replace(run, rates={(key[0], None): it for key, it in run.rates.items()}) for run in runs
     ]
+
+
+# -- by CPU time -------------------------------------------------------------------------------
+#
+# Who is bound by CPU and has a core for itself needs the same CPU time whoever else runs there.
+# What sleeps does not: what changed may be in its sleep. Nor do the threads of a core: what one
+# gets depends on what the other does. Nor do several threads of a copy: they may wait by working.
+
+_MOST_ASLEEP = 0.02  # of a copy's time
+_IDLE = 0.05  # of its time, a thread beside a copy's is nearly so
+
+
+def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
+    """Return what a run says with its benchmarks' rates by CPU time, or why there are none."""
+    run = run.without_torn()
+    spent, counters = accounts_of(run), run_counters(run)
+    shared = _beside_busy_threads(run, counters.cpus)
+    whole = {bracket.phase for bracket in run.brackets if bracket.complete}
+    counted = [it for it in run.copies if it.counted and it.phase in whole and it.elapsed_ns > 0]
+    copies = group_by_key(((it.benchmark, it.tune), it) for it in counted)
+    threads = {used.name for used in run.benchmarks if used.threads > 1}
+
+    def measured(rate: BenchmarkRate) -> BenchmarkRate:
+        own = copies.get((rate.benchmark, rate.tune), ())
+        accounts = [spent[it.phase, it.copy, it.step] for it in own]
+        waits = [it.waited_s / it.elapsed_s for it in accounts if it.waited_s is not None]
+        idle = [((it.slept_s or 0) + (it.stopped_s or 0)) / it.elapsed_s for it in accounts]
+        asleep = max(idle, default=0.0)
+        reason = None
+        if rates.kind != BRACKETS:
+            reason = "not all of its copies start together"
+        elif len(waits) < len(own) or not own:
+            reason = "it is not known how long copies waited for a CPU"
+        elif rate.benchmark in threads:
+            reason = "its copies have several threads"
+        elif asleep > _MOST_ASLEEP:
+            reason = f"copies slept {percent(asleep, 0)} % of the time"
+        elif any(it.phase in shared for it in own):
+            reason = "a CPU was shared with another thread of its core"
+        if reason is not None:
+            return replace(rate, not_by_cpu=reason)
+        longest = [
+            max(it.cpu_ns or 0 for it in cell) / 1e9
+            for cell in group_by_key((it.phase, it) for it in own).values()
+        ]
+        time_s = sorted(longest)[len(longest) // 2]  # of three the median, of two the slower
+        return replace(
+            rate,
+            cpu_per_hour=(rate.copies or rates.copies) * HOUR_S / time_s if time_s else None,
+            others_took=sum(waits) / len(waits),
+        )
+
+    return replace(rates, rates={key: measured(rate) for key, rate in rates.rates.items()})
+
+
+def _beside_busy_threads(run: StoredRun, uses: Sequence[CpuUse]) -> set[int]:
+    """Return the phases in which a copy may have shared its core with another thread."""
+    where = cpus_of_copies(run)
+    cores = group_by_key((pu.core, pu.cpu) for pu in run.pus)
+    beside = {cpu: set(of) - {cpu} for of in cores.values() for cpu in of}
+    busy = {(it.phase, it.cpu) for it in uses if it.busy > _IDLE}
+    read = {it.phase for it in uses}
+    return {
+        phase
+        for (phase, *_), cpus in where.items()
+        for cpu in (beside if cpus is None else cpus)
+        if beside.get(cpu) and (phase not in read or any((phase, it) in busy for it in beside[cpu]))
+    }
 
 
 # -- for curves --------------------------------------------------------------------------------

@@ -124,6 +124,7 @@ class Decision(StrEnum):
     SAME = "same"
     RARELY = "same, but rarely slow"  # the same but for a few runs that lie far below the others
     UNKNOWN = "inconclusive"
+    CANNOT_TELL = "cannot tell"  # most runs were disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +150,23 @@ class RatioInterval:
     doubts: tuple[str, ...] = ()  # what is not as it takes for a verdict, in words
     refused: str | None = None  # why there can be no verdict, in words
     slow: tuple[SlowRuns, ...] = ()
+    by_cpu: str | None = None  # why it is of CPU time, not of time
 
     @property
     def decided(self) -> bool:
         """Whether it is better, worse or the same."""
-        return self.verdict not in (Decision.UNKNOWN, Decision.RARELY)
+        return self.verdict in (Decision.BETTER, Decision.WORSE, Decision.SAME)
 
     @property
     def words(self) -> str:
         """The verdict as it is shown."""
+        return f"{self._verdict()} (by CPU time: {self.by_cpu})" if self.by_cpu else self._verdict()
+
+    def _verdict(self) -> str:
         slow = "; ".join(map(_slow_words, self.slow))
         if self.verdict is Decision.RARELY:
             return f"same median, but {slow}"
-        if self.verdict is Decision.UNKNOWN:
+        if self.verdict in (Decision.UNKNOWN, Decision.CANNOT_TELL):
             reason = "; ".join(part for part in (slow, self._why_unknown()) if part)
             return f"{self.verdict}: {reason}" if reason else str(self.verdict)
         beside = [*self.doubts, *([slow] if slow else [])]

@@ -19,6 +19,7 @@ _SIGNS = {
     Decision.SAME: "=",
     Decision.RARELY: "~",
     Decision.UNKNOWN: "?",
+    Decision.CANNOT_TELL: "?",
 }
 _MOST_LINES = 120  # of the comparison; of more than these only suites are drawn
 _FAR = 1.5  # times the largest ratio, or less than the smallest: no interval is drawn beyond

@@ -149,7 +149,8 @@ _WORDS = {
 
 TROUBLES = {
     DisturbedRun: JsonFields(
-        "run too_disturbed matters=notable placement_not_met=not_met warnings share=shared"
+        "run too_disturbed others_cost matters=notable placement_not_met=not_met warnings"
+        " share=shared"
     ),
     MachineDisturbance: JsonFields("matter share times cpu cpus benchmark"),
 }

@@ -9,6 +9,7 @@ from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.compare.scaling import Curve, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import Share
+from rater.analysis.results.disturbed import is_taken, mostly_disturbed
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.notes import print_troubles, rate_heading
@@ -16,7 +17,7 @@ from rater.show.compare.scaling_words import law_text, limits, machine_text, sha
 from rater.show.console import Column, Columns, Printer
 from rater.show.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
-from rater.text.values import count, join_and, percent, signed_percent, truncate_list
+from rater.text.values import copies_text, count, percent, signed_percent, truncate_list
 
 _MOST_RUNS = 8
 
@@ -94,11 +95,10 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
     )
     printer.some((_difference_text(*it) for it in curve.differences if it[0].significant), "yellow")
     printer.some(curve.lacking, "yellow")
-    unjudged = {one.run for one in curve.troubles if one.too_disturbed}
-    points = (curve.suites or curve.benchmarks)[0].points
-    at = [str(one.copies) for one in points if unjudged.intersection(one.runs)]
-    if at:
-        printer.prose(f"Too disturbed to judge: {join_and(at)} copies", "bold yellow")
+    taken = {one.run for one in curve.troubles if is_taken(one.others_cost)}
+    for point in (curve.suites or curve.benchmarks)[0].points:
+        if why := mostly_disturbed([run in taken for run in point.runs]):
+            printer.prose(f"{copies_text(point.copies)}: cannot tell: {why}", "bold yellow")
     print_troubles(curve.troubles, printer)
     machine = machine_text(curve)
     if machine:

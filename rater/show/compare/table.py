@@ -81,7 +81,8 @@ TABLE = {
         "ratio",
         {"interval": lambda told: None if told.low is None else [told.low, told.high]},
         "verdict words within_margin=within more_rounds=more p recorded_step=blur"
-        " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow",
+        " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow"
+        " by_cpu_time=by_cpu",
     ),
     SlowRuns: JsonFields("count of slower of_baseline"),
 }
@@ -189,6 +190,7 @@ _MARKS = {
     Decision.SAME: "=",
     Decision.RARELY: "~",
     Decision.UNKNOWN: "?",
+    Decision.CANNOT_TELL: "?",
 }
 _STYLES = {Decision.BETTER: "green", Decision.WORSE: "red", Decision.RARELY: "yellow"}
 _VERDICT = "verdict"

@@ -10,6 +10,7 @@ from pathlib import Path
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison, cpi_changes
 from rater.analysis.results.copies import Point, memory_rows
+from rater.analysis.results.disturbed import NOT_JUDGED
 from rater.analysis.stats.intervals import Decision
 from rater.errors import InputError
 from rater.process import print_error
@@ -36,8 +37,9 @@ from rater.workflow.results.points import (
     write_drawing,
 )
 
-_NOT_JUDGED, _WORSE_FOUND = 2, 1  # exit statuses of --fail-on
+_WORSE_FOUND = 1  # exit status of --fail-on
 _WORSE = "worse"
+CPU_TIME = "cpu"  # no axis: the word of --by for CPU time
 
 
 def compare_points(args: argparse.Namespace) -> int:
@@ -63,7 +65,17 @@ def compare_points(args: argparse.Namespace) -> int:
         baseline = _baseline(store, args.baseline, points)
         looks = count_interim_looks(store, points)
         without = missing_points(store, args.points)
-    comparison = compare(points, margin=margin, by=args.by, baseline=baseline, looks=looks)
+    by = [axis for axis in args.by if axis != CPU_TIME]
+    if len(by) > 1:
+        raise InputError(f"--by {by[1]}: one axis at a time, beside {CPU_TIME}")
+    comparison = compare(
+        points,
+        margin=margin,
+        by=by[0] if by else None,
+        baseline=baseline,
+        looks=looks,
+        by_cpu=CPU_TIME in args.by,
+    )
     counted = cpi_changes(comparison.sides)
     if file is not None:
         _draw(comparison, file)
@@ -161,16 +173,17 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
         return _WORSE_FOUND
     if unmade:
         print_error(f"--fail-on worse: cannot be judged: {truncate_list(unmade)}")
-        return _NOT_JUDGED
+        return NOT_JUDGED
     if unjudged:
         print_error(
-            f"--fail-on worse: cannot be judged: {truncate_list(unjudged)}; make several "
-            "runs of both, in turn (rater sweep --rounds 6), or name several: 7,8,9 10,11,12"
+            f"--fail-on worse: cannot be judged: {truncate_list(unjudged)}; make several runs of "
+            "both, in turn (rater sweep --rounds 6), when nothing else works on this machine, or "
+            "name several: 7,8,9 10,11,12"
         )
-        return _NOT_JUDGED
+        return NOT_JUDGED
     if not any(cell.speedup for _, _, cell in comparison.verdicts()):
         print_error("--fail-on worse: the baseline has no valid result: nothing was compared")
-        return _NOT_JUDGED
+        return NOT_JUDGED
     return 0
 
 

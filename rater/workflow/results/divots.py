@@ -21,7 +21,7 @@ from rater.analysis.divots.model.finding import (
     to_json,
 )
 from rater.analysis.results.cpu_use import run_counters
-from rater.analysis.results.disturbed import foreign_load_cost
+from rater.analysis.results.disturbed import NOT_JUDGED, foreign_load_cost
 from rater.analysis.results.placement import RunProof, judged, prove_run
 from rater.errors import InputError
 from rater.process import print_error
@@ -181,7 +181,6 @@ def analysis_for_results(
 
 ANY = "any"
 MOST_PER_CENT = 1000
-NOT_JUDGED = 3  # exit status: too much disturbed a run to say that it has no such divot
 
 
 def find_divots(args: argparse.Namespace) -> int:

@@ -18,7 +18,8 @@ from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.errors import InputError
 from rater.record.run import CopyStatus, RunStatus
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun
-from tests.support.example_runs import copy_row, stored, with_energy
+from tests.support.cpu_readings import computed, read_run
+from tests.support.example_runs import S, copy_row, reading, stored, with_energy
 
 CATEGORIES = {"a": "int", "b": "int", "c": "fp"}
 
@@ -568,6 +569,93 @@ def test_what_disturbed_runs_is_told_by_run() -> None:
     noisy = replace(loud, head=replace(loud.head, noise_cost=0.44))
     (one,) = compare([point("x", quiet), point("y", noisy)]).troubles
     assert one.too_disturbed == ("times vary so much that noise alone lowered the score by 44 %",)
+
+
+def beside_others(
+    first: int, cpu_s: Sequence[float], others_s: float, asleep_s: float = 0.0, sibling_s: float = 0
+) -> list[StoredRun]:
+    """Runs of a copy on CPU 0 that needs so long, waits for others there, and sleeps.
+
+    CPU 1 is the other thread of its core.
+    """
+    made = []
+    for i, own_s in enumerate(cpu_s):
+        known = {"run_delay_ns": round(others_s * S), "run_delay_cpu_ns": round(own_s * S)}
+        took_ns = round((own_s + others_s + asleep_s) * S)
+        times: dict[str, Any] = {"elapsed_ns": took_ns, "finish_ns": took_ns}
+        copy = replace(computed(0, own_s, cpu=0, **known), **times)
+        rows = reading(0, own_s + others_s), reading(1, sibling_s)
+        it = read_run([copy], *rows, elapsed_ns=took_ns)
+        it = replace(it, head=replace(it.head, run=first + i, uuid=f"u-{first + i}", copies=1))
+        made.append(it)
+    return made
+
+
+SIX = [6.0, 6.01, 6.02, 5.99, 6.01, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("loud", "words"),
+    [
+        (6, "cannot tell: 6 of 6 runs disturbed"),
+        (4, "cannot tell: 4 of 6 runs disturbed"),
+        (3, ""),  # half is not most
+    ],
+)
+def test_a_point_whose_runs_are_mostly_disturbed_has_no_verdict(loud: int, words: str) -> None:
+    # The other thread of the core worked: CPU time is no judge either.
+    taken = beside_others(7, SIX[:loud], 4.0, sibling_s=5.0)
+    quiet = beside_others(7 + loud, SIX[loud:], 0.0)
+    found = compare([point("x", *beside_others(1, SIX, 0.0)), point("y", *taken, *quiet)])
+    speedup = speedup_of(found)
+    assert (speedup.verdict is Decision.CANNOT_TELL) is bool(words)
+    if words:
+        assert (speedup.words, speedup.low, only(found).cells[0].holds) == (words, None, False)
+        assert found.unjudged()[0][2] == words.partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "words"),
+    [
+        (SIX[1:] + SIX[:1], "same (by CPU time: others took 40 % of the CPU)"),
+        ([it * 1.05 for it in SIX], "worse (by CPU time: others took 39 % of the CPU)"),
+    ],
+)
+def test_cpu_time_judges_programs_that_others_took_the_cpu_of(
+    cpu_s: list[float], words: str
+) -> None:
+    quiet = point("x", *beside_others(1, SIX, 0.0))
+    found = compare([quiet, point("y", *beside_others(7, cpu_s, 4.0))])
+    assert told(found).startswith(words.split(maxsplit=1)[0])
+    assert told(found).endswith(words.partition(" ")[2])
+    assert only(found).cells[0].value == pytest.approx(1.0, rel=0.06)  # its ratio stays
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"asleep_s": 1.0}, "copies slept 9 % of the time"),
+        ({"sibling_s": 5.0}, "a CPU was shared with another thread of its core"),
+    ],
+)
+def test_cpu_time_is_no_judge_where_a_program_sleeps_or_shares_a_core(
+    changes: dict[str, float], why: str
+) -> None:
+    quiet = point("x", *beside_others(1, SIX, 0.0))
+    taken = point("y", *beside_others(7, SIX, 4.0, **changes))
+    assert told(compare([quiet, taken])) == "cannot tell: 6 of 6 runs disturbed"
+    asked = told(compare([quiet, taken], by_cpu=True))
+    assert asked == f"cannot tell: 6 of 6 runs disturbed; not by CPU time: {why}"
+
+
+def test_cpu_time_judges_quiet_runs_where_it_is_asked_for() -> None:
+    points = [point("x", *beside_others(1, SIX, 0.0)), point("y", *beside_others(7, SIX, 0.0))]
+    assert "by CPU time" not in told(compare(points))
+    assert told(compare(points, by_cpu=True)).endswith("others took 0 % of the CPU)")
+    unread = point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [10.0, 10.1]))
+    assert told(compare(unread, by_cpu=True)) == (
+        "cannot tell: not by CPU time: it is not known how long copies waited for a CPU"
+    )
 
 
 def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> None:
