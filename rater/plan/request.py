@@ -109,7 +109,8 @@ class Request:
         traits=SWEPT | IN_HEAD,
     )
     warmup_s: float | None = _what(
-        "steady: seconds before the window; default a tenth of it",
+        "steady: seconds before the window; default a tenth of it, or more: until every copy has "
+        "run once, and half as much again",
         metavar="S",
         kind=seconds(0.0),
         label="--warmup",

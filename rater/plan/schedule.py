@@ -49,10 +49,11 @@ class Window:
 
     warmup_ns: int
     length_ns: int
+    grows: bool = False  # it opens when every copy has run once, and half as much later
 
     @property
     def end_ns(self) -> int:
-        """When it closes, from the phase's first release."""
+        """When it closes at the earliest, from the phase's first release."""
         return self.warmup_ns + self.length_ns
 
 
@@ -146,8 +147,8 @@ def resolve_window(
 ) -> Window | None:
     """Return the window of steady mode, None in every other.
 
-    Without `--warmup` a tenth of the window, and at least until the last copy has
-    started (`stagger_s` after the first). Raises `InputError`.
+    Without `--warmup` a tenth of the window, and at least one and a half times as long as it
+    takes until every copy has run once. Raises `InputError`.
     """
     if mode != "steady":
         for option, value in (("--warmup", warmup_s), ("--window", window_s)):
@@ -159,6 +160,7 @@ def resolve_window(
             "--mode steady needs --window S, the seconds in which completions count; at least ten "
             "times as long as one run of the longest benchmark"
         )
+    grows = warmup_s is None
     if warmup_s is None:
         warmup_s = max(window_s / 10, stagger_s)
     elif warmup_s < stagger_s:
@@ -166,7 +168,7 @@ def resolve_window(
             f"--warmup {warmup_s:g}: the last copy starts {stagger_s:g} s after the first "
             "(--stagger), and the window must not open before: raise --warmup"
         )
-    return Window(round(warmup_s * 1e9), round(window_s * 1e9))
+    return Window(round(warmup_s * 1e9), round(window_s * 1e9), grows)
 
 
 def ring_steps(copy: int, length: int, increment: int) -> tuple[int, ...]:

@@ -41,9 +41,11 @@ from rater.run.workplace.checker import EndedCopy, Workplace
 class WindowWatch:
     """The window of one phase; on the trio thread, but for `begin` and `is_past`."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, copies: int) -> None:
         self._window = window
+        self._to_warm_up = copies if window.grows else 0  # copies that have not run once
         self._begin_ns: int | None = None  # CLOCK_MONOTONIC of the phase's first release
+        self._opens_ns: int | None = None  # None: not known yet
         self.counting = 0  # runs that count and still go
         self.closed = False  # nothing that counts runs any more
         self._spoiled = False
@@ -52,20 +54,25 @@ class WindowWatch:
         """Take the time of a release; the first one of the phase sets the window."""
         if self._begin_ns is None:
             self._begin_ns = now_ns
+            if not self._to_warm_up:
+                self._opens_ns = now_ns + self._window.warmup_ns
 
     def is_past(self, now_ns: int) -> bool:
         """Tell whether the window has closed: what starts now does not count."""
-        return self._begin_ns is not None and now_ns >= self._begin_ns + self._window.end_ns
+        return self._opens_ns is not None and now_ns >= self._opens_ns + self._window.length_ns
 
-    def one_less(self, now_ns: int) -> bool:
-        """Take note that a run that counts has ended; tell whether it was the last one."""
+    def one_less(self, now_ns: int, *, first: bool) -> bool:
+        """Take note that a run (`first`: of its copy) has ended; tell whether it was the last."""
         self.counting -= 1
+        self._to_warm_up -= first
+        if self._opens_ns is None and not self._to_warm_up and self._begin_ns is not None:
+            grown_ns = (now_ns - self._begin_ns) * 3 // 2  # the next runs can be longer
+            self._opens_ns = self._begin_ns + max(self._window.warmup_ns, grown_ns)
         return not self.counting and self.is_past(now_ns)
 
     def suspended(self) -> bool:
         """Take note that copies stood still; tell whether the window says nothing for it."""
-        if self._begin_ns is not None and not self.closed:
-            self._spoiled = True
+        self._spoiled |= self._begin_ns is not None and not self.closed
         return self._spoiled
 
     def bounds_ns(self, origin_ns: int) -> tuple[int, int] | None:
@@ -73,18 +80,16 @@ class WindowWatch:
 
         None if it did not close, or copies stood still in it.
         """
-        if self._spoiled or self._begin_ns is None or not self.is_past(time.monotonic_ns()):
+        if self._spoiled or self._opens_ns is None or not self.is_past(time.monotonic_ns()):
             return None
-        begin_ns = self._begin_ns - origin_ns
-        return begin_ns + self._window.warmup_ns, begin_ns + self._window.end_ns
+        opens_ns = self._opens_ns - origin_ns
+        return opens_ns, opens_ns + self._window.length_ns
 
     async def run(self, close: Callable[[], None]) -> None:
         """Call `close` at the window's end if no run that counts goes on then."""
-        while self._begin_ns is None:
-            await trio.sleep(0.001)
-        await trio.sleep(
-            max(0.0, (self._begin_ns + self._window.end_ns - time.monotonic_ns()) / 1e9)
-        )
+        while not self.is_past(now_ns := time.monotonic_ns()):
+            opens_ns = now_ns if self._opens_ns is None else self._opens_ns  # or later
+            await trio.sleep(max(0, opens_ns + self._window.length_ns - now_ns) / 1e9)
         if not self.counting and not self.closed:
             close()
 

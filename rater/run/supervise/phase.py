@@ -30,7 +30,7 @@ class PhaseRun:
         self.record = PhaseRecord(state, phase)
         self._state = state
         self._staggered = any(queue.offset_ns for queue in phase.queues)
-        self._window = WindowWatch(phase.window) if phase.window is not None else None
+        self._window = WindowWatch(phase.window, len(phase.queues)) if phase.window else None
         queued = self._window is not None or any(len(queue.steps) > 1 for queue in phase.queues)
         # Later runs in a window may be of benchmarks that the first ones are not of.
         commands = self._window is not None or any(spec.workloads for spec in specs.values())
@@ -111,10 +111,8 @@ class PhaseRun:
             self._go_file.unlink(missing_ok=True)
             counted = self._counting.close() if self._counting else ()
         starts = self._release.starts
-        window = (
-            self._window.bounds_ns(self._release.origin_ns) if self._window and starts else None
-        )
-        self.record.close(starts, window, counted)
+        bounds_ns = self._window and starts and self._window.bounds_ns(self._release.origin_ns)
+        self.record.close(starts, bounds_ns or None, counted)
         self._note_pauses()
 
     def _note_pauses(self) -> None:
@@ -202,7 +200,7 @@ class PhaseRun:
         origin_ns = self._release.origin_ns
         workloads = self._ends.workloads(child, reaped, now_ns, origin_ns)
         status = self.record.ended(child, reaped, origin_ns, now_ns, workloads)
-        if self._window is not None and self._window.one_less(now_ns):
+        if self._window is not None and self._window.one_less(now_ns, first=child.position == 0):
             self._close_window()
         late = child.late_ns is not None and reaped.exit_code == 0
         self._queues.go_on(child, well=status is CopyStatus.OK or late)
@@ -222,10 +220,7 @@ class PhaseRun:
                 self._stopper.ask_to_end(child)
 
     def resume(self, pause_s: float) -> bool:
-        """Let stopped copies go on; the pause does not count for their time limit.
-
-        Return whether it has spoiled the phase's window.
-        """
+        """Let stopped copies go on, their time limits later; tell whether the window is spoiled."""
         stalls = self._ends.stalls
         for child, now_ns in self._ends.take():
             self._finish(child, now_ns)

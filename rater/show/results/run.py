@@ -361,7 +361,7 @@ def print_benchmarks(summary: Summary, printer: Printer, *, dense: bool = False)
     benchmarks = [_alone(b) for b in summary.benchmarks] if dense else summary.benchmarks
     rows = [(b, it) for b in benchmarks for it in b.iterations]
     if rows and summary.steady:
-        print_windows(rows, summary.proof.not_met(), printer)
+        print_windows(rows, summary, printer)
     elif rows:
         styles = ["red" if it.reason else "" if it.counted else "dim" for _, it in rows]
         printer.table(_columns(rows, summary.proof.not_met()), styles)

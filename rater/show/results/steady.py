@@ -11,7 +11,6 @@ from rater.analysis.results.steady import ENOUGH, SteadyMix, SteadyPhase
 from rater.show.console import (
     Column,
     Columns,
-    NotMet,
     Printer,
     Rows,
     benchmark_names,
@@ -30,8 +29,9 @@ _WORTH_NAMING = 0.02  # an lgroup that much slower than all copies
 _LGROUPS_SHOWN = 16
 
 
-def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
+def print_windows(rows: Rows, summary: Summary, printer: Printer) -> None:
     """Print the table of a steady run in homogeneous order."""
+    _warn_of_warmup(summary, printer)
     windows = [it.steady for _, it in rows]
     rates = [window.benchmarks[0] if window else None for window in windows]
     (medians,) = seconds_columns([rate.median_run_s if rate else None for rate in rates])
@@ -51,7 +51,7 @@ def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
         of_window.right("slowest|copy %", _behind),
         of_window.place(lambda w: w.slowest),
         of_window.change("2nd|half %", lambda w: w.halves.difference if w.halves else None),
-        *not_met_columns(rows, not_met),
+        *not_met_columns(rows, summary.proof.not_met()),
     ]
     printer.table(columns, ["red" if it.reason else "" if it.counted else "dim" for _, it in rows])
     printer.prose(
@@ -62,6 +62,7 @@ def print_windows(rows: Rows, not_met: NotMet, printer: Printer) -> None:
 
 def print_mix(mix: SteadyMix, summary: Summary, printer: Printer) -> None:
     """Print the table of a steady run in rotated order and what its copies did."""
+    _warn_of_warmup(summary, printer)
     phase = mix.selected or (mix.phases[-1] if mix.phases else None)
     if phase is None:
         printer.prose(f"no result: {mix.reason}", "bold yellow")
@@ -119,8 +120,28 @@ def print_verdicts(summary: Summary, printer: Printer) -> None:
         printer.prose(f"{which} windows were steady{same}")
         printer.some(_doubts(windows), "yellow")
     _print_occupied(windows, printer, of_suite=summary.head.suite is not None)
-    _print_hints(windows, printer)
+    wanted = [(h.needed_s, name, h.verdict) for name, h, _ in windows if h.needed_s is not None]
+    if wanted:
+        needed_s, name, verdict = max(wanted)
+        which = f" ({name} needs it most)" if len(windows) > 1 else ""
+        unknown = verdict is DriftVerdict.UNKNOWN
+        why = "should be long enough to tell" if unknown else "holds ten runs of the slowest copy"
+        printer.prose(f"--window {needed_s:g} {why}{which}", "yellow")
     _print_lgroups(windows, printer)
+
+
+def _warn_of_warmup(summary: Summary, printer: Printer) -> None:
+    """Warn of windows that opened in the first runs, by the benchmark that needs most."""
+    windows = _windows(summary)
+    short = [(w.needed_warmup_s, name, w.warmup_s) for name, _, w in windows if w.needed_warmup_s]
+    if short:
+        needed_s, name, warmup_s = max(short)
+        printer.prose(
+            f"The warm-up of {warmup_s:.3g} s was shorter than the longest run"
+            f"{f' ({name})' if len(windows) > 1 else ''}: the copies still ran in step and rates "
+            f"are too high, by 1 to 8 % as a rule; run it with --warmup {needed_s:g}",
+            "bold yellow",
+        )
 
 
 type _Windows = Sequence[tuple[str, Steadiness, SteadyPhase]]
@@ -208,30 +229,6 @@ def _print_occupied(windows: _Windows, printer: Printer, *, of_suite: bool) -> N
         f"take longer runs{' (a larger --size)' if of_suite else ''}",
         "yellow",
     )
-
-
-def _print_hints(windows: _Windows, printer: Printer) -> None:
-    """Say how long warm-up and window must be, once each, by the benchmark that needs most."""
-    several = len(windows) > 1
-    short = [
-        (window.needed_warmup_s, name)
-        for name, _, window in windows
-        if window.needed_warmup_s is not None
-    ]
-    if short:
-        needed_s, name = max(short)
-        printer.prose(
-            f"warm-up shorter than one run{f' ({name})' if several else ''}: the copies still run "
-            f"in step, raise --warmup to {needed_s:g}",
-            "yellow",
-        )
-    wanted = [(h.needed_s, name, h.verdict) for name, h, _ in windows if h.needed_s is not None]
-    if wanted:
-        needed_s, name, verdict = max(wanted)
-        which = f" ({name} needs it most)" if several else ""
-        unknown = verdict is DriftVerdict.UNKNOWN
-        why = "should be long enough to tell" if unknown else "holds ten runs of the slowest copy"
-        printer.prose(f"--window {needed_s:g} {why}{which}", "yellow")
 
 
 def _print_lgroups(windows: _Windows, printer: Printer) -> None:

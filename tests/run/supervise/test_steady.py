@@ -194,10 +194,10 @@ def test_an_order_that_contradicts_is_an_error() -> None:
 
 
 def test_without_a_warm_up_a_tenth_of_the_window_is_one() -> None:
-    assert resolve_window("steady", None, 60.0) == Window(6_000 * MS, 60_000 * MS)
+    assert resolve_window("steady", None, 60.0) == Window(6_000 * MS, 60_000 * MS, grows=True)
     assert resolve_window("steady", 0.0, 60.0) == Window(0, 60_000 * MS)
     # The last copy starts 8 s after the first: not before then.
-    assert resolve_window("steady", None, 60.0, 8.0) == Window(8_000 * MS, 60_000 * MS)
+    assert resolve_window("steady", None, 60.0, 8.0) == Window(8_000 * MS, 60_000 * MS, grows=True)
     assert resolve_window("rotated", None, None) is None
 
 
@@ -235,8 +235,26 @@ def test_what_dies_with_its_own_copy_is_nobodys_leftover(tmp_path: Path) -> None
     assert "left process" not in seen.notes
 
 
+def test_a_warm_up_that_was_not_asked_for_lasts_until_every_copy_has_run_once(
+    tmp_path: Path,
+) -> None:
+    window = resolve_window("steady", None, 0.2)
+    assert window == Window(20 * MS, 200 * MS, grows=True)
+    script = 'if [ "$RATER_COPY" = 0 ]; then sleep 0.3; else sleep 0.02; fi'
+    seen = Rig(tmp_path).run({"mixed": script}, 2, steady("mixed", copies=2, window=window))
+    [bracket] = seen.brackets
+    first = max(runs_of(seen.ended, copy)[0].finish_ns for copy in range(2))
+    assert bracket.window_start_ns is not None
+    assert bracket.window_finish_ns is not None
+    begin_ns = min(run.start_ns for run in seen.ended)
+    assert bracket.window_start_ns - begin_ns >= 1.45 * (first - begin_ns)
+    assert bracket.window_finish_ns - bracket.window_start_ns == 200 * MS
+    assert all(run.start_ns < bracket.window_finish_ns for run in seen.ended)
+    assert resolve_window("steady", 0.01, 0.2) == Window(10 * MS, 200 * MS)  # as it was asked for
+
+
 def test_a_window_in_which_copies_stood_still_is_none() -> None:
-    watch = WindowWatch(Window(warmup_ns=0, length_ns=1))
+    watch = WindowWatch(Window(warmup_ns=0, length_ns=1), copies=2)
     assert not watch.suspended()  # nothing runs yet
     begin_ns = time.monotonic_ns()
     watch.begin(begin_ns)
