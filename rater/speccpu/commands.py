@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,15 @@ def register(subparsers: Subparsers) -> None:
         help="only what holds for this benchmark or set: 429.mcf, intrate=peak",
     )
     parser.add_argument(
+        "--define",
+        metavar="NAME[=VALUE]",
+        type=_macro,
+        action="append",
+        default=[],
+        help="a macro of the command line that runs it, as runcpu takes it (may be repeated)",
+    )
+    parser.add_argument("--label", metavar="NAME", help="its label, where sections name some")
+    parser.add_argument(
         "--ignore",
         metavar="KIND[,KIND]",
         type=_kinds,
@@ -78,6 +88,13 @@ def _copies(text: str) -> int:
     return number
 
 
+def _macro(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", name, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME or NAME=VALUE of a macro")
+    return name, value if equals else "1"
+
+
 def _kinds(text: str) -> frozenset[str]:
     from rater.speccpu.lint.check import KINDS
 
@@ -95,7 +112,7 @@ def _lint(args: argparse.Namespace) -> int:
     from rater.speccpu.show import lint_document, print_lint
 
     topology = _machine(args.topology)
-    source = read_source(Path(args.config))
+    source = read_source(Path(args.config), dict(args.define), args.label)
     found = lint(source, topology, copies=args.copies, section=args.section, ignore=args.ignore)
     if not found.scopes:
         why = f" for {args.section}" if args.section else ""

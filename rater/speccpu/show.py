@@ -16,7 +16,7 @@ from rater.speccpu.results.result import SpecIteration
 from rater.text.cpuset import cpus_text, format_list
 from rater.text.values import JsonFields, copies_text, count, to_json
 
-_TOLD = {"rsf": "raw file", "log": "log"}
+_TOLD = {"rsf": "raw file", "log": "log", "csv": "CSV report"}
 
 
 def print_import(
@@ -132,11 +132,11 @@ def _result(it: SpecIteration, suite: str | None) -> dict[str, Any]:
 
 
 def _mean(mean: float | None, tune: str, recomputed: RecomputedResults) -> str:
-    if mean is not None:
-        return format_number(mean, max(2, needed_decimals([mean])))
     of_tune = [result for result in recomputed.benchmarks if result.tune == tune]
     without = sum(result.ratio is None for result in of_tune)
-    return f"none ({without} of {count(len(of_tune), 'benchmark')} without a valid ratio)"
+    shown = "none" if mean is None else format_number(mean, max(2, needed_decimals([mean])))
+    left = f" ({without} of {count(len(of_tune), 'benchmark')} without a valid ratio)"
+    return shown + (left if without else "")
 
 
 # -- What was found in a bind list: a line each for people and editors, or JSON --------------------

@@ -82,6 +82,11 @@ def test_macros_and_simple_conditions_are_followed() -> None:
         ("%ifndef %{other}", True),
         ("%if 0", False),
         ("%if 0 || 1", True),
+        ("%if defined %{n} && !defined other", True),
+        ("%if %{n} == 4          # four", True),
+        ("%if %{n} * 2 - 1 > 7", False),
+        ("%if (%{n} + 1) % 2 == 1 && '%{name}' != 'small'", True),
+        ("%if !(%{n} == 4) || %{n} lt 3", False),
     ],
 )
 def test_conditions(condition: str, holds: bool) -> None:
@@ -346,11 +351,67 @@ def test_a_condition_that_the_outside_decides_is_a_doubt_where_it_holds_binds() 
         "%if '%{mode}' eq 'a'\nsubmit = a\n%elif '%{mode}' =~ /b/\nsubmit = b\n"
         "%else\nsubmit = c\n%endif\n%ifdef %{other}\ncopies = 1\n%endif\n"
     )
-    (problem,) = read_config(text).uncertain
-    assert str(problem) == (
+    assert [str(problem) for problem in read_config(text).uncertain] == [
         "line 1: the condition %if '%{mode}' eq 'a' asks for a macro that is not defined here: "
-        "taken as if it does not hold"
-    )
+        "taken as if it does not hold: its lines are left out",
+        "line 8: the condition %ifdef %{other} asks for a macro that is not defined here: "
+        "taken as if it does not hold: its lines are left out",
+    ]
+
+
+def test_a_default_for_a_macro_of_the_command_line_is_no_doubt() -> None:
+    text = "%ifndef %{n}\n%  define n 8\n%endif\ncopies = %{n}\n"
+    assert read_config(text).uncertain == []
+    assert read_config(text).copies() == (8, 4)
+    assert read_config(text, {"n": "3"}).copies() == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "binds"),
+    [
+        ("bind = 0 8 16 24\n", "0 8 16 24"),
+        ("bind = <<EOT\n 0, 2,  # socket 0\n 1, 3\nEOT\n", "0 2 1 3"),
+        ("bind = 0,1, \\\n  2,3   # one socket, all cores\n", "0 1 2 3"),
+        (
+            "bind0 = numactl -C 0# first\nbind1 = numactl -C 1 # don't\n",
+            "numactl -C 0|numactl -C 1",
+        ),
+        ("bind = 0 1\nbind += 2,3\n", "0 1 2 3"),
+        ("last = 7\nbind = 0 $[last]\n", "0 7"),
+        ("%define half %{n} / 2\nbind = 0 %{half}\n", "0 4"),
+        ("%define cpus 0-3\nbind = %{cpus} 4-7\n", "0-3 4-7"),
+        ("bind = \\#1 '#2 3'\n", "#1|#2 3"),
+    ],
+)
+def test_binds_are_read_as_the_configuration_language_has_them(text: str, binds: str) -> None:
+    found = [bind.text for bind in read_config(text, {"n": "8"}).binds()]
+    assert found == (binds.split("|") if "|" in binds else binds.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "copies"),
+    [
+        ("copies = 4   # EDIT\n", 4),
+        ("%define n 2      # cores\ncopies = %{n}\n", 2),
+        ("%define n 2\n%define all %{n}*4 - 1\ncopies = %{all}\n", 7),
+        ("n = 6\ncopies = $[n]\n", 6),
+        ("copies = 3\nintrate:# the rest\ncopies = 4\n", 4),
+        ("copies = 3\nintrate=base:   # the rest\ncopies = 4\n", 4),
+        ("submit = echo $# ${#x} '# no' \\# # yes\ncopies = 5\n", 5),
+        ("copies = 1\n505.mcf_r=base=fast:\ncopies = 9\n", 9),
+        ("label = slow\ncopies = 1\n505.mcf_r=base=fast:\ncopies = 9\n", 1),
+    ],
+)
+def test_copies_are_read_as_the_configuration_language_has_them(text: str, copies: int) -> None:
+    config = read_config(text)
+    found = config.copies("505.mcf_r", "base")
+    assert found is not None and found[0] == copies
+    assert config.problems == []
+
+
+def test_a_label_of_the_command_line_chooses_its_sections() -> None:
+    text = "label = slow\ncopies = 1\ndefault=base=%{label}:\ncopies = 9\n"
+    assert read_config(text, label="fast").copies("505.mcf_r", "base") == (9, 4)
 
 
 @pytest.mark.slow

@@ -259,6 +259,57 @@ def test_rolling_round_robin_records_are_a_rotated_run(
     assert rater("show")[0] == 0
 
 
+SHORT_LOG = """\
+runcpu v6612 started at 2025-02-12 10:12:40 on "host"
+  Running 505.mcf_r refrate (ref) base my-64 (4 copies) [2025-02-12 10:15:46]
+Benchmark Times:
+  Rate Start:   2025-02-12 10:15:46 (1739322946.13335)
+  Run Reported: 00:04:48 (288 66154003 288.066154)
+ Success 505.mcf_r base refrate ratio=22.44, runtime=288.066154, copies=4, threads=1, power=0.00W
+  Running 521.wrf_r refrate (ref) base my-64 (4 copies) [2025-02-12 10:20:46]
+ Error 521.wrf_r base refrate ratio=53.32, runtime=168.066154, copies=4, threads=1, errorcode=VE
+"""
+
+
+def test_a_log_without_times_of_copies_has_its_results(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    path = write(tmp_path, SHORT_LOG, "CPU2017.001.log")
+    _, out, _ = rater("import", "spec", path)
+    assert (
+        "base geometric mean worked out: 22.44 (1 of 2 benchmarks without a valid ratio)"
+        in flat(out)
+    )
+    with open_store(database) as store:
+        good, bad = summarise(store.load(1)).benchmarks
+    assert (good.reason, round(good.ratio or 0, 2), good.iterations[0].bracket_s) == (
+        (None, 22.44, 288.066154)
+    )
+    assert (bad.ratio, bad.reason) == (None, "its output was wrong (VE)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "runcpu v6612\nProducing Raw Reports\n    format: raw -> /r/CPU2017.1.rsf\n"
+            "The log for this run is in /r/CPU2017.1.log\n",
+            "what runcpu printed, without the times of copies; give /r/CPU2017.1.rsf or "
+            "/r/CPU2017.1.log",
+        ),
+        ("1429610945.00: runspec v6674 started\n", "a log with a time before every line"),
+        ("<!DOCTYPE html>\n<p>SPEC runcpu\n", "a report for people or a web page; give the raw"),
+        ("  SPEC(R) CPU2017 Integer Rate Result\n", "a report as text; give the raw file (.rsf)"),
+        ("intrate:\n copies = 2\n", "a configuration, which `rater lint-bind` reads"),
+    ],
+)
+def test_what_else_lies_beside_a_result_is_named(
+    rater: Rater, tmp_path: Path, text: str, message: str
+) -> None:
+    status, _, err = rater("import", "spec", write(tmp_path, text, "other"))
+    assert status == 2 and message in flat(err)
+
+
 def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database: Path) -> None:
     bad = write(tmp_path, "hello\n", "hello.txt")
     good = write(tmp_path, HEAD + bracket())
@@ -267,8 +318,8 @@ def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database:
     assert "run 1: result.rsf" in out
     message = err.splitlines()
     assert message[0].endswith(
-        "hello.txt: no results of SPEC CPU in it; expected a raw file (.rsf) "
-        "or a log of runspec or runcpu"
+        "hello.txt: no results of SPEC CPU in it; expected a raw file (.rsf), "
+        "a log of runspec or runcpu, or a CSV report"
     )
     assert "no such file" in message[1] and "is a directory" in message[2]
     document = json.loads(rater("--json", "import", "spec", bad, good)[1])

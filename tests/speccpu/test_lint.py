@@ -515,3 +515,28 @@ def test_real_configurations_have_the_mistakes_that_are_known(rater: Rater) -> N
     assert rater(file, "--topology", machine.replace("10", "14"))[0] == 0
     assert rater(SAMPLES / "CINT2006-64copies.rsf", "--topology", "nodes=4x16")[0] == 0
     assert rater(SAMPLES / "CINT2006-64copies.rsf", "--topology", "nodes=4x18")[0] == 1
+
+
+def test_what_the_command_line_of_runcpu_defines_chooses_the_branch(
+    rater: Rater, tmp_path: Path
+) -> None:
+    path = tmp_path / "my.cfg"
+    path.write_text(
+        "copies = 2\nsubmit = taskset -c $SPECCOPYNUM $command\n%ifdef %{smt-on}\n"
+        "copies = %{cores}\nsubmit = taskset -c `expr 2 \\* $SPECCOPYNUM` $command\n%endif\n"
+        "default=default=mine:\ncopies = 1\n"
+    )
+
+    def cpus(*options: str) -> list[list[int]]:
+        (found,) = json.loads(rater(path, "--json", *options)[1])["lists"]
+        return [bind["cpus"] for bind in found["binds"]]
+
+    assert cpus("--label", "other") == [[0], [1]]
+    assert cpus("--label", "mine") == [[0]]
+    defined = ("--define", "smt-on", "--define", "cores=4")
+    assert cpus("--label", "other", *defined) == [[0], [2], [4], [6]]
+    _, out, _ = rater(path)
+    assert "asks for a macro that is not defined here" in out and "--define NAME[=VALUE]" in out
+    with pytest.raises(SystemExit) as ended:
+        rater(path, "--define", "=4")
+    assert ended.value.code == 2

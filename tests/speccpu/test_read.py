@@ -11,13 +11,15 @@ import bz2
 import hashlib
 import io
 import os
+import zlib
 from pathlib import Path
 
 import pytest
 
 from rater.record.run import CopyStatus
+from rater.speccpu.config import keys
 from rater.speccpu.config.config import read_config
-from rater.speccpu.results.log import read_log
+from rater.speccpu.results.log import read_log, read_table
 from rater.speccpu.results.places import read_binding
 from rater.speccpu.results.recompute import recompute, recompute_rotated
 from rater.speccpu.results.result import Failure, SpecFile
@@ -203,6 +205,8 @@ def test_a_packed_text_is_unpacked() -> None:
     # As SPEC's tools pack it: one byte, the length, a bzip2 stream.
     data = b"\xf0\x00\x00\x00\x0a" + bz2.compress(b"bind0 = 0\n")
     assert unpack({0: "&" + base64.b64encode(data).decode()}) == "bind0 = 0\n"
+    for plain in (bz2.compress(b"bind0 = 0\n"), zlib.compress(b"bind0 = 0\n")):  # newer kits
+        assert unpack({0: "&" + base64.b64encode(plain).decode()}) == "bind0 = 0\n"
     with pytest.raises(ValueError, match="it is cut off"):
         unpack({0: "&" + base64.b64encode(data[:4] + b"\x0b" + data[5:]).decode()})
 
@@ -220,6 +224,74 @@ def test_a_packed_text_is_unpacked() -> None:
 def test_what_is_wrong_with_a_packed_text_is_said(pieces: dict[int, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         unpack(pieces)
+
+
+def test_the_mean_is_over_the_benchmarks_that_have_a_ratio() -> None:
+    """20 and 5 make 10; what was not run is in no mean."""
+    text = (
+        HEAD.replace("20.0", "10.0")
+        + bracket()
+        + bracket(benchmark="401_bzip2", reported=2000, times=(2000, 1000), ratio=5)
+        + "spec.cpu2006.results.403_gcc.base.000.valid: NR\n"
+        + "spec.cpu2006.results.403_gcc.base.000.iteration: -1\n"
+    )
+    result = recompute(read(text))
+    assert [(tune, round(mean or 0, 9)) for tune, mean in result.means] == [("base", 10.0)]
+    assert result.disagreements == ()
+
+
+def test_a_ratio_that_is_not_rounded_says_so_with_minus_one() -> None:
+    file = read(HEAD + bracket(more="dp: -1"))
+    assert problems(file) == []
+    assert recompute(file).disagreements == ()
+
+
+@pytest.mark.parametrize("name", ["801.xz_s", "829.abc_s", "881.neutron_s"])
+def test_numbers_from_800_are_speed_benchmarks_of_cpu2026(name: str) -> None:
+    assert keys.suite_of(name) == "cpu2026"
+    assert keys.category(name, "cpu2026") == ("fp" if name.startswith("88") else "int")
+    assert not keys.is_whole([name])
+
+
+TABLE = """\
+valid,1
+"SPEC CPU2017 Integer Rate Result"
+"Full Results Table"
+Benchmark,"Base # Copies","Est. Base Run Time","Est. Base Rate",\
+"Base Selected","Base Status",Description,"Peak # Copies",\
+"Est. Peak Run Time","Est. Peak Rate","Peak Selected","Peak Status",Description
+500.perlbench_r,4,100.0,63.680000,0,S,"refrate(ref) iteration #1",4,50.0,127.360000,1,S,""
+500.perlbench_r,4,200.0,31.840000,1,S,"refrate(ref) iteration #2",,,,,,
+505.mcf_r,4,,,,RE,"refrate(ref) iteration #1",,,,,,
+
+"Selected Results Table"
+Benchmark,"Base # Copies","Base Run Time","Base Rate"
+500.perlbench_r,4,200.0,31.840000
+"""
+
+
+def test_a_csv_report_has_an_iteration_in_each_row() -> None:
+    file = read_table(io.BytesIO(TABLE.encode()), "report.csv")
+    assert [(it.benchmark, it.tune, it.iteration, it.copies) for it in file.iterations] == [
+        ("500.perlbench_r", "base", 1, 4),
+        ("500.perlbench_r", "peak", 1, 4),
+        ("500.perlbench_r", "base", 2, 4),
+        ("505.mcf_r", "base", 1, 4),
+    ]
+    assert [it.reported_s for it in file.iterations] == [100.0, 50.0, 200.0, None]
+    assert [it.valid for it in file.iterations] == ["S", "S", "S", "RE"]
+    assert (file.suite, file.size, file.iterations[0].reference_s) == ("cpu2017", "refrate", 1592.0)
+    assert problems(file) == [] and recompute(file).disagreements == ()
+
+
+def test_a_csv_report_of_threads_is_one_of_speed() -> None:
+    text = (
+        'Benchmark,"Base # Threads","Base Run Time","Base Ratio","Base Selected","Base Status"\n'
+        "801.xz_s,16,100.0,20.000000,1,S\n801.xz_s,16,125.0,16.000000,0,S\n"
+    )
+    first, second = read_table(io.BytesIO(text.encode()), "speed.csv").iterations
+    assert (first.threads, first.copies, first.rate, first.reference_s) == (16, 1, False, 2000.0)
+    assert (second.iteration, second.selected) == (2, False)
 
 
 def test_a_torn_configuration_costs_only_the_placement() -> None:

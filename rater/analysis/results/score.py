@@ -304,10 +304,15 @@ def _iteration(
     good = [copy for copy in copies if is_good(copy)]
     failed = [c for c in copies if not is_good(c) and c.status is not CopyStatus.INTERRUPTED]
     reason = why_no_ratio(copies, planned, checked=own)
-    if reported is not None and reported.fault and not failed:
-        reason = reported.fault
     last = slowest(good)
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
+    if reported is not None and not failed:
+        if reported.fault:
+            reason = reported.fault
+        elif reported.valid and reported.reported_s and not copies:
+            reason = None  # the file has no times of copies, and calls it valid
+    if reported is not None and bracket_s is None:
+        bracket_s = reported.reported_s
     from_slowest = bracket_s is None and reason is None and last is not None
     if from_slowest and last is not None:
         bracket_s = last.elapsed_s

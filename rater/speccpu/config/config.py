@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rater.speccpu.config import keys
 from rater.speccpu.config.keys import Problem
-from rater.speccpu.config.shell import compared
+from rater.speccpu.config.shell import Grammar, compared, evaluate
 
-_DIRECTIVE = re.compile(r"\s*%\s*(\w+)(.*)")
-_MACRO = re.compile(r"%\{([A-Za-z_][\w-]*)\}")
-_DEFINED = re.compile(r"(!\s*)?defined\s*\(\s*(?:%\{)?([A-Za-z_][\w-]*)\}?\s*\)$")
-_COMPARED = re.compile(
-    r"""(?P<left>"[^"]*"|'[^']*'|[\w.+-]+)\s*(?P<sign>==|!=|<=|>=|<|>|eq|ne|lt|gt|le|ge)"""
-    r"""\s*(?P<right>"[^"]*"|'[^']*'|[\w.+-]+)$"""
+_DIRECTIVE = re.compile(
+    r"\s*%\s*(if|ifdef|ifndef|elif|else|endif|define|undef|include|warning|error|info)\b(.*)",
+    re.IGNORECASE,
 )
+_MACRO = re.compile(r"%\{([A-Za-z_][\w-]*)\}")
+_NAME = r"(?:%\{([A-Za-z_][\w-]*)\}|([A-Za-z_][\w-]*))"
+_DEFINED = re.compile(rf"\bdefined(?:\s*\(\s*{_NAME}\s*\)|\s+{_NAME})")
+_TOKEN = re.compile(
+    r"""\s*("[^"]*"|'[^']*'|\|\||&&|[=!<>]=|[-+*/%()<>!]|[A-Za-z_][\w.+-]*|\d[\w.]*|\.\d+)"""
+)
+_SUM = re.compile(r"[\d\s()+*/%-]*\d[\s)]*[-+*/%][\d\s()+*/%-]*", re.ASCII)
+_RANGE = re.compile(r"(\d+)-(\d+)(-\d+)*", re.ASCII)
+_LONGEST_SUM = 200
+_MOST_TOKENS = 200
+_DEEPEST = 50  # brackets and signs before values
 _LONGEST_CONDITION = 1000
 _ROUNDS = 20  # of macros inside macros
 _MACROS_LONGEST = 100_000  # characters that a line may grow to
@@ -27,9 +36,9 @@ _MOST_REPLACED = 30_000_000  # characters in all: a macro that doubles itself ha
 class Preprocessor:
     """Feed it every line in order: `keeps` says whether the line counts."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], defines: Mapping[str, str]) -> None:
         self._problems = problems
-        self._macros: dict[str, str] = {}
+        self._macros = dict(defines)
         # line, whether what is around it holds, holds now, held already
         self._open: list[tuple[int, bool, bool, bool]] = []
         self._left = _MOST_REPLACED
@@ -44,10 +53,14 @@ class Preprocessor:
     def keeps(self, number: int, line: str) -> bool:
         """Tell whether a line is a part of the configuration (directives are not)."""
         found = _DIRECTIVE.match(line)
-        if found is None or line.lstrip().startswith("%{"):
+        if found is None:
             return self._holds()
-        self._directive(number, found[1].lower(), found[2].strip())
+        self._directive(number, found[1].lower(), without_comment(found[2]).strip())
         return False
+
+    def define(self, name: str, value: str) -> None:
+        """Give a macro its value; sums are worked out."""
+        self._macros[name] = _sum(self.replaced(value).strip())[:_MACROS_LONGEST]
 
     def replaced(self, line: str) -> str:
         """Return the line with its macros; one that is not defined stays as it is."""
@@ -94,81 +107,135 @@ class Preprocessor:
         elif name == "define":
             parts = rest.split(None, 1)
             if parts:
-                value = parts[1] if len(parts) > 1 else ""
-                self._macros[parts[0]] = self.replaced(value)[:_MACROS_LONGEST]
+                self.define(parts[0], parts[1] if len(parts) > 1 else "")
         elif name == "undef":
             self._macros.pop(rest.strip(), None)
         elif name == "include":
             self._problems.append(Problem(number, f"%include {rest[:60]} is not followed"))
 
     def _condition(self, number: int, name: str, rest: str) -> bool:
-        if name != "if":
-            known = rest.strip().removeprefix("%{").removesuffix("}") in self._macros
-            self._outside = not known
-            value: bool | None = known is (name == "ifdef")
-        else:
-            self._outside = False
-            value = self._value(rest) if len(rest) <= _LONGEST_CONDITION else None
-        if value is None:
+        text = rest if name == "if" else f"{'!' * (name == 'ifndef')}defined({rest.strip()})"
+        self._outside = False
+        try:
+            value = _truth(_CONDITIONS.value(self._tokens(text)))
+        except (ValueError, ZeroDivisionError, IndexError):
             problem = Problem(
                 number, f"the condition %if {rest[:60]} is not understood: taken as false"
             )
             self._problems.append(problem)
             self._uncertain[-1] = self._uncertain[-1] or problem
-        elif self._outside:
+            return False
+        if self._outside:
             self._uncertain[-1] = self._uncertain[-1] or Problem(
                 number,
                 f"the condition %{name} {rest[:60]} asks for a macro that is not defined here: "
-                f"taken as if it {'holds' if value else 'does not hold'}",
+                f"taken as if it {'holds' if value else 'does not hold: its lines are left out'}",
             )
-        return bool(value)
+        return value
 
-    def _value(self, text: str) -> bool | None:
-        """Return what a condition comes to, None where it is beyond us."""
-        text = text.strip()
-        for sign, join in (("||", any), ("&&", all)):
-            if sign in text:
-                values = [self._value(part) for part in text.split(sign)]
-                return None if None in values else join(bool(value) for value in values)
-        defined = _DEFINED.match(text)
-        if defined:
-            return (defined[2] in self._macros) is not bool(defined[1])
-        text = self.replaced(text)
+    def _tokens(self, text: str) -> list[str]:
+        def defined(found: re.Match[str]) -> str:
+            known = next(filter(None, found.groups())) in self._macros
+            self._outside = self._outside or not known
+            return f" {known:d} "
+
+        if len(text) > _LONGEST_CONDITION:
+            raise ValueError("too long")
+        text = self.replaced(_DEFINED.sub(defined, text))
         self._outside = self._outside or "%{" in text
-        if re.fullmatch(r"!?\s*\d{1,18}", text, re.ASCII):
-            return bool(int(text.lstrip("! "))) is not text.startswith("!")
-        compared = _COMPARED.match(text) if len(text) <= _LONGEST_CONDITION else None
-        if compared is None:
-            return None
-        left, right = (compared[side].strip("\"'") for side in ("left", "right"))
-        return _compare(left, compared["sign"], right)
+        tokens = _TOKEN.findall(text)
+        deep = sum(token in ("(", "!", "-", "+") for token in tokens)
+        if _TOKEN.sub("", text).strip() or len(tokens) > _MOST_TOKENS or deep > _DEEPEST:
+            raise ValueError("beyond comparing")
+        return tokens
 
 
-def _compare(left: str, sign: str, right: str) -> bool | None:
-    words = {"eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
-    if sign in words:
-        return compared(left, words[sign], right)
-    try:
-        return compared(float(left), sign, float(right))
-    except ValueError:
-        return compared(left, sign, right) if sign in ("==", "!=") else None
+def _sum(text: str) -> str:
+    """Return what a value that is a sum comes to, any other (`0-3` is a list) as it is."""
+    if len(text) > _LONGEST_SUM or not _SUM.fullmatch(text):
+        return text
+    listed = _RANGE.fullmatch(text)
+    if listed and (listed[3] or int(listed[1]) <= int(listed[2])):
+        return text
+    value = evaluate(text, {})
+    return text if value is None else str(value)
+
+
+type _Value = str | float  # words and numbers as they are written, sums as numbers
+
+
+def _truth(value: _Value) -> bool:
+    return bool(value and float(value))
+
+
+def _compared(sign: str) -> Callable[[_Value, _Value], _Value]:
+    def compare(left: _Value, right: _Value) -> float:
+        try:
+            return compared(float(left), sign, float(right))
+        except ValueError:
+            if sign not in ("==", "!="):
+                raise
+            return compared(str(left), sign, str(right))
+
+    return compare
+
+
+def _numbers(combine: Callable[[float, float], float]) -> Callable[[_Value, _Value], _Value]:
+    return lambda left, right: combine(float(left), float(right))
+
+
+def _texts(sign: str) -> Callable[[_Value, _Value], _Value]:
+    def text(value: _Value) -> str:
+        return value if isinstance(value, str) else f"{value:g}"
+
+    return lambda left, right: compared(text(left), sign, text(right))
+
+
+def _word(token: str) -> _Value:
+    if not (token[0].isalnum() or token[0] in "_.\"'"):
+        raise ValueError("a sign, expected a value")
+    return token.strip("\"'")
+
+
+_WORDS = {"eq": "==", "ne": "!=", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
+_CONDITIONS: Grammar[_Value] = Grammar(
+    _word,
+    (
+        {"||": lambda left, right: _truth(left) | _truth(right)},
+        {"&&": lambda left, right: _truth(left) & _truth(right)},
+        {sign: _compared(sign) for sign in _WORDS.values()}
+        | {word: _texts(sign) for word, sign in _WORDS.items()},
+        {"+": _numbers(operator.add), "-": _numbers(operator.sub)},
+        {
+            "*": _numbers(operator.mul),
+            "/": _numbers(operator.truediv),
+            "%": _numbers(operator.mod),
+        },
+    ),
+    {"!": lambda value: not _truth(value), "-": lambda value: -float(value)},
+)
 
 
 # -- Configuration files of SPEC CPU: `submit`, `bind`, `bindN` and `copies` with their lines ------
 #
 # What is read (SPEC's config.html of CPU2006 and CPU2017): sections
-# `benchmark[,...]=tune[,...]=label[,...]=machine[,...]:`, `name = value` with lines continued
-# by `\` and `name<<EOT` blocks, and the preprocessor's `%define`, `%undef`, `%if`, `%ifdef`,
-# `%ifndef`, `%elif`, `%else`, `%endif`, `%{name}`. Conditions that are beyond comparing
-# and `defined()` are named and taken as false.
+# `benchmark[,...]=tune[,...]=label[,...]=machine[,...]:`, `name = value` and `+=` with lines
+# continued by `\` and `name<<EOT` blocks, comments behind a line (`\#` is none), `$[name]`, and
+# the preprocessor's `%define`, `%undef`, `%if`, `%ifdef`, `%ifndef`, `%elif`, `%else`, `%endif`,
+# `%{name}`. Conditions that are beyond comparing, sums and `defined` are named and taken as
+# false; `%include` is named. `${name}` of a run is left to the shell.
 
 _SECTION = re.compile(
     r"((?:[\w.,+\-]+)(?:=[\w.,+\-]*){0,3}):$",
 )
-_SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*(?:\+?=|<<)\s*(.*)$", re.DOTALL)
+_SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*(?:(\+?)=|<<)\s*(.*)$", re.DOTALL)
 _HEREDOC = re.compile(r"([A-Za-z_][\w.]*)\s*(?:=\s*)?<<\s*(\w+)\s*$")
-_COMMENT = re.compile(r"\s#")
-_PLACES = re.compile(r"\s*(?:submit|bind)\d{0,9}\s*(?:\+?=|<<)", re.ASCII | re.IGNORECASE)
+_BEFORE_COMMENT = re.compile(r"""(?:[^#"'\\${]|\\.|"[^"]*"|'[^']*'|[${]\#?|["'\\])*+""", re.DOTALL)
+_SQUARE = re.compile(r"\$\[([A-Za-z_][\w.]*)\]")
+_PLACES = re.compile(
+    r"\s*(?:(?:submit|bind|copies)\d{0,9}\s*(?:\+?=|<<)|%\s*define\s+([\w-]+))",
+    re.ASCII | re.IGNORECASE,
+)
 _NUMBERED = re.compile(r"(submit|bind)(\d{1,9})$", re.ASCII)
 _WANTED = re.compile(r"(?:submit|bind)(?:\d{1,9})?$|copies$", re.ASCII)
 _SETS = {
@@ -184,6 +251,7 @@ _SETS = {
 _MOST_SETTINGS = 100_000
 _MOST_SECTIONS = 2000
 _CONFIG_LONGEST = 20_000  # characters of a value
+_MOST_COPIES = 1_000_000
 
 
 type _Rank = tuple[int, ...]
@@ -254,13 +322,17 @@ class SpecConfig:
     # a macro from outside decides.
     uncertain: list[Problem] = field(default_factory=list)
     lines: int = 0
+    ran_as: Variant = ANY  # with the label that it sets
     # What holds, by how the sections mean a benchmark and tune: it is the same for most of them.
     _held: dict[tuple[_Rank | None, ...], dict[str, ConfigSetting]] = field(
         default_factory=dict, repr=False
     )
 
-    def holding(self, benchmark: str, tune: str, of: Variant = ANY) -> Mapping[str, ConfigSetting]:
+    def holding(
+        self, benchmark: str, tune: str, of: Variant | None = None
+    ) -> Mapping[str, ConfigSetting]:
         """Return by name the settings that hold: of the closest section, the last of equals."""
+        of = of or self.ran_as
         sections = dict.fromkeys(one.section for one in self.settings)
         ranks = {section: section.rank(benchmark, tune, of) for section in sections}
         key = tuple(ranks.values())
@@ -277,7 +349,9 @@ class SpecConfig:
         """Return the setting of that name that holds for a benchmark and tune."""
         return self.holding(benchmark, tune).get(name)
 
-    def submit(self, benchmark: str, tune: str, of: Variant = ANY) -> tuple[str, int] | None:
+    def submit(
+        self, benchmark: str, tune: str, of: Variant | None = None
+    ) -> tuple[str, int] | None:
         """Return the submit command and its first line; `submit0`, `submit1`, ... are joined."""
         held = self.holding(benchmark, tune, of)
         parts = numbered(held, "submit")
@@ -288,7 +362,7 @@ class SpecConfig:
         return "\n".join(part.value for part in parts), parts[0].line
 
     def binds(
-        self, benchmark: str = "default", tune: str = "default", of: Variant = ANY
+        self, benchmark: str = "default", tune: str = "default", of: Variant | None = None
     ) -> tuple[Bind, ...]:
         """Return the values of `$BIND` by copy: `bindN`, else the list of `bind`.
 
@@ -300,7 +374,7 @@ class SpecConfig:
         lines, listed = numbered(held, "bind"), held.get("bind")
 
         def rank(one: ConfigSetting) -> _Rank:
-            return one.section.rank(benchmark, tune, of) or ()
+            return one.section.rank(benchmark, tune, of or self.ran_as) or ()
 
         by_list = listed is not None and all(rank(listed) > rank(one) for one in lines)
         if lines and not by_list:
@@ -315,43 +389,84 @@ class SpecConfig:
     def copies(self, benchmark: str = "default", tune: str = "default") -> tuple[int, int] | None:
         """Return the number of copies that the configuration asks for, and its line."""
         found = self.setting("copies", benchmark, tune)
-        if found is None or not re.fullmatch(r"\d{1,6}", found.value.strip(), re.ASCII):
-            return None
-        return int(found.value), found.line
+        copies = evaluate(found.value, {}) if found else None
+        return (copies, found.line) if found and copies and 0 < copies < _MOST_COPIES else None
 
 
-def read_config(text: str) -> SpecConfig:
-    """Read a configuration's text; what cannot be read is in `problems`, with its line."""
+def read_config(
+    text: str, defines: Mapping[str, str] | None = None, label: str | None = None
+) -> SpecConfig:
+    """Read a configuration's text; what cannot be read is in `problems`, with its line.
+
+    `defines` and `label` are those of the command line that runs it.
+    """
     config = SpecConfig()
-    preprocessor = Preprocessor(config.problems)
-    section = Section()
+    given = dict(defines or {}) | ({"label": label} if label else {})
+    preprocessor = Preprocessor(config.problems, given)
+    default = section = Section()
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     config.lines = len(lines)
     sections: dict[Section, Section] = {}
-    for number, line in _logical(lines, config.problems):
-        if _PLACES.match(line):
-            config.uncertain += [it for it in preprocessor.uncertain if it not in config.uncertain]
-        if not preprocessor.keeps(number, line):
-            continue
-        written = preprocessor.replaced(line).strip()
-        if not written or written.startswith("#"):
-            continue
-        comment = _COMMENT.search(written)
-        bare = written[: comment.start()] if comment else written
-        marker = _SECTION.match(bare.replace(" ", "").rstrip())
-        if marker and not written.startswith(("submit", "bind")):
+    values: dict[tuple[Section, str], str] = {}
+    for number, line in _logical(list(_kept(lines, preprocessor, config)), config.problems):
+        marker = _SECTION.match(line.replace(" ", ""))
+        if marker and not line.startswith(("submit", "bind")):
             section = _section(marker[1])
             section = sections.setdefault(section, section)
             if len(sections) > _MOST_SECTIONS:
                 config.problems.append(Problem(number, "too many sections: read up to here"))
                 break
             continue
-        found = _SETTING.match(written)
-        if found and _WANTED.match(found[1].lower()) and len(config.settings) < _MOST_SETTINGS:
-            value = found[2].strip()[:_CONFIG_LONGEST]
-            config.settings.append(ConfigSetting(number, section, found[1].lower(), value))
+        found = _SETTING.match(line)
+        if found is None or len(values) >= _MOST_SETTINGS:
+            continue
+        name, value = found[1].lower(), found[3].strip()
+        if found[2]:
+            value = f"{values.get((section, name), values.get((default, name), ''))} {value}"
+        values[section, name] = value = value[:_CONFIG_LONGEST].strip()
+        if _WANTED.match(name) and len(config.settings) < _MOST_SETTINGS:
+            config.settings.append(ConfigSetting(number, section, name, value))
     preprocessor.finish(len(lines))
+
+    def filled(setting: ConfigSetting) -> ConfigSetting:
+        value = setting.value
+        for _ in range(_ROUNDS if "$[" in value else 0):
+            value = _SQUARE.sub(lambda found: value_of(setting.section, *found.group(1, 0)), value)
+            value = value[:_CONFIG_LONGEST]
+        return setting if value == setting.value else replace(setting, value=value)
+
+    def value_of(section: Section, name: str, otherwise: str) -> str:
+        key = name.lower()
+        return values.get((section, key), values.get((default, key), otherwise))
+
+    config.settings = [filled(setting) for setting in config.settings]
+    own = label or values.get((default, "label")) or values.get((default, "ext"))
+    config.ran_as = Variant(own) if own and "%{" not in own else ANY
     return config
+
+
+def without_comment(line: str) -> str:
+    """Return a line up to its comment; `\\#`, `$#` and what stands in quotes are none."""
+    found = _BEFORE_COMMENT.match(line)
+    return (line[: found.end()] if found else line).replace("\\#", "#").rstrip()
+
+
+def _kept(
+    lines: Sequence[str], preprocessor: Preprocessor, config: SpecConfig
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines that the preprocessor leaves, and note the conditions that are in doubt."""
+    for number, line in enumerate(lines, start=1):
+        place = _PLACES.match(line)
+        if place:
+            # `%ifndef name` around `%define name` only gives it what it has without the outside.
+            own = re.compile(rf"(?<![\w-]){place[1]}(?![\w-])" if place[1] else r"\Z\A.")
+            config.uncertain += [
+                doubt
+                for doubt in preprocessor.uncertain
+                if doubt not in config.uncertain and not own.search(doubt.text)
+            ]
+        if preprocessor.keeps(number, line):
+            yield number, preprocessor.replaced(line)
 
 
 def numbered(settings: Mapping[str, ConfigSetting], name: str) -> list[ConfigSetting]:
@@ -362,30 +477,35 @@ def numbered(settings: Mapping[str, ConfigSetting], name: str) -> list[ConfigSet
 
 
 def split_list(text: str) -> list[str]:
-    """Return the values of a `bind = a, b, c` list; quotes keep commas together."""
+    """Return the values of a `bind = a, b c` list; quotes keep blanks and commas together."""
     values = [""]
     inside = ""  # the quote that is open
     for sign in text:
-        if sign == "," and not inside:
+        if not inside and (sign == "," or sign.isspace()):
             values.append("")
             continue
         if sign in "\"'":
             inside = sign if not inside else "" if inside == sign else inside
         values[-1] += sign
-    return [part.strip().strip("\"'") for part in values if part.strip()]
+    return [part.strip("\"'") for part in values if part]
 
 
-def _logical(lines: list[str], problems: list[Problem]) -> Iterable[tuple[int, str]]:
-    """Yield lines with the ones that continue them; `name <<EOT` brings its block along."""
+def _logical(
+    lines: Sequence[tuple[int, str]], problems: list[Problem]
+) -> Iterator[tuple[int, str]]:
+    """Yield lines with the ones that continue them, comments left out.
+
+    `name <<EOT` brings its block along, in which `#` is a comment only of a bind list.
+    """
     ends: dict[str, list[int]] = {}
-    if any("<<" in line for line in lines):
-        for at, line in enumerate(lines):
+    if any("<<" in line for _, line in lines):
+        for at, (_, line) in enumerate(lines):
             ends.setdefault(line.strip(), []).append(at)
     place = 0
     while place < len(lines):
-        number, line = place + 1, lines[place]
+        number, line = lines[place]
         place += 1
-        heredoc = _HEREDOC.match(line.strip())
+        heredoc = _HEREDOC.match(without_comment(line).strip())
         if heredoc:
             known = ends.get(heredoc[2], [])
             later = bisect_left(known, place)
@@ -393,15 +513,20 @@ def _logical(lines: list[str], problems: list[Problem]) -> Iterable[tuple[int, s
             if end is None:
                 problems.append(Problem(number, f"<<{heredoc[2]} has no end"))
             else:
-                yield number, f"{heredoc[1]} = " + "\n".join(lines[place:end])
+                block = [text for _, text in lines[place:end]]
+                if heredoc[1].lower().startswith("bind"):
+                    block = [without_comment(text) for text in block]
+                yield number, f"{heredoc[1]} = " + "\n".join(block)
                 place = end + 1
                 continue
         parts = [line]
         while parts[-1].endswith("\\") and not line.lstrip().startswith("#") and place < len(lines):
             parts[-1] = parts[-1][:-1]
-            parts.append(lines[place])
+            parts.append(lines[place][1])
             place += 1
-        yield number, "".join(parts)
+        written = without_comment("".join(parts)).strip()
+        if written:
+            yield number, written
 
 
 def _section(text: str) -> Section:

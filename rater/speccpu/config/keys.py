@@ -16,7 +16,10 @@ _FP = {
         *(503, 507, 508, 510, 511, 519, 521, 526, 527, 538, 544, 549, 554),
         *(603, 607, 619, 621, 627, 628, 638, 644, 649, 654),
     },
-    "cpu2026": {709, 722, 731, 736, 737, 748, 749, 765, 766, 767, 772, 782},
+    "cpu2026": {
+        *(709, 722, 731, 736, 737, 748, 749, 765, 766, 767, 772, 782),
+        *(800, 803, 809, 811, 816, 820, 822, 849, 857, 865, 867, 872, 881),
+    },
 }
 _INT = {
     "cpu2000": {164, 175, 176, 181, 186, 197, 252, 253, 254, 255, 256, 300},
@@ -25,7 +28,10 @@ _INT = {
         *(500, 502, 505, 520, 523, 525, 531, 541, 548, 557),
         *(600, 602, 605, 620, 623, 625, 631, 641, 648, 657),
     },
-    "cpu2026": {706, 707, 708, 710, 714, 721, 723, 727, 729, 734, 735, 750, 753, 777},
+    "cpu2026": {
+        *(706, 707, 708, 710, 714, 721, 723, 727, 729, 734, 735, 750, 753, 777),
+        *(801, 807, 817, 821, 823, 827, 829, 834, 835, 838, 846, 853, 854),
+    },
 }
 _NUMBER = re.compile(r"(\d{3})[._]")
 NOT_SCORED = (996, 997, 998, 999)  # specrand: run, but in no metric
@@ -73,8 +79,9 @@ def is_whole(benchmarks: Iterable[str]) -> bool:
     """
     numbers = {number_of(benchmark) for benchmark in benchmarks}
     known = [*_FP.values(), *_INT.values()]
-    # CPU2017's rates are numbered from 500, its speeds from 600; the other suites have one set.
-    halves = ({5}, {6}, {1, 2, 3, 4, 7})
+    # CPU2017's rates are numbered from 500, its speeds from 600, CPU2026's from 700 and 800; the
+    # other suites have one set.
+    halves = ({5}, {6}, {7}, {8}, {1, 2, 3, 4})
     groups = ({n for n in of if n // 100 in half} for of in known for half in halves)
     return all(of <= numbers for of in groups if of & numbers)
 

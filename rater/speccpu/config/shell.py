@@ -376,10 +376,55 @@ def evaluate(text: str, values: Mapping[str, str]) -> int | None:
     if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > _MOST_TOKENS:
         return None
     try:
-        value, rest = _expression(tokens, 0)
+        return _SUMS.value(tokens)
     except (ValueError, ZeroDivisionError, IndexError):
         return None
-    return None if rest else value
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar[T]:
+    """The signs between two values, the weakest first, those before one, and what a word is."""
+
+    word: Callable[[str], T]
+    between: tuple[dict[str, Callable[[T, T], T]], ...]
+    before: dict[str, Callable[[T], T]]
+
+    def value(self, tokens: list[str]) -> T:
+        """Return what an expression comes to; raises ValueError or IndexError where it is none."""
+        rest = tokens[::-1]
+        value = self._value(rest, 0)
+        if rest:
+            raise ValueError("more than one expression")
+        return value
+
+    def _value(self, rest: list[str], level: int) -> T:
+        if level == len(self.between):
+            token = rest.pop()
+            if token in self.before:
+                return self.before[token](self._value(rest, level))
+            if token != "(":
+                return self.word(token)
+            value = self._value(rest, 0)
+            if rest.pop() != ")":
+                raise ValueError("no )")
+            return value
+        value = self._value(rest, level + 1)
+        while rest and rest[-1] in self.between[level]:
+            combine = self.between[level][rest.pop()]
+            value = combine(value, self._value(rest, level + 1))
+        return value
+
+
+def _counted(combine: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    def counted(a: int, b: int) -> int:
+        if combine in (operator.lshift, operator.rshift) and not 0 <= b < _BITS:
+            raise ValueError("the processor's own affair")
+        value = combine(a, b)
+        if not -(1 << _BITS) < value < 1 << _BITS:
+            raise ValueError("more than the shell can count")
+        return value
+
+    return counted
 
 
 def _divided(a: int, b: int) -> int:
@@ -387,28 +432,13 @@ def _divided(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
 
 
-_LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
+_SIGNS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"<<": operator.lshift, ">>": operator.rshift},
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": _divided, "%": lambda a, b: a - _divided(a, b) * b},
 )
-
-
-def _expression(tokens: list[str], level: int) -> tuple[int, list[str]]:
-    if level == len(_LEVELS):
-        if tokens[0] == "(":
-            value, rest = _expression(tokens[1:], 0)
-            if rest[0] != ")":
-                raise ValueError("no )")
-            return value, rest[1:]
-        return int(tokens[0]), tokens[1:]
-    value, rest = _expression(tokens, level + 1)
-    while rest and rest[0] in _LEVELS[level]:
-        sign = rest[0]
-        other, rest = _expression(rest[1:], level + 1)
-        if level == 0 and not 0 <= other < _BITS:
-            raise ValueError("the processor's own affair")
-        value = _LEVELS[level][sign](value, other)
-        if not -(1 << _BITS) < value < 1 << _BITS:
-            raise ValueError("more than the shell can count")
-    return value, rest
+_SUMS = Grammar(
+    int,
+    tuple({sign: _counted(combine) for sign, combine in level.items()} for level in _SIGNS),
+    {"-": operator.neg, "+": operator.pos},
+)

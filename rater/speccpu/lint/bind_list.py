@@ -65,19 +65,22 @@ class Source:
         return f"line {own}" if file == self.main else f"{file}:{own}"
 
 
-def read_source(path: Path) -> Source:
+def read_source(
+    path: Path, defines: Mapping[str, str] | None = None, label: str | None = None
+) -> Source:
     """Read a configuration file or the configuration inside a raw file.
 
-    Files that it includes (`include: FILE`, beside it) are read in their place. Raises
-    `InputError` when there is no configuration to be read.
+    `defines` and `label` are those of the command line that runs it. Files that it includes
+    (`include: FILE`, beside it) are read in their place. Raises `InputError` when there is no
+    configuration to be read.
     """
     text = _bytes(path)
     if is_raw(text[:HEAD_BYTES]):
-        return _packed(path)
+        return _packed(path, defines, label)
     if b"\0" in text:
         raise InputError(f"{path}: no text; expected a configuration file (.cfg) or a raw file")
     all_of_it = _Gathered(path, text.decode("latin-1"))
-    config = read_config("\n".join(all_of_it.lines))
+    config = read_config("\n".join(all_of_it.lines), defines, label)
     missing, origins = tuple(all_of_it.missing), tuple(all_of_it.origins)
     return Source(str(path), config, False, (), missing, origins)
 
@@ -129,9 +132,9 @@ class _Gathered:
             self._add(other, text.decode("latin-1"))
 
 
-def _packed(path: Path) -> Source:
+def _packed(path: Path, defines: Mapping[str, str] | None, label: str | None) -> Source:
     with path.open("rb") as stream:
-        file = read_rsf(stream, path.name)
+        file = read_rsf(stream, path.name, defines, label)
     if file.config is None:
         why = next((f" ({one})" for one in file.problems if "rawconfig" in one.text), "")
         raise InputError(
@@ -266,7 +269,7 @@ def _candidates(
     # A benchmark's own section is nearer than that of its set; names stand in the file's order.
     for name in dict.fromkeys(part for one in names for part in _WIDER.get(one, (one,))):
         number = keys.number_of(f"{name}.") or 0
-        if wanted is None and (name in _SPEED or 600 <= number < 700):
+        if wanted is None and (name in _SPEED or number // 100 in (6, 8)):
             continue
         for tune in sorted(tunes):
             yield name, _example(name, taken), tune, None

@@ -350,6 +350,9 @@ def _unchecked(source: Source, scopes: list[Scope], topology: Topology | None) -
     for problem in source.config.problems:
         where = source.where(problem.line) if problem.line else source.name
         yield f"{where}: {problem.text}"
+    for doubt in source.config.uncertain:
+        if doubt not in source.config.problems:
+            yield f"{source.where(doubt.line)}: {doubt.text}; --define NAME[=VALUE] tells"
     yield from source.missing
     for scope in scopes:
         of = f" ({scope.label})" if scope.label and len(scopes) > 1 else ""

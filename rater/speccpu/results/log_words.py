@@ -21,7 +21,7 @@ WORKLOAD = re.compile(
     + r" seconds$"
 )
 COPY = re.compile(
-    r"Copy (\d{1,6}) of (\S{1,100}) \((\w{1,40}) (\w{1,40})\) run (\d{1,9}) finished at "
+    r"\s*Copy (\d{1,6}) of (\S{1,100}) \((\w{1,40}) (\w{1,40})\) run (\d{1,9}) finished at "
     r"(.{1,40}?)\.  Total elapsed time: " + _SECONDS + "$"
 )
 OLD_COPY = re.compile(
@@ -94,6 +94,7 @@ _INDENTED: tuple[RecordKind, ...] = (
     RecordKind(
         b"Running ", RUNNING, lambda line: line[8:9].isdigit() or line.startswith(b"Running (#")
     ),
+    RecordKind(b"Copy ", COPY, _number(5)),
     RecordKind(b"Success ", ENDED, _number(8)),
     RecordKind(b"Error ", ENDED, _number(6)),
     RecordKind(b"Run Reported:", REPORTED),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import math
+import re
 import sys
 import tempfile
 import uuid
@@ -21,7 +22,7 @@ from rater.plan.topology import Topology
 from rater.record.run import BenchmarkUsed, Host, RunStatus
 from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.speccpu.config import keys
-from rater.speccpu.results.log import read_log
+from rater.speccpu.results.log import is_table, read_log, read_table
 from rater.speccpu.results.places import BindingResolver
 from rater.speccpu.results.recompute import (
     RecomputedResults,
@@ -67,7 +68,7 @@ def _nobody(_: int) -> None:
 
 
 def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
-    """Read a raw file or a log, what of it can be read; `problems` names the rest by line.
+    """Read a raw file, a log or a CSV report; `problems` names what cannot be read, by line.
 
     gzip, bzip2 and xz are unpacked, and `-` and pipes read to their end; what is stored is
     the same as of the plain file. `told` is called with the bytes that are read so far. Raises
@@ -82,7 +83,7 @@ def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
         else:
             whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0], told)
         head = whole.head()
-        reader = read_rsf if is_raw(head) else read_log
+        reader = read_rsf if is_raw(head) else read_table if is_table(head) else read_log
         file = reader(whole, "standard input" if str(path) in _STANDARD_INPUT else path.name)
         if whole.problem is not None:
             file.problems.add(file.lines, whole.problem)
@@ -196,7 +197,7 @@ class _Bounded:
 
 
 def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> str:
-    wanted = "expected a raw file (.rsf) or a log of runspec or runcpu"
+    wanted = "expected a raw file (.rsf), a log of runspec or runcpu, or a CSV report"
     if problem is not None:
         return f"{path}: {problem}; no results of SPEC CPU in what comes before"
     for magic, kind in _PACKED.items():
@@ -204,12 +205,32 @@ def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> st
             return f"{path}: packed with {kind}; unpack it first ({wanted})"
     if file.format == "rsf":
         return f"{path}: a raw file without a result of any benchmark; nothing to import"
+    for pattern, kind in _OTHER_FILES.items():
+        if re.search(pattern, head, re.MULTILINE):
+            named = [found.decode("latin-1") for found in _NAMED.findall(head)]
+            give = " or ".join(named[:4]) or "the raw file (.rsf) of the run"
+            return f"{path}: {kind}; give {give}"
     if b"runspec" in head or b"runcpu" in head:
-        return (
-            f"{path}: a log in which no benchmark was run to its end; nothing to import "
-            "(the times of copies are in logs of verbosity 5 and more)"
-        )
+        return f"{path}: a log in which no benchmark was run to its end; nothing to import"
     return f"{path}: no results of SPEC CPU in it; {wanted}"
+
+
+# What else lies beside a result, by what is in it, and what it is.
+_OTHER_FILES = {
+    rb"^\d{9,10}\.\d+: ": (
+        "a log with a time before every line (.log.debug, log_timestamp), which "
+        "`sed -E 's/^[0-9.]+: //' FILE | rater import spec -` can read"
+    ),
+    rb"^(?:%PDF|%!PS|\s*<(?:!DOCTYPE|html|\?xml))": "a report for people or a web page",
+    rb"^\s*format: raw -> |^The log for this run is in ": (
+        "what runcpu printed, without the times of copies"
+    ),
+    rb"^[ \t]*SPEC(?:\(R\))? ?CPU.{0,60}(?:Result|Summary)|^#{20}": "a report as text",
+    rb"^[\w.,=+-]+:[ \t]*(?:#.*)?$(?s:.*)^\s*\w+\s*=": (
+        "a configuration, which `rater lint-bind` reads; it has no results"
+    ),
+}
+_NAMED = re.compile(rb"(?:format: raw -> |The log for this run is in )(\S+)")
 
 
 # -- A result file as a run that can be stored -----------------------------------------------------
@@ -295,7 +316,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         imported=ImportedFile(
             name=file.name,
             sha256=file.sha256,
-            format=file.format,
+            format="rsf" if file.format == "rsf" else "log",  # a table is as little as a log
             suite=file.suite,
             metric=file.metric,
             base_mean=file.means["base"].value if "base" in file.means else None,
@@ -411,7 +432,8 @@ def _remarks(file: SpecFile, places: BindingResolver, left_out: Sequence[str]) -
             "not twice"
         )
     if any(one.reference_derived for one in file.iterations):
-        yield "a log has no reference times: they are worked out from its ratios"
+        kind = "log" if file.format == "log" else "CSV report"
+        yield f"a {kind} has no reference times: they are worked out from its ratios"
     if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
         yield "ratios are copies x reference / bracket; CPU2000's own are 1.16 times as high"
     yield from _missing(file)

@@ -44,7 +44,10 @@ def bracket_row(
         finish_ns=finish_ns,
         last_start_ns=None,
         first_finish_ns=None,
-        complete=one is None or not one.copies or len(one.times_s) >= one.copies,
+        complete=one is None
+        or not one.copies
+        or len(one.times_s) >= one.copies
+        or (one.good and not one.times_s),
         reported=reported,
     )
 
@@ -180,12 +183,12 @@ def recompute(file: SpecFile) -> RecomputedResults:
         _check_rollups(benchmark, tune, members, file, checks)
     means = []
     for tune in dict.fromkeys(result.tune for result in results):
-        of_tune = [r for r in results if r.tune == tune and not _unscored(r.benchmark)]
+        of_tune = [r for r in results if r.tune == tune and not _unscored(r.benchmark) and r.ratio]
         mean = _mean([result.ratio for result in of_tune])
         means.append((tune, mean))
         written = file.means.get(tune)
-        # Of a set that is not whole SPEC's tools write 0.
-        short = mean is None or not keys.is_whole(result.benchmark for result in of_tune)
+        # Of a set that is not whole SPEC's tools may write 0.
+        short = not of_tune or not keys.is_whole(result.benchmark for result in of_tune)
         if written is not None and not (short and written.value == 0):
             over = f"{tune} over {len(of_tune)} benchmark{'' if len(of_tune) == 1 else 's'}"
             checks.number(written, over, "geometric mean", mean, 1e-6 + _loose(file))
@@ -424,11 +427,9 @@ def _check_spread(
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:
-    values = list(ratios)
-    known = [value for value in values if value]
-    if not values or len(known) < len(values):
-        return None
-    return statistics.geometric_mean(known)
+    """Return the mean over the benchmarks that have a ratio, as SPEC's tools work it out."""
+    known = [value for value in ratios if value]
+    return statistics.geometric_mean(known) if known else None
 
 
 def _unscored(benchmark: str) -> bool:

@@ -107,7 +107,7 @@ class SpecFile:
     """A raw result file or a log."""
 
     name: str  # of the file, without its folder
-    format: str  # "rsf" or "log"
+    format: str  # "rsf", "log" or "csv"
     sha256: str
     suite: str | None = None  # "cpu2000", "cpu2006", "cpu2017", "cpu2026"
     metric: str | None = None  # "CINT2006"

@@ -138,6 +138,7 @@ class Head:
         self._by_lscpu: dict[int, int] = {}  # node by CPU
         self._by_numactl: dict[int, int] = {}
         self._node: int | None = None  # whose CPUs may go on in the next line
+        self.command_line: tuple[Mapping[str, str] | None, str | None] = (None, None)
 
     def take(self, value: RawValue) -> None:
         """Take a key with its value; those that are not known are passed over."""
@@ -199,7 +200,7 @@ class Head:
             file.notes.append("lscpu and numactl of its sysinfo differ in the CPUs of the nodes")
         if self._config:
             try:
-                file.config = read_config(unpack(self._config))
+                file.config = read_config(unpack(self._config), *self.command_line)
                 file.notes += _uncertain(file.config)
             except ValueError as error:
                 text = f"the configuration inside (rawconfig): {error}"
@@ -258,7 +259,7 @@ _FIELDS: dict[str, tuple[str, Callable[[RawValue], object]]] = {
     "ratio": ("ratio", RawValue.figure),
     "selected": ("selected", _choice),
     "valid": ("valid", lambda value: value.text[:20] or None),
-    "dp": ("decimals", RawValue.whole),
+    "dp": ("decimals", lambda value: value.whole() if value.text != "-1" else None),  # -1: all
     "rate_start": ("start_s", RawValue.moment),
     "submit": ("submit", _choice),
     "basepeak": ("basepeak", lambda value: value.text == "1"),
@@ -301,9 +302,19 @@ def is_raw(head: bytes) -> bool:
     return _HEAD.search(head) is not None
 
 
-def read_rsf(stream: Readable, name: str) -> SpecFile:
-    """Read a raw file, whatever state it is in: what cannot be read is a problem with its line."""
-    return _Reader(stream, name).read()
+def read_rsf(
+    stream: Readable,
+    name: str,
+    defines: Mapping[str, str] | None = None,
+    label: str | None = None,
+) -> SpecFile:
+    """Read a raw file, whatever state it is in: what cannot be read is a problem with its line.
+
+    `defines` and `label`: for the configuration inside, where they are known.
+    """
+    reader = _Reader(stream, name)
+    reader.head.command_line = (defines, label)
+    return reader.read()
 
 
 class _Reader:
@@ -493,9 +504,9 @@ def _add_error(one: SpecIteration, text: str) -> None:
 
 # -- Text as SPEC CPU packs it into a raw file (`rawconfig000`, `rawconfig001`, ...) ---------------
 #
-# The lines joined are one character and base64. `@`: a zlib stream. `&`: a byte 0xf0, the
-# length of the text as four bytes, most significant first, and a bzip2 stream (Perl's
-# `Compress::Bzip2`). Found in the real files of CPU2006 and CPU2017.
+# The lines joined are a character (`@`, `&`) and base64 of what its first bytes tell: a zlib or a
+# bzip2 stream, or a byte 0xf0, the length of the text as four bytes, most significant first, and
+# a bzip2 stream (Perl's `Compress::Bzip2`). Found in real files of CPU2006 and CPU2017.
 
 _MOST_BYTES = 16 << 20  # of the text; a real configuration has 20 KB, and a bomb has no end
 _HEADER_BYTES = 5
@@ -507,22 +518,22 @@ def unpack(pieces: Mapping[int, str]) -> str:
     if missing:
         raise ValueError(f"piece {missing[0]:03} of {max(pieces) + 1} is missing")
     joined = "".join(pieces[number] for number in sorted(pieces)).strip()
-    kind, coded = joined[:1], joined[1:]
-    if kind not in ("@", "&"):
-        raise ValueError(f"packed in a way that is not known ({kind!r})")
+    if joined[:1] not in ("@", "&") and not joined[:1].isalnum():
+        raise ValueError(f"packed in a way that is not known ({joined[:1]!r})")
     try:
-        data = base64.b64decode(coded, validate=True)
+        data = base64.b64decode(joined[joined[0] in "@&" :], validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"no base64 ({error})") from None
+    header = data[:_HEADER_BYTES] if data[_HEADER_BYTES:].startswith(b"BZh") else b""
     try:
-        if kind == "@":
-            text = zlib.decompressobj().decompress(data, _MOST_BYTES + 1)
+        if header or data.startswith(b"BZh"):
+            text = bz2.BZ2Decompressor().decompress(data[len(header) :], _MOST_BYTES + 1)
         else:
-            text = bz2.BZ2Decompressor().decompress(data[_HEADER_BYTES:], _MOST_BYTES + 1)
+            text = zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(data, _MOST_BYTES + 1)
     except (zlib.error, OSError, EOFError) as error:
         raise ValueError(f"cannot be unpacked ({error})") from None
     if len(text) > _MOST_BYTES:
         raise ValueError(f"longer than {_MOST_BYTES >> 20} MiB")
-    if kind == "&" and len(text) != int.from_bytes(data[1:_HEADER_BYTES], "big"):
+    if header and len(text) != int.from_bytes(header[1:], "big"):
         raise ValueError("shorter than it says: it is cut off")
     return as_text(text)
