@@ -551,3 +551,10 @@ def test_what_differs_from_iteration_to_iteration_is_told_with_its_range(
     rater("import", written(tmp_path, timed_document(RUNS["uneven"][0], "u")))
     (row,) = json.loads(rater("divots", "--json")[1])["divots"]
     assert row["evidence"].startswith("lgroup 1: c +43.1 % (+29 to +44 %) (8 of 8 copies, 3 of 3")
+
+
+def test_of_a_run_whose_preparation_failed_it_is_said_that_nothing_ran(rater: Rater) -> None:
+    out = rater("run", "--copies", 2, "--iterations", 3, "--prepare", "false", "--", "true")[1]
+    for shown in (out, rater("divots", "last")[1]):
+        assert "Nothing ran: there is nothing to be judged." in shown
+        assert "No divots" not in shown

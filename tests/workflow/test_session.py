@@ -580,3 +580,22 @@ def test_a_database_on_a_disk_of_several_machines_is_warned_of(
     monkeypatch.setattr(prepare, "shared_file_system", lambda path: "nfs4")
     said = rater("run", "--copies", 1, "--", "true")[2]
     assert f"{database} is on a file system of several machines (nfs4)" in " ".join(said.split())
+
+
+REPLACED = """#!/bin/sh
+[ $RATER_COPY = 0 ] || exit 0
+cp "$0" "$0.new" && mv "$0.new" "$0"
+"""
+
+
+@pytest.mark.usefixtures("nobody_else")
+def test_a_program_that_is_replaced_while_the_run_goes_on_is_said(
+    rater: Rater, tmp_path: Path
+) -> None:
+    program = tmp_path / "prog"
+    for text, replaced in ((REPLACED, True), ("#!/bin/sh\n:\n", False)):
+        program.write_text(text)
+        program.chmod(0o755)
+        out = rater("run", "--copies", 2, "--iterations", 2, "--", program)[1]
+        said = f"{program} was replaced while the run went on: from prog (iteration 2) on"
+        assert (said in " ".join(out.split())) == replaced

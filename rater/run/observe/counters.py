@@ -20,6 +20,7 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
+from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_ticks
 from rater.run.host.procfs import read_number
@@ -93,6 +94,7 @@ class MachineReader:
         self._stat = proc / "stat" if _is_kernels(proc / "stat") else None
         cpus = list(cpu_ticks(self._ticks()))
         self._quota = min(cpu_quotas(proc.parent), default=None)
+        self._in_a_cgroup = any(limiting_groups(proc.parent, "cpu"))
         folders = [(cpu, sys / f"devices/system/cpu/cpu{cpu}") for cpu in cpus]
         self._with_interrupts = len(cpus) <= _MOST_CPUS_WITH_INTERRUPTS
         self._throttle_files = [
@@ -139,9 +141,9 @@ class MachineReader:
         return b"" if self._stat is None else _read(self._stat)
 
     def _throttled(self) -> dict[str, int]:
-        """Return what the tightest quota kept from us; nothing where there is none."""
+        """Return what the tightest quota kept from us; nothing where no cgroup can be seen."""
         if self._quota is None:
-            return {}
+            return {"cfs_throttled_ns": 0} if self._in_a_cgroup else {}
         text = _read(self._quota[1] / "cpu.stat").decode()
         found = {name: int(value) for name, value in map(str.split, text.splitlines())}
         return {

@@ -80,6 +80,31 @@ class InputWatch:
         return False
 
 
+class ProgramWatch:
+    """Tells which of the programs that copies execute were replaced since it was asked last."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._known = {path: self._identity(path) for path in sorted(files)}
+
+    def replaced(self, benchmark: str | None, iteration: int | None) -> list[str]:
+        """Return in words those that are other files by now, before a phase."""
+        before, self._known = self._known, {path: self._identity(path) for path in self._known}
+        where = (benchmark or "here") + ("" if iteration is None else f" (iteration {iteration})")
+        return [
+            f"{path} was replaced while the run went on: from {where} on copies are of another "
+            "program"
+            for path, identity in self._known.items()
+            if identity != before[path]
+        ]
+
+    def _identity(self, path: Path) -> tuple[int, ...]:
+        """Return what a file has to itself: not the ctime, which links and modes move as well."""
+        with suppress(OSError):
+            found = path.stat()
+            return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        return ()
+
+
 # -- Page cache that belongs to no lgroup more than to the others ----------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import NO_LIMITS, Limits
 from rater.run.programs.inputs import (
     InputWatch,
+    ProgramWatch,
     ReadyInput,
     RunDir,
     cannot_be_made,
@@ -178,7 +179,10 @@ class RunFolders:
         *,
         keep: bool,
         tuning: CopyTuning = UNTUNED,
+        files: Iterable[Path] = (),
     ) -> None:
+        """`files`: programs that copies execute, watched for being replaced between phases."""
+        self._executed = ProgramWatch(files)
         self._tuning = tuning
         self._work = work
         self._programs = programs
@@ -203,6 +207,8 @@ class RunFolders:
         """
         made: dict[tuple[int, int], CopySpec] = {}
         setups = []
+        for text in self._executed.replaced(phase.benchmark, phase.iteration):
+            self._notice(text)
         if self._kit_outputs is not None:
             self._kit_outputs.begin_phase()
         self._overlaps = phase.window is not None

@@ -102,6 +102,8 @@ def disturbed_line(analysis: Analysis) -> str:
 
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:
+    if head.source == "run" and head.elapsed_s is None:
+        return "Nothing ran: there is nothing to be judged."
     if nothing_to_compare(head):
         return "Divots: too few copies and iterations to see any."
     if analysis.failed:

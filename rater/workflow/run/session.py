@@ -421,6 +421,7 @@ class Session:
             request.environment,
             keep=request.keep,
             tuning=pages.tuning if pages else resolved.tuning,
+            files=ready.files,
         )
         phases = entered.phases
         screen = None if self.args.quiet else Screen(self._view(phases), phases)

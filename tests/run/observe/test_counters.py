@@ -32,6 +32,7 @@ from rater.run.copies.counters import (
     probe_group,
     this_processor,
 )
+from rater.run.observe import counters
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from tests.support.perf import INHERIT, USER_ONLY, MadeKernel
 from tests.support.rig import CPU, Rig, Seen, on_one_cpu
@@ -416,6 +417,53 @@ def test_the_difference_of_two_readings_is_reported_by_cpu_and_of_the_machine(
             "pressure_memory_full_ns": 10_000,
         },
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"cpu.max": ("max 100000",) * 2}, {"cfs_throttled_ns": 0}),
+        (
+            {
+                "cpu.max": ("50000 100000",) * 2,
+                "cpu.stat": (
+                    "usage_usec 7\nnr_periods 10\nnr_throttled 4\nthrottled_usec 500\n",
+                    "usage_usec 9\nnr_periods 30\nnr_throttled 22\nthrottled_usec 900\n",
+                ),
+            },
+            {"cfs_periods": 20, "cfs_throttled_periods": 18, "cfs_throttled_ns": 400_000},
+        ),
+    ],
+)
+def test_what_a_quota_of_the_cgroup_kept_from_copies_is_read_around_a_phase(
+    machine: Machine, files: dict[str, tuple[str, str]], told: dict[str, int]
+) -> None:
+    folder = machine.proc.parent / "cg"
+    folder.mkdir()
+    (machine.proc / "self").mkdir()
+    (machine.proc / "self/cgroup").write_text("0::/\n")
+    mounts = "35 1 0:30 / /cg rw - cgroup2 cgroup2 rw\n"
+    (machine.proc / "self/mountinfo").write_text(mounts)
+    for name, (text, _) in files.items():
+        (folder / name).write_text(text)
+    readings = of(machine.reader())
+    readings.begin()
+    for name, (_, text) in files.items():
+        (folder / name).write_text(text)
+    readings.end()
+    values = dict(events_of(readings)[1].values)
+    assert {name: value for name, value in values.items() if name.startswith("cfs_")} == told
+
+
+def test_rows_of_cpus_are_left_aside_where_another_file_system_lies_over_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As lxcfs does in a container, where CPU 1 may be called 0."""
+    monkeypatch.setattr(counters, "_is_kernels", lambda file: file.name != "stat")
+    readings = of(machine.reader())
+    readings.begin()
+    readings.end()
+    assert events_of(readings)[0].rows == ()
 
 
 def test_a_machine_that_shows_nothing_is_no_error(tmp_path: Path) -> None:
