@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
-from itertools import batched, repeat
+from itertools import batched, chain, repeat
 from math import isfinite
 from operator import attrgetter
 from pathlib import Path
@@ -51,7 +51,7 @@ _ROWS_AT_ONCE = 32
 _ROWS_READ_AT_ONCE = 1000
 
 _columns: dict[str, dict[str, bool]] = {}
-_writers: dict[Any, tuple[str, Callable[[Any], Sequence[Value]]]] = {}
+_writers: dict[Any, tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]] = {}
 
 
 def insert_row(
@@ -66,7 +66,8 @@ def insert_row(
 
     `more` goes before an attribute of the same name.
     """
-    statement, values_of = _writer(connection, table, type(row), tuple(more), replace)
+    verb, names, values_of = _writer(connection, table, type(row), tuple(more), replace)
+    statement = _statement(verb, names, 1)
     return connection.execute(statement, (*more.values(), *values_of(row))).lastrowid or 0
 
 
@@ -82,15 +83,27 @@ def insert_rows(
     """Insert rows of one class, with what `each` returns for a row, and all with the same `more`.
 
     Several rows a statement: for each statement SQLite makes the lists of CHECK anew, which
-    takes half of the time of a row of `copy`.
+    takes half of the time of a row of `copy`. Columns that are NULL in all of them are left
+    out, most of those of an imported run: NULL is the default of each that may be it.
     """
-    same = tuple(more.values())
+    same, may_be_null = tuple(more.values()), _columns_of(connection, table)
     for this_some in _in_few_sizes(rows):
-        names = (*more, *each(this_some[0]))
-        statement, values_of = _writer(connection, table, type(this_some[0]), names, replace)
-        head, _, marks = statement.rpartition(" (")
-        values = [it for row in this_some for it in (*same, *each(row).values(), *values_of(row))]
-        connection.execute(f"{head} {', '.join([f'({marks}'] * len(this_some))}", values)
+        first = (*more, *each(this_some[0]))
+        verb, names, values_of = _writer(connection, table, type(this_some[0]), first, replace)
+        values = [(*same, *each(row).values(), *values_of(row)) for row in this_some]
+        columns = {
+            name: column
+            for name, column in zip(names, zip(*values, strict=True), strict=True)
+            if column.count(None) < len(values) or not may_be_null[name]
+        }
+        given = [*chain.from_iterable(zip(*columns.values(), strict=True))]
+        connection.execute(_statement(verb, tuple(columns), len(values)), given)
+
+
+@cache
+def _statement(verb: str, names: tuple[str, ...], rows: int) -> str:
+    marks = f"({', '.join('?' * len(names))})"
+    return f"{verb} ({', '.join(names)}) VALUES {', '.join([marks] * rows)}"
 
 
 def _in_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
@@ -212,22 +225,20 @@ def _writer(
     kind: type[Any],
     more: tuple[str, ...],
     replace: bool,
-) -> tuple[str, Callable[[Any], Sequence[Value]]]:
-    """Return the INSERT, one text per table and class, and what takes the values of a row."""
+) -> tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]:
+    """Return what an INSERT begins with, its columns, and what takes their values of a row."""
     key = (table, kind, more, replace)
     if key not in _writers:
         columns = _columns_of(connection, table)
         own = [name for name in columns if name not in more and hasattr(kind, name)]
         names = (*more, *own)
-        marks = ", ".join("?" * len(names))
-        verb = "INSERT OR REPLACE" if replace else "INSERT"
-        statement = f"{verb} INTO {table} ({', '.join(names)}) VALUES ({marks})"
+        verb = f"INSERT{' OR REPLACE' if replace else ''} INTO {table}"
         encoders = [
             (place, encode)
             for place, name in enumerate(own)
             if (encode := _encoder(kind, name, nullable=columns[name]))
         ]
-        _writers[key] = (statement, _taker(own, encoders))
+        _writers[key] = (verb, names, _taker(own, encoders))
     return _writers[key]
 
 
