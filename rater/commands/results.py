@@ -236,7 +236,7 @@ _COPY = 3.0
 _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
 _OF_TRIAL = (
     *_TRIAL_ONLY,
-    *("which", "confirm", "fresh", "json", "db", "threshold_group", "threshold_copy"),
+    *("which", "confirm", "fresh", "json", "db", "threshold_group", "threshold_copy", "verbose"),
 )
 
 
@@ -273,8 +273,12 @@ def register_divots(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         help="exit 1 where there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
-        f"{_ANY}:5%%), 3 where there is none but a run was too disturbed to judge; may be given "
-        "several times",
+        f"{_ANY}:5%%), or every copy of a run failed, 3 where there is none but a run was too "
+        "disturbed to judge; with fleet:N slow-host:5%%, 3 where hosts are missing or cannot be "
+        "judged; may be given several times",
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also what is found in a disturbed run"
     )
     trial = parser.add_argument_group("confirm a divot")
     trial.add_argument(

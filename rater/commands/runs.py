@@ -6,6 +6,7 @@ import argparse
 import sys
 from functools import partial
 
+from rater.analysis.results.disturbed import RETRIES
 from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
     Subparsers,
@@ -17,6 +18,7 @@ from rater.commands.common import (
     add_verbose,
     lazy_command,
 )
+from rater.errors import InputError
 from rater.plan.request import BY_NAME
 from rater.plan.sweep import BlockOrder
 from rater.text.values import duration_s
@@ -160,6 +162,13 @@ def register_sweep(subparsers: Subparsers) -> None:
     sweep.add_argument(
         "--stop-on-failure", action="store_true", help="stop when a copy fails; default: go on"
     )
+    sweep.add_argument(
+        "--retries",
+        type=int,
+        metavar="N",
+        help="a run that other work disturbed too much is made again, at once, up to N times "
+        f"(default {RETRIES}); the last one counts",
+    )
     sweep.add_argument("--dry-run", action="store_true", help="show all points; run nothing")
     sweep.add_argument("--quiet", action="store_true", help="no progress, no table")
     sweep.add_argument(
@@ -192,6 +201,8 @@ def sweep_command(args: argparse.Namespace) -> int:
         return 0
     if args.listing:
         return _list(args)
+    if args.retries is not None and args.retries < 0:
+        raise InputError(f"--retries {args.retries}: expected 0 or more")
     if args.show is not None:
         from rater.store.sweeps import find_sweep
         from rater.workflow.sweep.view import show_sweep

@@ -355,6 +355,9 @@ def forget_removal(connection: sqlite3.Connection, uuid: str) -> None:
 _CHUNK = 65536
 
 
+NOT_SEARCHED = 0  # as version: no more is known than what others cost
+
+
 @dataclass(frozen=True, slots=True)
 class DivotSearch:
     """How a run was searched: what is found is only as good as that."""
@@ -478,8 +481,8 @@ def divot_count(connection: sqlite3.Connection, run_id: int) -> int | None:
     """Return how many divots were found in a run; None: it was not searched."""
     (count,) = connection.execute(
         "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
-        "FROM divot_search AS search WHERE run_id = ?",
-        (run_id,),
+        "FROM divot_search AS search WHERE run_id = ? AND version <> ?",
+        (run_id, NOT_SEARCHED),
     ).fetchone() or (None,)
     return count
 

@@ -102,7 +102,18 @@ def with_common(request: Request, args: argparse.Namespace) -> Request:
 # What the command line adds to the arguments: which command it is, and what files gave.
 _NO_OPTIONS = ("run", "subcommand", "command", "defaults")
 # What may stand beside `--resume`: it says how to do or to show it, not what.
-BESIDE_RESUME = ("resume", "force", "share", "wait", "quiet", "verbose", "dry_run", "json", "db")
+BESIDE_RESUME = (
+    "resume",
+    "force",
+    "share",
+    "wait",
+    "quiet",
+    "verbose",
+    "dry_run",
+    "json",
+    "db",
+    "retries",
+)
 
 
 def given_options(args: argparse.Namespace, but: Iterable[str]) -> list[str]:

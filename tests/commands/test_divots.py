@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from rater.analysis.divots.model.finding import Kind
+from rater.workflow.results import divots as searching
 from tests.support.calls import Rater
 from tests.support.divot_runs import Machine, Times, divots, quiet
 from tests.support.drawings import needs_vega
@@ -139,6 +140,43 @@ def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
     assert rater("divots", "1", "2", "--fail-on", "slow-lgroup")[0] == 1
     assert rater("divots", "1", "2", "--fail-on", "drift")[0] == 3
     assert rater("divots", "2", "--fail-on", "drift")[0] == 0
+
+
+def test_what_is_found_in_a_disturbed_run_is_shown_where_it_is_asked_for(
+    rater: Rater, store: Store
+) -> None:
+    times = quiet(5, 3, 32, noise=1.5)
+    times[:, :, 24:] *= 20
+    store(document(times))
+    store(document(times, "u2"))
+    found = json.loads(rater("divots", "1", "--json")[1])["divots"]
+    assert found
+    plain, every = (in_words(rater("divots", "1", *more)[1]) for more in ((), ("-v",)))
+    assert f"{len(found)} finding" in plain and "rater divots 1 -v shows" in plain
+    assert found[0]["place"] not in plain and found[0]["place"] in every
+    assert "It may have caused" not in plain and "It may have caused" in every
+    assert found[0]["place"] not in rater("divots", "1", "2")[1]
+
+
+def test_a_run_in_which_every_copy_failed_passes_no_gate(rater: Rater) -> None:
+    ran = ("run", "--copies", "2", "--quiet", "--share", "--proof", "off", "--")
+    assert rater(*ran, "false")[0] == 1
+    status, _, err = rater("divots", "--fail-on", "any:5%")
+    assert (status, "--fail-on: every copy of run 1 failed" in err) == (1, True)
+    assert rater("divots")[0] == 0
+
+
+def test_a_list_knows_of_a_disturbed_run_before_it_is_searched(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "foreign_load_cost", lambda *_: 0.5)
+    ran = ("run", "--copies", "2", "--quiet", "--share", "--proof", "off", "--", "true")
+    assert rater(*ran)[0] == 0
+    (listed,) = json.loads(rater("list", "--json")[1])
+    assert (listed["others_cost"], listed["divots"]) == (0.5, None)
+    assert " disturbed " in rater("list")[1]
+    assert json.loads(rater("show", "--json")[1])["divots"] == []
+    assert json.loads(rater("list", "--json")[1])[0]["divots"] == 0
 
 
 def test_what_two_or_three_copies_differ_by_once_is_not_called_noise(

@@ -113,11 +113,38 @@ def test_a_run_of_a_sweep_that_others_disturbed_too_much_is_marked_in_progress_a
 ) -> None:
     monkeypatch.setattr(divots, "foreign_load_cost", lambda *_: 0.5)
     loud = [word for word in TINY if word != "--quiet"]
-    words = ("--axis", "env:A=1,2", "--rounds", "1", "--", "true")
+    words = ("--axis", "env:A=1,2", "--rounds", "1", "--retries", "0", "--", "true")
     said = rater("sweep", *loud, *words)[2]
     assert said.count(" copies/hour, disturbed (") == 2
     listed = rater("list")[1].splitlines()[1:3]
     assert ["disturbed" in line.split() for line in listed] == [True, True]
+
+
+def test_a_run_that_others_disturbed_is_made_again_at_once_and_the_last_one_counts(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = {6: 0.0}
+    monkeypatch.setattr(divots, "foreign_load_cost", lambda it, _: costs.get(it.head.run, 0.5))
+    loud = [word for word in TINY if word != "--quiet"]
+    words = ("--axis", "env:A=1,2", "--rounds", "1", "--order", "given", "--", "true")
+    said = rater("sweep", *loud, *words)[2]
+    # Both are made three times: the first one stays disturbed, the second one is not at last.
+    assert said.count("is made again: other work on these CPUs lowered the score by 50 %") == 4
+    assert said.count("copies/hour, disturbed (") == 1
+    counts = rows("SELECT run_id FROM sweep_run WHERE NOT replaced ORDER BY run_id")
+    assert [run for (run,) in counts] == [3, 6]
+
+
+def test_runs_that_stay_disturbed_are_not_made_again_for_ever(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(divots, "foreign_load_cost", lambda *_: 0.5)
+    loud = [word for word in TINY if word != "--quiet"]
+    words = ("--axis", "env:A=1,2", "--rounds", "2", "--retries", "1", "--", "true")
+    said = rater("sweep", *loud, *words)[2]
+    assert "runs stay disturbed: no more of them are made again" in said
+    assert len(rows("SELECT 1 FROM run")) == 2 + 2 + 2 + 1
+    assert rater("sweep", *TINY, *words[:4], "--retries", "-1", "--", "true")[0] == 2
 
 
 # -- what is refused ------------------------------------------------------------------------------

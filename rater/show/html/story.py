@@ -250,12 +250,15 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
         printer.prose(disturbed_line(analysis), "bold yellow")
         yield printer.take()
     items = [_divot(place, one, page_run) for place, one in enumerate(found, 1)]
-    yield element("ol", *items[:_OPEN])
-    if len(items) > _OPEN:
+    most = 0 if analysis.disturbed else _OPEN
+    if most:
+        yield element("ol", *items[:most])
+    if len(items) > most:
+        rest = "smaller ones" if most else "found in a disturbed run: it may have caused them"
         yield element(
             "details",
-            element("summary", f"{len(items) - _OPEN} smaller ones"),
-            element("ol", *items[_OPEN:], start=_OPEN + 1),
+            element("summary", f"{len(items) - most} {rest}"),
+            element("ol", *items[most:], start=most + 1),
         )
     explained = [one for one in analysis.findings if one.explained]
     if explained:

@@ -50,7 +50,9 @@ SCOPES = {
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
 
 
-def print_divots(head: RunHead, analysis: Analysis, console: Console) -> None:
+def print_divots(
+    head: RunHead, analysis: Analysis, console: Console, *, every: bool = False
+) -> None:
     """Print what was found in a run, or that nothing was and what would have been."""
     printer = Printer(console)
     name, more = run_title(head.suite, head.benchmarks)
@@ -61,15 +63,24 @@ def print_divots(head: RunHead, analysis: Analysis, console: Console) -> None:
         f"Run {head.run}: {ran}, {copies_text(head.copies)}, {count(head.iterations, 'iteration')}",
         "bold",
     )
-    print_findings(head, analysis, printer)
+    print_findings(head, analysis, printer, every=every)
 
 
-def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
-    """Print the divots and what would confirm them, or in a line that there are none."""
-    divots = [one for one in analysis.findings if not one.explained]
-    explained = [one for one in analysis.findings if one.explained]
+def print_findings(
+    head: RunHead, analysis: Analysis, printer: Printer, *, every: bool = False
+) -> None:
+    """Print the divots and what would confirm them, or in a line that there are none.
+
+    `every`: also those of a disturbed run.
+    """
+    shown = analysis.findings if every or not analysis.disturbed else ()
+    divots = [one for one in shown if not one.explained]
+    explained = [one for one in shown if one.explained]
     if analysis.disturbed:
-        printer.prose(disturbed_line(analysis), "bold yellow")
+        printer.prose(disturbed_line(analysis, shown=bool(divots)), "bold yellow")
+        if hidden := len(analysis.findings) - len(shown):
+            way = f"rater divots {head.run} -v shows {'it' if hidden == 1 else 'them'}"
+            printer.prose(f"{count(hidden, 'finding')} of a disturbed run: {way}", "dim")
     if divots:
         _print_found(divots, analysis.lost, printer)
     elif analysis.disturbed:
@@ -94,11 +105,10 @@ def print_findings(head: RunHead, analysis: Analysis, printer: Printer) -> None:
         printer.line(text)
 
 
-def disturbed_line(analysis: Analysis) -> str:
-    """Return in words why a run was too disturbed to judge, and what its findings are then."""
+def disturbed_line(analysis: Analysis, *, shown: bool = False) -> str:
+    """Return in words why a run was too disturbed to judge; `shown`: its findings are below."""
     line = f"Too disturbed to judge: {'; '.join(analysis.disturbed)}."
-    found = any(not one.explained for one in analysis.findings)
-    return f"{line} It may have caused the findings below." if found else line
+    return f"{line} It may have caused the findings below." if shown else line
 
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:

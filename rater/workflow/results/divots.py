@@ -30,12 +30,13 @@ from rater.record.stored import RunHead, StoredRun, TimeRow
 from rater.show.results.to_json import evidence_line
 from rater.store.connection import StoreError
 from rater.store.store import (
+    NOT_SEARCHED,
     DivotSearch,
     RunTimes,
     Store,
     StoredDivot,
 )
-from rater.text.values import parse_percent
+from rater.text.values import parse_percent, runs_text
 
 if TYPE_CHECKING:
     from rater.show.console import Printer
@@ -51,6 +52,16 @@ def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
     except StoreError as error:  # the disk is full: `rater show` judges by the evidence
         print_error(f"run {run.head.run}: {error}")
     return proof
+
+
+def store_disturbance(store: Store, run: StoredRun) -> None:
+    """Store what others cost a run that has ended, so that lists know before it is searched."""
+    cost = foreign_load_cost(run, run_counters(run))
+    try:
+        search = DivotSearch(NOT_SEARCHED, 0.0, 0.0, len(run.copies), {}, 0, cost)
+        store.keep_divots(run.head.run, search, ())
+    except StoreError as error:  # the disk is full: `rater show` works it out
+        print_error(f"run {run.head.run}: {error}")
 
 
 # -- The search for a run's divots: what is stored of it, else made and stored; beside results too -
@@ -201,16 +212,21 @@ def find_divots(args: argparse.Namespace) -> int:
             for number in numbers
         ]
         between = find_recurring(store, runs)
+        failed = [head.run for head, it in runs if it.failed and not _any_good(store, head.run)]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         sure = between if len(judged) == len(runs) else find_recurring(store, judged)
 
     def text(printer: Printer) -> None:
         for head, analysis in runs:
-            print_divots(head, analysis, printer.console)
+            print_divots(head, analysis, printer.console, every=args.verbose)
         if len(runs) > 1:
-            print_between(between, len(runs), printer.console)
+            shown = (between, len(runs)) if args.verbose else (sure, len(judged))
+            print_between(*shown, printer.console)
 
     print_output(args, lambda: divots_document(runs, between), text)
+    if limits and failed:
+        print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
+        return 1
     status = _status(limits, [one for _, it in judged for one in it.findings], sure)
     if status or not limits or len(judged) == len(runs):
         return status
@@ -220,6 +236,12 @@ def find_divots(args: argparse.Namespace) -> int:
                 f"--fail-on: run {head.run} cannot be judged: {'; '.join(analysis.disturbed)}"
             )
     return NOT_JUDGED
+
+
+def _any_good(store: Store, run: int) -> bool:
+    """Tell whether a copy of a run ended well."""
+    column = TimeRow._fields.index("good")
+    return any(chunk[:, column].any() for chunk in store.times(run).chunks)
 
 
 def _limit(text: str) -> tuple[str, float]:

@@ -59,7 +59,7 @@ from rater.store.store import Store, open_store
 from rater.wings import Hook
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.machine import ready_counters
-from rater.workflow.results.divots import store_placement_verdicts
+from rater.workflow.results.divots import store_disturbance, store_placement_verdicts
 from rater.workflow.results.listing import store_score
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, start_of, utc_timestamp
 from rater.workflow.run.prepare import (
@@ -392,6 +392,7 @@ class Session:
             run = store.load(entered.number)
             proved = store_placement_verdicts(store, run)
             store_score(store, run)
+            store_disturbance(store, run)
         status = self._finish(store, run, proved, outcome)
         return status if signals.first is None else 128 + signals.first
 

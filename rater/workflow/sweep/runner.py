@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
+from rater.analysis.results.disturbed import RETRIES, is_taken
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.sweep import SweepMeasure, SweepSlot
 from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.record.run import RunStatus, escape_undecodable
-from rater.record.stored import is_good
+from rater.record.stored import RATIO, is_good
 from rater.settings.tuner import SettingChangedError
 from rater.show.format import format_duration, format_number
 from rater.show.plans.plan import changes_text
+from rater.show.results.listing import DISTURBED
 from rater.text.values import count, truncate_list
 from rater.workflow.doctor import RunSettings
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart
@@ -229,8 +231,10 @@ def rest_before(
 
 # -- The runs of a sweep, one after the other: settings, rests, progress, the end ------------------
 
+_MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either
 _MOST_IN_A_ROW = 3  # runs that could not be made: then something does not mend by itself
 _FIRST_TEST = 3  # blocks, before --until tests
+_AGAIN = -1  # instead of an exit status
 _BUSY = "busy before the start"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
@@ -272,6 +276,7 @@ class SweepRunner:
     _failed: int = 0
     _not_made: int = 0
     _in_a_row: int = 0
+    _in_vain: int = 0
 
     def __post_init__(self) -> None:
         self._slots = [it for it in self.sweep.missing if it.point in self.points]
@@ -292,7 +297,11 @@ class SweepRunner:
                 watch = self._watch(point)
             else:
                 status = rest_before(point.request, watch, self.report)
-            status = status or self._run_slot(slot, point, ahead)
+            for retries in range(self._retries, -1, -1):
+                status = status or self._run_slot(slot, point, ahead, retries)
+                if status != _AGAIN:
+                    break
+                status = rest_before(point.request, watch, self.report)
             if status > 128:
                 name = signal.Signals(status - 128).name
                 return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", status)
@@ -339,8 +348,19 @@ class SweepRunner:
 
     # -- one run --------------------------------------------------------------------------------
 
-    def _run_slot(self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot]) -> int:
-        """Make one run and tell what came of it; return the exit status of the run."""
+    @property
+    def _retries(self) -> int:
+        """How often a run that others disturbed is made again."""
+        asked: int | None = getattr(self.args, "retries", None)
+        return (RETRIES if asked is None else asked) if self._in_vain < _MOST_IN_VAIN else 0
+
+    def _run_slot(
+        self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot], retries: int
+    ) -> int:
+        """Make one run and tell what came of it; return the exit status of the run.
+
+        `_AGAIN` for one that others disturbed, as long as there are `retries`: it does not count.
+        """
         from rater.store.connection import StoreError
         from rater.workflow.run.session import Session
 
@@ -370,7 +390,9 @@ class SweepRunner:
             return 0
         if status > 128:
             return status
-        self._report_run(slot, attempt.number, time.monotonic() - began_s, ahead)
+        took_s = time.monotonic() - began_s
+        if self._report_run(slot, attempt.number, took_s, ahead, retries):
+            return _AGAIN
         return status
 
     def _comparable(self, point: int) -> tuple[int, bool] | None:
@@ -470,10 +492,16 @@ class SweepRunner:
             self.report(f"{label}: {text}")
 
     def _report_run(
-        self, slot: SweepSlot, run: int | None, took_s: float, ahead: Sequence[SweepSlot]
-    ) -> None:
-        """Say in a line what a run came to and how long the rest will take."""
-        from rater.store.sweeps import load_sweep
+        self,
+        slot: SweepSlot,
+        run: int | None,
+        took_s: float,
+        ahead: Sequence[SweepSlot],
+        retries: int,
+    ) -> bool:
+        """Say in a line what a run came to and how long the rest will take; True: once more."""
+        from rater.store.sweeps import discard_run, load_sweep
+        from rater.workflow.results.divots import analysis_for_results
 
         assert run is not None
         (now,) = [it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot]
@@ -484,11 +512,23 @@ class SweepRunner:
             self._in_a_row += 1
             reason = stored.head.reason or stored.head.status.value
             print_error(f"{where}: run {run} not done: {reason}")
-            return
+            return False
         self._in_a_row = 0
+        found = analysis_for_results(self.store, stored)
+        disturbed = found is not None and is_taken(found.others_cost)
+        if found is not None and disturbed and retries:
+            why = found.disturbed[0]
+            discard_run(self.store, run, why)
+            self.report(f"{where}: run {run} is made again: {why}")
+            return True
+        tried = bool(self._retries)
+        self._in_vain = self._in_vain + 1 if disturbed else 0
+        if tried and not self._retries:
+            self.report("runs stay disturbed: no more of them are made again")
         self._times.add(slot.point, now.elapsed_s, took_s)
         self._failed += bool(now.failed)
-        said = _result(self.store, stored, failed=bool(now.failed))
+        said = _result(stored, failed=bool(now.failed))
+        said += f", {DISTURBED}" if found is not None and found.disturbed else ""
         left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {format_duration(left_s)} left"
         if now.failed and self.args.quiet:
@@ -500,6 +540,7 @@ class SweepRunner:
             if why and why not in self._reported:
                 self._reported.add(why)
                 print_error(why)
+        return False
 
 
 def _where(sweep: StoredSweep, slot: SweepSlot, label: str) -> str:
@@ -507,21 +548,12 @@ def _where(sweep: StoredSweep, slot: SweepSlot, label: str) -> str:
     return f"block {slot.block}/{sweep.asked.rounds}, point {slot.position}/{in_block}: {label}"
 
 
-def _result(store: Store, stored: StoredRun, *, failed: bool) -> str:
-    """Return what a run came to, in words.
-
-    It is searched for divots, as any run is at its end: lists then tell what is too disturbed.
-    """
+def _result(stored: StoredRun, *, failed: bool) -> str:
+    """Return what a run came to, in words."""
     from rater.analysis.results.rates import overall
-    from rater.record.stored import RATIO
-    from rater.show.results.listing import DISTURBED
-    from rater.workflow.results.divots import analysis_for_results
 
     result = overall(stored)
     words = "no result"
     if result is not None:
         words = format_number(result.value) + ("" if result.unit == RATIO else f" {result.unit}")
-    found = analysis_for_results(store, stored)
-    if found is not None and found.disturbed:
-        words += f", {DISTURBED}"
     return words + (f", FAILED: {stored.head.reason} (run {stored.head.run})" if failed else "")
