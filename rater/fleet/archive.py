@@ -68,7 +68,8 @@ SELECT
   (SELECT count(*) FROM pu WHERE run_id = run.id) AS cpus,
   (SELECT count(*) FROM copy WHERE run_id = run.id) AS copy_runs,
   (SELECT count(*) FROM copy
-   WHERE run_id = run.id AND (status <> 'ok' OR validity = 'invalid')) AS failed
+   WHERE run_id = run.id AND (status <> 'ok' OR validity = 'invalid')) AS failed,
+  (SELECT others_cost FROM divot_search WHERE run_id = run.id) AS others_cost
 FROM run JOIN host ON host.id = run.host_id
 ORDER BY run.id
 """

@@ -327,8 +327,9 @@ def pairs_of(
     for turn in range(rounds):
         pairs = []
         for kind in found.kinds:
-            suspects = [suspect_of(one) for one in kind.slow if one.host in chosen]
-            quiet = kind.quiet
+            slow = (*kind.slow, *(kind.beside or ()))
+            suspects = [suspect_of(one) for one in slow if one.host in chosen]
+            quiet = found.kinds[0].quiet if kind.beside else kind.quiet
             if not quiet:
                 continue
             step = len(suspects) if len(suspects) < len(quiet) else 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rater.analysis.results.disturbed import is_taken, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median
 from rater.fleet.model import (
     FEWEST_HOSTS,
@@ -52,6 +53,7 @@ def results_of(
                 settings.get(run.setting, {}),
                 {row.benchmark: row.bracket_s for row in rows if row.bracket_s},
                 {row.benchmark: row.copy_s for row in rows},
+                is_taken(run.others_cost),
             )
         )
     return found
@@ -63,7 +65,28 @@ def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     without = [it.host for it in results if not it.copy_s]
     groups = sorted(_of_one_kind(with_times), key=lambda them: (-len(them), them[0].host))
     kinds = [_compared(them, groups[0][0].kind) for them in groups]
+    kinds = [replace(it, beside=_beside(it, groups)) for it in kinds]
     return FleetComparison(tuple(kinds), tuple(sorted(without)))
+
+
+def _beside(
+    kind: KindComparison, groups: Sequence[Sequence[HostResult]]
+) -> tuple[SlowHost, ...] | None:
+    """Return the hosts of a small kind that are slow among those of the most common one.
+
+    Where these run the same machine with another kernel or microcode: a host that got slower with
+    a new kernel is the reason to look.
+    """
+    usual, own = groups[0], [it for of in groups[1:] for it in of if it.host in kind.hosts]
+    first = usual[0].kind
+    of = own[0].kind if own else first
+    of = replace(of, microcode=first.microcode, kernel=first.kernel)
+    if not own or any(_apart(of, first)) or len(usual) < FEWEST_HOSTS or len(own) >= FEWEST_HOSTS:
+        return None
+    if mostly_disturbed([it.taken for it in usual]):
+        return None
+    found = _compared([*usual, *own], first)
+    return tuple(it for it in found.slow if it.host in kind.hosts)
 
 
 def _kind(run: IndexedRun) -> HostKind:
@@ -116,6 +139,7 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
     typical = _logs([[it.copy_s.get(name, ()) for name in names] for it in results])
     kind, apart = results[0].kind, tuple(_apart(results[0].kind, first))
     usual = _usual_settings(results)
+    disturbed = tuple(it.host for it in results if it.taken)
     odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
     if len(results) < FEWEST_HOSTS:
         each = _distances(whole) if len(results) > 1 else np.full(whole.shape[:2], np.nan)
@@ -127,6 +151,7 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
             visible_one=None,
             quiet=(),
             odd_settings=odd,
+            disturbed=disturbed,
         )
     found = compare_hosts(whole)
     copies = _distances(typical)
@@ -149,11 +174,12 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
     return KindComparison(
         *(kind, apart, tuple(results[h].host for h in order), names),
         {it.host: _slowdowns(row) for it, row in zip(results, found.distances, strict=True)},
-        tuple(slow),
+        () if mostly_disturbed([it.taken for it in results], "host") else tuple(slow),
         float(np.expm1(found.visible_whole)),
         float(np.expm1(found.visible_one)),
         tuple(results[h].host for h in quiet),
         odd,
+        disturbed,
     )
 
 

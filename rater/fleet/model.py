@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.robust import Floats, median, quantiles
+from rater.text.values import percent
 
 # The yardstick is what hosts repeat. Of a host's distances from the other hosts' median, iteration
 # by iteration, the smallest counts: noise that hits one iteration of three moves a mean or a median
@@ -20,6 +22,7 @@ from rater.analysis.stats.robust import Floats, median, quantiles
 FEWEST_HOSTS = 4  # of one kind: three others agree on what is usual
 WHOLE = 0.015  # smallest effects that count, in ln time: of a host in all benchmarks,
 ONE = 0.03  # in one of them
+_MOST_VISIBLE = 0.5  # of a time: a fleet that shows no less says nothing
 _ALPHA = 0.01  # hosts that a fleet without slow ones may name, by the fitted tail
 _SHRINK = 12.0  # hosts' worth of what is known of the other benchmarks' scales
 _LEAST_SCALE = 0.001  # ln time: no fleet is quieter
@@ -240,6 +243,7 @@ class HostResult:
     settings: dict[str, str]
     bracket_s: dict[str, tuple[float, ...]]  # by benchmark, of each counted iteration
     copy_s: dict[str, tuple[float, ...]]  # the median copy's, in the same iterations
+    taken: bool = False  # others disturbed its run
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +298,25 @@ class KindComparison:
     visible_one: float | None  # in one of them
     quiet: tuple[str, ...]  # those nearest to what is usual, to confirm others against
     odd_settings: dict[str, tuple[OddSetting, ...]]  # by host, of those that have any
+    disturbed: tuple[str, ...] = ()  # hosts
+    # Few of another kernel or microcode: those slow against the most common kind; None: others.
+    beside: tuple[SlowHost, ...] | None = None
+
+    @property
+    def why_not(self) -> str | None:
+        """Why nothing can be said of these hosts, in words; None: something can."""
+        if len(self.hosts) < FEWEST_HOSTS:
+            one = "one host alone" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+            return f"{one} of this kind, and fewer than 4 do not show what is usual"
+        disturbed = mostly_disturbed([host in self.disturbed for host in self.hosts], "host")
+        if disturbed or self.slow or (self.visible_whole or 0.0) <= _MOST_VISIBLE:
+            return disturbed
+        return f"only a host slower by {percent(self.visible_whole, 0)} % or more would show"
 
     @property
     def cannot_tell(self) -> bool:
-        """Too few hosts to say what is usual."""
-        return len(self.hosts) < FEWEST_HOSTS
+        """Nothing can be said of these hosts: they are too few, or too much disturbed."""
+        return self.why_not is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +329,7 @@ class FleetComparison:
     @property
     def slow(self) -> tuple[SlowHost, ...]:
         """Every slow host, the slowest first."""
-        found = [one for kind in self.kinds for one in kind.slow]
+        found = [one for kind in self.kinds for one in (*kind.slow, *(kind.beside or ()))]
         return tuple(sorted(found, key=lambda it: (-it.worst, it.host)))
 
     @property

@@ -14,12 +14,14 @@ from rater.analysis.divots.model.formatting import format_slowdown
 from rater.fleet.history import FleetTrend, History
 from rater.fleet.model import FleetComparison, KindComparison, SlowHost
 from rater.fleet.show import (
+    BESIDE,
     MissingHost,
     changes_lines,
     kind_text,
     odd_text,
     slow_lines,
     step_text,
+    verdict_text,
     visible_text,
 )
 from rater.show.charts.vega import Html, element, joined
@@ -93,7 +95,7 @@ def _head(page: FleetPage) -> Iterator[Html]:
 
 def _slow(page: FleetPage) -> Iterator[Html]:
     slow = page.compared.slow
-    yield element("h2", count(len(slow), "slow host") if slow else "No slow hosts")
+    yield element("h2", verdict_text(page.compared, page.missing))
     if slow:
         yield element(
             "ol", *(element("li", *_slow_item(page, one)) for one in slow), class_="slow-hosts"
@@ -107,6 +109,8 @@ def _slow(page: FleetPage) -> Iterator[Html]:
 
 def _slow_item(page: FleetPage, one: SlowHost) -> Iterator[Html]:
     first, *more = slow_lines(one, page.inside.get(one.host))
+    if any(one in (kind.beside or ()) for kind in page.compared.kinds):
+        more.insert(0, BESIDE)
     link = element("a", one.host, href=f"#{one.host}", data_host=one.host)
     yield element("p", element("b", link), first.removeprefix(one.host))
     for line in more:
@@ -257,7 +261,7 @@ def _host(  # noqa: PLR0917 - a row of the map
         lines = [visible_text(kind)]
     odd = kind.odd_settings.get(host, ())
     if odd and not slow:
-        lines = [*lines, odd_text(odd)] if lines else []
+        lines = [*lines, odd_text(odd)]
     about = page.about.get(host, "")
     return {
         "name": sanitize(host),
@@ -266,7 +270,7 @@ def _host(  # noqa: PLR0917 - a row of the map
         "values": values,
         "found": _found(slow, names, own) if slow else [],
         "text": [sanitize(line) for line in lines],
-        "about": sanitize(about + (f"; {odd_text(odd)}" if odd and not slow else "")),
+        "about": sanitize(about),
     }
 
 
@@ -291,5 +295,6 @@ def summary_line(page: FleetPage) -> str:
     """Return what a page is on, for the terminal."""
     slow = page.compared.slow
     named = [f"{one.host} ({percent(one.worst - 1)} %)" for one in slow]
-    told = f"slow: {truncate_list(named, 3)}" if slow else "no slow hosts"
+    verdict = verdict_text(page.compared, page.missing)
+    told = f"slow: {truncate_list(named, 3)}" if slow else f"{verdict[0].lower()}{verdict[1:]}"
     return f"fleet {page.fleet}, {count(page.compared.hosts, 'host')}, {told}"

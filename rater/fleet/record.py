@@ -69,6 +69,7 @@ class IndexedRun:
     failed: int
     sha256: str  # of the published database
     bytes: int
+    others_cost: float | None = None  # of the score, what work of others cost; None: not known
 
 
 @record

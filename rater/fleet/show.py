@@ -24,6 +24,7 @@ from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
 from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
+BESIDE = "against hosts with another kernel or microcode, which may be why"
 _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
@@ -46,18 +47,37 @@ def print_fleet(
     compared: FleetComparison,
     inside: Mapping[str, Analysis],
     printer: Printer,
+    missing: Sequence[MissingHost] = (),
 ) -> None:
     """Print the slow hosts, kind by kind, or that there are none and what would have been seen.
 
     `inside`: the divots of single hosts, told with them.
     """
-    printer.line(f"Fleet {fleet}: {count(compared.hosts, 'host')} compared", "bold")
+    verdict = verdict_text(compared, missing)
+    printer.prose(f"Fleet {fleet}: {verdict}. {count(compared.hosts, 'host')} compared.", "bold")
     for kind in compared.kinds:
         _print_kind(kind, inside, len(compared.kinds) > 1, printer)
     if compared.without_times:
         many = count(len(compared.without_times), "host")
         named = truncate_list(compared.without_times, _MOST_NAMED)
         printer.prose(f"Not compared: {many} with no benchmark that ended well ({named}).")
+
+
+def verdict_text(compared: FleetComparison, missing: Sequence[MissingHost]) -> str:
+    """Return what the fleet says in a line: how many hosts are slow, or that nobody can tell."""
+    if compared.slow:
+        return count(len(compared.slow), "slow host")
+    lacking = [it for it in missing if not it.has_times]
+    why = [kind.why_not for kind in compared.kinds[:1] if kind.why_not] or (
+        [] if compared.kinds else ["no host has times"]
+    )
+    if lacking:
+        planned = compared.hosts + len(lacking)
+        why.append(f"{len(lacking)} of {count(planned, 'host')} not complete")
+    known = compared.kinds and not compared.kinds[0].cannot_tell
+    if known and lacking:
+        return f"No slow hosts among those that are complete ({why[-1]})"
+    return f"Cannot tell: {'; '.join(why)}" if why else "No slow hosts"
 
 
 def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
@@ -99,9 +119,10 @@ def odd_text(settings: Sequence[OddSetting]) -> str:
 
 def inside_lines(inside: Analysis) -> list[str]:
     """Return the divots of a slow host's own run, the most costly first."""
+    if inside.disturbed:
+        return [disturbed_line(inside)]
     divots = [one for one in inside.findings if not one.explained]
-    lines = [disturbed_line(inside)] if inside.disturbed else []
-    lines += [f"inside: {evidence_line(one)}" for one in divots[:_MOST_INSIDE]]
+    lines = [f"inside: {evidence_line(one)}" for one in divots[:_MOST_INSIDE]]
     if len(divots) > _MOST_INSIDE:
         lines.append(f"inside: {count(len(divots) - _MOST_INSIDE, 'more divot')}")
     if not divots:
@@ -152,9 +173,9 @@ def kind_text(kind: HostKind) -> str:
 
 def visible_text(kind: KindComparison) -> str:
     """Return what these hosts would have shown, or that nobody can tell."""
-    if kind.visible_whole is None or kind.visible_one is None:
-        one = "one host alone" if len(kind.hosts) == 1 else f"{len(kind.hosts)} hosts"
-        return f"Cannot tell: {one} of this kind, and fewer than 4 do not show what is usual."
+    if kind.why_not or kind.visible_whole is None or kind.visible_one is None:
+        level = " Against the most common kind none is slow." if kind.beside == () else ""
+        return f"Cannot tell: {kind.why_not}.{level}"
     return (
         f"{count(len(kind.hosts), 'host')} can show a host slower by "
         f"{percent(kind.visible_whole)} % or more in all benchmarks, or by "
@@ -179,8 +200,17 @@ def _print_kind(
             printer.prose(f"     {text}", "dim")
     if len(kind.slow) > _MOST_HOSTS:
         printer.line(f"  and {len(kind.slow) - _MOST_HOSTS} more (--json has them all)")
+    for slow in kind.beside or ():
+        printer.prose(f"  {slow.host}: {finding_text(slow)} {BESIDE}", "bold yellow")
+        if slow.host in inside:
+            printer.some(inside_lines(inside[slow.host]), "dim", indent="     ")
     if not kind.slow and not kind.cannot_tell:
         printer.line("No slow hosts.", "green")
+    if kind.disturbed:
+        printer.prose(f"Disturbed by other work: {truncate_list(kind.disturbed, _MOST_NAMED)}")
+    named = {it.host for it in kind.slow[:_MOST_HOSTS]}
+    odd = [(host, own) for host, own in kind.odd_settings.items() if host not in named]
+    printer.some((f"{host}: {odd_text(own)}" for host, own in odd), most=_MOST_HOSTS, indent="  ")
     printer.prose(visible_text(kind), "" if kind.cannot_tell else "dim")
 
 
@@ -200,6 +230,14 @@ def fleet_document(
                 "cannot_tell": kind.cannot_tell,
                 "visible": {"all": kind.visible_whole, "one": kind.visible_one},
                 "slow": [_slow_document(one, inside.get(one.host)) for one in kind.slow],
+                "why_not": kind.why_not,
+                "disturbed": list(kind.disturbed),
+                "slow_beside": [
+                    _slow_document(one, inside.get(one.host)) for one in kind.beside or ()
+                ],
+                "odd_settings": {
+                    host: [asdict(it) for it in own] for host, own in kind.odd_settings.items()
+                },
                 "slowdowns": _slowdown_rows(kind),
             }
             for kind in compared.kinds

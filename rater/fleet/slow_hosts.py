@@ -11,6 +11,8 @@ from pathlib import Path
 
 from rater.analysis.divots.confirm import LEAST_PAIRS, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis, Thresholds
+from rater.analysis.divots.model.formatting import format_slowdown
+from rater.analysis.results.disturbed import NOT_JUDGED
 from rater.errors import InputError, RaterError
 from rater.fleet.backends import POLL_S
 from rater.fleet.driver import FleetDriver, collect_published, update_printer
@@ -58,8 +60,9 @@ from rater.record.stored import RunHead
 from rater.show.console import Printer
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
+from rater.text.values import truncate_list
 from rater.workflow.arguments import open_existing_store, print_json, print_output
-from rater.workflow.results.divots import load_or_analyse
+from rater.workflow.results.divots import load_or_analyse, parse_limit
 from rater.workflow.results.points import write_output
 from rater.workflow.results.report import check_page
 
@@ -235,13 +238,15 @@ def _about(run: IndexedRun) -> str:
 
 # -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
 
+SLOW_HOST = "slow-host"  # a kind of --fail-on
 _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
 type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
 
 
 def fleet_divots(args: argparse.Namespace) -> int:
-    """Print the slow hosts of a fleet, and the divots of the slowest ones."""
+    """Print the slow hosts of a fleet, and the divots of the slowest ones; see `_gate`."""
+    limits = [parse_limit(text, (SLOW_HOST,)) for text in args.fail_on]
     with open_existing_store(args) as store:
         fleet = one_fleet(store, args.which, "divots")
         found = compared(store, fleet)
@@ -261,13 +266,28 @@ def fleet_divots(args: argparse.Namespace) -> int:
         return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
 
     def text(printer: Printer) -> None:
-        print_fleet(fleet, found, inside, printer)
+        print_fleet(fleet, found, inside, printer, missing)
         print_missing(missing, printer)
         printer.line()
         print_next(fleet, found, printer)
 
     print_output(args, document, text)
-    return 0
+    return _gate(min(least for _, least in limits), found, missing) if limits else 0
+
+
+def _gate(least: float, found: FleetComparison, missing: Sequence[MissingHost]) -> int:
+    """Say on stderr why it fails, or cannot be judged; return the exit status."""
+    slow = [f"{it.host} {format_slowdown(it.worst)}" for it in found.slow if it.worst - 1 >= least]
+    if slow:
+        print_error(f"--fail-on {SLOW_HOST}: {truncate_list(slow)}")
+        return 1
+    unjudged = [kind for kind in found.kinds if kind.why_not and kind.beside is None]
+    why = [f"{truncate_list(kind.hosts)}: {kind.why_not}" for kind in unjudged]
+    why += [f"{it.host}: {it.reason or it.state}" for it in missing]
+    why += [f"{host}: no benchmark ended well" for host in found.without_times] if not why else []
+    if why:
+        print_error(f"--fail-on {SLOW_HOST}: cannot be judged: {truncate_list(why)}")
+    return NOT_JUDGED if why else 0
 
 
 def insides(

@@ -284,12 +284,42 @@ def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: 
     status, out, err = rater("divots", "fleet:1")
     assert (status, err) == (0, "")
     told = " ".join(out.split())
-    assert "Fleet 1: 5 hosts compared" in told
+    assert "Fleet 1: 1 slow host. 5 hosts compared." in told
     assert "1 slow host, the slowest first: 1. n2: +" in told
     assert "in all benchmarks (median) inside: no copy and no part stands out" in told
     assert "set otherwise: cpu.governor is powersave (most others: performance)" in told
     assert "1 host (apart: microcode 0x77)" in told
     assert "4 hosts can show a host slower by " in told
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    ("limit", "status", "said"),
+    [
+        ("slow-host", 1, "--fail-on slow-host: n2 "),
+        ("slow-host:5%", 1, "--fail-on slow-host: n2 "),
+        ("any:5%", 1, "--fail-on slow-host: n2 "),
+        ("slow-host:50%", 0, ""),
+        ("slow-lgroup:2%", 2, "no kind of divot; expected any, slow-host"),
+        ("slow-hots", 2, "no kind of divot; expected any, slow-host"),
+    ],
+)
+def test_a_slow_host_fails_a_gate(rater: Rater, limit: str, status: int, said: str) -> None:
+    found, _, err = rater("divots", "fleet:1", "--fail-on", limit)
+    assert (found, said in err) == (status, True)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_gate_is_not_passed_by_hosts_that_cannot_be_judged(rater: Rater, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE fleet_run SET others_cost = 0.4")
+    status, out, err = rater("divots", "fleet:1", "--fail-on", "slow-host:5%")
+    assert out.startswith("Fleet 1: Cannot tell: 4 of 4 hosts disturbed. 5 hosts compared.")
+    assert (status, "cannot be judged" in err, "4 of 4 hosts disturbed" in err) == (3, True, True)
+    page = database.with_name("page.html")
+    assert rater("report", "fleet:1", "-o", str(page))[0] == 0
+    assert "<h2>Cannot tell: 4 of 4 hosts disturbed</h2>" in page.read_text()
+    assert "No slow hosts" not in page.read_text()
 
 
 @pytest.mark.usefixtures("fleet")

@@ -37,7 +37,8 @@ from rater.fleet.model import (
 )
 from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStatus
 from rater.fleet.record import HistoryPoint, HostTimes, IndexedRun, latest
-from rater.fleet.show import changes_lines, finding_text, part_lines, step_text
+from rater.fleet.show import MissingHost, changes_lines, finding_text, part_lines, step_text
+from rater.fleet.show import print_fleet as print_fleet_hosts
 from rater.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
 from rater.record.run import RunStatus
 from rater.show.console import Printer
@@ -107,15 +108,67 @@ def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
         ({"copies": 3}, "3 copies"),
     ],
 )
-def test_hosts_of_another_kind_stand_apart_and_are_not_called_slow(
-    other: dict[str, Any], apart: str
-) -> None:
+def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) -> None:
     hosts = [f"n{number}" for number in range(1, 8)]
     runs = [run(host, **(other if host == "n7" else {})) for host in hosts]
     found = compared(runs, [times(h, 1.5 if h == "n7" else 1.0) for h in hosts])
     first, second = found.kinds
-    assert (found.slow, len(first.hosts), second.hosts) == ((), 6, ("n7",))
+    assert (first.slow, second.slow, len(first.hosts), second.hosts) == ((), (), 6, ("n7",))
+    # The same machine with another kernel or microcode is held against the others, and marked.
+    same = apart.startswith(("microcode", "kernel"))
+    assert [it.host for it in second.beside or ()] == (["n7"] if same else [])
+    assert [it.host for it in found.slow] == (["n7"] if same else [])
+    text = screen(found)
+    assert ("(median) against hosts with another kernel or microcode" in text) is same
+    assert text.startswith(f"Fleet 1: {'1 slow host' if same else 'No slow hosts'}. 7 hosts")
     assert (second.apart, second.cannot_tell, second.visible_one) == ((apart,), True, None)
+
+
+def screen(found: FleetComparison, *missing: MissingHost) -> str:
+    out = StringIO()
+    print_fleet_hosts(1, found, {}, Printer(Console(file=out, width=100)), missing)
+    return " ".join(out.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("loud", "said"),
+    [(4, "Cannot tell: 4 of 4 hosts disturbed"), (2, "1 slow host"), (0, "1 slow host")],
+)
+def test_a_fleet_whose_hosts_are_mostly_disturbed_names_none(loud: int, said: str) -> None:
+    hosts = ["n1", "n2", "n3", "n4"]
+    runs = [run(h, others_cost=0.3 if i < loud else 0.02) for i, h in enumerate(hosts)]
+    found = compared(runs, [times(h, 1.5 if h == "n4" else 1.0) for h in hosts])
+    assert screen(found).startswith(f"Fleet 1: {said}. 4 hosts compared.")
+    assert ("No slow hosts" in screen(found), len(found.slow)) == (False, int(loud < 4))
+
+
+def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none() -> None:
+    hosts = ["n1", "n2", "n3", "n4"]
+    found = compared(
+        [run(h) for h in hosts],
+        [times(h, 1 + 0.5 * place) for place, h in enumerate(hosts)],
+    )
+    (kind,) = found.kinds
+    assert kind.slow or kind.cannot_tell
+    wide = replace(found, kinds=(replace(kind, slow=(), visible_whole=1.62, visible_one=1.7),))
+    said = "Cannot tell: only a host slower by 162 % or more would show"
+    assert screen(wide).startswith(f"Fleet 1: {said}. 4 hosts compared.")
+    gone = [MissingHost(h, "lost", "node failed", 2, has_times=False) for h in ("n2", "n3", "n4")]
+    alone = compared([run("n1")], [times("n1")])
+    assert screen(alone, *gone).startswith(
+        "Fleet 1: Cannot tell: one host alone of this kind, and fewer than 4 do not show what is "
+        "usual; 3 of 4 hosts not complete."
+    )
+    fine = compared([run(h) for h in hosts], [times(h) for h in hosts])
+    assert "No slow hosts among those that are complete (3 of 7 hosts not" in screen(fine, *gone)
+
+
+def test_settings_that_one_host_has_otherwise_are_always_listed() -> None:
+    hosts = ["n1", "n2", "n3", "n4"]
+    settings = SETTINGS | {2: {"cpu.governor": "powersave"}}
+    runs = [run(h, setting=2 if h == "n3" else 1) for h in hosts]
+    text = screen(compared(runs, [times(h) for h in hosts], settings))
+    assert "n3: set otherwise: cpu.governor is powersave (most others: performance)" in text
 
 
 def test_a_little_less_memory_is_the_same_kind() -> None:

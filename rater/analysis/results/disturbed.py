@@ -46,10 +46,10 @@ def is_taken(others_cost: float | None) -> bool:
     return others_cost is not None and others_cost >= OTHERS_COST
 
 
-def mostly_disturbed(taken: Collection[bool]) -> str | None:
+def mostly_disturbed(taken: Collection[bool], what: str = "run") -> str | None:
     """Return why a point cannot be judged, by whether others took each of its runs; else None."""
     many = sum(taken)
-    return f"{many} of {count(len(taken), 'run')} disturbed" if 2 * many > len(taken) else None
+    return f"{many} of {count(len(taken), what)} disturbed" if 2 * many > len(taken) else None
 
 
 class _Costs(Protocol):

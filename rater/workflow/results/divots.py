@@ -192,6 +192,7 @@ def analysis_for_results(
 
 ANY = "any"
 MOST_PER_CENT = 1000
+_KINDS = tuple(str(one) for one in Kind if one is not Kind.LAYOUT)
 
 
 def find_divots(args: argparse.Namespace) -> int:
@@ -200,7 +201,7 @@ def find_divots(args: argparse.Namespace) -> int:
     from rater.show.results.to_json import divots_document
     from rater.workflow.arguments import open_store_for_reading, print_output
 
-    limits = [_limit(text) for text in args.fail_on]
+    limits = [parse_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
     with open_store_for_reading(args) as store:
         numbers = list(
@@ -244,10 +245,9 @@ def _any_good(store: Store, run: int) -> bool:
     return any(chunk[:, column].any() for chunk in store.times(run).chunks)
 
 
-def _limit(text: str) -> tuple[str, float]:
-    """Return the kind and the least slowdown of `slow-lgroup:2%`."""
+def parse_limit(text: str, kinds: Sequence[str] = _KINDS) -> tuple[str, float]:
+    """Return the kind and the least slowdown of `slow-lgroup:2%`; raises `InputError`."""
     kind, colon, size = text.partition(":")
-    kinds = [str(one) for one in Kind if one is not Kind.LAYOUT]
     if kind not in (*kinds, ANY):
         raise InputError(f"--fail-on {text}: no kind of divot; expected {ANY}, {', '.join(kinds)}")
     least = parse_percent(size, MOST_PER_CENT) if colon else 0.0
