@@ -35,6 +35,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,26 +101,20 @@ def estimate_from_rounds(
     y = np.array(differences)
     if _in_known_order([one for pair in rounds for one in pair]) and y.std() > NO_DIFFERENCE:
         one = np.ones((many, 1))
-        found.append(_dependent(*doubts or (_ROUNDS,), one, y, _autoregression(many)))
-        if evidence is not None:
-            found[0] = replace(found[0], weight=evidence)
+        alike = _correlation((0,) * many, serial=True)
+        own = _dependent(*doubts or (_ROUNDS,), one, y, alike)
+        found.append(own if evidence is None else replace(own, weight=evidence))
         by_session = group_by_key(
             (here.session, d) for (here, _), d in zip(rounds, differences, strict=True)
         )
         if 1 < len(by_session) < many:
-            of_it = np.array([here.session for here, _ in rounds])
-            alike = _SESSION_SHARE * (of_it[:, None] == of_it) + (1 - _SESSION_SHARE) * np.eye(many)
-            means = [statistics.fmean(values) for values in by_session.values()]
-            of_means = paired_estimate(means, step=step)
-            found.append(
-                replace(
-                    _dependent(_SESSIONS, one, y, alike),
-                    widening=(of_means.error() or 0.0) / (estimate.error() or math.inf),
-                    degrees=of_means.degrees() - many + 1,
-                )
-            )
+            alike = _correlation(tuple(here.session for here, _ in rounds), serial=False)
+            own = _dependent(_SESSIONS, one, y, alike)
+            of_means = paired_estimate([*map(statistics.fmean, by_session.values())], step=step)
+            widening = (of_means.error() or 0.0) / (estimate.error() or math.inf)
             # That sessions differ is not as rare as that rounds hang together.
-            found[-1] = replace(found[-1], weight=found[-1].weight - math.log(_IN_ROUNDS))
+            odds, degrees = own.weight - math.log(_IN_ROUNDS), of_means.degrees() - many + 1
+            found.append(replace(own, weight=odds, widening=widening, degrees=degrees))
         found += _drift_of_rounds(rounds)
     width = max(differences) - min(differences)
     estimate = replace(_mixed(estimate, found, _IN_ROUNDS, width), doubts=doubts)
@@ -204,28 +199,40 @@ class _Fit:
     log_likelihood: float  # coefficients and variance integrated out
 
 
-def _fit(columns: Floats, y: Floats, alike: Floats | None = None) -> _Fit:
+type _Correlation = tuple[Floats, Floats, float]  # the matrix, its inverse, and the log of its det
+
+
+def _fit(columns: Floats, y: Floats, alike: _Correlation | None = None) -> _Fit:
     """Return the regression of values, whose noise has these correlations (None: none)."""
-    inverse = np.eye(len(y)) if alike is None else np.linalg.inv(alike)
-    normal = columns.T @ inverse @ columns
-    at = np.linalg.solve(normal, columns.T @ inverse @ y)
+    weighted = columns if alike is None else alike[1] @ columns
+    normal = columns.T @ weighted
+    at = np.linalg.solve(normal, weighted.T @ y)
     off, degrees = y - columns @ at, len(y) - columns.shape[1]
-    squares = max(float(off @ inverse @ off), NO_DIFFERENCE**2)
-    log_det = float(np.linalg.slogdet(inverse)[1] - np.linalg.slogdet(normal)[1])
+    squares = float(off @ (off if alike is None else alike[1] @ off))
+    squares = max(squares, NO_DIFFERENCE**2)
+    log_det = float(np.linalg.slogdet(normal)[1]) + (alike[2] if alike else 0.0)
     error = math.sqrt(squares / degrees * float(np.linalg.inv(normal)[0, 0]))
-    return _Fit(float(at[0]), error, squares, (log_det - degrees * math.log(squares)) / 2)
+    return _Fit(float(at[0]), error, squares, -(log_det + degrees * math.log(squares)) / 2)
 
 
-def _autoregression(many: int) -> Floats:
-    places = np.arange(many)
-    return np.asarray(_RHO ** np.abs(places[:, None] - places), dtype=np.float64)
+@lru_cache(maxsize=4)  # all benchmarks of a comparison have the same
+def _correlation(groups: tuple[int, ...], *, serial: bool) -> _Correlation:
+    """Return that of members of a group: neighbours in their order (`serial`), or all alike."""
+    of_it = np.array(groups)
+    same = of_it[:, None] == of_it
+    if serial:
+        order = np.array([groups[:place].count(group) for place, group in enumerate(groups)])
+        alike = np.asarray(_RHO ** np.abs(order[:, None] - order) * same, dtype=np.float64)
+    else:
+        alike = _SESSION_SHARE * same + (1 - _SESSION_SHARE) * np.eye(len(groups))
+    return alike, np.linalg.inv(alike), float(np.linalg.slogdet(alike)[1])
 
 
-def _dependent(reason: str, columns: Floats, y: Floats, alike: Floats) -> Alternative:
+def _dependent(reason: str, columns: Floats, y: Floats, alike: _Correlation) -> Alternative:
     """Return that values are alike so: the log of its evidence, and the error of plain means."""
     free, bound = _fit(columns, y), _fit(columns, y, alike)
     mean = np.linalg.pinv(columns)[0]  # the weights of the values in the first coefficient
-    ratio = bound.squares * float(mean @ alike @ mean) / (free.squares * float(mean @ mean))
+    ratio = bound.squares * float(mean @ alike[0] @ mean) / (free.squares * float(mean @ mean))
     odds = bound.log_likelihood - free.log_likelihood
     return Alternative(reason, odds, widening=math.sqrt(ratio))
 
@@ -251,7 +258,7 @@ def serial_evidence(series: Sequence[Sequence[float]]) -> float:
     rows = rows[rows.std(axis=1) > NO_DIFFERENCE]
     if not len(rows):
         return 0.0
-    one, alike = np.ones((rows.shape[1], 1)), _autoregression(rows.shape[1])
+    one, alike = np.ones((rows.shape[1], 1)), _correlation((0,) * rows.shape[1], serial=True)
     logs = [_dependent(_ROUNDS, one, row, alike).weight for row in rows]
     off = rows - rows.mean(axis=1, keepdims=True)
     off /= np.sqrt((off**2).sum(axis=1, keepdims=True))
@@ -276,8 +283,7 @@ def _common_causes(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) ->
     steps = [one for one in steps if abs(np.corrcoef(one, side)[0, 1]) < 1 - NO_DIFFERENCE]
     found = [_caused(base, y, places), *(_caused(base, y, it, 1 / len(steps)) for it in steps)]
     if min(len(here), len(there)) >= _FEWEST:  # a state that stays with a side
-        order = np.where(side > 0, np.cumsum(side), np.cumsum(1 - side))
-        alike = _RHO ** np.abs(order[:, None] - order) * (side[:, None] == side)
+        alike = _correlation(tuple(map(int, side)), serial=True)
         found.append(_dependent(_RUNS, base, y, alike))
     return found
 
