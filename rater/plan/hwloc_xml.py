@@ -21,6 +21,7 @@ from rater.plan.topology import (
     RawPU,
     Topology,
     build_topology,
+    merge_kinds,
 )
 from rater.text import cpuset
 from rater.text.values import printable
@@ -403,7 +404,7 @@ def _kinds(elements: Sequence[Element], tree: _Tree) -> list[RawKind]:
     ]
     if sum(kind.cpus.bit_count() for kind in kinds) > _MOST_NODES_A_CPU * len(tree.pus):
         elements[-1].fail(f": the CPUs are of more than {_MOST_NODES_A_CPU} kinds, expected one")
-    return kinds
+    return merge_kinds(kinds)
 
 
 def _distances(matrices: Sequence[Element], tree: _Tree, known: set[int]) -> RawDistances | None:

@@ -325,15 +325,47 @@ def _efficiencies(kinds: Sequence[RawKind], architecture: str, machine: int) -> 
     return found
 
 
+# Cores of one kind differ by what each die clocks to: preferred cores of one chip by 5 %, the
+# cores of two kinds by 20 % and more.
+_SAME_SPEED = 0.9
+
+
+def merge_kinds(kinds: Sequence[RawKind]) -> list[RawKind]:
+    """Return kinds that differ in nothing but clocks close to each other as one, the fastest."""
+    fastest: dict[int, RawKind] = {}  # by its place
+    for at in sorted(range(len(kinds)), key=lambda at: -_clock(kinds[at], "Max")):
+        kind = kinds[at]
+        for first, one in fastest.items():
+            if _clock(kind, "Max") and _alike(kind, one):
+                fastest[first] = replace(one, cpus=one.cpus | kind.cpus)
+                break
+        else:
+            fastest[at] = kind
+    return [fastest[at] for at in sorted(fastest)]
+
+
+def _alike(kind: RawKind, faster: RawKind) -> bool:
+    same = kind.forced_efficiency == faster.forced_efficiency
+    same &= kind.infos.get("CoreType") == faster.infos.get("CoreType")
+    pairs = [sorted(_clock(it, name) for it in (kind, faster)) for name in ("Max", "Base")]
+    return same and all(low >= _SAME_SPEED * high for low, high in pairs)
+
+
+def _clock(kind: RawKind, name: str) -> int:
+    """Return a frequency in MHz, 0 where it is not told."""
+    text = kind.infos.get(f"Frequency{name}MHz", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
+
+
 def _speeds(kinds: Sequence[RawKind], *, arm: bool) -> list[int]:
     values = [0] * len(kinds)
     types = [{"IntelAtom": 1, "IntelCore": 2}.get(k.infos.get("CoreType", ""), 0) for k in kinds]
     if all(types) and not arm:
         values = [value << 20 for value in types]
-    for name in ("FrequencyBaseMHz", "FrequencyMaxMHz"):
-        text = [kind.infos.get(name, "") for kind in kinds]
-        if all(t.isascii() and t.isdigit() and len(t) < 7 and int(t) for t in text):
-            return [value + int(t) for value, t in zip(values, text, strict=True)]
+    for name in ("Base", "Max"):
+        clocks = [_clock(kind, name) for kind in kinds]
+        if all(clocks):
+            return [value + clock for value, clock in zip(values, clocks, strict=True)]
     return values
 
 

@@ -274,6 +274,27 @@ def test_cpu_kinds_that_cannot_be_ranked_are_all_alike() -> None:
     assert kinds(("0x3", 'forced_efficiency="1024"', {})) == [0, 0]
 
 
+def test_cores_whose_clocks_differ_by_a_few_per_cent_are_of_one_kind() -> None:
+    preferred, other = {"FrequencyMaxMHz": "5759"}, {"FrequencyMaxMHz": "5466"}
+    small = {"FrequencyMaxMHz": "4300"}
+    assert kinds(("0x1", "", other), ("0x2", "", preferred)) == [0, 0]
+    elements = (("0x1", "", preferred), ("0x2", "", small))
+    assert kinds(*elements) == [1, 0]
+    atom = other | {"CoreType": "IntelAtom"}
+    assert kinds(("0x1", "", preferred | {"CoreType": "IntelCore"}), ("0x2", "", atom)) == [1, 0]
+    topology = parse_xml(
+        machine(
+            node(0, [0, 1]) + pus(0, 1),
+            after="".join(
+                f'<cpukind cpuset="{bits}"><info name="FrequencyMaxMHz" value="{mhz}"/></cpukind>'
+                for bits, mhz in (("0x1", 5466), ("0x2", 5759))
+            ),
+        ),
+        "x",
+    )
+    assert topology.unranked_kinds == ()
+
+
 def test_siblings_out_of_order_are_numbered_as_hwloc_numbers_them() -> None:
     first = f'<object type="Core" cpuset="0x3">{pus(1, 0)}</object>'.replace(
         'os_index="1"', 'os_index="1" cpuset="0x2"'
