@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.divot_cases.cases import Case
 from rater.analysis.divots.findings import build_findings
-from rater.analysis.divots.model.detect import detect
 from rater.analysis.divots.model.finding import Finding, Thresholds
+from rater.analysis.divots.model.search import search
 from rater.analysis.divots.model.table import Machine, Row, Table, build_table
 from tests.support.places import DIVOT_CASES
 
@@ -48,7 +48,7 @@ def table_of_case(case: Case) -> Table:
 
 def findings_in(table: Table) -> Sequence[Finding]:
     """Return what is found in a run; what else could be seen there is left out."""
-    return build_findings(detect(table, Thresholds()))
+    return build_findings(search(table, Thresholds()))
 
 
 def shared_cases() -> list[tuple[str, Table]]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rater.analysis.divots.findings import analyse, build_findings
-from rater.analysis.divots.model.detect import detect
 from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
+from rater.analysis.divots.model.search import search
 from rater.analysis.divots.model.table import Row, Table, build_table
 from rater.analysis.divots.recurring import SearchedRun
 
@@ -82,11 +82,11 @@ def divots(
     times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()
 ) -> list[Finding]:
     """What is found and not explained; without what could have been seen, which takes longer."""
-    found = build_findings(detect(table_of(times, machine, bad), Thresholds()))
+    found = build_findings(search(table_of(times, machine, bad), Thresholds()))
     return [one for one in found if not one.explained]
 
 
 def run_times(number: int, times: Times, machine: Machine) -> SearchedRun:
     """A run with all that is found in it, for what several have in common."""
     table = table_of(times, machine)
-    return SearchedRun(number, tuple(build_findings(detect(table, Thresholds()))), table)
+    return SearchedRun(number, tuple(build_findings(search(table, Thresholds()))), table)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.model import formatting, limits
-from rater.analysis.divots.model.detect import DetectionResult, detect
+from rater.analysis.divots.model import formatting
+from rater.analysis.divots.model.causes import Hit, causes_of
+from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
 from rater.analysis.divots.model.finding import (
     PLACED,
     Analysis,
@@ -20,18 +21,18 @@ from rater.analysis.divots.model.finding import (
     Kind,
     Thresholds,
 )
-from rater.analysis.divots.model.layout import LayoutEffect
-from rater.analysis.divots.model.parts import LOCAL
+from rater.analysis.divots.model.layout import LayoutEffect, could_make
+from rater.analysis.divots.model.search import Found, search
+from rater.analysis.divots.model.startup import startup_hits, told_once
 from rater.analysis.divots.model.table import (
     SEVERAL,
     UNKNOWN,
-    Hit,
     Machine,
     Row,
     Table,
     build_table,
 )
-from rater.analysis.divots.sensitivity import visible
+from rater.analysis.divots.promises import visible
 from rater.analysis.divots.summary import OF_ALL, summary_of
 from rater.analysis.stats.robust import Floats, Ints, mean, median
 from rater.text.cpuset import format_list
@@ -79,12 +80,13 @@ def costs_of(table: Table, hits: list[Hit]) -> list[Cost]:
     return found
 
 
-def noise_cost(table: Table, rest: Floats) -> float | None:
+def noise_cost(table: Table, rest: Floats, promised: dict[str, float]) -> float | None:
     """Return what noise alone costs, 0 to 1: what nothing explains of the times, ln (B, I, S).
 
-    Of each benchmark the iteration that stands. None where copies do not wait for each other.
+    Of each benchmark the iteration that stands. None where copies do not wait for each other, and
+    where a place would have been named all the same.
     """
-    if not table.barrier:
+    if not table.barrier or any(name in promised for name in _PLACES):
         return None
     known = rest[~np.isnan(rest).all(axis=(1, 2))]
     if not len(known):
@@ -138,31 +140,36 @@ def _lost(table: Table, actual: Floats, without: Floats) -> float:
 _FAR, _MUCH_MORE = 1.5, 0.01
 _TIME = "copies' time"
 _NOTHING = 0.0005
+_PLACES = ("group", "group-benchmark", "cpu", "copy-benchmark", "copy")  # promises of them
 _HASTY, _LEAST_OTHERS = 0.5, 2  # of any other's time, of so many others
 _MOST_CPUS = 8
+_SLACK = 0.01  # ln: what an emptier lgroup gains beyond its share of the load
+_TOLD = 0.005  # ln: benchmarks in which the layout does so much are named
 _ORDINALS = ("first", "second", "third", "fourth")
 
 
-def build_findings(found: DetectionResult) -> list[Finding]:
+def build_findings(found: Found) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
-    hits = _measured(found)
+    hits = told_once([*_measured(found), *startup_hits(found.table)])
     costs = costs_of(found.table, hits)
     made = [_finding(found, hit, cost) for hit, cost in zip(hits, costs, strict=True)]
     made.sort(key=_rank)
-    return made + [_explained(found.table, one) for one in _joined(found.predicted)]
+    boosts = [one for one in made if one.explained]
+    told = [one for one in made if not one.explained]
+    return [*told, *boosts, *(_explained(found.table, one) for one in _joined(found.predicted))]
 
 
-def _measured(found: DetectionResult) -> list[Hit]:
+def _measured(found: Found) -> list[Hit]:
     """Return the hits, those of a part with its size in each cell; the model has one a benchmark.
 
     What the median of its copies lies above that of the others there, with all that is told of
     others taken away: a range over the iterations is of times that were.
     """
-    return [_with_sizes(hit, found.left) for hit in found.hits]
+    return [_with_sizes(hit, found.rest) for hit in causes_of(found)]
 
 
 def _with_sizes(hit: Hit, left: Floats) -> Hit:
-    if hit.kind not in PLACED or hit.skew is not None or "spread" in hit.facts:
+    if hit.kind not in PLACED or "moves" in hit.facts or len(hit.iterations) < 2:
         return hit
     inside = median(np.where(hit.covered, left, np.nan))
     more = np.nan_to_num(inside - median(np.where(hit.covered, np.nan, left)))[..., None]
@@ -173,7 +180,7 @@ def _rank(one: Finding) -> tuple[float, float, str, str]:
     return (-round(one.cost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
 
 
-def _finding(found: DetectionResult, hit: Hit, cost: Cost) -> Finding:
+def _finding(found: Found, hit: Hit, cost: Cost) -> Finding:
     table = found.table
     b, i, _ = table.shape
     benchmarks, iterations = hit.benchmarks, hit.iterations
@@ -183,14 +190,22 @@ def _finding(found: DetectionResult, hit: Hit, cost: Cost) -> Finding:
     place = _place(table, hit, slots, cpus, copies)
     tunes = {table.benchmarks[one][1] for one in benchmarks}
     whole_run = len(benchmarks) == b and (hit.everywhere or b > 1)
-    always = len(iterations) == i and i > 1 and hit.kind is not Kind.SLOW_ITERATION
-    judged_singly = hit.kind is Kind.OUTLIER_COPY and "spread" not in hit.facts
+    always = len(iterations) == i and hit.kind is not Kind.SLOW_ITERATION
+    judged_singly = hit.kind in (Kind.OUTLIER_COPY, Kind.NO_PLACE)
+    most, words = (
+        could_make(table, hit.slots, fast=hit.size < 0) if hit.kind in PLACED else (0.0, "")
+    )
+    boost = _size(hit) < 0 and most < 0 and _size(hit) >= most - _SLACK
+    evidence = _evidence(table, hit, cost)
+    if words and most * _size(hit) > 0 and not boost:
+        share = formatting.format_slowdown(math.exp(most))
+        evidence.append(Evidence("layout", f"up to {share} could come from {words}", 60.0))
     return Finding(
         kind=hit.kind,
         place=place.name,
         benchmarks=() if whole_run else tuple(table.benchmarks[one][0] for one in benchmarks),
         tune=tunes.pop() if len(tunes) == 1 else None,
-        iterations=() if always else tuple(table.iterations[one] for one in iterations),
+        iterations=() if always and i > 1 else tuple(table.iterations[one] for one in iterations),
         copies=tuple(copies),
         cpus=tuple(cpus) if hit.kind not in OF_ALL and "moves" not in hit.facts else (),
         nodes=place.nodes,
@@ -200,10 +215,10 @@ def _finding(found: DetectionResult, hit: Hit, cost: Cost) -> Finding:
         score_lost=cost.whole if table.barrier else None,
         time_lost=None if table.barrier else cost.whole,
         share_lost=cost.share,
-        explained=False,
-        expectation=None,
+        explained=boost,
+        expectation=f"no more than {words} explain" if boost else None,
         summary=summary_of(table, hit),
-        evidence=tuple(_evidence(table, hit, cost)),
+        evidence=() if boost else tuple(evidence),
         cells=_cell_effects(table, hit, cost),
         details=tuple(
             (name, value)
@@ -265,12 +280,12 @@ class _Place:
 
 def _place(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> _Place:
     """Return the simplest part of the machine that a hit is of, with its name."""
+    if hit.kind in (Kind.BIMODAL, Kind.NO_PLACE):
+        return _Place("some copies" if hit.kind is Kind.BIMODAL else "no place")
     if hit.kind in OF_ALL:
         return _Place("whole run" if hit.everywhere else "all copies")
     if "moves" in hit.facts:
         return _Place(f"{formatting.format_copies(copies)}, wherever it ran")
-    if hit.kind is Kind.BIMODAL or "spread" in hit.facts:
-        return _Place("some copies")
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     package, core = _only(table.package[slots]), _only(table.core[slots])
     if hit.level == "node":
@@ -298,6 +313,8 @@ def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: li
     level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
     if level == "llc":
         return _numbered("LLC", hit.groups) + (f" (lgroup {node})" if inside else "")
+    if level == "node+memory":
+        node, memory = divmod(group, NODE_SHIFT)
     if level == "node+memory" or (level == "remote" and None not in (node, memory)):
         return f"{formatting.format_copies(copies)} (memory on node {memory}, CPUs on node {node})"
     if level in ("remote", "memory"):
@@ -414,7 +431,7 @@ def _explained(table: Table, one: LayoutEffect) -> Finding:
     slots = np.flatnonzero(one.slots)
     cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
     copies = sorted({int(c) for c in np.unique(table.copy[:, :, slots]) if c >= 0})
-    shown = np.flatnonzero(np.abs(one.effect) >= 2 * limits.TAU).tolist()
+    shown = np.flatnonzero(np.abs(one.effect) >= _TOLD).tolist()
     effects = one.effect[shown]
     some = [table.name(b) for b in shown] if len(shown) < len(one.effect) else []
     size = float(np.median(effects)) if len(effects) else 0.0
@@ -478,10 +495,7 @@ def analyse(
     table = build_table(parts, benchmarks, machine=machine, barrier=barrier, staggered=staggered)
     if table is None:
         return Analysis((), {}, sum(len(part) for part in parts))
-    found = detect(table, thresholds)
-    return Analysis(
-        tuple(build_findings(found)),
-        visible(found, thresholds),
-        table.failed,
-        noise_cost=noise_cost(found.table, found.residuals) if found.noise.known else None,
-    )
+    found = search(table, thresholds)
+    promised = visible(found)
+    alone = noise_cost(table, found.rest, promised) if table.copies > 1 else None
+    return Analysis(tuple(build_findings(found)), promised, table.failed, noise_cost=alone)

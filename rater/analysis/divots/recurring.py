@@ -13,9 +13,6 @@ from statistics import median
 
 import numpy as np
 
-from rater.analysis.divots.model import limits
-from rater.analysis.divots.model.detect import values_by_copy
-from rater.analysis.divots.model.effects import PartScope, part_scopes
 from rater.analysis.divots.model.finding import (
     PLACED,
     FaultMeasurement,
@@ -23,24 +20,19 @@ from rater.analysis.divots.model.finding import (
     Kind,
     Presence,
     RecurringDivot,
-    Thresholds,
 )
-from rater.analysis.divots.model.layout import remove_layout_effects, sharing_classes
-from rater.analysis.divots.model.noise import TimeNoise, clock_steps, estimate_noise
-from rater.analysis.divots.model.parts import (
-    Part,
-    like_groups,
-    machine_parts,
-    part_from_set,
-    to_part_arrays,
-)
-from rater.analysis.divots.model.table import UNKNOWN, Table
+from rater.analysis.divots.model.layout import fit_layout
+from rater.analysis.divots.model.nulls import location
+from rater.analysis.divots.model.places import PARTS_ALL, Noise, noise_of
+from rater.analysis.divots.model.search import values_by_copy
+from rater.analysis.divots.model.table import UNKNOWN, Table, clock_steps
 from rater.analysis.stats.estimate import t_quantile
-from rater.analysis.stats.robust import MEDIAN_ERROR, Bools, Floats
+from rater.analysis.stats.robust import Bools, Floats, subtract_median
 
 _OFTEN = 2 / 3  # of the runs that can tell
 _CONFIDENCE = 0.95
 _SAME_PART = 0.5  # of the copies of two findings together: they are one part
+_SHOWS = 0.35  # of a size: who has more has it
 _TWICE = 2.0  # as large or as many at most: the same fault elsewhere
 _HAS_SIZE = (*PLACED, Kind.SLOW_ITERATION, Kind.BIMODAL)  # their cells say what each copy lost
 _SORTS = {Kind.SLOW_CPU: "copies", Kind.OUTLIER_COPY: "copies"}  # others are a sort of their own
@@ -62,8 +54,7 @@ class _PreparedRun:
     times: SearchedRun
     values: Floats  # (B, I, S) ln
     effects: tuple[tuple[Finding, Floats], ...]  # (B, I, S) of each
-    noise: TimeNoise
-    machine: list[Part]
+    noise: Noise
 
 
 @dataclass(slots=True)
@@ -111,17 +102,15 @@ def _rank(one: RecurringDivot) -> tuple[float, str]:
 
 def _judged(one: SearchedRun) -> _PreparedRun:
     table = one.table
-    values = remove_layout_effects(table).residuals
+    values = subtract_median(table.log_s - fit_layout(table)[0][:, None])
     effects = tuple((it, _effect(table, it)) for it in one.findings if _has_size(it))
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
-    classes = sharing_classes(table)[1]
-    noise = estimate_noise(rest, like_groups(table, classes), clock_steps(table))
-    return _PreparedRun(one, values, effects, noise, machine_parts(table, classes))
+    noise, _ = noise_of(subtract_median(rest), clock_steps(table))
+    return _PreparedRun(one, values, effects, noise)
 
 
 def _has_size(one: Finding) -> bool:
-    # What all copies differ by is of no place that could come back.
-    return one.kind in _HAS_SIZE and not one.explained and "spread" not in dict(one.details)
+    return one.kind in _HAS_SIZE and not one.explained
 
 
 def _effect(table: Table, one: Finding) -> Floats:
@@ -244,7 +233,7 @@ def _common(fault: _Fault) -> set[tuple[str, str | None]]:
 def _there(size: float, reach: float, found: float) -> Presence:
     """Judge a size with its interval by the one that was found elsewhere, all ln."""
     side = math.copysign(1.0, found)
-    least = limits.SHOWS * abs(found)
+    least = _SHOWS * abs(found)
     if side * size - reach > 0:
         return Presence.YES if side * size >= least else Presence.SMALLER
     return Presence.OPEN if side * size + reach >= abs(found) else Presence.NO
@@ -268,28 +257,24 @@ def _measured(
         for _, effect in here.effects
         if _moves(one) or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
     )
-    others = sum(apart, np.zeros(table.shape))
-    values, machine = here.values - others, here.machine
+    values = here.values - sum(apart, np.zeros(table.shape))
     if _moves(one):
-        values, machine = values_by_copy(table, values)[1], []
-    part = next((it for it in machine if (it.slots == slots).all()), part_from_set(slots))
-    like = [it for it in machine if it.kind in (part.kind, "node") and it is not part]
-    scopes = list(part_scopes(values, to_part_arrays([part, *like]), here.noise, Thresholds()))
-    if len(one.iterations) in (0, len(of.times.table.iterations)):
-        scopes = scopes[:1]
+        values = values_by_copy(table, values)[1]
+    values, noise = values[rows], here.noise
+    sd = np.sqrt(noise.one[rows])[:, None]
+    d = location(values[:, :, slots], sd) - location(values[:, :, ~slots], sd)  # (B, I)
+    few = float(min(slots.sum(), (~slots).sum()))
+    each = [location(d, sd[:, 0])]
+    var = [noise.again[rows] / noise.count[rows] / few]
+    if len(one.iterations) not in (0, len(of.times.table.iterations)):
+        each += [d[:, i] for i in range(d.shape[1])]  # in one iteration, whichever it is here
+        var += [noise.one[rows] / few] * d.shape[1]
     side = 1 if one.slowdown > 1 else -1
-    sizes = [float(np.median(scope.effect[rows, 0])) for scope in scopes]
-    best = max(range(len(scopes)), key=lambda k: side * sizes[k])
-    sure = t_quantile(1 - (1 - _CONFIDENCE) / len(scopes), here.noise.dof)
-    return sizes[best], sure * _error(scopes[best], rows)
-
-
-def _error(scope: PartScope, rows: Sequence[int]) -> float:
-    """Return the standard error of a part's median over some benchmarks."""
-    if len(rows) == len(scope.effect) > 2:
-        return float(scope.all_error[0])
-    several = MEDIAN_ERROR if len(rows) > 2 else 1.0
-    return several * math.sqrt(float(np.mean(scope.error[rows, 0] ** 2)) / len(rows))
+    sizes = [float(np.nanmedian(it)) for it in each]
+    best = max(range(len(each)), key=lambda k: side * sizes[k])
+    error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS_ALL.typical**2)
+    free = float(np.sum(noise.again_df[rows]))
+    return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
 
 
 def _wandering(loose: Sequence[_Fault]) -> tuple[list[RecurringDivot], list[RecurringDivot]]:

