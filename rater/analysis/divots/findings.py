@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 
 from rater.analysis.divots.model import formatting
-from rater.analysis.divots.model.causes import Hit, causes_of
+from rater.analysis.divots.model.causes import Hit, causes_of, startup_hits, told_once
+from rater.analysis.divots.model.effects import PartScope
 from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
 from rater.analysis.divots.model.finding import (
     PLACED,
@@ -23,7 +26,6 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.divots.model.layout import LayoutEffect, could_make
 from rater.analysis.divots.model.search import Found, search
-from rater.analysis.divots.model.startup import startup_hits, told_once
 from rater.analysis.divots.model.table import (
     SEVERAL,
     UNKNOWN,
@@ -32,7 +34,7 @@ from rater.analysis.divots.model.table import (
     Table,
     build_table,
 )
-from rater.analysis.divots.promises import visible
+from rater.analysis.divots.model.times import visible_iteration
 from rater.analysis.divots.summary import OF_ALL, summary_of
 from rater.analysis.stats.robust import Floats, Ints, mean, median
 from rater.text.cpuset import format_list
@@ -473,6 +475,67 @@ def _explained(table: Table, one: LayoutEffect) -> Finding:
     )
 
 
+# -- What the run could show: what a part must differ by to be told, with the chance in it ---------
+
+_FOUND: Final = 0.8  # of those that are so large
+_MOST_TOLD: Final = 0.5  # ln(1.65): larger is no promise, nothing was told from the noise
+_SAMPLED: Final = 48  # parts and rows that stand for all
+_HALVINGS: Final = 10
+_GROUPS: Final = ("node", "package", "llc", "memory")
+
+
+def visible(found: Found) -> dict[str, float]:
+    """Return the slowdowns found four times in five, as shares (0.006 is 0.6 %), by what is slow.
+
+    `group`: the smallest lgroup (or what else divides the copies) in all benchmarks;
+    `group-benchmark`: one in any one benchmark; `cpu`: a CPU in all of the run; `copy-benchmark`: a
+    copy in all iterations of one benchmark; `copy`: one in any one cell; `iteration`: a slow
+    iteration of all benchmarks. Missing where nothing could be told from the noise.
+    """
+    scopes = {(one.family.kind, one.name): one for one in found.scopes}
+    kind = next((it for it in _GROUPS if (it, "one") in scopes), "")
+    b, i, _ = found.table.shape
+    wanted = {
+        "group": scopes.get((kind, "all" if b > 1 else "one")),
+        "group-benchmark": scopes.get((kind, "one")),
+        "cpu": scopes.get(("copy", "all" if b > 1 else "one")),
+        "copy-benchmark": scopes.get(("copy", "one")) if b > 1 and i > 1 else None,
+        "copy": scopes.get(("copy", "cell" if i > 1 else "one")),
+    }
+    sizes = {name: _of(one) for name, one in wanted.items() if one is not None}
+    iteration = visible_iteration(found.over_time, found.effects)
+    if iteration is not None:
+        sizes["iteration"] = iteration
+    return {name: math.expm1(size) for name, size in sizes.items() if size <= _MOST_TOLD}
+
+
+def _of(scope: PartScope) -> float:
+    """Return the size (ln) with which most of the smallest parts are found."""
+    smallest = np.flatnonzero(scope.family.sizes == scope.family.sizes.min())
+    rows, parts = np.meshgrid(np.arange(len(scope.d)), smallest, indexing="ij")
+    step = max(1, rows.size // _SAMPLED)
+    at = (rows.ravel()[::step], parts.ravel()[::step])
+    price = scope.price + (math.log(2) if scope.name == "one" and len(scope.d) > 1 else 0.0)
+    least = np.maximum(_thresholds(scope, at, price), scope.floor)
+    error = scope.error[at]
+    low, high = float(least.min()), float(least.max() + 6 * error.max())
+    for _ in range(_HALVINGS):
+        size = (low + high) / 2
+        seen = np.mean([NormalDist().cdf(z) for z in ((size - least) / error).tolist()])
+        low, high = (low, size) if seen >= _FOUND else (size, high)
+    return high
+
+
+def _thresholds(scope: PartScope, at: tuple[Ints, Ints], price: float) -> Floats:
+    """Return the difference (ln) from which each part is told."""
+    low, high = np.zeros(len(at[0])), np.full(len(at[0]), 2 * _MOST_TOLD)
+    for _ in range(_HALVINGS):
+        size = (low + high) / 2
+        told = scope.evidence(size, at) > price
+        low, high = np.where(told, low, size), np.where(told, size, high)
+    return high
+
+
 # -- A run's times in, its divots out --------------------------------------------------------------
 
 
@@ -497,5 +560,5 @@ def analyse(
         return Analysis((), {}, sum(len(part) for part in parts))
     found = search(table, thresholds)
     promised = visible(found)
-    alone = noise_cost(table, found.rest, promised) if table.copies > 1 else None
+    alone = noise_cost(table, found.rest, promised) if found.scopes else None
     return Analysis(tuple(build_findings(found)), promised, table.failed, noise_cost=alone)

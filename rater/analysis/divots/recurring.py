@@ -13,6 +13,7 @@ from statistics import median
 
 import numpy as np
 
+from rater.analysis.divots.model.effects import CellNoise, noise_of
 from rater.analysis.divots.model.finding import (
     PLACED,
     FaultMeasurement,
@@ -23,7 +24,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.divots.model.layout import fit_layout
 from rater.analysis.divots.model.nulls import location
-from rater.analysis.divots.model.places import PARTS_ALL, Noise, noise_of
+from rater.analysis.divots.model.places import PARTS
 from rater.analysis.divots.model.search import values_by_copy
 from rater.analysis.divots.model.table import UNKNOWN, Table, clock_steps
 from rater.analysis.stats.estimate import t_quantile
@@ -54,7 +55,7 @@ class _PreparedRun:
     times: SearchedRun
     values: Floats  # (B, I, S) ln
     effects: tuple[tuple[Finding, Floats], ...]  # (B, I, S) of each
-    noise: Noise
+    noise: CellNoise
 
 
 @dataclass(slots=True)
@@ -272,7 +273,7 @@ def _measured(
     side = 1 if one.slowdown > 1 else -1
     sizes = [float(np.nanmedian(it)) for it in each]
     best = max(range(len(each)), key=lambda k: side * sizes[k])
-    error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS_ALL.typical**2)
+    error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS.typical**2)
     free = float(np.sum(noise.again_df[rows]))
     return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
 

@@ -120,45 +120,42 @@ def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
 
 def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[int]) -> str:
     """Return the words for what concerns all copies, or two sorts of them."""
-    facts = hit.facts
-    if hit.kind is Kind.SLOW_ITERATION:
-        number = table.iterations[iterations[0]]
-        how = f"{_range(table, hit)} against the other iterations"
-        return f"iteration {number}: {which} {how}{_all_but(table, hit)}"
-    if hit.kind in (Kind.STEP, Kind.WARM_UP):
-        numbers = [table.iterations[k] for k in iterations]
-        name = "warm-up, iteration" if hit.kind is Kind.WARM_UP else "iteration"
-        span = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
-        where = f"{name}{'s' if len(numbers) > 1 else ''} {span} of {table.shape[1]}"
-        return f"{where}: {which} {_range(table, hit)} against the other iterations"
-    if hit.kind is Kind.GRADIENT:
-        where = _in_iterations(table, iterations)
-        return f"{which}{where}: {size} from the first copy to the last, evenly"
-    if hit.kind is Kind.NO_PLACE:
-        many = len({int(c) for c in table.copy[hit.covered]})
-        return (
-            f"{which}: one copy or a few {_range(table, hit)} in {len(hit.cells)} phases, "
-            f"{many} different ones by chance; no place is at fault"
-        )
-    if hit.kind is Kind.BIMODAL and not facts.get("same") and hit.level == "modes":
-        return (
-            f"{which}: does not repeat, {float(facts['share']) * 100:.0f} % of the copies {size}, "
-            "other ones each iteration"
-        )
-    if hit.kind is Kind.WANDERING:
-        turns = _turns(table, str(facts["turns"]))
-        return f"{which}: does not repeat, the lgroups take turns, {turns}"
-    if hit.kind is Kind.DRIFT:
-        return f"{which} {size} from the first to the last of {table.shape[1]} iterations"
-    if hit.kind is Kind.STARTUP:
-        where = _in_iterations(table, iterations)
-        return f"{which}{where}: start-up ({_MODES[str(facts['mode'])]}), {size} of the median time"
-    same = ", the same copies every time" if facts.get("same") else ""
+    facts, where = hit.facts, _in_iterations(table, iterations)
+    numbers = [table.iterations[k] for k in iterations]
     copies = sorted({int(c) for c in table.copy[hit.covered]})
-    return (
-        f"{which}: two groups of copies, {float(facts['share']) * 100:.0f} % of them {size}{same}; "
-        f"{_on_lgroups(table, hit)}{_undecided(table, hit, copies)}"
-    )
+    beside = f"{which} {_range(table, hit)} against the other iterations"
+    share = f"{float(facts.get('share', 0.0)) * 100:.0f} % of "
+    match hit.kind:
+        case Kind.SLOW_ITERATION:
+            text = f"iteration {numbers[0]}: {beside}{_all_but(table, hit)}"
+        case Kind.STEP | Kind.WARM_UP:
+            name = "warm-up, iteration" if hit.kind is Kind.WARM_UP else "iteration"
+            span = f"s {numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f" {numbers[0]}"
+            text = f"{name}{span} of {table.shape[1]}: {beside}"
+        case Kind.GRADIENT:
+            text = f"{which}{where}: {size} from the first copy to the last, evenly"
+        case Kind.NO_PLACE:
+            text = (
+                f"{which}: one copy or a few {_range(table, hit)} in {len(hit.cells)} phases, "
+                f"{len(copies)} different ones by chance; no place is at fault"
+            )
+        case Kind.WANDERING:
+            turns = _turns(table, str(facts["turns"]))
+            text = f"{which}: does not repeat, the lgroups take turns, {turns}"
+        case Kind.DRIFT:
+            text = f"{which} {size} from the first to the last of {table.shape[1]} iterations"
+        case Kind.STARTUP:
+            mode = _MODES[str(facts["mode"])]
+            text = f"{which}{where}: start-up ({mode}), {size} of the median time"
+        case _ if hit.level == "modes" and not facts.get("same"):
+            text = f"{which}: does not repeat, {share}the copies {size}, other ones each iteration"
+        case _:
+            same = ", the same copies every time" if facts.get("same") else ""
+            text = (
+                f"{which}: two groups of copies, {share}them {size}{same}; "
+                f"{_on_lgroups(table, hit)}{_undecided(table, hit, copies)}"
+            )
+    return text
 
 
 def _on_lgroups(table: Table, hit: Hit) -> str:

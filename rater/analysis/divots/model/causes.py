@@ -1,20 +1,19 @@
-"""Effects of the model joined to causes, one finding each: which kind, where, in which cells; pure."""
+"""Effects of the model joined to causes: which kind each is, where and in which cells; pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from rater.analysis.divots.model.effects import DivotEffect
 from rater.analysis.divots.model.families import Family
 from rater.analysis.divots.model.finding import Kind
-from rater.analysis.divots.model.places import Effect
 from rater.analysis.divots.model.search import Found
 from rater.analysis.divots.model.table import UNKNOWN, Table
-from rater.analysis.stats.robust import Bools, Floats
+from rater.analysis.stats.robust import Bools, Floats, median, overall_median
 
 _ALIKE: Final = 1.6  # times at most: two sizes of one cause
 _UNDONE: Final = 0.25  # of a size at most is left where something kept its speed
@@ -24,6 +23,12 @@ _FEW_OF_CORE: Final = 2  # copies of a core: its copies, as others are
 _SIDES: Final = 0.85  # of an lgroup's copies: it is as a whole
 _RANDOM: Final = 4  # cells with a slow copy, another one each time: no place is at fault
 _COPIES: Final = ("copy", "copies", "modes", "moving")
+
+
+_LATE: Final = 0.015  # of the time: the default threshold of groups
+_IDLE: Final = 0.05  # share of the time that a CPU did nothing
+_CALM: Final = 0.02  # of it that the other benchmarks have at most
+_SHARED: Final = 0.15  # of it in later iterations: copies wait for a CPU that they share
 
 
 @dataclass(slots=True, eq=False)
@@ -89,16 +94,16 @@ def causes_of(found: Found) -> list[Hit]:
     return hits
 
 
-type _Groups = list[list[Effect]]
+type _Groups = list[list[DivotEffect]]
 
 
-def _spared(groups: _Groups) -> tuple[_Groups, list[tuple[list[Effect], Bools]]]:
+def _spared(groups: _Groups) -> tuple[_Groups, list[tuple[list[DivotEffect], Bools]]]:
     """Return causes without exceptions to others: what kept its speed in a slow part or iteration.
 
     And to which cause each is one, with the copy runs that are none of it.
     """
     kept: _Groups = []
-    spared: list[tuple[list[Effect], Bools]] = []
+    spared: list[tuple[list[DivotEffect], Bools]] = []
     for group in groups:
         whole = next((it for it in groups if it is not group and _takes_back(group, it)), None)
         if whole is None:
@@ -108,7 +113,7 @@ def _spared(groups: _Groups) -> tuple[_Groups, list[tuple[list[Effect], Bools]]]
     return kept, spared
 
 
-def _takes_back(group: list[Effect], whole: list[Effect]) -> bool:
+def _takes_back(group: list[DivotEffect], whole: list[DivotEffect]) -> bool:
     """Tell whether a cause undoes another for some of its copies or iterations."""
     one, other = group[0], whole[0]
     if one.slots.ndim > 1 or other.slots.ndim > 1 or "gradient" in (one.kind, other.kind):
@@ -124,49 +129,49 @@ def _takes_back(group: list[Effect], whole: list[Effect]) -> bool:
 # -- which effects are one cause -------------------------------------------------------------------
 
 
-def _cells(group: Sequence[Effect]) -> Bools:
+def _cells(group: Sequence[DivotEffect]) -> Bools:
     found: Bools = np.any([np.outer(one.benchmarks, one.when != 0) for one in group], axis=0)
     return found
 
 
-def _slots(group: Sequence[Effect]) -> Bools:
+def _slots(group: Sequence[DivotEffect]) -> Bools:
     flat = [one.slots.reshape(-1, one.slots.shape[-1]).any(axis=0) for one in group]
     found: Bools = np.any(flat, axis=0)
     return found
 
 
-def _profile(group: Sequence[Effect]) -> Floats:
+def _profile(group: Sequence[DivotEffect]) -> Floats:
     """Return the size of each benchmark (B,), ln."""
     total = sum((np.where(one.benchmarks, one.size, 0.0) for one in group), np.zeros(1))
     return total / max(1, len({one.slots.tobytes() for one in group}))
 
 
-def _alike(left: Sequence[Effect], right: Sequence[Effect]) -> bool:
+def _alike(left: Sequence[DivotEffect], right: Sequence[DivotEffect]) -> bool:
     """Tell whether two causes have about the same sizes in about the same cells."""
     a, b = _cells(left), _cells(right)
-    if (a & b).sum() < _SAME_CELLS * (a | b).sum():
+    if bool((a & b).sum() < _SAME_CELLS * (a | b).sum()):
         return False
-    p, q = _profile(left), _profile(right)
-    p, q = float(np.median(p[p != 0])), float(np.median(q[q != 0]))
+    p, q = (float(np.median(it[it != 0])) for it in (_profile(left), _profile(right)))
     return p * q > 0 and max(p / q, q / p) <= _ALIKE
 
 
-def _sort(one: Effect) -> str:
+def _sort(one: DivotEffect) -> str:
     few = one.kind in ("core", "cpu") and one.slots.sum() <= _FEW_OF_CORE
     return "copy" if few or one.kind in ("copy", "copies") else one.kind
 
 
-def _joined(found: Found) -> list[list[Effect]]:
-    groups: list[list[Effect]] = []
+def _joined(found: Found) -> list[list[DivotEffect]]:
+    groups: list[list[DivotEffect]] = []
     for one in found.effects:
         for group in groups:
             first = group[0]
-            same = _sort(first) == _sort(one) and first.typical * one.typical > 0
+            same = _sort(first) == _sort(one) and _one_sign(first, one)
             if first.kind == "iterations" == one.kind:
                 same = (
                     same
                     and first.scope == one.scope
                     and (first.when != 0).tobytes() == (one.when != 0).tobytes()
+                    and 1 / _ALIKE < first.typical / one.typical < _ALIKE
                 )
             else:
                 same = (
@@ -179,25 +184,39 @@ def _joined(found: Found) -> list[list[Effect]]:
                 break
         else:
             groups.append([one])
-    joined: list[list[Effect]] = []
+    joined: list[list[DivotEffect]] = []
     for group in groups:
-        first = group[0]
-        for other in joined:
-            kin = _sort(first) == _sort(other[0]) and first.kind not in (
-                "iterations",
-                "gradient",
-                "moving",
-            )
-            if kin and first.slots.ndim == 1 == other[0].slots.ndim and _alike(group, other):
-                if not (_slots(group) & _slots(other)).any() or first.scope == "cell":
-                    other += group
-                    break
-        else:
+        whole = next((it for it in joined if _same_cause(group, it)), None)
+        if whole is None:
             joined.append(group)
+        else:
+            whole += group
     return joined
 
 
-def _without_place(found: Found, groups: list[list[Effect]]) -> list[list[Effect]]:
+def _one_sign(first: DivotEffect, one: DivotEffect) -> bool:
+    """Tell whether effects of one part go one way, or the second only makes the first less."""
+    if first.typical * one.typical > 0:
+        return True
+    inside = one.scope == "cell" != first.scope and not (one.benchmarks & ~first.benchmarks).any()
+    return (
+        inside
+        and abs(first.typical + one.typical) >= _UNDONE * abs(first.typical)
+        and (abs(one.typical) < abs(first.typical))
+    )
+
+
+def _same_cause(group: list[DivotEffect], other: list[DivotEffect]) -> bool:
+    """Tell whether causes are one: other parts of a sort in the same cells, by as much."""
+    one, two = group[0], other[0]
+    if _sort(one) != _sort(two) or one.kind in ("iterations", "gradient", "moving"):
+        return False
+    if one.slots.ndim > 1 or two.slots.ndim > 1 or not _alike(group, other):
+        return False
+    return one.scope == "cell" or not (_slots(group) & _slots(other)).any()
+
+
+def _without_place(found: Found, groups: list[list[DivotEffect]]) -> list[list[DivotEffect]]:
     """Return causes with what is in no place as one: one random copy in many cells."""
     for b in range(found.table.shape[0]):  # lgroups that take turns in a benchmark
         own = [
@@ -234,57 +253,56 @@ def _without_place(found: Found, groups: list[list[Effect]]) -> list[list[Effect
 # -- what a cause is -------------------------------------------------------------------------------
 
 
-def _hit(found: Found, group: list[Effect]) -> Hit:
+def _hit(found: Found, group: list[DivotEffect]) -> Hit:
     table, first = found.table, max(group, key=lambda one: one.gain)
-    shape = table.shape
-    there = ~np.isnan(table.log_s)
-    effect, covered = np.zeros(shape), np.zeros(shape, dtype=bool)
-    for one in group:
-        rows = np.flatnonzero(one.benchmarks)
-        slots, when = one.slots, one.when
-        if one.kind == "gradient":  # over what the fastest end could do
-            slots = slots + (0.5 if one.typical > 0 else -0.5)
-        if one.scope == "trend":
-            when = when + (0.5 if one.typical > 0 else -0.5)
-        if slots.ndim == 3:
-            slots = slots[rows]
-        effect[rows] += one.size[rows][:, None, None] * when[None, :, None] * slots
-        covered[rows] |= (np.ones(shape[1], bool) if one.scope == "trend" else when != 0)[
-            None, :, None
-        ] & ((slots != 0) | (one.kind in ("gradient", "iterations")))
-    covered &= there
-    hit = Hit(Kind.OUTLIER_COPY, covered, np.where(covered, effect, 0.0))
-    hit.everywhere = any(one.scope == "all" and (one.when != 0).all() for one in group)
+    hit = _drawn(table, group)
     if first.kind == "iterations":
         return _of_time(hit, first)
-    if first.kind == "gradient":
-        return _of_order(table, hit, first)
-    if first.kind == "unsettled":
-        return _of_convoy(table, hit, first)
+    if first.kind in ("gradient", "unsettled"):
+        return _of_order(table, hit, first) if first.kind == "gradient" else _of_convoy(table, hit)
     if first.kind == "moving":
-        hit.facts["moves"] = 1.0
-        hit.level = "copy"
+        hit.facts, hit.level = {"moves": 1.0}, "copy"
         return hit
-    if first.kind in ("copy", "copies") and len(group) > 1 and _apart(group):
-        hit.kind, hit.level = Kind.NO_PLACE, "random"
-        return hit
-    if first.slots.ndim > 1 or (_node(table, group[:1]) and _apart_in_time(group)):
-        if turns := _turns(table, hit):
-            hit.kind, hit.level, hit.facts = Kind.WANDERING, "turns", {"turns": turns}
-            return hit
-        each = covered.sum(axis=2)[covered.any(axis=2)]
-        if np.median(each) <= 1:
-            hit.kind, hit.level = Kind.NO_PLACE, "random"
-            return hit
-        hit.kind, hit.level = Kind.BIMODAL, "modes"
-        hit.facts["share"] = float(
-            covered.sum() / max(1, (there & covered.any(axis=2)[..., None]).sum())
-        )
-        return hit
+    scattered = first.kind in ("copy", "copies") and len(group) > 1 and _apart(group)
+    if scattered or first.slots.ndim > 1 or (_node(table, group[:1]) and _apart_in_time(group)):
+        return _of_changing(table, hit, scattered=scattered)
     return _of_part(found, hit, group)
 
 
-def _node(table: Table, group: Sequence[Effect]) -> str:
+def _drawn(table: Table, group: list[DivotEffect]) -> Hit:
+    """Return the copy runs that effects cover, with what they do to each."""
+    there = ~np.isnan(table.log_s)
+    effect, covered = np.zeros(table.shape), np.zeros(table.shape, dtype=bool)
+    for one in group:
+        rows, slots, when = np.flatnonzero(one.benchmarks), one.slots, one.when
+        whole = one.kind in ("gradient", "iterations")
+        side = 0.5 if one.typical > 0 else -0.5  # over what the fastest end could do
+        slots = slots + side if one.kind == "gradient" else slots
+        when = when + side if one.scope == "trend" else when
+        own = slots[rows] if slots.ndim == 3 else slots
+        effect[rows] += one.size[rows][:, None, None] * when[None, :, None] * own
+        its = (when != 0) | (one.scope == "trend")
+        covered[rows] |= its[None, :, None] & ((own != 0) | whole)
+    covered &= there
+    always = any(one.scope == "all" and (one.when != 0).all() for one in group)
+    return Hit(Kind.OUTLIER_COPY, covered, np.where(covered, effect, 0.0), everywhere=always)
+
+
+def _of_changing(table: Table, hit: Hit, *, scattered: bool) -> Hit:
+    """Say what is slow in other copies each time: lgroups in turn, one by chance, or a sort."""
+    each = hit.covered.sum(axis=2)[hit.covered.any(axis=2)]
+    if not scattered and (turns := _turns(table, hit)):
+        hit.kind, hit.level, hit.facts = Kind.WANDERING, "turns", {"turns": turns}
+    elif scattered or np.median(each) <= 1:
+        hit.kind, hit.level = Kind.NO_PLACE, "random"
+    else:
+        hit.kind, hit.level = Kind.BIMODAL, "modes"
+        there = ~np.isnan(table.log_s) & hit.covered.any(axis=2)[..., None]
+        hit.facts = {"share": float(hit.covered.sum()) / max(1, int(there.sum()))}
+    return hit
+
+
+def _node(table: Table, group: Sequence[DivotEffect]) -> str:
     """Return the lgroup whose copies a cause is of, all of them and no others; else empty."""
     slots = _slots(group)
     nodes = np.unique(table.node[slots])
@@ -292,7 +310,7 @@ def _node(table: Table, group: Sequence[Effect]) -> str:
     return str(nodes[0]) if whole and not (table.node[~slots] == nodes[0]).any() else ""
 
 
-def _apart_in_time(group: Sequence[Effect]) -> bool:
+def _apart_in_time(group: Sequence[DivotEffect]) -> bool:
     """Tell whether other lgroups are slow in other iterations, all in one benchmark."""
     slots = {one.slots.tobytes() for one in group}
     when = {one.when.tobytes() for one in group}
@@ -321,7 +339,7 @@ def _turns(table: Table, hit: Hit) -> str:
     return " ".join(told) if len(whose) > 1 and len(hit.iterations) > 1 else ""
 
 
-def _apart(group: Sequence[Effect]) -> bool:
+def _apart(group: Sequence[DivotEffect]) -> bool:
     """Tell whether other copies are slow in each cell."""
     cells = {(one.benchmarks.tobytes(), one.when.tobytes()) for one in group}
     return (
@@ -331,7 +349,7 @@ def _apart(group: Sequence[Effect]) -> bool:
     )
 
 
-def _of_time(hit: Hit, first: Effect) -> Hit:
+def _of_time(hit: Hit, first: DivotEffect) -> Hit:
     i = len(first.when)
     early = np.flatnonzero(first.when)
     if first.scope == "trend":
@@ -345,7 +363,7 @@ def _of_time(hit: Hit, first: Effect) -> Hit:
     return hit
 
 
-def _of_order(table: Table, hit: Hit, first: Effect) -> Hit:
+def _of_order(table: Table, hit: Hit, first: DivotEffect) -> Hit:
     span = first.typical
     known = not np.isnan(table.start_s).all() and np.ptp(np.nan_to_num(table.start_s)) > 0
     hit.facts = {"rise": span}
@@ -356,7 +374,7 @@ def _of_order(table: Table, hit: Hit, first: Effect) -> Hit:
     return hit
 
 
-def _of_convoy(table: Table, hit: Hit, first: Effect) -> Hit:
+def _of_convoy(table: Table, hit: Hit) -> Hit:
     """Return a cell whose copies came through the start one after another."""
     cell = hit.covered.any(axis=2)
     values = table.log_s[cell]
@@ -370,7 +388,7 @@ def _of_convoy(table: Table, hit: Hit, first: Effect) -> Hit:
     return hit
 
 
-def _of_part(found: Found, hit: Hit, group: list[Effect]) -> Hit:
+def _of_part(found: Found, hit: Hit, group: list[DivotEffect]) -> Hit:
     """Say what the copies of a cause share: a part that they are all of, else themselves."""
     table, slots = found.table, hit.slots
     slow, many = hit.size > 0, int(slots.sum())
@@ -417,7 +435,10 @@ def _of_part(found: Found, hit: Hit, group: list[Effect]) -> Hit:
 
 def _parts(families: Iterable[Family]) -> Iterable[tuple[Family, int]]:
     return (
-        (family, p) for family in families if not family.single for p in range(len(family.names))
+        (family, p)
+        for family in families
+        if family.kind != "copy"
+        for p in range(len(family.names))
     )
 
 
@@ -429,4 +450,62 @@ def total_effect(shape: tuple[int, int, int], hits: Sequence[Hit]) -> Floats:
     return total
 
 
-__all__ = ["Hit", "causes_of", "math", "replace", "total_effect"]
+# -- start-up trouble that start times and CPU times show ------------------------------------------
+
+
+def startup_hits(table: Table) -> list[Hit]:
+    """Return what went wrong in the beginning, beyond what the times themselves show."""
+    found = []
+    if table.barrier and not table.staggered and not np.isnan(table.start_s).all():
+        found.append(_late_start(table))
+    if table.barrier and table.copies > 1:
+        found.append(_input_wait(table))
+    return [one for one in found if one.covered.any()]
+
+
+def _late_start(table: Table) -> Hit:
+    known = ~np.isnan(table.start_s)
+    last = np.max(np.where(known, table.start_s, -np.inf), axis=2)
+    first = np.min(np.where(known, table.start_s, np.inf), axis=2)
+    several = known.sum(axis=2) >= 2
+    late = np.where(several, last, 0.0) - np.where(several, first, 0.0)
+    size = np.nan_to_num(late / np.exp(median(table.log_s)))
+    size = np.where(size >= _LATE, size, 0.0)
+    covered = (size > 0)[:, :, None] & ~np.isnan(table.log_s)
+    facts: dict[str, float | str] = {"mode": "late-start"}
+    return Hit(Kind.STARTUP, covered, np.zeros(table.shape), facts=facts, skew=size)
+
+
+def _input_wait(table: Table) -> Hit:
+    """Find first iterations in which copies waited while their CPU did nothing."""
+    b, i, _ = table.shape
+    size = np.zeros((b, i))
+    idle = median(np.where(np.isnan(table.log_s), np.nan, table.idle))
+    if i > 1:
+        usual = np.maximum(0.0, median(idle[:, 1:]))
+        more = np.nan_to_num(idle[:, 0] - usual)
+        there = (more >= _IDLE) & (usual < _SHARED)
+        size[:, 0] = np.where(there, more / np.maximum(1 - idle[:, 0], _IDLE), 0.0)
+    elif b >= 3:
+        few = np.mean(idle[:, 0] >= _IDLE) <= 1 / 3
+        if few and overall_median(idle[:, 0]) < _CALM:
+            size[:, 0] = np.where(idle[:, 0] >= _IDLE, idle[:, 0], 0.0)
+    covered = (size > 0)[:, :, None] & ~np.isnan(table.log_s)
+    effect = np.where(covered, np.log1p(size)[:, :, None], 0.0)
+    return Hit(Kind.STARTUP, covered, effect, facts={"mode": "input-wait"})
+
+
+def told_once(hits: list[Hit]) -> list[Hit]:
+    """Return hits without slow first iterations that a start-up explains in the same cells."""
+    starts = [hit for hit in hits if hit.kind is Kind.STARTUP and hit.skew is None]
+    return [
+        hit
+        for hit in hits
+        if hit.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
+        or not any(_inside(hit, one.covered.any(axis=2)) for one in starts)
+    ]
+
+
+def _inside(hit: Hit, cells: Bools) -> bool:
+    own = hit.covered.any(axis=2)
+    return bool((own & cells).sum() >= 0.7 * own.sum())

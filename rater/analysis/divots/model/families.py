@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rater.analysis.divots.model.layout import sharing_classes
 from rater.analysis.divots.model.table import SEVERAL, UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
@@ -33,11 +34,6 @@ class Family:
         """Slots of each part (P, S)."""
         found: Bools = self.part[None] == np.arange(len(self.names))[:, None]
         return found
-
-    @property
-    def single(self) -> bool:
-        """Whether each slot is a part."""
-        return self.kind == "copy"
 
     @cached_property
     def members(self) -> list[tuple[Ints, Ints]]:
@@ -87,6 +83,7 @@ def families_of(table: Table) -> list[Family]:
     if (shared > 1).any():
         add("thread", _threads(table))
     add("half", _halves(table))
+    add("sharing", sharing_classes(table)[1])
     add("core", table.core)
     add("cpu", table.cpu)
     if slots > 1:

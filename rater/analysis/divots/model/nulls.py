@@ -64,7 +64,8 @@ def location(values: Floats, sd: Floats | float) -> Floats:
     if not gaps:
         return centre + off.mean(axis=-1)
     known = np.sum(~np.isnan(values), axis=-1)
-    return centre + np.nansum(off, axis=-1) / np.maximum(known, 1)
+    found: Floats = centre + np.nansum(off, axis=-1) / np.maximum(known, 1)
+    return found
 
 
 def capped_squares(
@@ -97,12 +98,14 @@ def lent_variance(squares: Floats, df: Floats, least: Floats | float) -> tuple[f
     own = np.log(np.maximum(squares / n, np.square(least)))
     centre = float(np.median(own)) if len(own) > 2 else float(np.sum(n * own) / np.sum(n))
     off = np.sort((own - centre) ** 2 - 2 / n)
-    kept = off[: max(1, len(off) - len(off) // 8)]  # what stands out is no usual row
+    kept = off[
+        : max(1, len(off) - max(len(off) // 8, len(off) > 2))
+    ]  # what stands out is no usual row
     return math.exp(centre), min(2 / max(float(np.mean(kept)), 1e-9), float(np.sum(n)))
 
 
 def pooled_variances(squares: Floats, df: Floats, least: Floats | float) -> tuple[Floats, Floats]:
-    """Return variances of rows that lend each other what they know, and their degrees of freedom."""
+    """Return variances of rows that lend each other what they know, and their freedom."""
     if len(squares) == 1:
         n = np.maximum(df, 1.0)
         return np.maximum(squares / n, np.square(least)), n
@@ -156,7 +159,10 @@ class Nature:
         width = np.sqrt(whole * np.asarray(grow, float)[..., None])
         nats = weight - nats_of_t(d[..., None] / width, np.minimum(free, 1e6))
         top = nats.max(axis=-1)
-        return np.maximum(0.0, -top - np.log(np.sum(np.exp(nats - top[..., None]), axis=-1)))
+        found: Floats = np.maximum(
+            0.0, -top - np.log(np.sum(np.exp(nats - top[..., None]), axis=-1))
+        )
+        return found
 
 
 # -- single values: a tail learnt from the run -----------------------------------------------------
@@ -217,6 +223,7 @@ class Tail:
         if np.isfinite(cut):  # those beyond are not seen: what is not out there is no evidence
             beyond = np.exp(-_tails(cut / _SCALES))
             fit -= float(np.sum(count)) * np.log1p(-np.minimum(beyond, 0.99))
+        self._weight: Floats
         prior = _WEIGHT[:, None] - 0.5 * np.square(np.log(_SCALES) / 0.25)
         prior = prior - math.log(np.sum(np.exp(prior)))
         if of_all is not None:
@@ -247,6 +254,8 @@ class SidedTail:
 
     def __init__(self, z: Floats, of_all: SidedTail | None = None) -> None:
         """Learn from standardised values about zero."""
+        self.slow: Tail
+        self.fast: Tail
         if of_all is not None:
             before = of_all.slow, of_all.fast
         elif np.sum(~np.isnan(z)) >= _SIDED:

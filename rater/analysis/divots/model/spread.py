@@ -8,65 +8,69 @@ from typing import Final
 
 import numpy as np
 
+from rater.analysis.divots.model.effects import (
+    ALPHA,
+    ENTERS,
+    LEAST_NOISE,
+    CellNoise,
+    DivotEffect,
+    PartScope,
+)
 from rater.analysis.divots.model.nulls import Nature, capped_squares
-from rater.analysis.divots.model.places import ALPHA, LEAST_NOISE, SLOPE, Effect, Noise, Scope
 from rater.analysis.stats.robust import Bools, Floats
 
 _BLOCKS: Final = 8  # of neighbours, which may share what is no slope
+SLOPE: Final = Nature(0.004, 1.6)  # from the first copy to the last of healthy ones
 SLOPE_FLOOR: Final = 0.02  # from the first to the last
 MODES_FLOOR: Final = 0.02
 _LEAST_SHARE, _MOST_SHARE = 0.12, 0.60  # of the copies: fewer are single ones, more the usual sort
 _LEAST_SORTED: Final = 12  # values of which two sorts can be told
+_LEAST_SLOPED, _LEAST_TOGETHER = 4, 6  # copies
+_MOST_SETS: Final = 40
+_FAR: Final = 3.0  # standard deviations of each of several copies
+_MOST_SINGLE: Final = 0.2  # of the copies: more are a sort
 _WIDER: Final = math.log(2.5)  # a cell whose copies lie so much further apart
 WIDTH: Final = Nature(0.15, 1.8)  # by which the width of a cell differs, ln
 
 
-def slopes(r: Floats, level: Floats, order: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
+def slopes(
+    r: Floats, level: Floats, order: Floats, noise: CellNoise, kinds: int
+) -> Iterator[DivotEffect]:
     """Return slopes over the order of start: of all benchmarks, of one, of one cell."""
     b, i, s = r.shape
-    if s < 4:
+    if s < _LEAST_SLOPED:
         return
     x = order - 0.5
+    sxx = float(x @ x)
     price, repeat = math.log(kinds / ALPHA), noise.again / noise.count
     one, worth, error = _slope(level, x, repeat, noise.again_df)
-    every, all_of = np.ones(i), np.ones(b, bool)
-    sxx = float(x @ x)
 
-    def effect(rows, when, size, scope, nats, sd):
-        gain = 0.5 * sxx * when.sum() * float(np.sum(size[rows] ** 2 / noise.again[rows]))
-        return Effect(
-            "gradient", x, rows, when, np.where(rows, size, 0.0), scope, nats, gain - rows.sum(), sd
-        )
+    def effect(here: Bools, when: Floats, size: Floats, net: float) -> DivotEffect:
+        scope = "cell" if when.sum() < i else "all" if here.all() and b > 1 else "some"
+        size = np.where(here, size, 0.0)
+        gain = 0.5 * sxx * when.sum() * float(np.sum(size**2 / noise.again)) - here.sum()
+        return DivotEffect("gradient", x, here, when, size, scope, net, float(gain))
 
+    every = np.ones(i)
     if b > 1:
         weight = 1 / error**2
-        total = weight.sum()
-        mean = float((weight * one).sum() / total)
-        birge = max(1.0, (4 + float((weight * (one - mean) ** 2).sum())) / (3 + b))
-        pooled = (weight[:, None] * level).sum(axis=0, keepdims=True) / total
-        size, nats, sd = _slope(pooled, x, np.array([birge / total * sxx]), np.array([3.0 + b]))
-        if nats[0] > price and abs(size[0]) > 0.6 * SLOPE_FLOOR:
-            yield effect(all_of, every, one, "all", nats[0] - price, sd[0])
-    for k in np.flatnonzero((worth > price + math.log(b)) & (np.abs(one) > 0.6 * SLOPE_FLOOR)):
-        yield effect(
-            np.arange(b) == k, every, one, "some", worth[k] - price - math.log(b), error[k]
-        )
+        mean = (weight * one).sum() / weight.sum()
+        agreed = max(1.0, (4 + float((weight * (one - mean) ** 2).sum())) / (3 + b))
+        pooled = (weight[:, None] * level).sum(axis=0, keepdims=True) / weight.sum()
+        var = np.array([agreed / weight.sum() * sxx])
+        size, nats, _ = _slope(pooled, x, var, np.array([3.0 + b]))
+        if nats[0] > price and abs(size[0]) > ENTERS * SLOPE_FLOOR:
+            yield effect(np.ones(b, bool), every, one, float(nats[0]) - price)
+    net = worth - price - math.log(b)
+    for k in np.flatnonzero((net > 0) & (np.abs(one) > ENTERS * SLOPE_FLOOR)).tolist():
+        yield effect(np.arange(b) == k, every, one, float(net[k]))
     if i > 1:
         rows = np.nan_to_num(r).reshape(b * i, s)
-        size, nats, sd = _slope(rows, x, np.repeat(noise.again, i), np.repeat(noise.again_df, i))
+        size, nats, _ = _slope(rows, x, np.repeat(noise.again, i), np.repeat(noise.again_df, i))
         net = nats - price - math.log(b * i)
-        for q in np.argsort(-net)[:20]:
-            if net[q] > 0 and abs(size[q]) > SLOPE_FLOOR:
-                k, j = divmod(int(q), i)
-                here = np.arange(b) == k
-                yield effect(
-                    here,
-                    (np.arange(i) == j) * 1.0,
-                    np.where(here, size[q], 0.0),
-                    "cell",
-                    net[q],
-                    sd[q],
-                )
+        for q in np.flatnonzero((net > 0) & (np.abs(size) > SLOPE_FLOOR)).tolist():
+            when = (np.arange(i) == q % i) * 1.0
+            yield effect(np.arange(b) == q // i, when, np.full(b, size[q]), float(net[q]))
 
 
 def _slope(y: Floats, x: Floats, chance: Floats, df: Floats) -> tuple[Floats, Floats, Floats]:
@@ -94,49 +98,38 @@ def _slope(y: Floats, x: Floats, chance: Floats, df: Floats) -> tuple[Floats, Fl
     return slope, nats, np.sqrt(var / sxx)
 
 
-def together(scope: Scope, r: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
+def together(scope: PartScope, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
     """Return several copies that are slow at once where each alone would not pay."""
-    b, i, s = r.shape
-    if scope.tail is None or s < 6:
+    rows, s = scope.d.shape
+    if scope.tail is None or s < _LEAST_TOGETHER or scope.name not in ("one", "cell"):
         return
-    z = scope.d / scope.sd
-    rows, most = len(z), max(2, s // 5)
+    b = len(noise.again)
+    i = rows // b
+    most = max(2, s // 5)
     base = math.log(kinds / ALPHA) + math.log(rows)
+    z = scope.d / scope.sd
     top = -np.sort(-z, axis=1)[:, :most]  # a fast minority is no divot
     m = np.arange(1, top.shape[1] + 1)
-    ln_lambda = math.log(s / 2) - scope.tail.nats(top)
+    expected = math.log(s / 2) - scope.tail.nats(top)  # ln of how many are so far out by chance
     ways = np.array([math.lgamma(k + 1) for k in m.tolist()])
-    nats = -(m * ln_lambda - ways) - math.log(2 * most)
-    usable = (ln_lambda < np.log(m)) & (m > 1) & (top > 3.0)
-    nats = np.where(usable & (scope.net.max(axis=1, keepdims=True) <= 0), nats, 0.0)
+    nats = -(m * expected - ways) - math.log(2 * most)
+    alone = scope.net.max(axis=1, keepdims=True) > 0
+    nats = np.where((expected < np.log(m)) & (m > 1) & (top > _FAR) & ~alone, nats, 0.0)
     best = nats.argmax(axis=1)
     net = nats[np.arange(rows), best] - base
-    for row in np.argsort(-net)[:40]:
-        if net[row] <= 0:
-            break
+    for row in np.argsort(-net)[: int(np.sum(net > 0))][:_MOST_SETS].tolist():
         mine = np.argsort(-z[row])[: best[row] + 1]
         size = float(np.median(scope.d[row, mine]))
-        k, j = divmod(int(row), i) if scope.name == "cell" else (int(row), -1)
+        k, j = divmod(row, i)
         if abs(size) < max(scope.floor, 1.5 * noise.step[k]):
             continue
-        when = (np.arange(i) == j) * 1.0 if j >= 0 else np.ones(i)
-        slots = np.isin(np.arange(s), mine)
-        here, n = np.arange(b) == k, len(mine)
-        gain = 0.5 * n * (1 - n / s) * when.sum() * size**2 / noise.again[k]
-        yield Effect(
-            "copies",
-            slots.astype(float),
-            here,
-            when,
-            np.where(here, size, 0.0),
-            "cell" if j >= 0 else "some",
-            float(net[row]),
-            float(gain),
-            float(scope.sd[row].mean() / math.sqrt(n)),
+        when = (np.arange(i) == j) * 1.0 if scope.name == "cell" else np.ones(i)
+        yield from _set(
+            np.isin(np.arange(s), mine), (np.arange(b) == k, when), size, float(net[row]), noise
         )
 
 
-def two_sorts(r: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
+def two_sorts(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
     """Return benchmarks, and single cells, whose values are of two sorts that lie apart.
 
     The null is the flattest of single modes, uniform, and a tail that falls off exponentially: no
@@ -152,11 +145,11 @@ def two_sorts(r: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
         always = i > 2 and float(((held > 0.2) & (held < 0.8)).mean()) < 0.1
         here = np.arange(b) == k
         if always or i == 1:
-            yield from _set(held > 0.5, here, np.ones(i), size, net, noise)
+            yield from _set(held > 0.5, (here, np.ones(i)), size, net, noise)
         elif slow.mean() <= _MOST_SHARE and slow.any(axis=1).all():
             gain = 0.5 * slow.sum() * (1 - slow.mean()) * size**2 / noise.one[k]
             slots, when = slow.astype(float), np.ones(i)
-            yield Effect(
+            yield DivotEffect(
                 "modes", slots, here, when, np.where(here, size, 0.0), "some", net, float(gain)
             )
     if i > 1:
@@ -165,22 +158,22 @@ def two_sorts(r: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
             k, j = divmod(q, i)
             when = (np.arange(i) == j) * 1.0
             slow = np.nan_to_num(r[k, j], nan=-np.inf) >= cut
-            yield from _set(slow, np.arange(b) == k, when, size, net, noise)
+            yield from _set(slow, (np.arange(b) == k, when), size, net, noise)
 
 
 def _set(
-    slow: Bools, here: Bools, when: Floats, size: float, net: float, noise: Noise
-) -> Iterator[Effect]:
-    """Return the same copies each time: the smaller side is told."""
+    slow: Bools, at: tuple[Bools, Floats], size: float, net: float, noise: CellNoise
+) -> Iterator[DivotEffect]:
+    """Return the same copies each time, in benchmarks and iterations: the smaller side is told."""
+    here, when = at
     sign = 1 if slow.mean() <= _MOST_SHARE else -1
-    few = slow if sign > 0 else ~slow
-    count, s = int(few.sum()), len(slow)
-    if not 1 < count < s or (sign < 0 and when.sum() < 2):
+    few = (slow if sign > 0 else ~slow).astype(float)
+    if not 1 < few.sum() < len(slow) or (sign < 0 and when.sum() < 2):
         return
-    gain = 0.5 * count * (1 - count / s) * when.sum() * size**2 / float(noise.again[here][0])
-    scope = "some" if when.all() else "cell"
-    sizes = np.where(here, sign * size, 0.0)
-    yield Effect("modes", few.astype(float), here, when, sizes, scope, net, gain)
+    sizes, scope = np.where(here, sign * size, 0.0), "some" if when.all() else "cell"
+    gain = noise.gain(sizes, few, when)
+    kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
+    yield DivotEffect(kind, few, here, when, sizes, scope, net, gain)
 
 
 def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, float, float, float]]:
@@ -209,7 +202,7 @@ def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, floa
             yield int(full[q]), net, size, float(v[q, at[q]])
 
 
-def unsettled(r: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
+def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
     """Return cells whose copies lie much further apart than in the benchmark's other iterations."""
     b, i, s = r.shape
     rows = np.flatnonzero(~np.isnan(r).any(axis=(1, 2)))
@@ -233,7 +226,7 @@ def unsettled(r: Floats, noise: Noise, kinds: int) -> Iterator[Effect]:
         slots[j] = x[k, j] * (1 - math.exp(-d[k, j]))
         bench = np.arange(b) == rows[k]
         gain = 0.5 * float(np.sum(slots[j] ** 2)) / noise.again[rows[k]]
-        yield Effect(
+        yield DivotEffect(
             "unsettled",
             slots,
             bench,

@@ -1,0 +1,209 @@
+"""Patterns of a series over the iterations and how unlikely they are by chance; pure.
+
+A series is noise whose neighbours may be alike (first-order autoregressive) by an amount that is
+not known: a few are weighed by how well they fit. Each pattern is estimated by generalised least
+squares under each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from rater.analysis.divots.model.nulls import Nature, Tail, nats_of_t
+from rater.analysis.stats.robust import Floats, Ints
+
+STEP_FROM: Final = 5  # iterations: fewer have no two sides of two
+_TREND_FROM: Final = 4
+_ALIKE_FROM: Final = 4  # fewer say nothing of their neighbours
+_ALIKE: Final = np.array([0.0, 0.4, 0.7, 0.85, 0.93, 0.98])
+_ALIKE_WEIGHT: Final = np.log(np.array([0.5, 0.15, 0.1, 0.1, 0.1, 0.05]))
+_TAKEN: Final = 1.5  # degrees of freedom that a pattern takes: it was chosen among many
+_MOST_LENT: Final = 8.0  # degrees of freedom that other benchmarks lend to the size of one's noise
+_MOST_TRIED: Final = 60  # patterns of a sort that are judged in full
+_TAIL_FROM: Final = 12  # values that tell how far out single ones lie
+_MOST_ROWS: Final = 8  # of more one makes no difference to their median
+_LONGEST_FADING: Final = 512  # iterations: of more a step says the same
+
+
+def pattern(h: int, i: int) -> tuple[Floats, str]:
+    """Return the weights of a pattern by its number, and its scope.
+
+    Single iterations, steps from 2 on, the trend, warm-ups of 2 and more that wear off by half.
+    """
+    if h < i:
+        return (np.arange(i) == h).astype(np.float64), "cell"
+    k = h - i + 2 if i >= STEP_FROM else i - 1
+    if k < i - 1:
+        return (np.arange(i) >= k).astype(np.float64), "step"
+    if k == i - 1:
+        return np.arange(i, dtype=np.float64) / (i - 1) - 0.5, "trend"
+    return _fading(k - i + 2, i), "step"
+
+
+def trend_of(i: int) -> int:
+    """Return the number of the trend among the patterns of so many iterations."""
+    return 2 * i - 3 if i >= STEP_FROM else i
+
+
+def _fading(n: int, i: int) -> Floats:
+    found = np.zeros(i)
+    found[:n] = 1 - np.arange(n) / (2 * n)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _fades(i: int, rho: float) -> Floats:
+    """Return warm-ups of 2 to half of the iterations that wear off by half, whitened (K, I)."""
+    if i > _LONGEST_FADING:
+        return np.zeros((0, i))
+    return np.stack([_whitened(_fading(n, i), rho) for n in range(2, i // 2 + 1)])
+
+
+def _whitened(y: Floats, rho: float) -> Floats:
+    out = y.copy()
+    out[..., 1:] -= rho * y[..., :-1]
+    out[..., 0] *= math.sqrt(1 - rho * rho)
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatternEstimates:
+    """Generalised least squares of all patterns on rows, neighbours alike by one amount."""
+
+    effect: Floats  # (R, H) estimated size, ln
+    den: Floats  # (H,) its information at unit variance
+    left: Floats  # (R, H) sum of squares without it
+    whole: Floats  # (R,) and with it
+    evidence: float  # ln of what the whitening alone is worth
+
+
+def estimates(y: Floats, rho: float) -> PatternEstimates:
+    """Estimate all patterns on rows (R, I)."""
+    i = y.shape[1]
+    w, c = _whitened(y, rho), _whitened(np.ones(i), rho)
+    first = math.sqrt(1 - rho * rho)
+    head, last = np.ones(i), np.append(np.full(i - 1, rho), 0.0)
+    head[0] = first
+    after = np.concatenate((w[:, 1:], np.zeros((len(w), 1))), axis=1)
+    hy = [head * w - last * after]
+    hc, hh = [head * c - last * np.append(c[1:], 0.0)], [head**2 + last**2]
+    if i >= STEP_FROM:
+        k, more = np.arange(2, i - 1), 1 - rho
+        later = np.cumsum(w[:, ::-1], axis=1)[:, ::-1]
+        beyond = np.arange(i, 0, -1.0)[k] - 1  # iterations after the first of a step
+        hy.append(w[:, k] + more * (later[:, k] - w[:, k]))
+        hc.append(c[k] + more**2 * beyond)
+        hh.append(1 + more**2 * beyond)
+    if i >= _TREND_FROM:
+        x = _whitened(np.linspace(-0.5, 0.5, i), rho)[None]
+        more_of = np.concatenate((x, _fades(i, rho))) if i >= STEP_FROM else x
+        hy.append(w @ more_of.T)
+        hc.append(more_of @ c)
+        hh.append(np.sum(more_of**2, axis=1))
+    cc, cy = float(c @ c), w @ c
+    constant = np.concatenate(hc)
+    num = np.concatenate(hy, axis=1) - constant * (cy / cc)[:, None]
+    den = np.maximum(np.concatenate(hh) - constant**2 / cc, 1e-12)
+    whole = np.sum(w**2, axis=1) - cy**2 / cc
+    left = np.maximum(whole[:, None] - num**2 / den, 0.0)
+    return PatternEstimates(num / den, den, left, whole, math.log(first) - 0.5 * math.log(cc))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """Patterns of rows with their sizes and nats, the best first."""
+
+    at: Ints  # (N, 2) row and pattern
+    size: Floats  # (N,)
+    error: Floats
+    nats: Floats
+    gain: Floats  # nats of likelihood against no pattern
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """TimeSeries to be judged together: each may lend the others what it knows of noise."""
+
+    y: Floats  # (R, I) ln
+    chance: Floats  # (R,) what each value varies by at least
+    df: Floats  # (R,) degrees of freedom of that
+    nature: Nature  # how much more iterations differ by
+    taken: int  # patterns that were taken away already
+
+    def judged(self) -> Judged:
+        """Judge all patterns that are worth a look."""
+        rows, i = self.y.shape
+        alike = _ALIKE if i >= _ALIKE_FROM else _ALIKE[:1]
+        tried = [estimates(self.y, float(rho)) for rho in alike]
+        free = max(0.5, i - 2 - _TAKEN * self.taken)
+        lent = min(_MOST_LENT, (rows - 1) * (i - 1) / 2)
+        others = [_of_others(one.whole, i - 1) * lent for one in tried]
+        at = self._worth_a_look(tried, free)
+        row, h = at[:, 0], at[:, 1]
+        chance = self.chance[row][:, None]
+        var = np.square(self.nature.sd)[None] + chance  # (N, T)
+        freedom = np.minimum(1e6, self.df[row][:, None] * np.square(var / chance))
+        shape = (len(at), len(tried), len(self.nature.sd))
+        weight, value, none, one_more = (np.empty(shape) for _ in range(4))
+        sizes, dens = np.empty(shape[:2]), np.empty(shape[:2])
+        for k, one in enumerate(tried):
+            left = (one.left[row, h] + others[k][row])[:, None]
+            whole = (one.whole[row] + others[k][row])[:, None]
+            prior = self.nature.weight + (_ALIKE_WEIGHT[k] if len(tried) > 1 else 0.0)
+            sizes[:, k], dens[:, k] = one.effect[row, h], one.den[h]
+            fit = -0.5 * (free + lent) * np.log(var) - left / 2 / var
+            weight[:, k] = prior + one.evidence - 0.5 * np.log(one.den[h])[:, None] + fit
+            every = prior - 0.5 * (i - 1 + lent) * np.log(var)
+            none[:, k], one_more[:, k] = every - whole / 2 / var, every - left / 2 / var
+            t = np.abs(sizes[:, k, None]) * np.sqrt(dens[:, k, None] / var)
+            value[:, k] = nats_of_t(t, freedom)
+        share = np.exp(weight - weight.max(axis=(1, 2), keepdims=True))
+        share /= share.sum(axis=(1, 2), keepdims=True)
+        with np.errstate(divide="ignore"):
+            ln_p = np.log(share) - value
+        most = ln_p.max(axis=(1, 2), keepdims=True)
+        nats = -most[:, 0, 0] - np.log(np.sum(np.exp(ln_p - most), axis=(1, 2)))
+        mode = share.sum(axis=2).argmax(axis=1)
+        if rows * i >= _TAIL_FROM:
+            usual = int(np.bincount(mode).argmax())
+            z = self._singles(tried[usual], others[usual], free + lent)
+            single = h < i
+            nats[single] = np.minimum(nats[single], Tail(z).nats(z[row[single], h[single]]))
+        size = sizes[np.arange(len(at)), mode]
+        error = np.sqrt(np.sum(share * var[:, None] / dens[:, :, None], axis=(1, 2)))
+        gain = one_more.max(axis=(1, 2)) - none.max(axis=(1, 2))
+        order = np.argsort(-nats)
+        return Judged(at[order], *(it[order] for it in (size, error, nats, gain)))
+
+    def _worth_a_look(self, tried: list[PatternEstimates], free: float) -> Ints:
+        """Return row and number of the best few patterns of each sort."""
+        i = self.y.shape[1]
+        some: set[tuple[int, int]] = set()
+        for one in tried:
+            z2 = one.effect**2 * one.den / (one.left / max(1.0, free) + self.chance[:, None])
+            for part, first in ((z2[:, :i], 0), (z2[:, i:], i)):
+                for q in np.argsort(-part, axis=None)[:_MOST_TRIED].tolist():
+                    some.add((q // part.shape[1], q % part.shape[1] + first))
+        return np.array(sorted(some))
+
+    def _singles(self, one: PatternEstimates, others: Floats, free: float) -> Floats:
+        """Return single iterations in standard deviations of the others (R, I)."""
+        i = self.y.shape[1]
+        var = (one.left[:, :i] + others[:, None] + 2 * self.chance[:, None]) / (free + 2)
+        return one.effect[:, :i] * np.sqrt(one.den[:i] / var)
+
+
+def _of_others(whole: Floats, df: int) -> Floats:
+    """Return the variance that the other rows' sums of squares usually show (R,)."""
+    rows = len(whole)
+    middle = df * (1 - 2 / 9 / df) ** 3  # the median of chi squared
+    if rows < 2:
+        return np.zeros(rows)
+    if rows > _MOST_ROWS:
+        return np.full(rows, np.median(whole) / middle)
+    return np.array([np.median(np.delete(whole, k)) for k in range(rows)]) / middle
