@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from rater.analysis.divots.model.finding import Kind
+from rater.show.results.divots import visible_line
 from rater.workflow.results import divots as searching
 from tests.support.calls import Rater
 from tests.support.divot_runs import Machine, Times, divots, quiet
@@ -588,3 +589,27 @@ def test_of_a_run_whose_preparation_failed_it_is_said_that_nothing_ran(rater: Ra
     for shown in (out, rater("divots", "last")[1]):
         assert "Nothing ran: there is nothing to be judged." in shown
         assert "No divots" not in shown
+
+
+@pytest.mark.parametrize(
+    ("visible", "sizes"),
+    [
+        (
+            {"group": 0.01, "group-benchmark": 0.016, "copy-benchmark": 0.038, "copy": 0.05},
+            "an lgroup 1.0 % in all benchmarks, 1.6 % in one benchmark; "
+            "a copy 3.8 % in one benchmark, 5.0 % once.",
+        ),
+        # Of one benchmark: the same twice.
+        ({"group": 0.016, "group-benchmark": 0.016, "copy": 0.05}, None),
+        (
+            {"group": 0.016},
+            "an lgroup 1.6 % in all benchmarks. Noise would hide a single slow copy.",
+        ),
+        ({"iteration": 0.05}, "an iteration 5.0 % in all benchmarks."),  # of one copy
+    ],
+)
+def test_what_a_run_can_see_is_a_line_by_scope(
+    visible: dict[str, float], sizes: str | None
+) -> None:
+    sizes = sizes or "an lgroup 1.6 % in all benchmarks; a copy 5.0 % once."
+    assert visible_line(visible) == f"Smallest detectable slowdown: {sizes}"

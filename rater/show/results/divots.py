@@ -161,14 +161,15 @@ def visible_line(visible: dict[str, float]) -> str:
     """Return the smallest effects that the run could show as a sentence."""
     if not visible:
         return "With so few copies only large effects are detectable."
+    one_benchmark = visible.get("group") == visible.get("group-benchmark")
     parts = group_by_key(
         (what, f"{percent(visible[scope])} % {where}")
         for scope, (what, where) in SCOPES.items()
-        if scope in visible
+        if scope in visible and not (scope == "group-benchmark" and one_benchmark)
     )
     sizes = "; ".join(f"{what} {', '.join(parts[what])}" for what in parts)
     line = f"Smallest detectable slowdown: {sizes}."
-    return line if {"copy", "cpu"} & visible.keys() else f"{line} {_NO_COPY}"
+    return f"{line} {_NO_COPY}" if parts.keys() == {"an lgroup"} else line
 
 
 def print_between(between: Sequence[RecurringDivot], runs: int, console: Console) -> None:
