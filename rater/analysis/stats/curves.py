@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.intervals import Noise
+from rater.analysis.stats.robust import Floats
 
 # The knee is the smallest number of copies beyond which no measured number gives half of what a
 # copy gave at the start, for each copy added: the rate from the knee to every later point rises by
@@ -156,8 +156,6 @@ class _Measured:
 # least, s^2 by n - 3 degrees of freedom whatever is held (Bates and Watts, "Nonlinear Regression
 # Analysis and Its Applications", 1988, chapter 6). So one that is held at 0 has an upper bound.
 # Simulated, they hold the truth in 92 to 99 of 100 cases.
-
-type Floats = NDArray[np.float64]
 
 USL_LEAST_POINTS = 4  # three coefficients, and one to see whether they fit
 LEAST_RANGE = 4  # the largest number of copies over the smallest

@@ -38,7 +38,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rater.analysis.stats.estimate import (
     NO_DIFFERENCE,
@@ -49,6 +48,7 @@ from rater.analysis.stats.estimate import (
     t_quantile,
     unpaired_estimate,
 )
+from rater.analysis.stats.robust import Floats
 from rater.text.values import group_by_key
 
 LEAST_TESTED = 6  # rounds: fewer say little of whether they hang together
@@ -68,8 +68,6 @@ _RUNS = "runs not independent"
 _SESSIONS = "sessions differ"
 DRIFT = "a drift would look the same (make them in turn)"
 TOLD = 0.5  # an alternative as probable as that stands beside a verdict
-
-type Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +177,11 @@ def _mixed(
         most = max(width, reach) / (t_quantile(0.95, degrees) * error)
         return min(one.widening, most)
 
-    weighed = zip(found, odds, strict=True)
-    return replace(
-        estimate,
-        alternatives=tuple(
-            replace(one, weight=odd / whole, widening=within(one)) for one, odd in weighed
-        ),
+    weighed = (
+        replace(one, weight=odd / whole, widening=within(one))
+        for one, odd in zip(found, odds, strict=True)
     )
+    return replace(estimate, alternatives=tuple(weighed))
 
 
 # -- models of values in their order -------------------------------------------------------------
