@@ -123,10 +123,10 @@ def print_verdicts(summary: Summary, printer: Printer) -> None:
     wanted = [(h.needed_s, name, h.verdict) for name, h, _ in windows if h.needed_s is not None]
     if wanted:
         needed_s, name, verdict = max(wanted)
-        which = f" ({name} needs it most)" if len(windows) > 1 else ""
         unknown = verdict is DriftVerdict.UNKNOWN
         why = "should be long enough to tell" if unknown else "holds ten runs of the slowest copy"
-        printer.prose(f"--window {needed_s:g} {why}{which}", "yellow")
+        why += f" ({name} needs it most)" * (len(windows) > 1)
+        printer.prose(f"--window {needed_s:g} {why}", "yellow")
     _print_lgroups(windows, printer)
 
 
@@ -134,8 +134,7 @@ def _warn_of_warmup(summary: Summary, printer: Printer) -> None:
     """Warn of windows that opened in the first runs, by the benchmark that needs most."""
     windows = _windows(summary)
     short = [(w.needed_warmup_s, name, w.warmup_s) for name, _, w in windows if w.needed_warmup_s]
-    if short:
-        needed_s, name, warmup_s = max(short)
+    for needed_s, name, warmup_s in sorted(short)[-1:]:
         printer.prose(
             f"The warm-up of {warmup_s:.3g} s was shorter than the longest run"
             f"{f' ({name})' if len(windows) > 1 else ''}: the copies still ran in step and rates "
