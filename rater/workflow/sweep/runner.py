@@ -294,7 +294,7 @@ class SweepRunner:
             point, ahead = self.points[slot.point], self._slots[place + 1 :]
             status = 0
             if place == 0:
-                watch = self._watch(point)
+                watch = _watch(point, self.report)
             else:
                 status = rest_before(point.request, watch, self.report)
             for retries in range(self._retries, -1, -1):
@@ -330,8 +330,10 @@ class SweepRunner:
         if self._in_a_row >= _MOST_IN_A_ROW:
             reason = f"{self._in_a_row} runs one after the other could not be made"
             return SweepEnded(RunStatus.FAILED, reason, 1)
-        said = self._decided(slot.block) if ahead and ahead[0].block != slot.block else None
-        if said is None:
+        is_last = bool(ahead) and ahead[0].block != slot.block
+        if self.until is None or not is_last or slot.block < _FIRST_TEST or self._not_made:
+            return None
+        if (said := _decided(self.store, self.sweep, self.until)) is None:
             return None
         reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
         return SweepEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
@@ -441,47 +443,6 @@ class SweepRunner:
             raise InputError("\n".join(refusals))
         return resolved
 
-    # -- between runs -----------------------------------------------------------------------------
-
-    def _watch(self, point: ResolvedPoint) -> IdleWatch | None:
-        """Return what knows how quiet the machine was before the first run."""
-        if point.request is None or point.request.until_idle_s is None:
-            return None
-        import os
-
-        import trio
-
-        from rater.run.host.idle import IdleWatch
-
-        watch = IdleWatch(os.sched_getaffinity(0), max_s=point.request.until_idle_s)
-        for remark in trio.run(watch.take_baseline):
-            self.report(remark)
-        return watch
-
-    def _decided(self, block: int) -> str | None:
-        """Say what needs no more runs after a block, and which benchmarks would; None: not yet."""
-        if self.until is None or block < _FIRST_TEST or self._not_made:
-            return None
-        from rater.analysis.compare.compare import compare, is_decided
-        from rater.workflow.results.points import load_points
-
-        points = load_points(self.store, [f"sweep:{self.sweep.number}"])
-        looks = max(1, self.sweep.asked.rounds - 2)
-        energy = self.sweep.asked.until_of is SweepMeasure.ENERGY
-        if len(points) < 2 or not is_decided(points, self.until, looks, energy=energy):
-            return None
-        found = compare(points, margin=self.until, looks=looks)
-        whole = "the suite" if found.suites else "it"
-        words = f"{whole} needs no more runs beside {found.sides[0].label}"
-        unknown = [
-            row.name
-            for row in found.benchmarks
-            if not (row.energy_decided if energy else row.decided)
-        ]
-        return (
-            f"{words}; single benchmarks would: {truncate_list(unknown, 4)}" if unknown else words
-        )
-
     # -- words ------------------------------------------------------------------------------------
 
     def _report_once(self, label: str, text: str) -> None:
@@ -541,6 +502,41 @@ class SweepRunner:
                 self._reported.add(why)
                 print_error(why)
         return False
+
+
+def _watch(point: ResolvedPoint, report: Callable[[str], None]) -> IdleWatch | None:
+    """Return what knows how quiet the machine was before the first run."""
+    if point.request is None or point.request.until_idle_s is None:
+        return None
+    import os
+
+    import trio
+
+    from rater.run.host.idle import IdleWatch
+
+    watch = IdleWatch(os.sched_getaffinity(0), max_s=point.request.until_idle_s)
+    for remark in trio.run(watch.take_baseline):
+        report(remark)
+    return watch
+
+
+def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
+    """Say what needs no more runs, and which benchmarks would; None: all."""
+    from rater.analysis.compare.compare import compare, is_decided
+    from rater.workflow.results.points import load_points
+
+    points = load_points(store, [f"sweep:{sweep.number}"])
+    looks = max(1, sweep.asked.rounds - 2)
+    energy = sweep.asked.until_of is SweepMeasure.ENERGY
+    if len(points) < 2 or not is_decided(points, until, looks, energy=energy):
+        return None
+    found = compare(points, margin=until, looks=looks)
+    whole = "the suite" if found.suites else "it"
+    words = f"{whole} needs no more runs beside {found.sides[0].label}"
+    unknown = [
+        row.name for row in found.benchmarks if not (row.energy_decided if energy else row.decided)
+    ]
+    return f"{words}; single benchmarks would: {truncate_list(unknown, 4)}" if unknown else words
 
 
 def _where(sweep: StoredSweep, slot: SweepSlot, label: str) -> str:
