@@ -328,32 +328,38 @@ def _efficiencies(kinds: Sequence[RawKind], architecture: str, machine: int) -> 
 # Cores of one kind differ by what each die clocks to: preferred cores of one chip by 5 %, the
 # cores of two kinds by 20 % and more.
 _SAME_SPEED = 0.9
+_BASE_CLOCK, _TOP_CLOCK, _CAPACITY = "FrequencyBaseMHz", "FrequencyMaxMHz", "LinuxCapacity"
 
 
 def merge_kinds(kinds: Sequence[RawKind]) -> list[RawKind]:
     """Return kinds that differ in nothing but clocks close to each other as one, the fastest."""
     fastest: dict[int, RawKind] = {}  # by its place
-    for at in sorted(range(len(kinds)), key=lambda at: -_clock(kinds[at], "Max")):
-        kind = kinds[at]
-        for first, one in fastest.items():
-            if _clock(kind, "Max") and _alike(kind, one):
-                fastest[first] = replace(one, cpus=one.cpus | kind.cpus)
-                break
-        else:
-            fastest[at] = kind
+    speeds = [(_figure(kind, _CAPACITY), _figure(kind, _TOP_CLOCK)) for kind in kinds]
+    for at in sorted(range(len(kinds)), key=speeds.__getitem__, reverse=True):
+        first = next((it for it, one in fastest.items() if _alike(kinds[at], one)), at)
+        one = fastest.get(first, kinds[at])
+        fastest[first] = replace(one, cpus=one.cpus | kinds[at].cpus)
     return [fastest[at] for at in sorted(fastest)]
 
 
 def _alike(kind: RawKind, faster: RawKind) -> bool:
-    same = kind.forced_efficiency == faster.forced_efficiency
-    same &= kind.infos.get("CoreType") == faster.infos.get("CoreType")
-    pairs = [sorted(_clock(it, name) for it in (kind, faster)) for name in ("Max", "Base")]
-    return same and all(low >= _SAME_SPEED * high for low, high in pairs)
+    """Tell whether type or base clock is one, and clocks and capacities are close.
+
+    The efficiency that the system forces is no sign: Linux ranks every capacity by it.
+    """
+    types = {it.infos.get("CoreType") for it in (kind, faster)}
+    bases = {_figure(it, _BASE_CLOCK) for it in (kind, faster)} - {0}
+    if len(types) > 1 or (None in types and len(bases) > 1):
+        return False
+    names = (_TOP_CLOCK, _CAPACITY, _BASE_CLOCK)
+    pairs = [sorted(_figure(it, name) for it in (kind, faster)) for name in names]
+    known = [(low, high) for low, high in pairs if low]
+    return bool(known) and all(low > _SAME_SPEED * high for low, high in known)
 
 
-def _clock(kind: RawKind, name: str) -> int:
-    """Return a frequency in MHz, 0 where it is not told."""
-    text = kind.infos.get(f"Frequency{name}MHz", "")
+def _figure(kind: RawKind, name: str) -> int:
+    """Return a frequency in MHz or a capacity, 0 where it is not told."""
+    text = kind.infos.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
 
 
@@ -362,10 +368,11 @@ def _speeds(kinds: Sequence[RawKind], *, arm: bool) -> list[int]:
     types = [{"IntelAtom": 1, "IntelCore": 2}.get(k.infos.get("CoreType", ""), 0) for k in kinds]
     if all(types) and not arm:
         values = [value << 20 for value in types]
-    for name in ("Base", "Max"):
-        clocks = [_clock(kind, name) for kind in kinds]
-        if all(clocks):
-            return [value + clock for value, clock in zip(values, clocks, strict=True)]
+    for name in (_BASE_CLOCK, _TOP_CLOCK):
+        clocks = [_figure(kind, name) for kind in kinds]
+        ranked = [value + clock for value, clock in zip(values, clocks, strict=True)]
+        if all(clocks) and len(set(ranked)) == len(ranked):
+            return ranked
     return values
 
 

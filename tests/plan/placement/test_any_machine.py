@@ -36,8 +36,17 @@ from rater.plan.placement.memory_policy import Memory, MemoryPolicy
 from rater.plan.placement.order import PERMUTATIONS, slots_of
 from rater.plan.placement.order import scatter as in_scatter
 from rater.plan.placement.place import Placement, PlacementPlan, plan_placements
-from rater.plan.topology import PU, Topology
+from rater.plan.topology import (
+    PU,
+    RawKind,
+    RawNode,
+    RawPU,
+    Topology,
+    build_topology,
+    merge_kinds,
+)
 from rater.run.host.discover import own_environment, parse_synthetic
+from rater.text.cpuset import mask_of
 from tests.support.machines import generated, machine, machine_xml, real, real_machines
 from tests.support.orderings import layout as layout_with
 from tests.support.orderings import numbers, scatter, sequence
@@ -137,6 +146,39 @@ def check_cores_first(topology: Topology, found: Sequence[PU]) -> None:
     assert [pu.rank for pu in found] == sorted(pu.rank for pu in found), topology.source
     kinds = [pu.kind for pu in found[:n_cores]]
     assert kinds == sorted(kinds, reverse=True), topology.source
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equal_parts_get_equal_copies_where_every_core_has_a_clock_of_its_own(seed: int) -> None:
+    dice = random.Random(seed)
+    n_nodes, n_caches, n_cores = dice.randint(1, 3), dice.randint(1, 3), dice.randint(2, 8)
+    everything = range(n_nodes * n_caches * n_cores)
+    clocks = [dice.randint(5200, 5759) for _ in everything]
+    topology = build_topology(
+        [RawPU(cpu, cpu, None, cpu // n_cores, None) for cpu in everything],
+        [
+            RawNode(node, mask_of(range(node * width, (node + 1) * width)), 1 << 30, None)
+            for width in [n_caches * n_cores]
+            for node in range(n_nodes)
+        ],
+        usable=mask_of(everything),
+        allowed_nodes=(1 << n_nodes) - 1,
+        source=f"seed {seed}",
+        kinds=merge_kinds(
+            [
+                RawKind(1 << cpu, -1, {"FrequencyMaxMHz": str(clock)})
+                for cpu, clock in enumerate(clocks)
+            ]
+        ),
+    )
+    balanced = load_layout("balanced")
+    for copies in range(1, len(everything) + 1):
+        placed = plan_placements(topology, balanced, copies, MemoryPolicy.LOCAL).placements
+        cpus = [placement.cpus[0] for placement in placed if placement.cpus]
+        for width, parts in ((n_cores, n_nodes * n_caches), (n_cores * n_caches, n_nodes)):
+            counts = Counter(cpu // width for cpu in cpus)
+            each = [counts[part] for part in range(parts)]
+            assert max(each) - min(each) <= 1, (copies, each)
 
 
 def check_fill(topology: Topology, found: Sequence[PU]) -> None:
