@@ -182,7 +182,8 @@ def register_topo(subparsers: Subparsers) -> None:
         "machine",
         metavar="MACHINE",
         nargs="?",
-        help="hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
+        help="hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a "
+        "description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
         "(default: this machine)",
     )
     topo.set_defaults(run=lazy_command("workflow.machine", "topo"))

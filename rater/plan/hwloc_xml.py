@@ -475,12 +475,13 @@ def details_of(
     infos = (root.infos if root is not None else {}) | file.infos
     everything = root.mask("complete_cpuset", machine) if root is not None else machine
     packages = (span.element.infos for span in spans if span.element.type == "Package")
+    found = [_cache(span) for span in spans if _CACHE.fullmatch(span.element.type)]
     return Details(
         cpu_models=_models([*packages, infos]),
         product=_product(infos),
         architecture=short(infos.get("Architecture", "")),
         has_cores=any(span.element.type == "Core" for span in spans),
-        caches=tuple(_cache(span) for span in spans if _CACHE.fullmatch(span.element.type)),
+        caches=tuple(cache for cache in found if cache.count),
         groups=tuple(
             HwlocGroup(
                 span.element.type,

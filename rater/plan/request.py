@@ -208,7 +208,8 @@ class Request:
     )
     memory: str | None = _where(
         "local (default), bind (strict: out of memory rather than remote), preferred, "
-        "interleave, weighted or none; bind:nodes=2,3 names the lgroups, remote ones too",
+        "interleave, weighted or none; bind:nodes=2,3 names the lgroups, remote ones too, "
+        "bind:hbm the HBM near each copy",
         name="mem",
         aliases=("memory",),
         metavar="POLICY[:nodes=LIST]",

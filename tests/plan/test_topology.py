@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -137,6 +138,14 @@ def test_details_are_what_people_ask_for() -> None:
         offline=(6, 7),
         forbidden=(5,),
     )
+
+
+def test_a_cache_of_an_empty_package_is_none() -> None:
+    empty = '<object type="L3Cache" cpuset="0x0" cache_size="5242880"/>'
+    used = f'<object type="L3Cache" cpuset="0x1" cache_size="5242880">{pus(0)}</object>'
+    assert [
+        it.count for it in parse_xml(machine(node(0, [0]) + used + empty), "x").details.caches
+    ] == [1]
 
 
 def test_names_that_nobody_gave_are_not_shown() -> None:
@@ -600,7 +609,9 @@ def test_every_real_machine_is_read_as_hwloc_reads_it(
         ]
         # hwloc counts the top clock of each core: five kinds of the two of one real machine.
         one = [0, 0, 1, 1, 1] if name.startswith("dgx-gb10") else range(2)
-        assert ours == [[*of_pu[:-1], one[int(of_pu[-1] or 0)]] for of_pu in pus], name
+        for of_pu in cast("list[list[int]]", pus):
+            of_pu[-1] = one[of_pu[-1]]
+        assert ours == pus, name
         assert [
             [n.os, n.logical, list(n.cpus), n.memory_bytes, n.subtype, n.default, n.allowed]
             for n in topology.nodes

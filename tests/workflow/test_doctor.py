@@ -66,6 +66,22 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         *("heat", CONSIDER, "throttled 12 times"),
         {f"{CPUS}/cpu0/thermal_throttle/core_throttle_count": "12"},
     ),
+    (
+        *("heat", CONSIDER, "throttled 50 times"),  # 14 of cores, 30 and 6 of two packages
+        {
+            f"{CPUS}/cpu{cpu}/{file}": str(number)
+            for cpu, numbers in enumerate([(5, 30, 0), (0, 30, 0), (0, 6, 1), (9, 6, 1)])
+            for file, number in zip(
+                (
+                    "thermal_throttle/core_throttle_count",
+                    "thermal_throttle/package_throttle_count",
+                    "topology/physical_package_id",
+                ),
+                numbers,
+                strict=True,
+            )
+        },
+    ),
     ("SMT", CONSIDER, "two copies share a core", {f"{CPUS}/smt/active": "1"}),
     ("isolation", CONSIDER, "no CPU is isolated", {f"{CPUS}/isolated": ""}),
     ("isolation", CONSIDER, "timer's tick", {f"{CPUS}/nohz_full": "(null)"}),

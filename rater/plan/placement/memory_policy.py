@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rater.errors import InputError
-from rater.plan.topology import PU, Topology
+from rater.plan.topology import PU, Node, Topology
 from rater.text import cpuset
 
 
@@ -23,6 +23,7 @@ class MemoryPolicy(StrEnum):
 
 
 AT_HOME = (MemoryPolicy.BIND, MemoryPolicy.PREFERRED)  # on the copy's own node unless told
+_HBM, _HBM_SUBTYPES = "hbm", ("HBM", "MCDRAM")
 SPREAD = (MemoryPolicy.INTERLEAVE, MemoryPolicy.WEIGHTED)  # over all ordinary nodes unless told
 
 
@@ -32,8 +33,11 @@ class Memory:
 
     policy: MemoryPolicy
     nodes: tuple[int, ...] | None = None  # OS numbers, ascending; None: those of the policy
+    hbm: bool = False  # of each copy's own: the HBM near it
 
     def __str__(self) -> str:
+        if self.hbm:
+            return f"{self.policy}:{_HBM}"
         if self.nodes is None:
             return str(self.policy)
         return f"{self.policy}:nodes={cpuset.format_list(self.nodes)}"
@@ -54,7 +58,7 @@ def parse_memory(text: str) -> Memory:
     if word not in list(MemoryPolicy):
         raise InputError(
             f"--mem {text}: expected {', '.join(MemoryPolicy)}, or nodes by number as in "
-            "bind:nodes=2,3"
+            "bind:nodes=2,3, or bind:hbm"
         )
     policy = MemoryPolicy(word)
     if not colon:
@@ -64,6 +68,8 @@ def parse_memory(text: str) -> Memory:
             f"--mem {text}: {policy} has no nodes of its own: use --mem {policy}, or "
             f"{', '.join((*AT_HOME, *SPREAD))} with nodes"
         )
+    if rest.strip().lower() == _HBM and policy in AT_HOME:
+        return Memory(policy, hbm=True)
     name, equals, numbers = rest.partition("=")
     if name.strip() != "nodes" or not equals:
         raise InputError(f"--mem {text}: expected {policy}:nodes=LIST, as in {policy}:nodes=2,3")
@@ -105,36 +111,47 @@ def ordinary_nodes(topology: Topology) -> tuple[int, ...]:
     return tuple(sorted(n.os for n in topology.nodes if n.default and n.allowed and n.cpus))
 
 
-def home_nodes(topology: Topology, pus: Iterable[PU], policy: MemoryPolicy) -> dict[int, int]:
+def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[int, int]:
     """Return the node of memory by PU: home, else the nearest that the distances tell.
 
-    Raises `InputError` for PUs that have neither.
+    Raises `InputError` for PUs that have neither, and where HBM is asked for and there is none.
     """
     found: dict[int, int] = {}
     lost: list[int] = []
+    wanted = [n for n in topology.nodes if n.allowed and (n.default or memory.hbm)]
+    if memory.hbm:
+        wanted = [node for node in wanted if node.subtype in _HBM_SUBTYPES]
+        if not wanted:
+            raise InputError(
+                f"--mem {memory}: {topology.source} names no node of HBM that may be used: "
+                f"name nodes as in {memory.policy}:nodes=1"
+            )
     for pu in dict.fromkeys(pus):
-        node = pu.node if pu.node is not None else _nearest_node(topology, pu.os)
+        node = pu.node
+        if memory.hbm or node is None:
+            node = _nearest_node(topology, pu.os, wanted)
         if node is None:
             lost.append(pu.os)
         else:
             found[pu.os] = node
     if lost:
         raise InputError(
-            f"--mem {policy}: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no "
+            f"--mem {memory}: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no "
             "NUMA node with memory, and no distances tell which is nearest: use --mem local, or "
             "copies and a layout that leave these CPUs out"
         )
     return found
 
 
-def _nearest_node(topology: Topology, cpu: int) -> int | None:
-    """Return the allowed ordinary node nearest to a CPU that lies in a forbidden one."""
-    distances = [
+def _nearest_node(topology: Topology, cpu: int, wanted: Sequence[Node]) -> int | None:
+    """Return which of the nodes holds a CPU, else is the nearest to those that hold it."""
+    holding = [(0.0, node.logical, node.os) for node in wanted if cpu in node.cpus]
+    distances = holding or [
         (distance, node.logical, node.os)
         for own in topology.nodes
         if cpu in own.cpus
-        for node in topology.nodes
-        if node.default and (distance := topology.distance(own.os, node.os)) is not None
+        for node in wanted
+        if (distance := topology.distance(own.os, node.os)) is not None
     ]
     return min(distances)[2] if distances else None
 

@@ -401,8 +401,9 @@ def _numbering(topology: Topology, letter: str) -> Callable[[PU], int | None]:
     dies = [group for group in topology.details.groups if group.type == "Die"]
     if letter == "N":
         return lambda _: 0
-    if letter == "M":
-        return lambda pu: pu.node
+    if letter == "M":  # likwid counts nodes: their own numbers can have gaps
+        place = {node: index for index, node in enumerate(sorted(topology.by_node))}
+        return lambda pu: None if pu.node is None else place[pu.node]
     if letter == "C":
         caches = dict.fromkeys(pu.llc for pu in topology.machine_pus if pu.llc is not None)
         position = {llc: index for index, llc in enumerate(caches)}

@@ -91,7 +91,7 @@ def plan_placements(
         )
     assigned = assign_cpus(topology, layout, copies, threads)
     pus = (pu for slot in assigned.slots for pu in slot)
-    homes = home_nodes(topology, pus, policy) if at_home else None
+    homes = home_nodes(topology, pus, asked) if at_home else None
     placements = _bound(assigned, layout, policy, named, homes)
     return PlacementPlan(
         placements,

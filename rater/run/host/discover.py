@@ -7,13 +7,17 @@ file, and destroys hwloc's topology at once.
 
 from __future__ import annotations
 
+import bz2
 import errno
+import json
 import logging
+import lzma
 import os
 import re
 import select
 import stat
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +27,8 @@ from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import (
     EXAMPLE,
     MOST_PUS,
+    Details,
+    RawDistances,
     RawNode,
     RawPU,
     Topology,
@@ -30,11 +36,18 @@ from rater.plan.topology import (
     shown,
     without_types,
 )
+from rater.text.cpuset import MAX_NUMBER, mask_of, parse_list
 
 THIS_MACHINE = "this machine"
 _LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs can take 18
 _PIPE_PATIENCE_S = 10.0  # for a pipe whose writer is at work
 _PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it before we do
+_STANDARD_INPUT = Path("-")
+_UNPACKERS: dict[bytes, Callable[[bytes, int], bytes]] = {
+    b"\x1f\x8b": lambda data, most: zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, most),
+    b"BZh": lambda data, most: bz2.BZ2Decompressor().decompress(data, most),
+    b"\xfd7zXZ": lambda data, most: lzma.LZMADecompressor().decompress(data, most),
+}
 _NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
 
 
@@ -54,7 +67,7 @@ def load_topology(spec: str) -> Topology:
         raise InputError(
             f"an empty topology, expected an hwloc XML file or a description {EXAMPLE}"
         )
-    if _exists(spec):
+    if _exists(spec) or Path(spec) == _STANDARD_INPUT:
         return from_file(Path(spec))
     if "/" in spec or spec.endswith(".xml"):
         raise InputError(
@@ -64,20 +77,34 @@ def load_topology(spec: str) -> Topology:
 
 
 def from_file(path: Path) -> Topology:
-    """Return the machine of an hwloc XML file (version 2 or 3; `-` is not special).
+    """Return the machine of a file, or of standard input (`-`).
 
-    Raises `InputError` when it cannot be read or is wrong, with the line.
+    It holds hwloc XML (version 2 or 3), or what `numactl -H` or `lscpu` print; gzip, bzip2 and xz
+    are unpacked. Raises `InputError` when it cannot be read or is wrong, with the line.
     """
+    name = "standard input" if path == _STANDARD_INPUT else str(path)
+    if path.is_dir():
+        root = path.parent if path.name == "sys" else path
+        raise InputError(
+            f"{path} is a folder: where it is a copy of /sys, `HWLOC_FSROOT={root} lstopo "
+            "machine.xml` makes a file of it that rater reads"
+        )
+    most = _LARGEST_FILE_BYTES + 1
     try:
-        text = _read(path, _LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot read the topology file {path}: {error.strerror}") from error
+        text = _read(Path("/dev/stdin") if path == _STANDARD_INPUT else path, most)
+        for magic, unpack in _UNPACKERS.items():
+            if text.startswith(magic):
+                text = unpack(text, most)
+                break
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        why = getattr(error, "strerror", None) or f"it cannot be unpacked ({error})"
+        raise InputError(f"cannot read the topology file {name}: {why}") from error
     if len(text) > _LARGEST_FILE_BYTES:
         raise InputError(
-            f"the topology file {path} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
+            f"the topology file {name} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
             "expected hwloc XML, which has well below 1 MiB"
         )
-    return parse_xml(text, str(path))
+    return parse_printed(text.decode("utf-8", "replace"), name) or parse_xml(text, name)
 
 
 def _read(path: Path, most: int) -> bytes:
@@ -113,6 +140,90 @@ def _read(path: Path, most: int) -> bytes:
         return b"".join(parts)
     finally:
         os.close(handle)
+
+
+# -- What `numactl -H` and `lscpu` print of a machine ----------------------------------------------
+
+_NODE_CPUS = re.compile(r"^node (\d{1,5}) cpus:([ \d]*)$", re.MULTILINE | re.ASCII)
+_NODE_SIZE = re.compile(r"^node (\d{1,5}) size: (\d{1,9}) MB$", re.MULTILINE | re.ASCII)
+_DISTANCES = re.compile(r"^ *(\d{1,5}):((?: +\d{1,5})+) *$", re.MULTILINE | re.ASCII)
+_NODE_LIST = re.compile(
+    r'NUMA node(\d{1,5}) CPU\(s\):(?:",\s*"data":\s*")? *([\d,-]{1,50000})', re.ASCII
+)
+
+
+def parse_printed(text: str, source: str) -> Topology | None:
+    """Return the machine that `numactl -H` or `lscpu` (-e, -p, -J) printed; None: another text."""
+    nodes = {int(node): tuple(map(int, cpus.split())) for node, cpus in _NODE_CPUS.findall(text)}
+    try:
+        nodes = nodes or {int(node): parse_list(cpus) for node, cpus in _NODE_LIST.findall(text)}
+        listed = [{"cpu": cpu, "node": node} for node, cpus in nodes.items() for cpu in cpus]
+        rows: list[Mapping[str, object]] = [*(listed or _rows(text))]
+        at = [{key: int(str(it)) for key, it in row.items() if str(it).isdecimal()} for row in rows]
+    except (ValueError, TypeError, AttributeError):
+        return None
+    offline = {it["cpu"] for it, row in zip(at, rows, strict=True) if row.get("online") in _OFF}
+    cpus = {it["cpu"]: it for it in at if "cpu" in it and it["cpu"] not in offline}
+    if not cpus or max(cpus) > MAX_NUMBER or max(it.get("node", 0) for it in at) > MAX_NUMBER:
+        return None
+
+    def place(cpu: int, *levels: str) -> tuple[int, ...]:
+        return tuple(cpus[cpu].get(level, -1) for level in levels)
+
+    order = sorted(cpus, key=lambda cpu: (*place(cpu, "socket", "node", "l3", "l2", "core"), cpu))
+
+    def counted(level: str) -> dict[int, int | None]:
+        """Return the index of each CPU's part of a level, counted in order."""
+        parts = dict.fromkeys(place(cpu, "socket", level) for cpu in order if level in cpus[cpu])
+        index = {part: number for number, part in enumerate(parts)}
+        return {cpu: index.get(place(cpu, "socket", level)) for cpu in order}
+
+    core, package, l3, l2 = (counted(level) for level in ("core", "socket", "l3", "l2"))
+    members = {node: mask_of(()) for node in nodes}
+    for cpu in order:
+        node = cpus[cpu].get("node", 0)
+        members[node] = members.get(node, 0) | 1 << cpu
+    sizes = {int(node): int(mib) << 20 for node, mib in _NODE_SIZE.findall(text)}
+    matrix = {int(node): tuple(map(float, row.split())) for node, row in _DISTANCES.findall(text)}
+    square = bool(matrix) and all(len(row) == len(matrix) for row in matrix.values())
+    everything = mask_of(cpus)
+    return build_topology(
+        [RawPU(cpu, core[cpu], package[cpu], l3[cpu], l2[cpu]) for cpu in order],
+        [RawNode(node, members[node], sizes.get(node, 0), None) for node in sorted(members)],
+        usable=everything,
+        allowed_nodes=mask_of(members),
+        source=source,
+        distances=RawDistances(tuple(matrix), tuple(matrix.values())) if square else None,
+        details=Details(has_cores=None not in core.values(), offline=tuple(sorted(offline))),
+    )
+
+
+_OFF = ("no", "n", "N", False)
+
+
+def _rows(text: str) -> list[dict[str, object]]:
+    """Return a row a CPU of `lscpu -e`, `-p` or `-J -e`: names of columns are in lower case."""
+    if text.lstrip().startswith("{"):
+        found = json.loads(text).get("cpus", [])
+    else:
+        heading, *lines = [line for line in text.splitlines() if "cpu" in line.lower()][-1:] + [
+            line for line in text.splitlines() if re.match(r" *\d", line)
+        ]
+        comma = "," if "," in heading else None
+        names = [name.strip() for name in heading.lstrip("# ").lower().split(comma)]
+        if names[0] != "cpu":
+            return []
+        found = [dict(zip(names, line.split(comma), strict=False)) for line in lines]
+    return [
+        {
+            name.lower(): part
+            for key, value in row.items()
+            for name, part in zip(
+                key.split(":"), str(value).split(":") if ":" in key else [value], strict=False
+            )
+        }
+        for row in found
+    ]
 
 
 def parse_synthetic(text: str) -> Topology:

@@ -405,10 +405,17 @@ def _heat(root: Path) -> Iterator[tuple[str, str]]:
     )
     if counts:
         # Each CPU of a package tells the package's count: the highest stands for it.
-        cores = sum(read_number(it) or 0 for it in counts if it.name.startswith("core"))
-        package = [read_number(it) or 0 for it in counts if it.name.startswith("package")]
+        cores = 0
+        packages: dict[int | None, int] = {}
+        for file in counts:
+            events = read_number(file) or 0
+            if file.name.startswith("core"):
+                cores += events
+            else:
+                package = read_number(file.parents[1] / "topology/physical_package_id")
+                packages[package] = max(packages.get(package, 0), events)
         yield "throttle.core_events", str(cores)
-        yield "throttle.package_events", str(max(package, default=0))
+        yield "throttle.package_events", str(sum(packages.values()))
 
 
 def _blocks(root: Path) -> Iterator[tuple[str, str]]:

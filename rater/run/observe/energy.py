@@ -24,7 +24,8 @@ from rater.run.copies.counters import PerfEvent, perf_event_open
 from rater.run.host.procfs import list_folder, read_number, read_text
 from rater.text.cpuset import parse_list
 
-_ZONE = re.compile(r"intel-rapl(:\d+)+")  # not intel-rapl-mmio, which counts the same once more
+# Numbers are hexadecimal. Not intel-rapl-mmio, which counts the same once more.
+_ZONE = re.compile(r"intel-rapl(:[0-9a-f]+)+")
 _OF_PACKAGE = re.compile(r"package-([0-9]{1,9})(.*)")
 _SOCKET = re.compile(r"Esocket([0-9]{1,9})")  # of amd_energy, which has a counter for each core too
 _PERF_NAMES = {

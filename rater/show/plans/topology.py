@@ -75,7 +75,7 @@ class TopoView:
         rest = tuple(sorted(pu.os for pu in topology.machine_pus if pu.os not in usable))
         here = topology.is_this_system
         found = [
-            (details.offline, "offline" if here else "offline when the file was made"),
+            (details.offline, f"offline{'' if here else ' or not allowed when the file was made'}"),
             (details.forbidden, "not allowed by a cpuset (cgroup, container, batch system)"),
             (rest, "not in the affinity of this process (taskset, or a parent that bound it)"),
         ]

@@ -147,7 +147,7 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
     if missing:
         offline = missing <= set(topology.details.offline)
         there = f"{topology.source} has {cpus_text(machine)}"
-        why = "offline" if offline else f"not there: {there}"
+        why = "offline or not allowed" if offline else f"not there: {there}"
         verb = "is" if len(missing) == 1 else "are"
         text = f" binds {cpus_text(missing)}, which {verb} {why}"
         yield seat.finding("cpu-missing", text, sorted(missing))

@@ -26,7 +26,7 @@ from rater.plan.placement.layout import (
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySupport, parse_memory
 from rater.plan.placement.order import apply_filters, reserve, restrict_to
 from rater.plan.placement.place import Placement, apply_memory_support, plan_placements
-from rater.plan.topology import RawNode, RawPU, Topology, build_topology
+from rater.plan.topology import RawDistances, RawNode, RawPU, Topology, build_topology
 from rater.run.host import discover as machine
 from rater.text.documents import MistakesError
 from tests.support.machines import SMT, made, real
@@ -355,6 +355,28 @@ def test_what_is_no_policy_is_refused_with_what_is(text: str, said: str) -> None
     with pytest.raises(InputError) as error:
         parse_memory(text)
     assert said in str(error.value)
+
+
+def test_the_hbm_near_each_copy_can_be_asked_for() -> None:
+    """Beside the CPUs of a node, or a node of its own that distances tell."""
+    memory = [(0, 0b0011, None), (1, 0b1100, None), (2, 0b0011, "HBM"), (3, 0, "MCDRAM")]
+    near = build_topology(
+        [RawPU(cpu, None, None, None, None) for cpu in range(4)],
+        [RawNode(node, cpus, 1 << 30, subtype) for node, cpus, subtype in memory],
+        usable=0b1111,
+        allowed_nodes=0b1111,
+        source="made",
+        distances=RawDistances(
+            (0, 1, 2, 3), ((10, 20, 13, 23), (20, 10, 23, 13), (13, 23, 10, 30), (23, 13, 30, 10))
+        ),
+    )
+    assert nodes(near, "bind:hbm") == [(2,), (2,), (3,), (3,)]
+    assert nodes(near, "bind") == [(0,), (0,), (1,), (1,)]
+    assert str(parse_memory("preferred:HBM")) == "preferred:hbm"
+    with pytest.raises(InputError, match="names no node of HBM that may be used"):
+        nodes(FOUR, "bind:hbm")
+    with pytest.raises(InputError, match="expected interleave:nodes=LIST"):
+        parse_memory("interleave:hbm")
 
 
 def test_each_policy_has_its_nodes() -> None:

@@ -320,7 +320,20 @@ def test_caches_and_dies_are_counted_over_the_machine() -> None:
     assert [pu.os for pu in evaluate_expression(topology, "D:scatter:4")] == [0, 4, 8, 12]
 
 
-def test_numbers_of_lgroups_are_those_of_the_system_and_gaps_stay() -> None:
+def test_lgroups_are_counted_where_the_system_s_numbers_have_gaps() -> None:
+    some = build_topology(
+        [RawPU(cpu, None, None, None, None) for cpu in range(6)],
+        [RawNode(node, 3 << 2 * place, 0, None) for place, node in enumerate((0, 2, 3))],
+        usable=0b111111,
+        allowed_nodes=0b1101,
+        source="made",
+    )
+    assert [pu.os for pu in evaluate_expression(some, "M2:0-1@M1:0")] == [4, 5, 2]
+    with pytest.raises(InputError, match=r"made has no M3 with usable CPUs.*: M0-2"):
+        evaluate_expression(some, "M3:0")
+
+
+def test_lgroups_without_usable_cpus_are_counted() -> None:
     some = made([[[0], [1]], [[2], [3]], [[4], [5]]], usable={0, 3, 4, 5})
     assert [pu.os for pu in evaluate_expression(some, "M2@M1")] == [4, 5, 3]
     assert [slot[0].os for slot in assign_cpus(some, load_layout("expr:N"), 4).slots] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import os
 import subprocess
@@ -122,13 +124,116 @@ def test_a_wrong_file_is_an_error_with_file_and_line(
     (tmp_path / "broken.xml").write_text(XML.replace('os_index="1"', 'os_index="0"'))
     with pytest.raises(InputError, match=r"broken\.xml:4: object PU: os_index=0 is there twice"):
         machine.load_topology(str(tmp_path / "broken.xml"))
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match=r"is a folder.*HWLOC_FSROOT=.* lstopo machine\.xml"):
         machine.load_topology(str(tmp_path))
     with pytest.raises(InputError, match=r"there is no topology file .*none\.xml"):
         machine.load_topology(str(tmp_path / "none.xml"))
     monkeypatch.setattr(machine, "_LARGEST_FILE_BYTES", 1 << 20)
     with pytest.raises(InputError, match="/dev/zero is larger than 1 MiB"):
         machine.load_topology("/dev/zero")
+
+
+NUMACTL = """\
+available: 2 nodes (0-1)
+node 0 cpus: 0 1 4 5
+node 0 size: 8192 MB
+node 1 cpus: 2 3
+node 1 size: 4096 MB
+node distances:
+node   0   1
+  0:  10  21
+  1:  20  10
+"""
+LSCPU = """\
+CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ
+  0    0      0    0 0:0:0:0          yes 3000.0000
+  1    1      1    1 1:1:1:1          yes 3000.0000
+  2    0      0    0 0:0:0:0          yes 3000.0000
+  3    -      -    - -                 no         -
+"""
+LSCPU_JSON = json.dumps(
+    {
+        "cpus": [
+            {
+                "cpu": 0,
+                "node": 0,
+                "socket": 0,
+                "core": 0,
+                "l1d:l1i:l2:l3": "0:0:0:0",
+                "online": True,
+            },
+            {
+                "cpu": 1,
+                "node": 1,
+                "socket": 1,
+                "core": 1,
+                "l1d:l1i:l2:l3": "1:1:1:1",
+                "online": True,
+            },
+            {
+                "cpu": 2,
+                "node": 0,
+                "socket": 0,
+                "core": 0,
+                "l1d:l1i:l2:l3": "0:0:0:0",
+                "online": True,
+            },
+            {"cpu": 3, "online": False},
+        ]
+    }
+)
+LSCPU_LIST = "# all\n# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,1,1,1,,1,1,1,1\n"
+
+
+def test_what_numactl_prints_is_a_machine_of_nodes(tmp_path: Path) -> None:
+    file = tmp_path / "numactl.txt.gz"
+    file.write_bytes(gzip.compress(NUMACTL.encode()))
+    topology = machine.load_topology(str(file))
+    assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0, 1, 4, 5)), (1, (2, 3))]
+    assert [node.memory_bytes >> 30 for node in topology.nodes] == [8, 4]
+    assert (topology.distance(0, 1), topology.distance(1, 0)) == (21.0, 20.0)
+    assert not topology.details.has_cores
+
+
+@pytest.mark.parametrize("text", [LSCPU, LSCPU_JSON], ids=["-e", "-J -e"])
+def test_what_lscpu_prints_is_a_machine_of_cores_and_caches(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lscpu").write_text(text)
+    topology = machine.load_topology(str(tmp_path / "lscpu"))
+    assert [(pu.os, pu.node, pu.package, pu.core, pu.llc, pu.rank) for pu in topology.pus] == [
+        (0, 0, 0, 0, 0, 0),
+        (2, 0, 0, 0, 0, 1),
+        (1, 1, 1, 1, 1, 0),
+    ]
+    assert topology.details.offline == (3,) and topology.details.has_cores
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LSCPU_LIST,
+        "CPU(s):              2\nNUMA node0 CPU(s):   0\nNUMA node1 CPU(s):   1\n",
+        '{"lscpu": [{"field": "NUMA node0 CPU(s):", "data": "0"},\n'
+        '  {"field": "NUMA node1 CPU(s):",\n   "data": "1"}]}',
+    ],
+    ids=["-p", "summary", "-J"],
+)
+def test_lists_of_lscpu_tell_nodes(text: str) -> None:
+    topology = machine.parse_printed(text, "lscpu")
+    assert topology is not None
+    assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0,)), (1, (1,))]
+
+
+@pytest.mark.parametrize("text", ["", "hello", "CPU\n", "{}", '{"cpus": 3}', "[1]", "1,2\n3,4\n"])
+def test_other_text_is_no_machine(text: str) -> None:
+    assert machine.parse_printed(text, "x") is None
+
+
+def test_a_machine_may_come_by_standard_input() -> None:
+    command = [sys.executable, "-m", "rater", "--json", "topo", "-"]
+    done = subprocess.run(
+        command, input=bz2.compress(XML.encode()), capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["source"] == "standard input"
 
 
 def test_nodes_by_cpus_number_cpus_node_by_node() -> None:

@@ -276,6 +276,15 @@ def test_counters_are_read_twice_before_one_could_wrap_around_at_2_kw() -> None:
     assert longest_wait_s([large, small]) == pytest.approx(16.25)
 
 
+def test_zones_of_package_10_and_more_have_hexadecimal_numbers(tmp_path: Path) -> None:
+    for number, name in (("a", "package-10"), ("a:0", "dram"), ("1f", "package-31")):
+        file = zone(tmp_path, f"intel-rapl:{number}")
+        file.parent.mkdir(parents=True)
+        (file.parent / "name").write_text(f"{name}\n")
+        file.write_text("5\n")
+    assert set(EnergyReader(tmp_path).read()) == {"package-10", "package-10-dram", "package-31"}
+
+
 def test_packages_and_memory_of_powercap_are_told_apart_by_their_path(tmp_path: Path) -> None:
     """Two zones are called dram; the kernel's package 1 is hwloc's 0; mmio is a twin."""
     reader = EnergyReader(powercap(tmp_path))
