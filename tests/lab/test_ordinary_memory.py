@@ -173,6 +173,22 @@ def test_mallocs_that_people_have_give_zeros_from_the_pool(
         assert found == by_itself(program, "zeros"), layout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("linked", ["", "-ljemalloc", "-ltcmalloc_minimal"])
+def test_every_byte_is_kept_beside_threads_and_forks(
+    place: Path, libraries: dict[bool, Path], linked: str
+) -> None:
+    program = place / f"stress{linked}"
+    words = f"-lpthread {linked}"
+    if not compiled(SOURCES / "stress.c", "-o", program, *words.split()):
+        pytest.skip(f"cannot be linked here: {linked}")
+    for layout, split in (("base", True), ("half of pool", False), ("pool", True)):
+        words, size, pages = LAYOUTS[layout]
+        with pages_of_pool(size, pages):
+            words += " large=131072" if split else ""
+            assert under(program, libraries[split], words, "4", "800", "3")[0] == "ok\n", layout
+
+
 REST = r"""
 #include <stdlib.h>
 #include <string.h>
