@@ -342,13 +342,13 @@ def pairs_of(
 
 
 def pair_slowdown(pair: HostPair, results: Mapping[str, HostResult]) -> float | None:
-    """Return time over time of a pair, None where one of them has no times.
+    """Return time over time of a pair, None where one of them has no times, or was disturbed.
 
     Of a host that was slow in all benchmarks the median over them, else the geometric mean over
     those in which it was slow.
     """
     here, there = results.get(pair.suspect.host), results.get(pair.quiet)
-    if here is None or there is None:
+    if here is None or there is None or here.taken or there.taken:
         return None
     names = pair.suspect.benchmarks or tuple(sorted(here.copy_s.keys() & there.copy_s.keys()))
     logs = []
@@ -366,7 +366,7 @@ def judge_suspect(
     suspect: Suspect,
     rounds: Sequence[tuple[Sequence[HostPair], Mapping[str, HostResult]]],
 ) -> ConfirmResult | None:
-    """Return what the rounds say of a suspect; None: fewer than two pairs came to anything."""
+    """Return what the rounds say of a suspect; None: fewer than two pairs tell anything."""
     found = [
         size
         for pairs, results in rounds

@@ -300,7 +300,9 @@ def print_host_verdicts(trial: HostConfirmView, printer: Printer) -> None:
     for suspect, told in zip(trial.suspects, trial.verdicts, strict=True):
         what = ", ".join(suspect.benchmarks) or "all benchmarks"
         if told is None:
-            printer.prose(f"{suspect.host}: cannot tell: fewer than two pairs were measured")
+            printer.prose(
+                f"{suspect.host}: cannot tell: fewer than two pairs were measured undisturbed"
+            )
             continue
         is_slow = told.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
         printer.prose(

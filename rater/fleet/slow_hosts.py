@@ -105,7 +105,9 @@ def confirm(args: argparse.Namespace) -> int:
         args, lambda: host_trial_document(trial), lambda it: print_host_verdicts(trial, it)
     )
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
-    return 0 if any(it is not None and it.answer in again for it in verdicts) else 1
+    if any(it is not None and it.answer in again for it in verdicts):
+        return 0
+    return NOT_JUDGED if None in verdicts else 1
 
 
 def _chosen(args: argparse.Namespace, fleet: int, found: FleetComparison) -> list[SlowHost]:

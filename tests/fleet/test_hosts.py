@@ -455,6 +455,14 @@ def test_three_rounds_say_whether_a_host_is_slow_again(
     assert told.answer is answer
 
 
+def test_a_pair_that_others_disturbed_says_nothing() -> None:
+    pair = HostPair(Suspect("n4", (), 1.1), "n1")
+    measured = {it.host: it for it in (result("n4", 11.0, 22.0), result("n1", 10.0, 20.0))}
+    assert pair_slowdown(pair, measured) == pytest.approx(1.1)
+    measured["n1"] = replace(measured["n1"], taken=True)
+    assert pair_slowdown(pair, measured) is None
+
+
 def test_one_round_alone_says_nothing() -> None:
     one = ([HostPair(N1, "q1")], {"n1": result("n1", 11, 22), "q1": result("q1", 10, 20)})
     assert judge_suspect(N1, [one, ([HostPair(N1, "q2")], {})]) is None

@@ -44,6 +44,7 @@ class ConfirmVerdict(StrEnum):
     SMALLER = "confirmed in part"
     NOT_CONFIRMED = "not confirmed"
     OPEN = "open"  # too noisy to tell the effect from none
+    CANNOT_TELL = "cannot tell"  # most runs were disturbed
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,7 @@ class ConfirmView:
     runs: Sequence[tuple[int, int]] = ()  # numbers of the runs, a pair each
     verdict: ConfirmResult | None = None
     foreign: tuple[float, float] | None = None  # share of a side's CPUs that others took, median
+    disturbed: str | None = None  # why it cannot be judged
 
 
 def print_trial(view: ConfirmView, printer: Printer) -> None:
@@ -235,7 +236,7 @@ def print_verdict(view: ConfirmView, printer: Printer) -> None:
         if verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
         else "bold"
     )
-    printer.prose(f"{verdict.answer}: {_MEANS[verdict.answer]}", style)
+    printer.prose(f"{verdict.answer}: {view.disturbed or _MEANS[verdict.answer]}", style)
     printer.prose(
         f"  {trial.place} against {trial.there_name}: {_percent(verdict.slowdown)}, "
         f"95 % interval {_percent(verdict.low)} to {_percent(verdict.high)}; "
@@ -277,6 +278,7 @@ def trial_document(view: ConfirmView) -> dict[str, object]:
                 "interval": [verdict.low, verdict.high],
                 "pairs": verdict.pairs,
                 "foreign": view.foreign,
+                "disturbed": view.disturbed,
             },
         }
     )

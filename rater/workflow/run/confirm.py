@@ -20,6 +20,7 @@ from rater.analysis.divots.confirm import (
 )
 from rater.analysis.divots.model.finding import Finding, Thresholds
 from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.disturbed import NOT_JUDGED, is_taken, mostly_disturbed
 from rater.errors import InputError, RunError
 from rater.plan.request import Request
 from rater.plan.topology import Topology
@@ -185,6 +186,7 @@ def _run(
     quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
     runs: list[tuple[int, int]] = []
     slowdowns: list[float] = []
+    taken: list[bool] = []
     foreign: tuple[list[float], list[float]] = ([], [])
     for pair in range(1, view.pairs + 1):
         numbers, times = [], []
@@ -201,6 +203,7 @@ def _run(
             with open_existing_store(args) as store:
                 run = store.load(number)
             times.append(times_of(run))
+            taken.append(is_taken(run.head.others_cost))
             others += [
                 use.foreign
                 for use in run_counters(run).cpus
@@ -214,7 +217,12 @@ def _run(
         if not args.quiet and not args.json:
             print(f"  pair {pair} of {view.pairs}: {(slowdown - 1) * 100:+.1f} %", file=sys.stderr)
     verdict = judge_pairs(slowdowns, slowdown_found)
+    disturbed = mostly_disturbed(taken)
+    if disturbed:
+        verdict = replace(verdict, answer=ConfirmVerdict.CANNOT_TELL)
     shares = (median(foreign[0]), median(foreign[1])) if all(foreign) else None
-    done = replace(view, runs=tuple(runs), verdict=verdict, foreign=shares)
+    done = replace(view, runs=tuple(runs), verdict=verdict, foreign=shares, disturbed=disturbed)
     print_output(args, lambda: trial_document(done), partial(print_verdict, done))
+    if disturbed:
+        return NOT_JUDGED
     return 0 if verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER) else 1

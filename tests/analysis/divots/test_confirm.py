@@ -35,6 +35,7 @@ from rater.cli import main
 from rater.record.run import CopyStatus, PlacedCopy
 from rater.record.stored import StoredRun
 from rater.store.store import DivotSearch, Store, StoredDivot, open_store
+from rater.workflow.results import divots
 from tests.support.divot_runs import Machine, quiet, run_times
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import HEAD, copy_row, stored
@@ -199,16 +200,26 @@ def a_run(tmp_path: Path, cpus: list[int]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cost", [0.0, 0.5])
 def test_confirm_runs_both_sides_in_turn_and_keeps_them(
-    tmp_path: Path, two_cpus: list[int], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    two_cpus: list[int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    cost: float,
 ) -> None:
+    monkeypatch.setattr(divots, "foreign_load_cost", lambda *_: cost)
     a_run(tmp_path, two_cpus)
     status = main(["divots", "--confirm", "1", "--pairs", "2", "--share", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["refused"] is None
     assert told["runs"] == [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
     assert told["verdict"]["answer"] in set(ConfirmVerdict)
-    assert (status == 0) == (told["verdict"]["answer"] in ("confirmed", "confirmed in part"))
+    answer, disturbed = told["verdict"]["answer"], told["verdict"]["disturbed"]
+    if cost:
+        assert (status, answer, disturbed) == (3, "cannot tell", "4 of 4 runs disturbed")
+    else:
+        assert status == (0 if answer in ("confirmed", "confirmed in part") else 1)
     assert len(told["verdict"]["pairs"]) == 2
     with open_store(tmp_path / "rater.db") as store:
         runs = [store.load(number) for number in range(2, 6)]
