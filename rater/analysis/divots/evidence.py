@@ -365,20 +365,17 @@ def _compared(
     if high < measure.ratio * low or shown < _MOST * len(differences):
         return None
     text = measure.words.format(measure.number(value))
+    its = [row.copy for mine, _ in cells for row in mine]
+    cpus = {it.cpu if it.last_cpu is None else it.last_cpu for it in its}
+    if measure.name == "waited" and len(cpus) == 1:
+        text = text.replace("a CPU", f"CPU {cpus.pop()}")
     if measure.name == "placement":
         row = next(it for mine, _ in cells for it in mine if it.numbers.get("placement"))
         text += f": copy {row.copy.copy} {row.astray}"
-    elif measure.name == "waited":
-        cpus = {
-            it.copy.cpu if it.copy.last_cpu is None else it.copy.last_cpu
-            for it in chain(*(mine for mine, _ in cells))
-        }
-        text = text.replace("a CPU", f"CPU {cpus.pop()}") if len(cpus) == 1 else text
-        text += f" ({others} {measure.number(other)})"
     elif other > (_NEXT_TO_NOTHING if measure.unit == "share" else 0) or not value:
         text += f" ({others} {measure.number(other)})"
     who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)
-    copies = {row.copy.copy for mine, _ in cells for row in mine}
+    copies = {it.copy for it in its}
     if len(who) < len(copies):  # the others of the finding are not accused
         named, many = formatting.format_copies(who), f"{len(who)} of {len(copies)} copies"
         text = f"{named if len(named) <= _LONGEST_LIST else many}: {text}"

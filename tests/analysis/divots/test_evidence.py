@@ -313,6 +313,21 @@ def test_a_competitor_is_told_before_the_wait_that_it_makes() -> None:
     assert second == "was on a CPU 50 % of the time (others 100 %)"
 
 
+def test_a_copy_that_waited_for_its_cpu_says_for_which() -> None:
+    def waited(copy: int, share: float) -> StoredCopy:
+        one = row(copy)
+        ran_ns = round(one.elapsed_ns * (1 - share))
+        waited_ns = one.elapsed_ns - ran_ns
+        one = replace(one, cpu_ns=ran_ns, last_cpu=copy)
+        return replace(one, run_delay_ns=waited_ns, run_delay_cpu_ns=ran_ns)
+
+    run = run_of([waited(c, 0.31 if c == 5 else 0.0) for c in range(COPIES)])
+    assert told(run, finding(copies=(5,), cpus=(5,)))[0] == "waited 31 % of the time for CPU 5"
+    both = run_of([waited(c, 0.31 if c in (5, 6) else 0.1) for c in range(COPIES)])
+    words = "waited 31 % of the time for a CPU (others 10 %)"
+    assert told(both, finding(copies=(5, 6), cpus=(5, 6)))[0] == words
+
+
 @pytest.mark.parametrize(
     ("slow", "usual", "name"),
     [
