@@ -9,6 +9,7 @@ from rater.analysis.compare.differences import (
     disturbed_runs,
     doctor_differences,
     point_differences,
+    taken_runs,
 )
 from rater.analysis.compare.model import Comparison, Side, in_order
 from rater.analysis.compare.rows import (
@@ -23,7 +24,6 @@ from rater.analysis.compare.rows import (
     with_holm,
 )
 from rater.analysis.results.copies import Point
-from rater.analysis.results.disturbed import is_taken
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys, with_cpu_times
 from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
@@ -64,8 +64,7 @@ def compare(
     """
     sides = _sides(points, by, baseline)
     troubles = disturbed_runs(one.run for side in sides for one in side.runs)
-    taken = {it.run for it in troubles if is_taken(it.others_cost)}
-    measured = _measured(sides, taken, by_cpu=by_cpu)
+    measured = _measured(sides, taken_runs(troubles), by_cpu=by_cpu)
     confidence = confidence_per_look(looks)
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)

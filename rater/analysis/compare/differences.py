@@ -18,7 +18,12 @@ from rater.analysis.doctor.examine import CHECKS, facts_of_run
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.analysis.results.copies import Point
 from rater.analysis.results.cpu_use import MachineDisturbance, run_counters
-from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
+from rater.analysis.results.disturbed import (
+    disturbance_reasons,
+    foreign_load_cost,
+    is_taken,
+    mostly_disturbed,
+)
 from rater.analysis.results.outcome import left_out, stored_request
 from rater.analysis.results.placement import PlacementVerdict, prove_run
 from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
@@ -53,6 +58,19 @@ def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
         for one in found
         if one.too_disturbed or one.notable or one.not_met or one.warnings or one.shared
     )
+
+
+def taken_runs(troubles: Iterable[DisturbedRun]) -> set[int]:
+    """Return the runs that others took too much of for a comparison."""
+    return {it.run for it in troubles if is_taken(it.others_cost)}
+
+
+def disturbed_points(points: Iterable[Point]) -> list[str]:
+    """Return the points that cannot be judged, and why, in words."""
+    points = list(points)
+    taken = taken_runs(disturbed_runs(one.run for point in points for one in point.runs))
+    why = {it.label: mostly_disturbed([n in taken for n in it.numbers]) for it in points}
+    return [f"{label}: cannot tell: {reason}" for label, reason in why.items() if reason]
 
 
 def _of(run: StoredRun) -> DisturbedRun:

@@ -11,7 +11,7 @@ from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, P
 from rater.analysis.results.copies import Point, PointRun, counts_of
 from rater.analysis.results.counters import OTHER
 from rater.analysis.results.rates import RunRates
-from rater.analysis.stats.intervals import CONFIDENCE, RatioInterval
+from rater.analysis.stats.intervals import CONFIDENCE, Decision, RatioInterval
 
 # -- In which order the compared runs were made, and in which sessions -----------------------------
 
@@ -75,13 +75,15 @@ class Effect:
 
     @property
     def improvement(self) -> float | None:
-        """(T_baseline - T) / T, a share."""
-        return self.speedup.ratio - 1 if self.speedup else None
+        """(T_baseline - T) / T, a share; None: not known, or the runs were disturbed."""
+        told = self.speedup
+        return told.ratio - 1 if told and told.verdict is not Decision.CANNOT_TELL else None
 
     @property
     def reduction(self) -> float | None:
         """(T_baseline - T) / T_baseline, a share."""
-        return 1 - 1 / self.speedup.ratio if self.speedup else None
+        improvement = self.improvement
+        return None if improvement is None else 1 - 1 / (1 + improvement)
 
 
 @dataclass(frozen=True, slots=True)

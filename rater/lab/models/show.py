@@ -193,11 +193,12 @@ TABLE = {
 }
 
 
-def models_document(sweep: int, models: Sequence[SweepModel], told: Sequence[str]) -> object:
+def models_document(
+    sweep: int, models: Sequence[SweepModel], told: Sequence[str], disturbed: Sequence[str] = ()
+) -> object:
     """Return everything."""
-    return to_json(
-        {"rater": 1, "sweep": sweep, "points_without_runs": told, "models": models}, TABLE
-    )
+    points = {"points_without_runs": told, "disturbed": disturbed}
+    return to_json({"rater": 1, "sweep": sweep, **points, "models": models}, TABLE)
 
 
 # -- Models of layouts on a terminal and a page: what is warranted, fits, two-point lines ----------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from rater.analysis.compare.differences import disturbed_points
 from rater.analysis.results.copies import Point
 from rater.errors import InputError
 from rater.lab.layout.layout import parse_pages
@@ -181,16 +182,17 @@ def model_sweep(args: argparse.Namespace) -> int:
         number = find_sweep(store, args.which)
         told = missing_points(store, [f"{PREFIX}{number}"])
         models = models_in(store, number, wanted, args.degree)
+        disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
     if file is not None:
         write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
 
     def text(printer: Printer) -> None:
         lines = [model_lines(model, printer.width) if model.fits else [] for model in models]
-        print_models(models, printer, lines, told)
+        print_models(models, printer, lines, [*told, *disturbed])
         if file is not None:
             printer.line(f"{args.file}: {count(len(models), 'panel')}")
 
-    print_output(args, lambda: models_document(number, models, told), text)
+    print_output(args, lambda: models_document(number, models, told, disturbed), text)
     return 0
 
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 
 from rater.analysis.compare.conditions import ConditionDifference
+from rater.analysis.compare.differences import taken_runs
 from rater.analysis.compare.scaling import Curve, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import Share
-from rater.analysis.results.disturbed import is_taken, mostly_disturbed
+from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.notes import print_troubles, rate_heading
@@ -95,7 +96,7 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
     )
     printer.some((_difference_text(*it) for it in curve.differences if it[0].significant), "yellow")
     printer.some(curve.lacking, "yellow")
-    taken = {one.run for one in curve.troubles if is_taken(one.others_cost)}
+    taken = taken_runs(curve.troubles)
     for point in (curve.suites or curve.benchmarks)[0].points:
         if why := mostly_disturbed([run in taken for run in point.runs]):
             printer.prose(f"{copies_text(point.copies)}: cannot tell: {why}", "bold yellow")

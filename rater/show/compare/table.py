@@ -469,7 +469,9 @@ def _value(cell: Effect) -> float | None:
 
 
 def _factor(told: RatioInterval | None) -> str:
-    return "-" if told is None else _figures(told.ratio)
+    if told is None or told.verdict is Decision.CANNOT_TELL:
+        return "-"
+    return _figures(told.ratio)
 
 
 def _interval(told: RatioInterval | None) -> str:

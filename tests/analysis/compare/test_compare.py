@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rater.analysis.compare.compare import compare, is_decided
+from rater.analysis.compare.differences import disturbed_points
 from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.estimate import Basis
@@ -612,6 +613,8 @@ def test_a_point_whose_runs_are_mostly_disturbed_has_no_verdict(loud: int, words
     if words:
         assert (speedup.words, speedup.low, only(found).cells[0].holds) == (words, None, False)
         assert found.unjudged()[0][2] == words.partition(": ")[2]
+        assert (only(found).cells[0].improvement, only(found).cells[0].reduction) == (None, None)
+        assert disturbed_points(side.points[0] for side in found.sides) == [f"y: {words}"]
 
 
 @pytest.mark.parametrize(
