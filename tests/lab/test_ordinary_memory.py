@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,28 +47,17 @@ _NONE = machine_problems(parse_pages("2M"), pooled=False, root=Path("/"), planne
 
 @contextmanager
 def pages_of_pool(kilobytes: int, pages: int) -> Iterator[None]:
-    """Have so many more pages in a pool, and put back what was; skips where that cannot be."""
-    setting = POOLS / f"hugepages-{kilobytes}kB/nr_hugepages"
-    if not pages:
-        yield
-        return
-    if not os.access(setting, os.W_OK):
-        pytest.skip(f"pools of {kilobytes} kB pages cannot be set here")
+    """Skip where a pool has not so many pages free; one test at a time takes them.
 
-    def add(more: int) -> int:
-        with Path("/tmp/rater-tests-pools.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            before = int(setting.read_text())
-            setting.write_text(str(before + more))
-            return int(setting.read_text()) - before
-
-    got = add(pages)
-    try:
-        if got < pages:
-            pytest.skip(f"{got} of {pages} pages of {kilobytes} kB could be had")
+    Pools are the machine's: a test that set them would change what runs of other tests, and of
+    other people, are made under.
+    """
+    pool = POOLS / f"hugepages-{kilobytes}kB"
+    with Path("/tmp/rater-tests-pools.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if pages and not (pool.is_dir() and int((pool / "free_hugepages").read_text()) >= pages):
+            pytest.skip(f"{pages} free pages are needed: echo {pages} > {pool}/nr_hugepages")
         yield
-    finally:
-        add(-got)
 
 
 @pytest.fixture(scope="module", name="place")
