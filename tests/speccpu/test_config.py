@@ -359,6 +359,14 @@ def test_a_condition_that_the_outside_decides_is_a_doubt_where_it_holds_binds() 
     ]
 
 
+@pytest.mark.parametrize("condition", ["%{n} == 1", "%{n} > 4", "%{n}", "!defined(%{n}) && 0"])
+def test_a_condition_asks_for_a_macro_that_is_not_defined(condition: str) -> None:
+    config = read_config(f"%if {condition}\ncopies = 8\n%else\ncopies = 4\n%endif\n")
+    assert config.copies() == (4, 4)
+    assert config.problems == []
+    assert "asks for a macro that is not defined here" in str(config.uncertain[0])
+
+
 def test_a_default_for_a_macro_of_the_command_line_is_no_doubt() -> None:
     text = "%ifndef %{n}\n%  define n 8\n%endif\ncopies = %{n}\n"
     assert read_config(text).uncertain == []

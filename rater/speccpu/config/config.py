@@ -6,6 +6,7 @@ import operator
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rater.speccpu.config import keys
@@ -20,7 +21,7 @@ _MACRO = re.compile(r"%\{([A-Za-z_][\w-]*)\}")
 _NAME = r"(?:%\{([A-Za-z_][\w-]*)\}|([A-Za-z_][\w-]*))"
 _DEFINED = re.compile(rf"\bdefined(?:\s*\(\s*{_NAME}\s*\)|\s+{_NAME})")
 _TOKEN = re.compile(
-    r"""\s*("[^"]*"|'[^']*'|\|\||&&|[=!<>]=|[-+*/%()<>!]|[A-Za-z_][\w.+-]*|\d[\w.]*|\.\d+)"""
+    r"""\s*("[^"]*"|'[^']*'|%\{[\w-]+\}|\|\||&&|[=!<>]=|[-+*/%()<>!]|[A-Za-z_][\w.+-]*|\d[\w.]*|\.\d+)"""
 )
 _SUM = re.compile(r"[\d\s()+*/%-]*\d[\s)]*[-+*/%][\d\s()+*/%-]*", re.ASCII)
 _RANGE = re.compile(r"(\d+)-(\d+)(-\d+)*", re.ASCII)
@@ -115,10 +116,11 @@ class Preprocessor:
 
     def _condition(self, number: int, name: str, rest: str) -> bool:
         text = rest if name == "if" else f"{'!' * (name == 'ifndef')}defined({rest.strip()})"
-        self._outside = False
-        try:
-            value = _truth(_CONDITIONS.value(self._tokens(text)))
-        except (ValueError, ZeroDivisionError, IndexError):
+        self._outside, value = False, None
+        tokens = self._tokens(text)
+        with suppress(ValueError, ZeroDivisionError, IndexError):
+            value = _truth(_CONDITIONS.value(tokens))
+        if value is None and not (tokens and self._outside):
             problem = Problem(
                 number, f"the condition %if {rest[:60]} is not understood: taken as false"
             )
@@ -131,22 +133,24 @@ class Preprocessor:
                 f"the condition %{name} {rest[:60]} asks for a macro that is not defined here: "
                 f"taken as if it {'holds' if value else 'does not hold: its lines are left out'}",
             )
-        return value
+        return bool(value)
 
     def _tokens(self, text: str) -> list[str]:
+        """Return the words and signs of a condition, none where it is beyond us."""
+
         def defined(found: re.Match[str]) -> str:
             known = next(filter(None, found.groups())) in self._macros
             self._outside = self._outside or not known
             return f" {known:d} "
 
         if len(text) > _LONGEST_CONDITION:
-            raise ValueError("too long")
+            return []
         text = self.replaced(_DEFINED.sub(defined, text))
         self._outside = self._outside or "%{" in text
         tokens = _TOKEN.findall(text)
         deep = sum(token in ("(", "!", "-", "+") for token in tokens)
         if _TOKEN.sub("", text).strip() or len(tokens) > _MOST_TOKENS or deep > _DEEPEST:
-            raise ValueError("beyond comparing")
+            return []
         return tokens
 
 
@@ -192,7 +196,7 @@ def _texts(sign: str) -> Callable[[_Value, _Value], _Value]:
 
 
 def _word(token: str) -> _Value:
-    if not (token[0].isalnum() or token[0] in "_.\"'"):
+    if not (token[0].isalnum() or token[0] in "_.\"'" or token.startswith("%{")):
         raise ValueError("a sign, expected a value")
     return token.strip("\"'")
 
