@@ -220,6 +220,22 @@ def break_copy(database: Path, run: int) -> None:
     connection.close()
 
 
+def test_a_gate_may_ask_for_cpu_time_and_is_told_where_that_is_not_known(
+    database: Path, rater: Rater
+) -> None:
+    make(database, both(SLOW[:2]))
+    make(database, both(SLOW[:2]))
+    words = ("compare", "1,2", "3,4", "--by", "cpu")
+    status, out, err = rater(*words, "--fail-on", "worse")
+    why = "not by CPU time: it is not known how long copies waited for a CPU"
+    assert (status, why in " ".join(err.split())) == (3, True)
+    assert f"cannot tell: {why}" in " ".join(out.split())
+    (row,) = json.loads(rater(*words, "--json")[1])["benchmarks"]
+    speedup = row["points"][0]["speedup"]
+    assert (speedup["verdict"], speedup["interval"]) == ("cannot tell", None)
+    assert rater(*words, "--by", "x", "--by", "y")[0] == 2
+
+
 def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
     database: Path, rater: Rater
 ) -> None:

@@ -293,6 +293,8 @@ def print_foot(
         )
     if any(_of_pairs(cell) for cell in cells):
         printer.prose("Values are of all runs of a point; speedups are of those in pairs.")
+    if any(one.by_cpu for one in speedups):
+        printer.prose("Values are by time; speedups by CPU time are of what copies worked.")
     if comparison.looks > 1:
         printer.prose(
             f"Results were looked at up to {count(comparison.looks, 'time')} before there were "
@@ -347,9 +349,10 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
 
 def _of_pairs(cell: Effect) -> bool:
     """Tell whether the speedup is visibly another than that of the values: of fewer runs."""
-    if cell.speedup is None or not cell.value or not cell.baseline:
+    told = cell.speedup
+    if told is None or told.by_cpu or not cell.improvement or not cell.value or not cell.baseline:
         return False
-    return abs(cell.value / cell.baseline / cell.speedup.ratio - 1) > _SAME_SPEEDUP
+    return abs(cell.value / cell.baseline / told.ratio - 1) > _SAME_SPEEDUP
 
 
 def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
