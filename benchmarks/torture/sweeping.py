@@ -73,9 +73,9 @@ def one_sweep(
     """Kill a sweep, resume it until it ends, killed too at times, and look at all it left."""
     rig = _Rig(folder, environment)
     told = Told()
-    first = ["sweep", "--rounds", str(ROUNDS), *(f"--axis={axis}" for axis in axes)]
+    first = ["sweep", "--retries=0", "--rounds", str(ROUNDS), *(f"--axis={axis}" for axis in axes)]
     first += ["--copies", "1", "--quiet", "--", "sh", "-c", COPY]
-    resume = ["sweep", "--resume", "last", "--quiet"]
+    resume = ["sweep", "--resume", "last", "--retries=0", "--quiet"]
     other = ["run", "--tag", "other=1", "--quiet", "--copies", "1", "--proof", "off", "--", "true"]
     changed = "this changed"  # somebody set this machine's own THP meanwhile
     words = first

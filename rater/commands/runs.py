@@ -6,7 +6,6 @@ import argparse
 import sys
 from functools import partial
 
-from rater.analysis.results.disturbed import RETRIES
 from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
     Subparsers,
@@ -20,7 +19,7 @@ from rater.commands.common import (
 )
 from rater.errors import InputError
 from rater.plan.request import BY_NAME
-from rater.plan.sweep import BlockOrder
+from rater.plan.sweep import RETRIES, BlockOrder
 from rater.text.values import duration_s
 from rater.workflow.arguments import (
     add_option,

@@ -55,6 +55,9 @@ class AxisKind(StrEnum):
     SETTING = "setting"  # of the machine: set, and put back
 
 
+RETRIES = 2  # runs of a sweep in the place of one that others took too much of
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """One tunable and the values it takes. An empty value: not given, not set."""

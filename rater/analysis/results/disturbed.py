@@ -23,7 +23,6 @@ OTHERS_COST = 0.10
 NOISE_COST = 0.20
 NOT_JUDGED = 3  # exit status of a gate that nothing can be said on
 FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
-RETRIES = 2  # runs of a sweep in the place of one that others took too much of
 
 
 def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:

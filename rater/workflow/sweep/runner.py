@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
-from rater.analysis.results.disturbed import RETRIES, is_taken
+from rater.analysis.results.disturbed import is_taken
 from rater.errors import InputError, RaterError, RunError
-from rater.plan.sweep import SweepMeasure, SweepSlot
+from rater.plan.sweep import RETRIES, SweepMeasure, SweepSlot
 from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RATIO, is_good
