@@ -118,6 +118,8 @@ def _nothing(head: RunHead, analysis: Analysis) -> str:
         return "Divots: too few copies and iterations to see any."
     if analysis.failed:
         return "No divots could have been seen: too few copies ended well."
+    if head.source == "import":
+        return "No divots could have been seen: too few times of copies are known."
     few = "with so few copies only large effects are detectable."
     if unknown := _unknown(head, analysis):
         return f"No divots were found; {few}{unknown}"
