@@ -17,10 +17,12 @@ from rater.analysis.stats.robust import Bools, Floats, median, overall_median
 
 _ALIKE: Final = 1.6  # times at most: two sizes of one cause
 _UNDONE: Final = 0.25  # of a size at most is left where something kept its speed
+_MOST: Final = 0.7  # of the benchmarks
 _SAME_CELLS: Final = 0.6  # of the cells of two effects together
 _FEW: Final = 0.2  # of the copies: fewer are single ones, more are a sort
 _FEW_OF_CORE: Final = 2  # copies of a core: its copies, as others are
 _SIDES: Final = 0.85  # of an lgroup's copies: it is as a whole
+_EACH: Final = 5  # copies at least have such cells: one that has more of them is at fault
 _RANDOM: Final = 4  # cells with a slow copy, another one each time: no place is at fault
 _COPIES: Final = ("copy", "copies", "modes", "moving")
 
@@ -161,24 +163,24 @@ def _sort(one: DivotEffect) -> str:
 
 
 def _joined(found: Found) -> list[list[DivotEffect]]:
+    wide: dict[tuple[str, bytes, bool], Bools] = {}  # benchmarks of what is in the same iterations
+    for one in found.effects:
+        if one.kind == "iterations":
+            wide[_at(one)] = wide.get(_at(one), np.zeros_like(one.benchmarks)) | one.benchmarks
     groups: list[list[DivotEffect]] = []
     for one in found.effects:
         for group in groups:
             first = group[0]
             same = _sort(first) == _sort(one) and _one_sign(first, one)
             if first.kind == "iterations" == one.kind:
-                same = (
-                    same
-                    and first.scope == one.scope
-                    and (first.when != 0).tobytes() == (one.when != 0).tobytes()
-                    and 1 / _ALIKE < first.typical / one.typical < _ALIKE
-                )
+                same = same and _at(first) == _at(one)
+                # A cold start, or a slow iteration of all, costs each benchmark something else.
+                every = bool(one.when[0] > 0 or wide[_at(one)].mean() >= _MOST)
+                alike = 1 / _ALIKE < first.typical / one.typical < _ALIKE
+                same = same and (every or alike)
             else:
-                same = (
-                    same
-                    and first.slots.shape == one.slots.shape
-                    and bool((first.slots == one.slots).all())
-                )
+                same = same and first.slots.shape == one.slots.shape
+                same = same and bool((first.slots == one.slots).all())
             if same:
                 group.append(one)
                 break
@@ -192,6 +194,10 @@ def _joined(found: Found) -> list[list[DivotEffect]]:
         else:
             whole += group
     return joined
+
+
+def _at(one: DivotEffect) -> tuple[str, bytes, bool]:
+    return one.scope, (one.when != 0).tobytes(), one.typical > 0
 
 
 def _one_sign(first: DivotEffect, one: DivotEffect) -> bool:
@@ -239,12 +245,11 @@ def _without_place(found: Found, groups: list[list[DivotEffect]]) -> list[list[D
         if group[0].kind in ("copy", "copies")
         and all(one.scope == "cell" for one in group)
         and group[0].typical > 0
-        and (_cells(group).sum() <= 2)
     ]
+    count = sum(int(_cells(group).sum()) for group in lone)
+    lone = [group for group in lone if _cells(group).sum() <= max(2, count // _EACH)]
     cells = {(int(b), int(i)) for group in lone for b, i in np.argwhere(_cells(group))}
-    slots = [int(s) for group in lone for s in np.flatnonzero(_slots(group))]
-    most = max((slots.count(s) for s in set(slots)), default=0)
-    if len(cells) < _RANDOM or most > max(2, len(cells) // 3):
+    if len(cells) < _RANDOM or len(lone) < _RANDOM - 1:
         return groups
     rest = [group for group in groups if not any(group is it for it in lone)]
     return [*rest, [one for group in lone for one in group]]

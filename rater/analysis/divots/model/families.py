@@ -83,7 +83,7 @@ def families_of(table: Table) -> list[Family]:
     if (shared > 1).any():
         add("thread", _threads(table))
     add("half", _halves(table))
-    add("sharing", sharing_classes(table)[1])
+    add("sharing", _shared(table))
     add("core", table.core)
     add("cpu", table.cpu)
     if slots > 1:
@@ -98,6 +98,13 @@ def _threads(table: Table) -> Ints:
         here = np.flatnonzero(table.core == core)
         found[here] = np.searchsorted(np.unique(table.cpu[here]), table.cpu[here])
     return found
+
+
+def _shared(table: Table) -> Ints:
+    """Return the way in which a slot shares its core, of those that several cores have; else -1."""
+    found = sharing_classes(table)[1]
+    cores = [len(np.unique(table.core[found == one])) for one in range(int(found.max()) + 1)]
+    return np.where(np.array(cores)[found] > 1, found, -1)
 
 
 def _halves(table: Table) -> Ints:

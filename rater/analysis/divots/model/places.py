@@ -240,6 +240,8 @@ def _agreed(weight: Floats, d: Floats, grow: float) -> Floats:
 def carried(one: DivotEffect, r: Floats, noise: CellNoise) -> bool:
     """Tell whether a part's copies carry its difference, or a few that happen to be there."""
     mine = one.slots > 0
+    if one.kind == "sharing" and mine.mean() > 0.5:
+        return False  # what most share is the usual way
     if one.slots.ndim > 1 or mine.sum() < 3 or one.name < 0:
         return True
     rows, its = np.flatnonzero(one.benchmarks), np.flatnonzero(one.when)

@@ -69,7 +69,7 @@ class _Look:
                     found += spread.together(scope, noise, self.kinds)
             scopes += own
         found += spread.slopes(r, level, self.order, noise, self.kinds)
-        found += spread.two_sorts(r, noise, self.kinds)
+        found += spread.two_sorts(r, level, noise, self.kinds)
         if not self.table.fixed and r.shape[1] > 1:
             found += self._moving(r)
         taken = np.zeros(r.shape[:2], bool)

@@ -142,9 +142,13 @@ class Rows:
         tried = [estimates(self.y, float(rho)) for rho in alike]
         free = max(0.5, i - 2 - _TAKEN * self.taken)
         lent = min(_MOST_LENT, (rows - 1) * (i - 1) / 2)
-        others = [_of_others(one.whole, i - 1) * lent for one in tried]
         at = self._worth_a_look(tried, free)
         row, h = at[:, 0], at[:, 1]
+        # What other rows have of the same pattern is no noise.
+        lends = [
+            _of_others(one.left if i > 2 else one.whole[:, None], max(1, i - 2)) for one in tried
+        ]
+        others = [it[row, h if i > 2 else 0] * lent for it in lends]
         chance = self.chance[row][:, None]
         var = np.square(self.nature.sd)[None] + chance  # (N, T)
         freedom = np.minimum(1e6, self.df[row][:, None] * np.square(var / chance))
@@ -152,8 +156,8 @@ class Rows:
         weight, value, none, one_more = (np.empty(shape) for _ in range(4))
         sizes, dens = np.empty(shape[:2]), np.empty(shape[:2])
         for k, one in enumerate(tried):
-            left = (one.left[row, h] + others[k][row])[:, None]
-            whole = (one.whole[row] + others[k][row])[:, None]
+            left = (one.left[row, h] + others[k])[:, None]
+            whole = (one.whole[row] + others[k])[:, None]
             prior = self.nature.weight + (_ALIKE_WEIGHT[k] if len(tried) > 1 else 0.0)
             sizes[:, k], dens[:, k] = one.effect[row, h], one.den[h]
             fit = -0.5 * (free + lent) * np.log(var) - left / 2 / var
@@ -171,7 +175,7 @@ class Rows:
         mode = share.sum(axis=2).argmax(axis=1)
         if rows * i >= _TAIL_FROM:
             usual = int(np.bincount(mode).argmax())
-            z = self._singles(tried[usual], others[usual], free + lent)
+            z = self._singles(tried[usual], lends[usual] * lent, free + lent)
             single = h < i
             nats[single] = np.minimum(nats[single], Tail(z).nats(z[row[single], h[single]]))
         size = sizes[np.arange(len(at)), mode]
@@ -194,16 +198,17 @@ class Rows:
     def _singles(self, one: PatternEstimates, others: Floats, free: float) -> Floats:
         """Return single iterations in standard deviations of the others (R, I)."""
         i = self.y.shape[1]
-        var = (one.left[:, :i] + others[:, None] + 2 * self.chance[:, None]) / (free + 2)
+        var = (one.left[:, :i] + others[:, :i] + 2 * self.chance[:, None]) / (free + 2)
         return one.effect[:, :i] * np.sqrt(one.den[:i] / var)
 
 
-def _of_others(whole: Floats, df: int) -> Floats:
-    """Return the variance that the other rows' sums of squares usually show (R,)."""
-    rows = len(whole)
+def _of_others(squares: Floats, df: int) -> Floats:
+    """Return the variance that the other rows' sums of squares usually show (R, H)."""
+    rows = len(squares)
     middle = df * (1 - 2 / 9 / df) ** 3  # the median of chi squared
     if rows < 2:
-        return np.zeros(rows)
+        return np.zeros(squares.shape)
     if rows > _MOST_ROWS:
-        return np.full(rows, np.median(whole) / middle)
-    return np.array([np.median(np.delete(whole, k)) for k in range(rows)]) / middle
+        return np.repeat(np.median(squares, axis=0, keepdims=True) / middle, rows, axis=0)
+    kept = [np.median(np.delete(squares, k, axis=0), axis=0) for k in range(rows)]
+    return np.stack(kept) / middle

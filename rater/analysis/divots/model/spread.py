@@ -26,6 +26,7 @@ MODES_FLOOR: Final = 0.02
 _LEAST_SHARE, _MOST_SHARE = 0.12, 0.60  # of the copies: fewer are single ones, more the usual sort
 _LEAST_SORTED: Final = 12  # values of which two sorts can be told
 _LEAST_SLOPED, _LEAST_TOGETHER = 4, 6  # copies
+_SHOWN: Final = 0.4  # of a size: benchmarks that have so much of it show it
 _MOST_SETS: Final = 40
 _FAR: Final = 3.0  # standard deviations of each of several copies
 _MOST_SINGLE: Final = 0.2  # of the copies: more are a sort
@@ -129,7 +130,7 @@ def together(scope: PartScope, noise: CellNoise, kinds: int) -> Iterator[DivotEf
         )
 
 
-def two_sorts(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
+def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
     """Return benchmarks, and single cells, whose values are of two sorts that lie apart.
 
     The null is the flattest of single modes, uniform, and a tail that falls off exponentially: no
@@ -139,6 +140,16 @@ def two_sorts(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
     if s < 4:
         return
     base = math.log(kinds / ALPHA)
+    if b > 1:  # of all benchmarks, the same copies
+        weight = noise.count / noise.again
+        pooled = (weight[:, None] * level).sum(axis=0, keepdims=True) / weight.sum()
+        for _, net, size, cut in _gaps(pooled, np.zeros(1), base):
+            slow = pooled[0] >= cut
+            d = np.median(level[:, slow], axis=1) - np.median(level[:, ~slow], axis=1)
+            error = np.sqrt(noise.again / noise.count / min(slow.sum(), (~slow).sum()))
+            here = (d > _SHOWN * size) & (d > 2 * error)
+            if here.any():
+                yield from _set(slow, (here, np.ones(i)), size, net, noise)
     for k, net, size, cut in _gaps(r.reshape(b, i * s), noise.step, base + math.log(b)):
         slow = np.where(np.isnan(r[k]), False, r[k] >= cut)
         held = slow.mean(axis=0)
@@ -170,7 +181,8 @@ def _set(
     few = (slow if sign > 0 else ~slow).astype(float)
     if not 1 < few.sum() < len(slow) or (sign < 0 and when.sum() < 2):
         return
-    sizes, scope = np.where(here, sign * size, 0.0), "some" if when.all() else "cell"
+    sizes = np.where(here, sign * size, 0.0)
+    scope = "cell" if not when.all() else "all" if here.all() and len(here) > 1 else "some"
     gain = noise.gain(sizes, few, when)
     kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
     yield DivotEffect(kind, few, here, when, sizes, scope, net, gain)

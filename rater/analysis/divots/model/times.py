@@ -13,7 +13,7 @@ from rater.analysis.divots.model.nulls import Nature
 from rater.analysis.divots.model.series import Judged, Rows, estimates, pattern, trend_of
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
-ALPHA: Final = 0.025  # healthy runs with an iteration, step or trend named, were all bounds met
+ALPHA: Final = 0.015  # healthy runs with an iteration, step or trend named, were all bounds met
 COMMON: Final = Nature(0.003, 2.2)  # how iterations differ in what all benchmarks share
 OWN: Final = Nature(0.008, 2.8)  # and one benchmark by itself
 FLOOR_ALL: Final = 0.015
