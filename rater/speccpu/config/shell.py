@@ -39,11 +39,6 @@ _INNER = re.compile(r"\(\((.{1,200})\)\)\s*$", re.DOTALL)
 _INNER_SIGN = re.compile(r"(<=|>=|==|!=|(?<![<>])[<>](?![<>]))")
 
 
-def expanded(submit: str, bind: str | None, copy: int) -> str:
-    """Return a submit command as the shell of one copy sees it, as far as placement needs it."""
-    return " ; ".join(commands_of(submit, bind, copy))
-
-
 def commands_of(submit: str, bind: str | None, copy: int) -> Iterator[str]:
     """Yield the commands that a copy's shell runs for its submit command."""
     text = submit[:LONGEST].replace("\\$", "$").replace("\\`", "`")

@@ -18,7 +18,6 @@ from rater.speccpu.config.config import (
     read_config,
     split_list,
 )
-from rater.speccpu.config.shell import expanded
 from rater.speccpu.results.places import Binding, binding_of
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.cpuset import format_list
@@ -153,8 +152,6 @@ def _packed(path: Path, defines: Mapping[str, str] | None, label: str | None) ->
 
 BIND = re.compile(r"\$\{?BIND\b")
 BY_COPY = re.compile(r"\$\{?SPEC(?:COPY|USER)NUM\b\}?")
-_RELATIVE_CPUS = re.compile(r"(?:--physcpubind(?:=|\s+)|-C\s*=?)\+\d")
-_RELATIVE_NODES = re.compile(r"(?:--(?:membind|preferred)(?:=|\s+)|-[mp]\s*=?)\+\d")
 # Any benchmark of a set that has no section of its own stands for the set.
 _EXAMPLES = {
     "int": ("400.x", "401.x", "403.x"),
@@ -350,7 +347,7 @@ def _scope(
         copies_line=copies_line,
         asked=asked is not None,
         deliberate=deliberate,
-        seats=tuple(_resolved(seat, command, topology) for seat in seats),
+        seats=tuple(_resolved(seat, topology) for seat in seats),
     )
 
 
@@ -375,19 +372,12 @@ def _is_special(section: Section) -> bool:
     return not general & set(section.benchmarks)
 
 
-def _resolved(seat: BoundCopy, submit: str, topology: Topology | None) -> BoundCopy:
+def _resolved(seat: BoundCopy, topology: Topology | None) -> BoundCopy:
     """Return a seat with all its CPUs; `numactl`'s +N counts inside the CPUs that may be used."""
-    binding = seat.binding
+    binding = seat.binding if topology is None else seat.binding.counted_on(topology)
     cpus = binding.cpus or ()
     if topology is None:
         return replace(seat, cpus=cpus, wide=not cpus and bool(binding.cpu_nodes))
-    if binding.by == "numactl":
-        command = expanded(submit, seat.text or None, seat.copy)
-        if _RELATIVE_CPUS.search(command):
-            cpus = _counted(cpus, sorted(topology.by_cpu))
-        if _RELATIVE_NODES.search(command):
-            nodes = sorted(node.os for node in topology.nodes if node.allowed)
-            binding = replace(binding, mem_nodes=_counted(binding.mem_nodes, nodes))
     if cpus or not binding.cpu_nodes:
         return replace(seat, binding=binding, cpus=cpus)
     of_nodes = [
@@ -398,12 +388,6 @@ def _resolved(seat: BoundCopy, submit: str, topology: Topology | None) -> BoundC
         if cpu in topology.by_cpu
     ]
     return replace(seat, binding=binding, cpus=tuple(sorted(set(of_nodes))), wide=True)
-
-
-def _counted(places: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers at places; a place behind the last stays, as no machine's own number."""
-    beyond = (numbers[-1] + 1 if numbers else 0) - len(numbers)
-    return tuple(numbers[p] if p < len(numbers) else p + beyond for p in places)
 
 
 # -- A finding, and the words that findings have in common -----------------------------------------

@@ -61,6 +61,7 @@ class Binding:
     by: str | None = None  # "numactl", "taskset", "dplace" or "list"
     problem: str | None = None  # why what binds it is not understood
     relative: bool = False  # numactl's +N: the CPUs count inside those that may be used
+    relative_nodes: bool = False  # likewise those of the policy
     all_nodes: bool = False  # the policy names all nodes, `mem_nodes` none
 
     @property
@@ -68,8 +69,23 @@ class Binding:
         """Whether it says anything."""
         return bool(self.cpus or self.cpu_nodes or self.policy)
 
+    def counted_on(self, topology: Topology) -> Binding:
+        """Return it with the numbers that +N stands for on a machine."""
+        cpus, nodes = self.cpus, self.mem_nodes
+        if self.relative:
+            cpus = _counted(cpus or (), sorted(topology.by_cpu))
+        if self.relative_nodes:
+            nodes = _counted(nodes, sorted(node.os for node in topology.nodes if node.allowed))
+        return replace(self, cpus=cpus, mem_nodes=nodes)
+
 
 UNBOUND = Binding()
+
+
+def _counted(places: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers at places; a place behind the last stays, as no machine's own number."""
+    beyond = (numbers[-1] + 1 if numbers else 0) - len(numbers)
+    return tuple(numbers[p] if p < len(numbers) else p + beyond for p in places)
 
 
 def binding_of(submit: str, bind: str | None, copy: int) -> Binding:
@@ -350,6 +366,8 @@ class BindingResolver:
             self._unclear[binding.problem] = self._unclear.get(binding.problem, 0) + 1
         if not binding.is_bound:
             return NOWHERE
+        if self.topology is not None:
+            binding = binding.counted_on(self.topology)
         if binding.by:
             self._by[binding.by] = None
         if binding.policy:
@@ -388,10 +406,6 @@ class BindingResolver:
         machine = self._machine
         named = {*binding.mem_nodes, *binding.cpu_nodes}
         self._missing_nodes |= named - topology.by_node.keys()
-        if binding.relative:
-            usable = sorted(topology.by_cpu)
-            cpus = tuple(usable[n] if n < len(usable) else usable[-1] + 1 + n for n in cpus)
-            single = cpus[0] if single is not None else None
         if not cpus and binding.cpu_nodes:
             cpus = tuple(cpu for cpu, pu in sorted(machine.items()) if pu.node in binding.cpu_nodes)
         self._missing |= {cpu for cpu in cpus if cpu not in machine}
@@ -495,7 +509,8 @@ def _numactl_option(name: str, value: str) -> Binding:
         return Binding(policy=policy, by="numactl", all_nodes=policy is not None)
     numbers, problem = _numbers(value.removeprefix("+"), f"numactl --{name}={value}")
     if problem or policy:
-        return Binding(policy=policy, mem_nodes=numbers, by="numactl", problem=problem)
+        relative = value.startswith("+") and name in ("membind", "preferred")
+        return Binding(None, (), policy, numbers, "numactl", problem, relative_nodes=relative)
     if name == "cpunodebind":
         return Binding(cpu_nodes=numbers, by="numactl")
     return Binding(cpus=numbers, by="numactl", relative=value.startswith("+"))
@@ -570,5 +585,6 @@ def _merged(one: Binding, other: Binding) -> Binding:
         by=other.by if other.is_bound else one.by or other.by,
         problem=one.problem or other.problem,
         relative=other.relative if other.cpus else one.relative,
+        relative_nodes=other.relative_nodes if other.policy else one.relative_nodes,
         all_nodes=other.all_nodes if other.policy else one.all_nodes,
     )

@@ -60,7 +60,6 @@ _UNPACKERS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
     b"BZh": ("bzip2", bz2.BZ2Decompressor),
     b"\xfd7zXZ": ("xz", lambda: lzma.LZMADecompressor(memlimit=_MOST_XZ_BYTES)),
 }
-_PACKED = {b"(\xb5/\xfd": "zstd"}
 
 
 def _nobody(_: int) -> None:
@@ -200,9 +199,8 @@ def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> st
     wanted = "expected a raw file (.rsf), a log of runspec or runcpu, or a CSV report"
     if problem is not None:
         return f"{path}: {problem}; no results of SPEC CPU in what comes before"
-    for magic, kind in _PACKED.items():
-        if head.startswith(magic):
-            return f"{path}: packed with {kind}; unpack it first ({wanted})"
+    if head.startswith(b"(\xb5/\xfd"):
+        return f"{path}: packed with zstd; unpack it first ({wanted})"
     if file.format == "rsf":
         return f"{path}: a raw file without a result of any benchmark; nothing to import"
     for pattern, kind in _OTHER_FILES.items():
