@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.divot_cases import shapes
 from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
 from rater.analysis.stats.robust import untied
@@ -426,3 +427,14 @@ def test_what_two_slow_copies_of_four_leave_are_no_two_groups(seed: int) -> None
     times[:, :, 2:] *= 1.3
     [found] = divots(times, Machine(2, 2))
     assert found.copies == (2, 3)
+
+
+def test_of_ordinary_shapes_healthy_ones_are_silent_and_large_causes_are_found() -> None:
+    """Against an oracle: from four times the size that it needs, nine in ten are found."""
+    judged = [(made, shapes.verdict(made)) for made in (shapes.make("tests", n) for n in range(90))]
+    clean = [it for made, it in judged if made.kind == "clean"]
+    large = [it for made, it in judged if made.multiple >= 4]
+    assert len(clean) > 20
+    assert sum(wrong for _, wrong, _ in clean) <= 1
+    assert sum(hit for hit, _, _ in large) >= 0.9 * len(large) > 15
+    assert sum(place for _, _, place in (it for _, it in judged)) <= 1

@@ -159,11 +159,19 @@ def _named(found: list[DivotEffect], families: list[Family]) -> list[DivotEffect
 
 
 def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
-    """Return candidates without sets of copies each of which is one by itself: sizes differ."""
+    """Return candidates that say no other in other words, and no set of copies that are ones."""
     alone: dict[tuple[bytes, bytes], set[int]] = {}
     for one in found:
         if one.kind == "copy":
             alone.setdefault(one.key[1:], set()).add(one.name)
+    slow = {one.key for one in found if one.slots.ndim == 1 and one.typical > 0}
+    found = [  # of a part and all others the slow side is told
+        one
+        for one in found
+        if one.typical > 0
+        or one.slots.ndim > 1
+        or ((1.0 - one.slots).tobytes(), *one.key[1:]) not in slow
+    ]
     return [
         one
         for one in found
