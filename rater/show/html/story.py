@@ -129,7 +129,8 @@ def _figures(page_run: ReportRun) -> Html:
             (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
         )
     found = _divots(page_run)
-    if found or (page_run.divots is not None and could_see(page_run.divots)):
+    divots = page_run.divots
+    if divots is not None and ((divots.sure and found) or could_see(divots)):
         figures.append((str(len(found)), "divot" if len(found) == 1 else "divots"))
     else:
         figures.append(("not known", "divots"))

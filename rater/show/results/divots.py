@@ -73,7 +73,7 @@ def print_findings(
 
     `every`: also those of a disturbed run.
     """
-    shown = analysis.findings if every or not analysis.disturbed else ()
+    shown = analysis.findings if every else analysis.sure
     divots = [one for one in shown if not one.explained]
     explained = [one for one in shown if one.explained]
     if analysis.disturbed:

@@ -88,11 +88,7 @@ def print_list(page: RunPage, printer: Printer) -> None:
         of.right("copies", text(lambda head: head.copies), optional=2),
         of.right("score", _score),
         # None found where too much disturbed a run is not the same as none there.
-        of.right(
-            "divots",
-            lambda it: it.divots or (None if _disturbed(it.head) else it.divots),
-            optional=1,
-        ),
+        of.right("divots", lambda it: None if _disturbed(it.head) else it.divots, optional=1),
         *([of.left("host", text(lambda head: head.hostname), flexible=True)] * (len(hosts) > 1)),
         of.left("what", text(_what), flexible=True),
         of.right("time", text(_time), optional=5),

@@ -133,9 +133,13 @@ def _found(
 
 
 def find_recurring(
-    store: Store, runs: Sequence[tuple[RunHead, Analysis]]
+    store: Store, runs: Sequence[tuple[RunHead, Analysis]], *, every: bool = False
 ) -> tuple[RecurringDivot, ...]:
-    """Return what several runs have in common; nothing where no divot was found in any."""
+    """Return what several runs have in common; nothing where no divot was found in any.
+
+    `every`: also those that were disturbed.
+    """
+    runs = [(head, analysis) for head, analysis in runs if every or not analysis.disturbed]
     if len(runs) < 2 or all(one.explained for _, it in runs for one in it.findings):
         return ()
     from rater.analysis.divots.model.table import Machine, build_table
@@ -212,16 +216,16 @@ def find_divots(args: argparse.Namespace) -> int:
             (heads[number], load_or_analyse(store, heads[number], thresholds, fresh=args.fresh))
             for number in numbers
         ]
-        between = find_recurring(store, runs)
+        between = find_recurring(store, runs, every=True)
         failed = [head.run for head, it in runs if it.failed and not _any_good(store, head.run)]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
-        sure = between if len(judged) == len(runs) else find_recurring(store, judged)
+        sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
     def text(printer: Printer) -> None:
         for head, analysis in runs:
             print_divots(head, analysis, printer.console, every=args.verbose)
-        if len(runs) > 1:
-            shown = (between, len(runs)) if args.verbose else (sure, len(judged))
+        shown = (between, len(runs)) if args.verbose else (sure, len(judged))
+        if shown[1] > 1:
             print_between(*shown, printer.console)
 
     print_output(args, lambda: divots_document(runs, between), text)

@@ -41,7 +41,7 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
         run=run,
         summary=summarise(run),
         cells=cells,
-        picture=picture_of(run.head, cells, labels_from(divots.findings if divots else ())),
+        picture=picture_of(run.head, cells, labels_from(divots.sure if divots else ())),
         divots=divots,
         readings=run_counters(run),
         barrier=summarise(barrier) if barrier else None,
@@ -70,7 +70,7 @@ def plot(args: argparse.Namespace) -> int:
     picture = picture_of(
         run.head,
         cells,
-        labels_from(divots.findings),
+        labels_from(divots.sure),
         benchmark=benchmark,
         iteration=args.iteration,
         ranges=args.json or file is not None,

@@ -177,6 +177,11 @@ class Analysis:
         return disturbance_reasons(self.others_cost, self.noise_cost)
 
     @property
+    def sure(self) -> tuple[Finding, ...]:
+        """What was found, nothing where the run was disturbed."""
+        return () if self.disturbed else self.findings
+
+    @property
     def lost(self) -> float:
         """What all findings cost together, of the score or the copies' time."""
         return sum(one.share_lost or 0.0 for one in self.findings)
