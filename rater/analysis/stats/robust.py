@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
@@ -59,25 +57,6 @@ def subtract_median(values: Floats) -> Floats:
     return values - median(values)[..., None]
 
 
-def mad(values: Floats) -> Floats:
-    """Return 1.4826 x the median distance from the median along the last axis."""
-    return MAD_TO_SD * median(np.abs(subtract_median(values)))
-
-
-def ranks(values: Floats) -> Floats:
-    """Return ranks from 1 of a vector without gaps, ties sharing their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[place]
-
-
-def correlation(left: Floats, right: Floats) -> float:
-    """Return Pearson's correlation of two vectors, 0 where one does not vary."""
-    a, b = left - left.mean(), right - right.mean()
-    size = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / size if size > 0 else 0.0
-
-
 def theil_sen(x: Floats, y: Floats) -> float:
     """Return the median slope over all pairs that differ in x; 0 without such a pair."""
     dx = x[:, None] - x[None, :]
@@ -86,16 +65,3 @@ def theil_sen(x: Floats, y: Floats) -> float:
     if not usable.any():
         return 0.0
     return float(np.median(dy[usable] / dx[usable]))
-
-
-def untied(values: Floats, step: float) -> Floats:
-    """Return times of a coarse clock, ascending, spread over its steps: ties are no modes."""
-    if step <= 0:
-        return values
-    x = np.sort(values)
-    _, first, of_tie, counts = np.unique(
-        np.round(x, 9), return_index=True, return_inverse=True, return_counts=True
-    )
-    place = np.arange(len(x)) - first[of_tie]
-    spread: Floats = x + step * ((place + 0.5) / counts[of_tie] - 0.5)
-    return spread

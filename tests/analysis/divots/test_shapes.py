@@ -8,7 +8,6 @@ import pytest
 from benchmarks.divot_cases import shapes
 from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
-from rater.analysis.stats.robust import untied
 from tests.support.divot_runs import (
     Machine,
     Times,
@@ -269,10 +268,6 @@ def test_what_could_be_seen_is_no_number_where_the_noise_hides_all() -> None:
 
 
 # -- arithmetic -----------------------------------------------------------------------------------
-
-
-def test_ties_are_spread_over_the_step_of_the_clock() -> None:
-    assert untied(np.array([2.0, 1.0, 1.0]), 1.0) == pytest.approx([0.75, 1.25, 2.0])
 
 
 @pytest.mark.parametrize(("copies", "size"), [(4, 1.5), (6, 1.2), (8, 1.2), (8, 2.0), (10, 0.6)])
