@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
@@ -241,40 +241,31 @@ def _rows_of(run: StoredRun) -> _Rows:
     return rows
 
 
-def _sides(one: Finding, rows: _Rows) -> Iterator[_Sides]:
-    """Yield the finding's copies and those to compare with, cell by cell."""
+def _sides(one: Finding, rows: _Rows) -> Iterable[_Sides]:
+    """Return the finding's copies and those to compare with, cell by cell.
+
+    Of whole iterations each copy's runs of a benchmark in the slow ones, and in its other ones.
+    """
     cells = dict.fromkeys((it.benchmark, it.tune, it.iteration) for it in one.cells)
-    if one.kind in _OVER_TIME:
-        yield from _over_time(one, cells, rows)
-        return
+    if one.kind in _HALVES:
+        return [_slow_half(rows.get(cell, ())) for cell in cells]
+    benchmarks, numbers = {cell[:2] for cell in cells}, {cell[2] for cell in cells}
     singles = {(it.benchmark, it.tune, it.iteration, it.copy) for it in one.singles}
     copies, cpus = frozenset(one.copies), frozenset(one.cpus)
-    for cell in cells:
-        if one.kind in _HALVES:
-            yield _slow_half(rows.get(cell, ()))
-            continue
-        sides: _Sides = ([], [])
-        for row in rows.get(cell, ()):
-            it = row.copy
-            # With rotating binding a copy is one of them only where it ran there.
-            there = it.copy in copies and (not cpus or it.cpu is None or it.cpu in cpus)
-            own = (*cell, it.copy) in singles if singles else there
-            sides[0 if own else 1].append(row)
-        yield sides
-
-
-def _over_time(one: Finding, cells: Iterable[_Cell], rows: _Rows) -> Iterator[_Sides]:
-    """Yield each copy's runs of a benchmark in the slow iterations, and its other ones."""
-    for benchmark, tune in dict.fromkeys(cell[:2] for cell in cells):
-        there = sorted(it for name, label, it in rows if (name, label) == (benchmark, tune))
-        slow = {it for name, label, it in cells if (name, label) == (benchmark, tune)}
-        if one.kind is Kind.DRIFT:
-            slow, there = {*there[-1:]}, [*there[:1], *there[1:][-1:]]
-        sides: defaultdict[int, _Sides] = defaultdict(lambda: ([], []))
-        for number in there:
-            for row in rows[benchmark, tune, number]:
-                sides[row.copy.copy][0 if number in slow else 1].append(row)
-        yield from sides.values()
+    sides: defaultdict[object, _Sides] = defaultdict(lambda: ([], []))
+    for cell, here in rows.items():
+        for it in here if cell[:2] in benchmarks else ():
+            copy = it.copy
+            if one.kind is Kind.DRIFT:
+                if cell[2] in (min(numbers), max(numbers)):
+                    sides[cell[:2], copy.copy][cell[2] != max(numbers)].append(it)
+            elif one.kind in _OVER_TIME:
+                sides[cell[:2], copy.copy][cell not in cells].append(it)
+            elif cell in cells:
+                # With rotating binding a copy is one of them only where it ran there.
+                own = copy.copy in copies and (not cpus or copy.cpu is None or copy.cpu in cpus)
+                sides[cell][(*cell, copy.copy) not in singles if singles else not own].append(it)
+    return sides.values()
 
 
 def _slow_half(here: Sequence[EvidenceRow]) -> _Sides:

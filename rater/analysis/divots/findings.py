@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from rater.analysis.divots.model.table import (
 )
 from rater.analysis.divots.model.times import visible_iteration
 from rater.analysis.divots.summary import OF_ALL, summary_of
-from rater.analysis.stats.robust import Floats, Ints, mean, median
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
 from rater.text.cpuset import format_list
 
 # -- What findings cost: the score worked out again without them -----------------------------------
@@ -138,8 +138,6 @@ def _lost(table: Table, actual: Floats, without: Floats) -> float:
 
 # -- What the model found as findings with names, costs and words ----------------------------------
 
-# A benchmark that the layout slows by so much more than the usual one is named.
-_FAR, _MUCH_MORE = 1.5, 0.01
 _TIME = "copies' time"
 _NOTHING = 0.0005
 _PLACES = ("group", "group-benchmark", "cpu", "copy-benchmark", "copy")  # promises of them
@@ -152,7 +150,8 @@ _ORDINALS = ("first", "second", "third", "fourth")
 
 def build_findings(found: Found) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
-    hits = told_once([*_measured(found), *startup_hits(found.table)])
+    sized = [_with_sizes(hit, found.rest) for hit in causes_of(found)]
+    hits = told_once([*sized, *startup_hits(found.table)])
     costs = costs_of(found.table, hits)
     made = [_finding(found, hit, cost) for hit, cost in zip(hits, costs, strict=True)]
     made.sort(key=_rank)
@@ -161,16 +160,12 @@ def build_findings(found: Found) -> list[Finding]:
     return [*told, *boosts, *(_explained(found.table, one) for one in _joined(found.predicted))]
 
 
-def _measured(found: Found) -> list[Hit]:
-    """Return the hits, those of a part with its size in each cell; the model has one a benchmark.
+def _with_sizes(hit: Hit, left: Floats) -> Hit:
+    """Return a hit, that of a part with its size in each cell; the model has one a benchmark.
 
     What the median of its copies lies above that of the others there, with all that is told of
     others taken away: a range over the iterations is of times that were.
     """
-    return [_with_sizes(hit, found.rest) for hit in causes_of(found)]
-
-
-def _with_sizes(hit: Hit, left: Floats) -> Hit:
     if hit.kind not in PLACED or "moves" in hit.facts or len(hit.iterations) < 2:
         return hit
     inside = median(np.where(hit.covered, left, np.nan))
@@ -186,20 +181,16 @@ def _finding(found: Found, hit: Hit, cost: Cost) -> Finding:
     table = found.table
     b, i, _ = table.shape
     benchmarks, iterations = hit.benchmarks, hit.iterations
-    copies = sorted({int(c) for c in table.copy[hit.covered]})
-    slots = np.flatnonzero(hit.slots)
-    cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
-    place = _place(table, hit, slots, cpus, copies)
+    cpus, copies = _members(table, hit.slots, table.copy[hit.covered])
+    place = _place(table, hit, cpus, copies)
     tunes = {table.benchmarks[one][1] for one in benchmarks}
     whole_run = len(benchmarks) == b and (hit.everywhere or b > 1)
     always = len(iterations) == i and hit.kind is not Kind.SLOW_ITERATION
-    judged_singly = hit.kind in (Kind.OUTLIER_COPY, Kind.NO_PLACE)
-    most, words = (
-        could_make(table, hit.slots, fast=hit.size < 0) if hit.kind in PLACED else (0.0, "")
-    )
-    boost = _size(hit) < 0 and most < 0 and _size(hit) >= most - _SLACK
+    placed, size = hit.kind in PLACED, _size(hit)
+    most, words = could_make(table, hit.slots, fast=hit.size < 0) if placed else (0.0, "")
+    boost = size < 0 and most < 0 and size >= most - _SLACK
     evidence = _evidence(table, hit, cost)
-    if words and most * _size(hit) > 0 and not boost:
+    if words and most * size > 0:
         share = formatting.format_slowdown(math.exp(most))
         evidence.append(Evidence("layout", f"up to {share} could come from {words}", 60.0))
     return Finding(
@@ -208,12 +199,12 @@ def _finding(found: Found, hit: Hit, cost: Cost) -> Finding:
         benchmarks=() if whole_run else tuple(table.benchmarks[one][0] for one in benchmarks),
         tune=tunes.pop() if len(tunes) == 1 else None,
         iterations=() if always and i > 1 else tuple(table.iterations[one] for one in iterations),
-        copies=tuple(copies),
-        cpus=tuple(cpus) if hit.kind not in OF_ALL and "moves" not in hit.facts else (),
+        copies=copies,
+        cpus=cpus if hit.kind not in OF_ALL and "moves" not in hit.facts else (),
         nodes=place.nodes,
         package=place.package,
         core=place.core,
-        slowdown=math.exp(_size(hit)),
+        slowdown=math.exp(size),
         score_lost=cost.whole if table.barrier else None,
         time_lost=None if table.barrier else cost.whole,
         share_lost=cost.share,
@@ -227,7 +218,7 @@ def _finding(found: Found, hit: Hit, cost: Cost) -> Finding:
             for name, value in sorted(hit.facts.items())
             if isinstance(value, str) or math.isfinite(value)
         ),
-        singles=_singles(table, hit) if judged_singly else (),
+        singles=_singles(table, hit) if hit.kind in (Kind.OUTLIER_COPY, Kind.NO_PLACE) else (),
     )
 
 
@@ -241,14 +232,12 @@ def _size(hit: Hit) -> float:
 def _cell_effects(table: Table, hit: Hit, cost: Cost) -> tuple[CellEffect, ...]:
     made = []
     for b, i in hit.cells:
-        name, tune = table.benchmarks[b]
         if hit.skew is not None:
             size = math.log1p(float(hit.skew[b, i]))
         else:
             size = float(np.median(hit.effect[b, i][hit.covered[b, i]]))
-        made.append(
-            CellEffect(name, tune, table.iterations[i], math.exp(size), cost.cells.get((b, i), 0.0))
-        )
+        cell = *table.benchmarks[b], table.iterations[i]
+        made.append(CellEffect(*cell, math.exp(size), cost.cells[b, i]))
     return tuple(made)
 
 
@@ -272,29 +261,29 @@ def _singles(table: Table, hit: Hit) -> tuple[CopyEffect, ...]:
 # -- places ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     name: str
     nodes: tuple[int, ...] = ()
     package: int | None = None
     core: int | None = None
 
 
-def _place(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> _Place:
+def _place(table: Table, hit: Hit, cpus: Sequence[int], copies: Sequence[int]) -> _Place:
     """Return the simplest part of the machine that a hit is of, with its name."""
+    numbered = formatting.format_copies(copies)
     if hit.kind in (Kind.BIMODAL, Kind.NO_PLACE):
         return _Place("some copies" if hit.kind is Kind.BIMODAL else "no place")
     if hit.kind in OF_ALL:
         return _Place("whole run" if hit.everywhere else "all copies")
     if "moves" in hit.facts:
-        return _Place(f"{formatting.format_copies(copies)}, wherever it ran")
-    nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
-    package, core = _only(table.package[slots]), _only(table.core[slots])
+        return _Place(f"{numbered}, wherever it ran")
+    nodes = tuple(sorted({int(n) for n in table.node[hit.slots] if n != UNKNOWN}))
+    package, core = _only(table.package[hit.slots]), _only(table.core[hit.slots])
     if hit.level == "node":
         return _Place(_numbered("lgroup", hit.groups), hit.groups, package)
     if hit.level == "package":
         return _Place(_numbered("package", hit.groups), nodes, hit.groups[0])
-    return _Place(_group_name(table, hit, slots, cpus, copies), nodes, package, core)
+    return _Place(_group_name(table, hit, cpus, numbered), nodes, package, core)
 
 
 def _numbered(noun: str, numbers: Sequence[int]) -> str:
@@ -307,81 +296,63 @@ def _only(numbers: Ints) -> int | None:
     return first if first != UNKNOWN and bool((numbers == first).all()) else None
 
 
-def _group_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> str:
-    """Name copies by what they share and the others do not."""
-    node, memory = _only(table.node[slots]), _only(table.memory[slots])
-    inside = node is not None and len(np.unique(table.node)) > 1
-    of_node = f" of lgroup {node}" if inside else ""
-    level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
-    if level == "llc":
-        return _numbered("LLC", hit.groups) + (f" (lgroup {node})" if inside else "")
+def _group_name(table: Table, hit: Hit, cpus: Sequence[int], numbered: str) -> str:
+    """Name copies by what they share and the others do not, else by their CPUs or numbers."""
+    slots, level, group = hit.slots, hit.level, hit.groups[0] if hit.groups else UNKNOWN
+    node, memory, several = _only(table.node[slots]), _only(table.memory[slots]), slots.sum() > 1
     if level == "node+memory":
         node, memory = divmod(group, NODE_SHIFT)
-    if level == "node+memory" or (level == "remote" and None not in (node, memory)):
-        return f"{formatting.format_copies(copies)} (memory on node {memory}, CPUs on node {node})"
-    if level in ("remote", "memory"):
-        own = "their own" if group == LOCAL else "another"
-        where = f"{own} node" if level == "remote" else f"node {group}"
-        return f"{formatting.format_copies(copies)} (memory on {where})"
-    return _part_name(table, hit, slots, cpus, copies) + (
-        of_node if hit.level in ("set", "run") and len(slots) > 1 and cpus else ""
-    )
-
-
-def _part_name(table: Table, hit: Hit, slots: Ints, cpus: list[int], copies: list[int]) -> str:
-    """Name copies by the CPUs that they have, or by their own numbers."""
-    level, group = hit.level, hit.groups[0] if hit.groups else UNKNOWN
-    on = formatting.format_cpus(cpus) if cpus else formatting.format_copies(copies)
+    elif level == "remote" and None not in (node, memory):
+        level = "node+memory"
+    elif level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
+        level = "cpu"
+    lgroups = len(np.unique(table.node)) > 1
+    inside = node is not None and lgroups
+    on = formatting.format_cpus(cpus) if cpus else numbered
     half = "upper" if group % 2 else "lower"
-    every = "every lgroup" if len(np.unique(table.node)) > 1 else "the lgroup"
     thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
     names = {
+        "llc": _numbered("LLC", hit.groups) + (f" (lgroup {node})" if inside else ""),
+        "node+memory": f"{numbered} (memory on node {memory}, CPUs on node {node})",
+        "remote": f"{numbered} (memory on {'their own' if group == LOCAL else 'another'} node)",
+        "memory": f"{numbered} (memory on node {group})",
         "sharing": f"{on} (not explained by how many copies share a core)",
         "thread": f"{thread} threads of the cores ({on})",
-        "half": f"{half} half of {every} ({on})",
+        "half": f"{half} half of {'every' if lgroups else 'the'} lgroup ({on})",
         "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
-        "cpu": f"{formatting.format_cpus(cpus)} ({len(slots)} copies)"
-        if len(slots) > len(cpus)
-        else "",
-        "core": f"{_numbered('core', hit.groups)} ({on})" if len(slots) > 1 else "",
+        "cpu": f"{on} ({slots.sum()} copies)" if slots.sum() > len(cpus) else "",
+        "core": f"{_numbered('core', hit.groups)} ({on})" if several else "",
     }
-    if level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
-        level = "cpu"
     if names.get(level):
         return names[level]
-    if not cpus or (hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS):
-        return formatting.format_copies(copies)
-    if np.isin(table.cpu, cpus).sum() > len(slots):  # others there are as they should be
-        return f"{formatting.format_copies(copies)} ({formatting.format_cpus(cpus)})"
-    return on
+    if hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS:
+        on = numbered
+    elif cpus and np.isin(table.cpu, cpus).sum() > slots.sum():  # others there are as they should
+        on = f"{numbered} ({on})"
+    of_node = inside and level in ("set", "run") and several and cpus
+    return f"{on} of lgroup {node}" if of_node else on
 
 
 def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
     """Return what the times say; stored proof and samples add their own values."""
-    made = []
+    made, text = [], ""
     most = max(cost.cells.values(), default=0.0)
     if cost.whole < _NOTHING < most and len(hit.iterations) < table.shape[1]:
         text = "costs nothing of the score (the median iteration counts), "
         text += f"{formatting.format_cost(most)} of that iteration's rate"
-        made.append(Evidence("cost", text, 100.0))
     elif cost.whole > 0:
-        text = (
-            f"costs {formatting.format_cost(cost.whole)} of the "
-            f"{'score' if table.barrier else _TIME}"
-        )
+        of, rate = ("score", "a rate") if table.barrier else (_TIME, "those of a benchmark")
+        text = f"costs {formatting.format_cost(cost.whole)} of the {of}"
         if cost.rate > 1.5 * cost.whole:
-            of = "a rate" if table.barrier else "those of a benchmark"
-            text += f", up to {formatting.format_cost(cost.rate)} of {of}"
-        made.append(Evidence("cost", text, 100.0))
+            text += f", up to {formatting.format_cost(cost.rate)} of {rate}"
     elif hit.size > 0 and table.barrier and table.copies > 1:
-        made.append(Evidence("cost", "costs nothing: slower copies are waited for", 100.0))
+        text = "costs nothing: slower copies are waited for"
+    if text:
+        made.append(Evidence("cost", text, 100.0))
     hasty = _hasty(table, hit)
     if hasty:
-        text = (
-            f"{formatting.format_copies(hasty)} took less than half of any other's time: check "
-            "its output"
-        )
-        made.append(Evidence("output", text, 90.0))
+        text = f"{formatting.format_copies(hasty)} took less than half of any other's time"
+        made.append(Evidence("output", f"{text}: check its output", 90.0))
     where = _memory_of(table, hit)
     if where is not None:
         made.append(Evidence("memory", f"its memory is on node {where}", 50.0))
@@ -418,31 +389,17 @@ def _joined(predicted: Sequence[LayoutEffect]) -> list[LayoutEffect]:
     """Return predictions with those of one sort and load as one."""
     kept: dict[tuple[str, float], LayoutEffect] = {}
     for one in predicted:
-        key = (one.what, one.load)
-        known = kept.get(key)
-        if known is None:
-            kept[key] = one
-        else:
-            kept[key] = LayoutEffect(
-                one.what, known.slots | one.slots, known.effect, one.load, one.baseline
-            )
+        known = kept.setdefault((one.what, one.load), one)
+        kept[one.what, one.load] = replace(known, slots=known.slots | one.slots)
     return list(kept.values())
 
 
 def _explained(table: Table, one: LayoutEffect) -> Finding:
+    rows = np.abs(one.effect) >= _TOLD
+    covered = rows[:, None, None] & one.slots & ~np.isnan(table.log_s)
+    hit = Hit(Kind.LAYOUT, covered, np.where(covered, one.effect[:, None, None], 0.0))
     slots = np.flatnonzero(one.slots)
-    cpus = sorted({int(u) for u in table.cpu[slots] if u != UNKNOWN})
-    copies = sorted({int(c) for c in np.unique(table.copy[:, :, slots]) if c >= 0})
-    shown = np.flatnonzero(np.abs(one.effect) >= _TOLD).tolist()
-    effects = one.effect[shown]
-    some = [table.name(b) for b in shown] if len(shown) < len(one.effect) else []
-    size = float(np.median(effects)) if len(effects) else 0.0
-    far = int(np.argmax(np.abs(one.effect)))
-    most = ""
-    if len(effects) > 1 and abs(one.effect[far]) >= max(_FAR * abs(size), abs(size) + _MUCH_MORE):
-        most = f"; {table.name(far)} {formatting.format_slowdown(math.exp(float(one.effect[far])))}"
-    of = formatting.named(some, len(one.effect)) if some else "the benchmarks"
-    where = f" in {of}" if len(some) == 1 else f" (median of {of}{most})"
+    cpus, copies = _members(table, slots, table.copy[:, :, slots])
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     load, usual, who = f"{one.load:g}", f"{one.baseline:g}", "most"
     if not float(one.baseline).is_integer():  # the middle of two loads
@@ -458,21 +415,30 @@ def _explained(table: Table, one: LayoutEffect) -> Finding:
     return Finding(
         kind=Kind.LAYOUT,
         place=formatting.format_cpus(cpus) if cpus else formatting.format_copies(copies),
-        benchmarks=tuple(table.benchmarks[b][0] for b in shown) if some else (),
+        benchmarks=() if rows.all() else tuple(table.benchmarks[b][0] for b in hit.benchmarks),
         tune=None,
         iterations=(),
-        copies=tuple(copies),
-        cpus=tuple(cpus),
+        copies=copies,
+        cpus=cpus,
         nodes=nodes if one.what == "load" else (),
         package=None,
         core=None,
-        slowdown=math.exp(size),
+        slowdown=math.exp(hit.size),
         score_lost=0.0 if table.barrier else None,
         explained=True,
         expectation=expectation,
-        summary=f"{formatting.format_slowdown(math.exp(size))}{where}",
+        summary=summary_of(table, hit),
         evidence=(),
     )
+
+
+def _members(
+    table: Table, slots: Ints | Bools, copies: Ints
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the CPUs of slots and the copies that are known, ascending."""
+    cpus = np.unique(table.cpu[slots])
+    known = np.unique(copies)
+    return tuple(cpus[cpus != UNKNOWN].tolist()), tuple(known[known >= 0].tolist())
 
 
 # -- What the run could show: what a part must differ by to be told, with the chance in it ---------

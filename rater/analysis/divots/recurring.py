@@ -16,6 +16,7 @@ import numpy as np
 from rater.analysis.divots.model.effects import CellNoise, noise_of
 from rater.analysis.divots.model.finding import (
     PLACED,
+    CopyEffect,
     FaultMeasurement,
     Finding,
     Kind,
@@ -79,23 +80,23 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
     if len(runs) < 2:
         return ()
     judged = [_judged(one) for one in runs]
-    recurring, loose = [], []
+    found, loose = [], []
     for fault in _faults(judged):
         fault.looks = [_look(fault, one) for one in judged]
         seen = sum(one.there is Presence.YES for one in fault.looks)
         telling = sum(one.there not in (Presence.OPEN, Presence.NOT_RUN) for one in fault.looks)
         if seen >= 2 and seen >= _OFTEN * telling:
-            recurring.append(_recurring_divot(Kind.RECURRING, fault))
+            found.append(_recurring_divot(Kind.RECURRING, [fault]))
         else:
             loose.append(fault)
-    wandering, once = _wandering(loose)
-    return tuple(
-        one for of_kind in (recurring, wandering, once) for one in sorted(of_kind, key=_rank)
+    for group in _wandering(loose):
+        kind = Kind.WANDERING if len(group) > 1 else Kind.ONCE
+        found.append(_recurring_divot(kind, group))
+    order = (Kind.RECURRING, Kind.WANDERING, Kind.ONCE)
+    found.sort(
+        key=lambda it: (order.index(it.kind), -abs(math.log(it.slowdown)), it.places[0].place)
     )
-
-
-def _rank(one: RecurringDivot) -> tuple[float, str]:
-    return (-abs(math.log(one.slowdown)), one.places[0].place)
+    return tuple(found)
 
 
 # -- one run --------------------------------------------------------------------------------------
@@ -104,32 +105,25 @@ def _rank(one: RecurringDivot) -> tuple[float, str]:
 def _judged(one: SearchedRun) -> _PreparedRun:
     table = one.table
     values = subtract_median(table.log_s - fit_layout(table)[0][:, None])
-    effects = tuple((it, _effect(table, it)) for it in one.findings if _has_size(it))
+    effects = tuple(
+        (it, _effect(table, it)) for it in one.findings if it.kind in _HAS_SIZE and not it.explained
+    )
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
     noise, _ = noise_of(subtract_median(rest), clock_steps(table))
     return _PreparedRun(one, values, effects, noise)
 
 
-def _has_size(one: Finding) -> bool:
-    return one.kind in _HAS_SIZE and not one.explained
-
-
 def _effect(table: Table, one: Finding) -> Floats:
     """Return (B, I, S) the ln slowdown of a stored finding's copies, 0 elsewhere."""
     effect = np.zeros(table.shape)
-    iterations = {number: i for i, number in enumerate(table.iterations)}
-    cells = {(b, i): k for k, b in enumerate(table.benchmarks) for i in iterations}
     on_cpus = np.isin(table.cpu, one.cpus) if one.cpus else np.ones(table.shape[2], dtype=bool)
-    for cell in () if one.singles else one.cells:
-        b, i = cells[(cell.benchmark, cell.tune), cell.iteration], iterations[cell.iteration]
-        own = np.isin(table.copy[b, i], one.copies) & on_cpus
-        effect[b, i, own] = math.log(cell.slowdown)
-    for single in one.singles:
-        b, i = (
-            cells[(single.benchmark, single.tune), single.iteration],
-            iterations[single.iteration],
-        )
-        effect[b, i, table.copy[b, i] == single.copy] = math.log(single.slowdown)
+    for it in one.singles or one.cells:
+        cell = table.benchmarks.index((it.benchmark, it.tune)), table.iterations.index(it.iteration)
+        if isinstance(it, CopyEffect):
+            own = table.copy[cell] == it.copy
+        else:
+            own = np.isin(table.copy[cell], one.copies) & on_cpus
+        effect[*cell, own] = math.log(it.slowdown)
     return effect
 
 
@@ -177,23 +171,27 @@ def _faults(runs: Sequence[_PreparedRun]) -> list[_Fault]:
     faults: list[_Fault] = []
     for here in runs:
         for one, effect in here.effects:
-            if one.kind not in PLACED:
-                continue
-            own = (effect != 0).any(axis=(0, 1))
-            for fault in faults:
-                of, first = fault.members[0]
-                free = all(it is not here for it, _ in fault.members)
-                if free and first.fast == one.fast and _sort(first) == _sort(one):
-                    slots = _slots(first, of, here)
-                    same = slots is not None and _share(slots, own) >= _SAME_PART
-                    if _moves(first) or _moves(one):
-                        same = _moves(first) and _moves(one) and first.copies == one.copies
-                    if same and _keys(first) & _keys(one):
-                        fault.members.append((here, one))
-                        break
-            else:
-                faults.append(_Fault([(here, one)]))
+            if one.kind in PLACED:
+                own = (effect != 0).any(axis=(0, 1))
+                of = next((it for it in faults if _same(it, here, one, own)), None)
+                if of is None:
+                    faults.append(_Fault([(here, one)]))
+                else:
+                    of.members.append((here, one))
     return faults
+
+
+def _same(fault: _Fault, here: _PreparedRun, one: Finding, own: Bools) -> bool:
+    """Tell whether a finding on slots `own` (S,) of a run is a fault of earlier ones."""
+    of, first = fault.members[0]
+    if any(it is here for it, _ in fault.members) or not _keys(first) & _keys(one):
+        return False
+    if first.fast != one.fast or _sort(first) != _sort(one):
+        return False
+    if _moves(first) or _moves(one):
+        return _moves(first) and _moves(one) and first.copies == one.copies
+    slots = _slots(first, of, here)
+    return slots is not None and _share(slots, own) >= _SAME_PART
 
 
 def _sort(one: Finding) -> str:
@@ -278,18 +276,17 @@ def _measured(
     return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
 
 
-def _wandering(loose: Sequence[_Fault]) -> tuple[list[RecurringDivot], list[RecurringDivot]]:
+def _wandering(loose: Sequence[_Fault]) -> list[list[_Fault]]:
     """Return faults of the same sort and size in different runs as one, and what is alone."""
     groups: list[list[_Fault]] = []
     for fault in loose:
-        for group in groups:
-            if all(_moved(fault, it) for it in group):
-                group.append(fault)
-                break
-        else:
+        moved = (group for group in groups if all(_moved(fault, it) for it in group))
+        known = next(moved, None)
+        if known is None:
             groups.append([fault])
-    wandering = [_joined(group) for group in groups if len(group) > 1]
-    return wandering, [_recurring_divot(Kind.ONCE, group[0]) for group in groups if len(group) == 1]
+        else:
+            known.append(fault)
+    return groups
 
 
 def _moved(left: _Fault, right: _Fault) -> bool:
@@ -306,39 +303,25 @@ def _moved(left: _Fault, right: _Fault) -> bool:
     return bool(_keys(one) & _keys(two)) != (one.place == two.place)
 
 
-def _recurring_divot(kind: Kind, fault: _Fault) -> RecurringDivot:
-    _, one = fault.largest
-    whole = all(not it.benchmarks for _, it in fault.members)
-    names = (
-        () if whole else tuple(dict.fromkeys(name for name, _ in sorted(_common(fault), key=str)))
-    )
-    return RecurringDivot(
-        kind=kind,
-        of=one.kind,
-        benchmarks=names,
-        looks=tuple(fault.looks),
-        slowdown=median(it.slowdown or 1.0 for it in fault.looks if it.there is Presence.YES),
-        copies=tuple(sorted({c for _, it in fault.members for c in it.copies})),
-        nodes=tuple(sorted({n for _, it in fault.members for n in it.nodes})),
-        cpus=tuple(sorted({u for _, it in fault.members for u in it.cpus})),
-    )
-
-
-def _joined(group: Sequence[_Fault]) -> RecurringDivot:
-    """Return faults that are one which moves, by run."""
-    told = [_recurring_divot(Kind.WANDERING, it) for it in group]
+def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
+    """Return a fault, or several that are one which moves, by run."""
     looks = {look.run: look for it in reversed(group) for look in it.looks}
     looks |= {look.run: look for it in group for look in it.looks if look.there is Presence.YES}
     ordered = tuple(looks[look.run] for look in group[0].looks)
-    some = [set(it.benchmarks) for it in told if it.benchmarks]
-    common = set.intersection(*some) or set.union(*some) if some else set()
+    members = [one for it in group for _, one in it.members]
+    some = [
+        {name for name, _ in _common(it)}
+        for it in group
+        if any(one.benchmarks for _, one in it.members)
+    ]
+    names = set.intersection(*some) or set.union(*some) if some else set()
     return RecurringDivot(
-        kind=Kind.WANDERING,
+        kind=kind,
         of=group[0].largest[1].kind,
-        benchmarks=tuple(sorted(common)),
+        benchmarks=tuple(sorted(names)),
         looks=ordered,
         slowdown=median(it.slowdown or 1.0 for it in ordered if it.there is Presence.YES),
-        copies=tuple(sorted({c for it in told for c in it.copies})),
-        nodes=tuple(sorted({n for it in told for n in it.nodes})),
-        cpus=tuple(sorted({u for it in told for u in it.cpus})),
+        copies=tuple(sorted({c for it in members for c in it.copies})),
+        nodes=tuple(sorted({n for it in members for n in it.nodes})),
+        cpus=tuple(sorted({u for it in members for u in it.cpus})),
     )

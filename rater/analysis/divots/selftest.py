@@ -32,8 +32,7 @@ type Costs = Mapping[tuple[str, int, int], float]
 
 def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
     """Return by how much more a benchmark cost than it usually does on its CPU, as shares."""
-    found = group_by_key(((name, cpu), cost_s) for (name, _, cpu), cost_s in costs.items())
-    usual = {where: median(values) for where, values in found.items()}
+    usual = _usual(costs, lambda name, cpu: (name, cpu))
     return {
         (name, iteration, cpu): cost_s / usual[name, cpu] - 1
         for (name, iteration, cpu), cost_s in costs.items()

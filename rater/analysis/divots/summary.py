@@ -44,16 +44,7 @@ def summary_of(table: Table, hit: Hit) -> str:
     size = formatting.format_slowdown(math.exp(float(hit.facts.get("rise", hit.size))))
     if hit.kind in (*OF_ALL, Kind.BIMODAL):
         return _of_whole(table, hit, which, size, iterations)
-    where = _in_iterations(table, iterations)
     copies = sorted({int(c) for c in table.copy[hit.covered]})
-    if hit.kind is Kind.OUTLIER_COPY and len(hit.cells) == 1:
-        whole = int(np.sum(~np.isnan(table.log_s[hit.cells[0]])))
-        effects = hit.effect[hit.covered]
-        if len(copies) == 1:
-            one_of = f"{formatting.format_copies(copies)}, 1 of {table.copies}"
-            return f"{which}{where} {formatting.than_others(math.exp(hit.size))} ({one_of})"
-        how = formatting.sizes([math.exp(float(e)) for e in effects])
-        return f"{which}{where}: {len(effects)} of {whole} copies {how}"
     told = f"{which} {_range(table, hit)} ({_how_many(table, hit, copies)})"
     if "changing" in hit.facts:
         told += ", other copies each time"
@@ -77,30 +68,29 @@ def _undecided(table: Table, hit: Hit, copies: Sequence[int]) -> str:
 def _range(table: Table, hit: Hit) -> str:
     """Return `+18.2 %`, or `+18.2 % (+11 to +29 %, most in 429.mcf)` where it varies.
 
-    Over the benchmarks, or over the iterations of a single one, or where benchmarks agree.
+    Over the benchmarks, where those agree over the iterations, else over the copies.
     """
-    sizes = [math.exp(float(size)) for size in hit.sizes()]
-    typical = formatting.format_slowdown(math.exp(hit.size))
-    least, most = max(_LEAST_RANGE, _VARIES * abs(hit.size)), ""
-    if len(sizes) == 1 or math.log(max(sizes) / min(sizes)) < least:
-        each = np.where(hit.covered, hit.effect, np.nan)
-        sizes = [math.exp(float(np.nanmedian(each[:, at]))) for at in hit.iterations]
+    typical, least = hit.size, max(_LEAST_RANGE, _VARIES * abs(hit.size))
+    text = formatting.format_slowdown(math.exp(typical))
+    each = np.where(hit.covered, hit.effect, np.nan)
+    slots = np.flatnonzero(hit.slots).tolist()
+    for axis, members in enumerate((hit.benchmarks, hit.iterations, slots)):
+        sizes = [float(np.nanmedian(np.take(each, at, axis))) for at in members]
+        if max(sizes) - min(sizes) >= least:
+            break
     else:
-        sign = math.copysign(1.0, hit.size)
-        worst = max(range(len(sizes)), key=lambda at: sign * sizes[at])
-        far = abs(math.log(sizes[worst]))
-        if far >= max(_MUCH_MORE * abs(hit.size), abs(hit.size) + _MORE):
-            most = f", most in {table.name(hit.benchmarks[worst])}"
-    if math.log(max(sizes) / min(sizes)) < least:
-        return typical
-    return f"{typical} ({formatting.sizes(sizes)}{most})"
+        return text
+    worst, most = max(sizes, key=lambda size: size * typical), ""
+    if axis == 0 and abs(worst) >= max(_MUCH_MORE * abs(typical), abs(typical) + _MORE):
+        most = f", most in {table.name(hit.benchmarks[sizes.index(worst)])}"
+    return f"{text} ({formatting.sizes([math.exp(size) for size in sizes])}{most})"
 
 
 def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
     """Return `8 of 8 copies, 3 of 3 iterations`."""
     there = ~np.isnan(table.log_s)
     count = [int(hit.covered[cell].sum()) for cell in hit.cells]
-    slots = hit.slots
+    slots = hit.slots | (hit.kind is Kind.OUTLIER_COPY)  # judged singly, against all
     ran = [int((there[cell] & slots).sum()) for cell in hit.cells]
     known, covered = int(np.median(ran)), int(np.median(count))
     if len(copies) == 1:

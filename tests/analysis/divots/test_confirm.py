@@ -405,7 +405,7 @@ def test_a_run_too_noisy_to_tell_is_no_run_without_it() -> None:
     small = (ALL, ALL, slice(8, 16), 1.03)
     (one,) = between(small, None, noises=(0.002, 0.3))
     assert said(one) == "once lgroup 1 in all: +3 too noisy to tell"
-    assert "; run 2 is too noisy to tell (" in one.summary
+    assert ", run 2 is too noisy to tell (" in one.summary
     (one,) = between(small, None, small, noises=(0.002, 0.3, 0.002))
     assert said(one) == "recurring lgroup 1 in all: +3 too noisy to tell +3"
 
@@ -413,17 +413,21 @@ def test_a_run_too_noisy_to_tell_is_no_run_without_it() -> None:
 def test_runs_are_told_with_the_size_of_each() -> None:
     (one,) = between(LGROUP_1, HALF)
     assert one.summary == (
-        "lgroup 1: all benchmarks +10 to +20 % in 2 of 2 runs (run 1 +20.0 %, run 2 +10.0 %); "
-        "in every run; probably hardware or set-up"
+        "lgroup 1: all benchmarks +10 to +20 % in 2 of 2 runs: run 1 +20.0 %, run 2 +10.0 %; "
+        "it comes back, so probably hardware or set-up"
     )
     (one,) = between(LGROUP_1, None)
-    assert one.summary == "lgroup 1: all benchmarks +20.0 % in run 1 only; not in run 2 (+0.0 %)"
+    assert one.summary == (
+        "lgroup 1: all benchmarks +20.0 % in 1 of 2 runs: run 1 +20.0 %, not in run 2 (+0.0 %); "
+        "in one run only"
+    )
     (one,) = between(ONE_CPU, OTHER_CPU)
     assert one.summary == (
-        "b2 +20.1 % in 2 of 2 runs, each time elsewhere: CPU 5 +20.1 % (run 1), CPU 22 +20.1 % "
-        "(run 2); it moves about, so pages, TLB or what else ran"
+        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; "
+        "it moves about, so pages, TLB or what else ran"
     )
     (one,) = between(IN_TWO, IN_OTHERS)
     assert one.summary == (
-        "lgroup 1: in other benchmarks each time, b0, b1 +19.9 % (run 1), b3, b4 +20.0 % (run 2)"
+        "lgroup 1: b0, b1, b3, b4 +20.0 % in 2 of 2 runs: run 1 in b0, b1 +19.9 %, "
+        "run 2 in b3, b4 +20.0 %; it moves about, so pages, TLB or what else ran"
     )

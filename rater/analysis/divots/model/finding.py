@@ -206,7 +206,7 @@ def from_json(text: str) -> Finding:
 
 # -- What several runs have in common: a fault in each, one that moves, one of a single run --------
 
-_MOST_NAMED = 4  # runs with a size each; of more a range is told
+_MOST_TOLD = 8  # runs that are told one by one
 
 
 class Presence(StrEnum):
@@ -217,6 +217,20 @@ class Presence(StrEnum):
     NO = "no"
     OPEN = "too noisy to tell"
     NOT_RUN = "not run"  # no copies there, or none of the benchmarks
+
+
+_OF_A_RUN = {
+    Presence.YES: "run {run}{where} {size}",
+    Presence.SMALLER: "smaller in run {run} ({size})",
+    Presence.NO: "not in run {run} ({size})",
+    Presence.OPEN: "run {run} is too noisy to tell ({size})",
+    Presence.NOT_RUN: "run {run} had none of it to measure",
+}
+_FOLLOWS = {
+    Kind.RECURRING: "it comes back, so probably hardware or set-up",
+    Kind.WANDERING: "it moves about, so pages, TLB or what else ran",
+    Kind.ONCE: "in one run only",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,64 +265,23 @@ class RecurringDivot:
     @property
     def summary(self) -> str:
         """What it means, in words: place, benchmarks, size in each run, what follows."""
-        what = ", ".join(self.benchmarks) or "all benchmarks"
-        seen, place = self.places, self.places[0].place
-        many = f"in {len(seen)} of {len(self.looks)} runs"
-        others = "".join(
-            f"; {_without(one)}" for one in self.looks if one.there is not Presence.YES
-        )
-        if self.kind is Kind.ONCE:
-            return f"{place}: {what} {_size(seen[0])} in run {seen[0].run} only{others}"
-        if self.kind is Kind.RECURRING:
-            always = len(seen) == len(self.looks)
-            follows = "; in every run; probably hardware or set-up" if always else others
-            wider = _wider(self, seen)
-            return f"{place}: {what} {_sizes(seen)} {many}{_by_run(seen)}{wider}{follows}"
-        names = [one.place for one in seen]
-        if len(set(names)) == 1:
-            each = ", ".join(
-                f"{', '.join(one.benchmarks) or 'all benchmarks'} {_size(one)} (run {one.run})"
-                for one in seen[:_MOST_NAMED]
-            )
-            return f"{place}: in other benchmarks each time, {each}{_more(seen)}"
-        moves = "each time elsewhere" if len(set(names)) == len(names) else "in changing places"
-        each = ", ".join(f"{one.place} {_size(one)} (run {one.run})" for one in seen[:_MOST_NAMED])
+        seen = self.places
+        moves = len({one.place for one in seen}) > 1
+        each = [self._of_run(one, named=moves) for one in self.looks[:_MOST_TOLD]]
+        if len(self.looks) > _MOST_TOLD:
+            each.append(f"and {len(self.looks) - _MOST_TOLD} more")
+        sizes = formatting.sizes([one.slowdown or 1.0 for one in seen])
         return (
-            f"{what} {_sizes(seen)} {many}, {moves}: {each}{_more(seen)}; it moves about, so "
-            "pages, TLB or what else ran"
+            f"{'' if moves else f'{seen[0].place}: '}{_names(self.benchmarks)} {sizes} in "
+            f"{len(seen)} of {len(self.looks)} runs: {', '.join(each)}; {_FOLLOWS[self.kind]}"
         )
 
-
-def _size(one: FaultMeasurement) -> str:
-    return formatting.format_slowdown(one.slowdown or 1.0)
-
-
-def _sizes(seen: Sequence[FaultMeasurement]) -> str:
-    return formatting.sizes([one.slowdown or 1.0 for one in seen])
+    def _of_run(self, one: FaultMeasurement, *, named: bool) -> str:
+        where = f" {one.place}" if named else ""
+        where += f" in {_names(one.benchmarks)}" if one.benchmarks != self.benchmarks else ""
+        size = formatting.format_slowdown(one.slowdown or 1.0)
+        return _OF_A_RUN[one.there].format(run=one.run, where=where, size=size)
 
 
-def _by_run(seen: Sequence[FaultMeasurement]) -> str:
-    if len(seen) > _MOST_NAMED:
-        return ""
-    return f" ({', '.join(f'run {one.run} {_size(one)}' for one in seen)})"
-
-
-def _more(seen: Sequence[FaultMeasurement]) -> str:
-    return f" and {len(seen) - _MOST_NAMED} more" if len(seen) > _MOST_NAMED else ""
-
-
-def _wider(one: RecurringDivot, seen: Sequence[FaultMeasurement]) -> str:
-    """Say which runs have it in other benchmarks as well."""
-    wide = [str(it.run) for it in seen if it.benchmarks != one.benchmarks]
-    return f", in run {', '.join(wide)} in more benchmarks" if wide else ""
-
-
-def _without(one: FaultMeasurement) -> str:
-    told = {
-        Presence.NO: f"not in run {one.run}",
-        Presence.SMALLER: f"smaller in run {one.run}",
-        Presence.OPEN: f"run {one.run} is too noisy to tell",
-    }
-    if one.there not in told:
-        return f"run {one.run} had none of it to measure"
-    return told[one.there] + (f" ({_size(one)})" if one.slowdown is not None else "")
+def _names(benchmarks: Sequence[str]) -> str:
+    return ", ".join(benchmarks) or "all benchmarks"

@@ -19,11 +19,6 @@ def format_slowdown(slowdown: float) -> str:
     return f"{size:+.0f} %"
 
 
-def than_others(slowdown: float) -> str:
-    """Return `58.2 % faster` or `18.2 % slower` of a time over its fair time."""
-    return f"{format_slowdown(slowdown)[1:]} {'faster' if slowdown < 1 else 'slower'}"
-
-
 def sizes(slowdowns: Sequence[float]) -> str:
     """Return `+33 to +39 %` or `+1.1 to +1.4 %`, or one size where they agree."""
     low, high = min(slowdowns), max(slowdowns)
