@@ -24,7 +24,7 @@ from rater.analysis.divots.model.nulls import (
 )
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
-ALPHA: Final = 0.04  # healthy runs with a place named, were all bounds met; a fifth of it is
+ALPHA: Final = 0.03  # healthy runs with a place named, were all bounds met; a fifth of it is
 LEAST_NOISE: Final = 3e-4  # no repeat agrees better; published, 0.1 % at best
 # The smallest sizes (ln) that are told: the user's thresholds, and less where all benchmarks agree.
 FLOORS: Final = {"part-all": 0.010, "part": 0.015, "copy-all": 0.015, "copy": 0.030}

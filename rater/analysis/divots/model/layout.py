@@ -19,6 +19,7 @@ from rater.analysis.stats.robust import Bools, Floats, Ints, median, theil_sen
 _SLACK: Final = 0.01  # ln: what a class may be beyond its bounds
 _TOLD: Final = 0.005  # ln: what is explained is told from here
 _KINDS_APART: Final = math.log(4.0)  # a small core against a large one
+_KIND_HELD_BY: Final = 3  # cores of another kind
 _HELD_BY: Final = 2  # cores of a class, lgroups of a count: one is a place, not a class
 _FOLLOWS: Final = 0.25  # of the lgroups' variance at most is not by their counts
 
@@ -101,7 +102,10 @@ def _class_effect(
     mine, usual = keys
     kind = bool(mine[2] != usual[2] and mine[2] and usual[2])
     part = table.core if (table.core[own] != UNKNOWN).all() else table.cpu
-    if min(len(np.unique(part[own])), len(np.unique(part[main]))) < (3 if kind else _HELD_BY):
+    # Sharing a core is known physics, of one core too where the others are many of one sort.
+    if len(np.unique(part[main])) < _HELD_BY or (
+        kind and len(np.unique(part[own])) < _KIND_HELD_BY
+    ):
         return None
     both = [n for n in np.unique(table.node[own]) if (main & (table.node == n)).any()]
     sides = [table.node == n for n in both] or [np.ones(len(own), dtype=bool)]

@@ -174,7 +174,7 @@ _WEIGHT: Final = np.log(np.array([0.01, 0.03, 0.03, 0.05, 0.07, 0.10, 0.16, 0.35
 _SCALES: Final = np.exp(np.linspace(-0.7, 0.5, 13))
 _SIDED: Final = 60  # values from which each side tells its own tail
 _MOST_POINTS: Final = 600
-_OWN_TAIL: Final = 0.25  # of the benchmarks have a tail that is not that of the others
+_OWN_TAIL: Final = 0.4  # of the benchmarks have a tail that is not that of the others
 _STANDS_APART: Final = 7.0  # nats of a gap beyond which values are left out of their own tail
 
 
