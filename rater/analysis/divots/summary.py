@@ -90,7 +90,8 @@ def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
     """Return `8 of 8 copies, 3 of 3 iterations`."""
     there = ~np.isnan(table.log_s)
     count = [int(hit.covered[cell].sum()) for cell in hit.cells]
-    slots = hit.slots | (hit.kind is Kind.OUTLIER_COPY)  # judged singly, against all
+    singly = hit.kind is Kind.OUTLIER_COPY and len(hit.cells) == 1  # of all that ran there
+    slots = hit.slots | singly
     ran = [int((there[cell] & slots).sum()) for cell in hit.cells]
     known, covered = int(np.median(ran)), int(np.median(count))
     if len(copies) == 1:
