@@ -51,16 +51,15 @@ def _row(
     tables: Mapping[str, CounterTable],
 ) -> EvidenceRow:
     """Return a copy's run with all that was seen of it, and of its CPU in its phase."""
-    switches = copy.involuntary_switches
-    spent = {
+    of_time = {
         "on-cpu": account.ran_s,
         "waited": account.waited_s,
         "quota": account.throttled_s,
         "stopped": account.stopped_s,
+        "taken-off": copy.involuntary_switches,
     }
     values: dict[str, float | None] = {
-        **{name: None if s is None else s / copy.elapsed_s for name, s in spent.items()},
-        "taken-off": None if switches is None else switches / copy.elapsed_s,
+        **{name: None if it is None else it / copy.elapsed_s for name, it in of_time.items()},
         "major-faults": copy.major_faults,
         "benchmarks-memory": copy.max_rss_bytes,
         **(counted_of(copy, tables) if copy.counts else {}),

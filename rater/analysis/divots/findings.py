@@ -154,10 +154,8 @@ def build_findings(found: Found) -> list[Finding]:
     hits = told_once([*sized, *startup_hits(found.table)])
     costs = costs_of(found.table, hits)
     made = [_finding(found, hit, cost) for hit, cost in zip(hits, costs, strict=True)]
-    made.sort(key=_rank)
-    boosts = [one for one in made if one.explained]
-    told = [one for one in made if not one.explained]
-    return [*told, *boosts, *(_explained(found.table, one) for one in _joined(found.predicted))]
+    made.sort(key=lambda one: (one.explained, *_rank(one)))
+    return [*made, *(_explained(found.table, one) for one in _joined(found.predicted))]
 
 
 def _with_sizes(hit: Hit, left: Floats) -> Hit:
@@ -242,20 +240,17 @@ def _cell_effects(table: Table, hit: Hit, cost: Cost) -> tuple[CellEffect, ...]:
 
 
 def _singles(table: Table, hit: Hit) -> tuple[CopyEffect, ...]:
-    found = []
-    for b, i, s in np.argwhere(hit.covered).tolist():
-        cpu, node = int(table.cpu[s]), int(table.node[s])
-        found.append(
-            CopyEffect(
-                *table.benchmarks[b],
-                table.iterations[i],
-                int(table.copy[b, i, s]),
-                None if cpu == UNKNOWN else cpu,
-                None if node == UNKNOWN else node,
-                math.exp(float(hit.effect[b, i, s])),
-            )
+    return tuple(
+        CopyEffect(
+            *table.benchmarks[b],
+            table.iterations[i],
+            int(table.copy[b, i, s]),
+            _only(table.cpu[s : s + 1]),
+            _only(table.node[s : s + 1]),
+            math.exp(float(hit.effect[b, i, s])),
         )
-    return tuple(found)
+        for b, i, s in np.argwhere(hit.covered).tolist()
+    )
 
 
 # -- places ---------------------------------------------------------------------------------------

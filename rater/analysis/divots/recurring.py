@@ -154,16 +154,6 @@ def _keys(one: Finding) -> set[tuple[str, str | None]]:
     return {(cell.benchmark, cell.tune) for cell in one.cells}
 
 
-def _typical(one: Finding, keys: set[tuple[str, str | None]]) -> float:
-    """Return a finding's slowdown over some of its benchmarks."""
-    if keys >= _keys(one):
-        return one.slowdown
-    return median(
-        median([cell.slowdown for cell in one.cells if (cell.benchmark, cell.tune) == key])
-        for key in keys & _keys(one)
-    )
-
-
 # -- one fault in several runs --------------------------------------------------------------------
 
 
@@ -209,20 +199,17 @@ def _share(left: Bools, right: Bools) -> float:
 
 def _look(fault: _Fault, here: _PreparedRun) -> FaultMeasurement:
     """Return what one run has of a fault."""
-    of, one = fault.largest
-    keys = _common(fault)
+    run, (of, one) = here.times.run, fault.largest
     for it, found in fault.members:
         if it is here:
-            size = _typical(found, keys)
-            return FaultMeasurement(
-                here.times.run, Presence.YES, found.place, found.benchmarks, size
-            )
-    measured = _measured(one, of, here, set() if not one.benchmarks else keys)
+            told = found.place, found.benchmarks, found.slowdown
+            return FaultMeasurement(run, Presence.YES, *told)
+    measured = _measured(one, of, here, _common(fault) if one.benchmarks else set())
     if measured is None:
-        return FaultMeasurement(here.times.run, Presence.NOT_RUN, one.place, one.benchmarks, None)
+        return FaultMeasurement(run, Presence.NOT_RUN, one.place, one.benchmarks, None)
     size, reach = measured
-    there = _there(size, reach, math.log(_typical(one, keys)))
-    return FaultMeasurement(here.times.run, there, one.place, one.benchmarks, math.exp(size))
+    there = _there(size, reach, math.log(one.slowdown))
+    return FaultMeasurement(run, there, one.place, one.benchmarks, math.exp(size))
 
 
 def _common(fault: _Fault) -> set[tuple[str, str | None]]:

@@ -60,16 +60,15 @@ def explained_by_speed(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) ->
     numbers = {k for _, k, _ in costs}
     own = {it.iteration for it in one.singles} or set(one.iterations) or numbers
     names = {it.benchmark for it in one.singles} or set(one.benchmarks) or {it[0] for it in costs}
+    if one.kind is Kind.DRIFT:  # the last iteration, compared with the first
+        own, numbers = {max(numbers)}, {min(numbers), max(numbers)}
+    elif one.kind not in _ITERATIONS:
+        numbers = own
     usual = _usual(costs, lambda name, _: name)
     sides: tuple[list[float], list[float]] = ([], [])
     for (name, k, cpu), cost_s in costs.items():
-        if one.kind is Kind.DRIFT:
-            compared, inside = k in (min(numbers), max(numbers)), k == max(numbers)
-        elif one.kind in _ITERATIONS:
-            compared, inside = True, k in own
-        else:
-            compared, inside = k in own, cpu in cpus
-        if compared and name in names and cost_s > 0:
+        if name in names and k in numbers and cost_s > 0:
+            inside = k in own if one.kind in (*_ITERATIONS, Kind.DRIFT) else cpu in cpus
             sides[inside].append(math.log(cost_s / usual[name]))
     if not all(sides):
         return None
