@@ -433,3 +433,12 @@ def test_of_ordinary_shapes_healthy_ones_are_silent_and_large_causes_are_found()
     assert sum(wrong for _, wrong, _ in clean) <= 1
     assert sum(hit for hit, _, _ in large) >= 0.9 * len(large) > 15
     assert sum(place for _, _, place in (it for _, it in judged)) <= 1
+
+
+def test_copies_slow_together_throughout_and_others_once_are_told_side_by_side() -> None:
+    times = quiet(2, 3, 64, noise=0.01, seed=0)
+    times[0, :, :5] *= 1.06
+    times[0, 1, :5] *= 1.08
+    times[1, 2, 3:9] *= 1.08
+    found = divots(times, Machine(1, 64))
+    assert {0, 1, 2, 3, 4} in [set(it.copies) for it in found if it.benchmarks == ("b0",)]

@@ -66,7 +66,7 @@ class _Look:
                 found += places.offered(scope, own[0])
                 if places.single:
                     tails[scope.name] = scope.tail
-                    found += spread.together(scope, noise, self.kinds)
+                    found += spread.together(scope, noise, self.kinds, r.shape[1])
             scopes += own
         found += spread.slopes(r, level, self.order, noise, self.kinds)
         found += spread.two_sorts(r, level, noise, self.kinds)
