@@ -100,7 +100,8 @@ def noise_cost(table: Table, rest: Floats, promised: dict[str, float]) -> float 
 
 def _without(log_s: Floats, start: Floats, hit: Hit) -> tuple[Floats, Floats]:
     """Return ln times and starts with a hit's effect taken away; what is faster stays so."""
-    falls = float(hit.facts.get("rise", 0.0)) < 0  # what gets faster was not slowed down before
+    # What gets faster was not slowed down before.
+    falls = hit.kind is Kind.DRIFT and float(hit.facts["rise"]) < 0
     fair = log_s if falls else log_s - np.maximum(hit.effect, 0.0)
     if hit.skew is None or hit.effect.any():
         return fair, start
@@ -341,7 +342,8 @@ def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
         if cost.rate > 1.5 * cost.whole:
             text += f", up to {formatting.format_cost(cost.rate)} of {rate}"
     elif hit.size > 0 and table.barrier and table.copies > 1:
-        text = "costs nothing: slower copies are waited for"
+        why = "it only got faster" if hit.kind is Kind.DRIFT else "slower copies are waited for"
+        text = f"costs nothing: {why}"
     if text:
         made.append(Evidence("cost", text, 100.0))
     hasty = _hasty(table, hit)

@@ -104,8 +104,9 @@ def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
         text += f", {int(np.median(failed))} failed" if np.median(failed) >= 1 else ""
     if table.shape[1] > 1:
         text += f", {len(hit.iterations)} of {table.shape[1]} iterations"
-        if len(hit.iterations) == 1:
-            text += f": iteration {table.iterations[hit.iterations[0]]}"
+        which = format_list(table.iterations[at] for at in hit.iterations)
+        if "," not in which and len(hit.iterations) < table.shape[1]:
+            text += f": {which}" if "-" in which else f": iteration {which}"
     return text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -158,6 +160,39 @@ def test_a_benchmark_that_drifts_alone_is_drift(benchmarks: int) -> None:
     assert found.slowdown == pytest.approx(1.1, abs=0.005)
 
 
+@pytest.mark.parametrize("benchmarks", [1, 4])
+@pytest.mark.parametrize(
+    ("iterations", "slow"),
+    [(12, range(6, 13)), (10, range(1, 8)), (20, range(8, 21)), (60, range(20, 61)), (5, [2])],
+)
+@pytest.mark.parametrize(("copies", "place"), [((8, 16), "lgroup 1"), ((4, 5), "CPU 4")])
+def test_a_part_that_is_slow_from_some_time_on_is_told_in_those_iterations_only(
+    benchmarks: int, iterations: int, slow: Sequence[int], copies: tuple[int, int], place: str
+) -> None:
+    times = quiet(benchmarks, iterations, 16, noise=0.01)
+    times[:, slow[0] - 1 : slow[-1], slice(*copies)] *= 1.25
+    found = one(divots(times, Machine(2, 8)))
+    assert found.place in (place, "copy 4")
+    assert found.iterations == tuple(slow)
+    assert found.slowdown == pytest.approx(1.25, abs=0.015)
+    assert len(slow) == 1 or f"iterations: {slow[0]}-{slow[-1]})" in found.summary
+
+
+@pytest.mark.parametrize("benchmarks", [1, 6])
+@pytest.mark.parametrize("copies", [1, 16])
+@pytest.mark.parametrize(
+    ("iterations", "slow"), [(8, {3, 6}), (10, {2, 5, 9}), (5, {2, 4}), (20, {4, 5, 11, 18})]
+)
+def test_several_slow_iterations_do_not_hide_each_other(
+    benchmarks: int, copies: int, iterations: int, slow: set[int]
+) -> None:
+    times = quiet(benchmarks, iterations, copies, noise=0.005)
+    times[:, [at - 1 for at in slow]] *= 1.2
+    found = divots(times, Machine(1, copies))
+    assert {it.iteration for it in found} == slow
+    assert {it.kind for it in found} == {Kind.SLOW_ITERATION}
+
+
 def test_the_copies_that_kept_their_speed_are_named() -> None:
     times = quiet(5, 3, 32)
     times[1, 1, 1:] *= 1.09
@@ -187,6 +222,17 @@ def test_what_gets_faster_costs_nothing() -> None:
     times *= np.linspace(1, 0.97, 4)[:, None]
     found = one(divots(times, FOUR))
     assert (found.kind, found.fast, found.score_lost) == (Kind.DRIFT, True, 0)
+    assert text_of(found, "cost") == "costs nothing: it only got faster"
+
+
+def test_copies_that_are_slower_the_earlier_they_start_cost_as_those_that_are_the_later() -> None:
+    slope = 1 + 0.1 * np.arange(32) / 31
+    lost = []
+    for each in (slope, slope[::-1]):
+        found = one(divots(quiet(4, 3, 32) * each, Machine(1, 32)))
+        lost.append(found.score_lost)
+    assert lost[0] == pytest.approx(lost[1], abs=0.005)
+    assert lost[0] == pytest.approx(0.09, abs=0.01)
 
 
 def test_a_slow_first_iteration_that_waits_for_input_is_told_once() -> None:

@@ -347,11 +347,8 @@ def _turns(table: Table, hit: Hit) -> str:
 def _apart(group: Sequence[DivotEffect]) -> bool:
     """Tell whether other copies are slow in each cell."""
     cells = {(one.benchmarks.tobytes(), one.when.tobytes()) for one in group}
-    return (
-        all(one.scope == "cell" for one in group)
-        and len(cells) >= _RANDOM
-        and (len({one.slots.tobytes() for one in group}) > 2)
-    )
+    others = len({one.slots.tobytes() for one in group}) > 2
+    return others and len(cells) >= _RANDOM and all(one.scope == "cell" for one in group)
 
 
 def _of_time(hit: Hit, first: DivotEffect) -> Hit:
@@ -402,14 +399,8 @@ def _of_part(found: Found, hit: Hit, group: list[DivotEffect]) -> Hit:
     kinds = {one.kind for one in group}
     if len(kinds) > 1 or first.kind in ("copy", "copies", "modes"):
         hit.level, hit.groups = "set", ()
-        part = next(
-            (
-                (family, p)
-                for family, p in _parts(found.families)
-                if (family.masks[p] == slots).all()
-            ),
-            None,
-        )
+        parts = _parts(found.families)
+        part = next((one for one in parts if (one[0].masks[one[1]] == slots).all()), None)
         nodes = np.unique(table.node[slots])
         if part is not None:
             hit.level, hit.groups = part[0].kind, (part[0].names[part[1]],)
@@ -445,14 +436,6 @@ def _parts(families: Iterable[Family]) -> Iterable[tuple[Family, int]]:
         if family.kind != "copy"
         for p in range(len(family.names))
     )
-
-
-def total_effect(shape: tuple[int, int, int], hits: Sequence[Hit]) -> Floats:
-    """Return the sum of all that was found (B, I, S)."""
-    total = np.zeros(shape)
-    for hit in hits:
-        total += hit.effect
-    return total
 
 
 # -- start-up trouble that start times and CPU times show ------------------------------------------

@@ -35,16 +35,6 @@ def nats_of_t(t: Floats, df: Floats | float) -> Floats:
     return np.maximum(0.0, -ln_tail(normal_of(np.abs(t), df)) - math.log(2))
 
 
-def t_of_nats(nats: float, df: float) -> float:
-    """Return the t that is worth so many nats: the inverse of `nats_of_t`."""
-    low, high = 0.0, 60.0
-    for _ in range(50):
-        z = (low + high) / 2
-        low, high = (z, high) if -ln_tail(np.array(z)) - math.log(2) < nats else (low, z)
-    scaled = low * (8 * df + 3) / (8 * df + 1)
-    return math.sqrt(df * math.expm1(min(600.0, scaled**2 / df)))
-
-
 # -- middles and spreads ---------------------------------------------------------------------------
 
 
@@ -78,11 +68,8 @@ def capped_squares(
     size = np.abs(values)
     known = np.sum(~np.isnan(size), axis=axis)
     with np.errstate(all="ignore"):
-        middle = (
-            np.nanmedian(size, axis=axis, keepdims=True)
-            if np.isnan(size).any()
-            else (np.median(size, axis=axis, keepdims=True))
-        )
+        of = np.nanmedian if np.isnan(size).any() else np.median
+        middle = of(size, axis=axis, keepdims=True)
     few = np.expand_dims(known, axis) < 6
     tick = np.expand_dims(np.broadcast_to(grain, known.shape), axis)
     cap = np.where(few, np.inf, _CAP * np.maximum(_TO_SD * middle, tick / 2))
@@ -98,9 +85,8 @@ def lent_variance(squares: Floats, df: Floats, least: Floats | float) -> tuple[f
     own = np.log(np.maximum(squares / n, np.square(least)))
     centre = float(np.median(own)) if len(own) > 2 else float(np.sum(n * own) / np.sum(n))
     off = np.sort((own - centre) ** 2 - 2 / n)
-    kept = off[
-        : max(1, len(off) - max(len(off) // 8, len(off) > 2))
-    ]  # what stands out is no usual row
+    # What stands out is no usual row.
+    kept = off[: max(1, len(off) - max(len(off) // 8, len(off) > 2))]
     return math.exp(centre), min(2 / max(float(np.mean(kept)), 1e-9), float(np.sum(n)))
 
 
@@ -159,10 +145,8 @@ class Nature:
         width = np.sqrt(whole * np.asarray(grow, float)[..., None])
         nats = weight - nats_of_t(d[..., None] / width, np.minimum(free, 1e6))
         top = nats.max(axis=-1)
-        found: Floats = np.maximum(
-            0.0, -top - np.log(np.sum(np.exp(nats - top[..., None]), axis=-1))
-        )
-        return found
+        found: Floats = -top - np.log(np.sum(np.exp(nats - top[..., None]), axis=-1))
+        return np.maximum(0.0, found)
 
 
 # -- single values: a tail learnt from the run -----------------------------------------------------
@@ -203,19 +187,16 @@ class Tail:
         n = len(size)
         self.left_out = _standing_apart(size)
         rest = size[self.left_out :]
-        cut = (
-            math.sqrt(size[self.left_out - 1] * max(rest[0], 1e-9))
-            if len(rest) and self.left_out
-            else (np.inf)
-        )
+        cut = np.inf
+        if len(rest) and self.left_out:
+            cut = math.sqrt(size[self.left_out - 1] * max(rest[0], 1e-9))
         if len(rest) > _MOST_POINTS:  # the far ones one by one, of the others every n-th
             far = rest[: _MOST_POINTS // 2]
             step = -(-(len(rest) - len(far)) // (_MOST_POINTS // 2))
             near = rest[len(far) :: step]
+            each = (len(rest) - len(far)) / max(1, len(near))
             points = np.concatenate((far, near))
-            count = np.concatenate(
-                (np.ones(len(far)), np.full(len(near), (len(rest) - len(far)) / max(1, len(near))))
-            )
+            count = np.concatenate((np.ones(len(far)), np.full(len(near), each)))
         else:
             points, count = rest, np.ones(len(rest))
         x = points[None] / _SCALES[:, None]
@@ -303,9 +284,5 @@ def _standing_apart(size: Floats) -> int:
     spacing = np.log(np.maximum(size[:most], 1e-9) / np.maximum(size[1 : most + 1], 1e-9))
     # Of a power law of index 3, the heaviest here, m times the spacing is exponential of 1/3.
     apart = 3.0 * m * spacing
-    far = (
-        (apart > _STANDS_APART + np.log(m))
-        & (size[:most] > np.maximum(4 * usual, 3.0))
-        & (len(rest) > 2)
-    )
-    return int(m[far].max()) if far.any() else 1
+    far = (apart > _STANDS_APART + np.log(m)) & (size[:most] > max(4 * usual, 3.0))
+    return int(m[far].max()) if far.any() and len(rest) > 2 else 1

@@ -42,6 +42,9 @@ _LASTING: Final = 12.0  # most values that say how copies of a part differ lasti
 _CARRIED: Final = 0.7  # of what a shift of all copies would show in this noise
 _CLEAR: Final = 2.0  # standard deviations of a benchmark that shows a part
 _MOST_OFFERED: Final = 60
+_LEAST_TIMED: Final = 3  # iterations in which a part may differ from some time on
+_SURELY: Final = 2.0  # nats by which it must fit better than throughout, beyond how many there are
+_FEW_PARTS: Final = 64
 
 
 class Places:
@@ -195,11 +198,35 @@ class Places:
     ) -> DivotEffect:
         scope, net = scope_and_net
         slots, size = self.family.masks[p].astype(float), np.where(rows, size, 0.0)
+        if when.all():
+            when, size[rows] = self._timed(p, rows, size[rows])
+            scope = "cell" if 1 == when.sum() < len(when) else scope
         gain = self.noise.gain(size, slots, when) - float(rows.sum())
         name = self.family.names[p]
         return DivotEffect(
             self.family.kind, slots, rows, when, size, str(scope), float(net), gain, name
         )
+
+    def _timed(self, p: int, rows: Bools, size: Floats) -> tuple[Floats, Floats]:
+        """Return when a part differs, if not throughout: from k on, to k, or once; and by what."""
+        i, x = self.shape[1], self.x[rows]
+        y = x[:, :, p]  # of many parts the cell's middle is that of the others
+        if self.parts < _FEW_PARTS:
+            y = y - np.median(np.delete(x, p, axis=2), axis=2)
+        if i < _LEAST_TIMED or np.isnan(y).any():
+            return np.ones(i), size
+        nature = (COPIES_CELL if self.single else PARTS_CELL).typical
+        var = self.noise.again[rows, None] / self.family.sizes[p] * self.loss[p] + nature**2
+        k, later = np.arange(i), np.cumsum(y[:, ::-1], axis=1)[:, ::-1]  # sums from each k on
+        total = np.concatenate((later, later[:, :1] - later[:, 1:], y[:, 1:-1]), axis=1)
+        many = np.concatenate((i - k, k[1:], np.ones(i - 2)))
+        worth = (total**2 / many / var).sum(axis=0)
+        best = int(worth.argmax())
+        rest = ((y**2 / var).sum() - worth[best]) / (i - 1) / len(y)
+        if worth[best] - worth[0] < 2 * max(1.0, rest) * (math.log(3 * i) + _SURELY):
+            return np.ones(i), size
+        start = best if best < i else 0 if best < 2 * i - 1 else best - 2 * i + 2
+        return 1.0 * ((k >= start) & (k < start + many[best])), total[:, best] / many[best]
 
     def _of_some(self, scope: PartScope, pays: Bools) -> Iterator[DivotEffect]:
         """Return parts in the benchmarks that show them: the clearest m of all, for each m."""

@@ -234,19 +234,11 @@ def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
         d, chance, 1e6, grow=i / (i - 1), squares=squares, others=np.full(d.shape, i - 2.0)
     )
     net = nats - math.log(kinds / ALPHA) - math.log(d.size)
+    j, first = 0, np.arange(i) == 0  # of a first iteration only: later ones have no start-up
     for k in np.flatnonzero((net > 0)[:, 0] & (d > _WIDER)[:, 0] & (spread > 0.02)[:, 0]).tolist():
-        j = 0  # of a first iteration only: later ones have no start-up
         slots = np.zeros((i, s))
         slots[j] = x[k, j] * (1 - math.exp(-d[k, j]))
         bench = np.arange(b) == rows[k]
         gain = 0.5 * float(np.sum(slots[j] ** 2)) / noise.again[rows[k]]
-        yield DivotEffect(
-            "unsettled",
-            slots,
-            bench,
-            (np.arange(i) == j) * 1.0,
-            bench * 1.0,
-            "cell",
-            float(net[k, j]),
-            gain,
-        )
+        told = 1.0 * first, 1.0 * bench, "cell", float(net[k, j]), gain
+        yield DivotEffect("unsettled", slots, bench, *told)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from rater.analysis.divots.model.effects import LEAST_NOISE, DivotEffect
+from rater.analysis.divots.model.effects import LEAST_NOISE, DivotEffect, ln_choose
 from rater.analysis.divots.model.nulls import Nature
 from rater.analysis.divots.model.series import Judged, Rows, estimates, pattern, trend_of
 from rater.analysis.stats.robust import Bools, Floats, Ints
@@ -20,6 +20,7 @@ FLOOR_ALL: Final = 0.015
 FLOOR_ONE: Final = 0.025
 _PRICE: Final = math.log(6 / ALPHA)  # single, step, trend; of all benchmarks or one
 _MOST_FOUND: Final = 12
+_MANY: Final = 40  # iterations: so many stand several slow ones among them
 _HALVINGS, _MOST_TOLD = 8, 0.5  # of what is visible, ln: to a two-hundredth of the largest
 _VARIES: Final = 0.2  # of a size: benchmarks that differ by so much have one each
 _SHOWS: Final = 0.4  # of a size: the middle benchmark has it, and one beside the others
@@ -63,6 +64,7 @@ def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
         return found
     for taken in range(_MOST_FOUND):
         best = _best(y, chance, series.df[rows], series.step[rows], taken)
+        best = best or _of_several(y, chance, series.df[rows], series.step[rows], taken)
         if best is None:
             break
         when, scope = pattern(best.h, i)
@@ -101,6 +103,22 @@ def visible_iteration(series: TimeSeries, effects: list[DivotEffect]) -> float |
         else:
             low = (low + high) / 2
     return high + 0.84 * error if high < _MOST_TOLD else None
+
+
+def _of_several(y: Floats, chance: Floats, df: Floats, step: Floats, taken: int) -> _Best | None:
+    """Return the least of a few iterations that only show where the others of them are left out."""
+    rows, i = y.shape
+    mean = y.mean(axis=0)
+    for m in range(2, (i - 1) // 2 + 1 if i < _MANY else 0):
+        at = np.argsort(-mean)[:m]
+        rest = np.delete(np.arange(i), at)
+        held = y.copy()
+        held[:, at[:-1]] = np.median(y[:, rest], axis=1, keepdims=True)
+        best = _best(held, chance, df, step, taken + m - 1, alone=rows == 1)
+        ways = ln_choose(i, m) - math.log(i)
+        if best is not None and best.h == at[-1] and best.size.max() > 0 and best.nats > ways:
+            return best
+    return None
 
 
 def _levelled(y: Floats) -> Floats:
