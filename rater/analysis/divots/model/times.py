@@ -108,12 +108,10 @@ def visible_iteration(series: TimeSeries, effects: list[DivotEffect]) -> float |
 def _of_several(y: Floats, chance: Floats, df: Floats, step: Floats, taken: int) -> _Best | None:
     """Return the least of a few iterations that only show where the others of them are left out."""
     rows, i = y.shape
-    mean = y.mean(axis=0)
     for m in range(2, (i - 1) // 2 + 1 if i < _MANY else 0):
-        at = np.argsort(-mean)[:m]
-        rest = np.delete(np.arange(i), at)
+        at = np.argsort(-y.mean(axis=0))[:m]
         held = y.copy()
-        held[:, at[:-1]] = np.median(y[:, rest], axis=1, keepdims=True)
+        held[:, at[:-1]] = np.median(np.delete(y, at, axis=1), axis=1, keepdims=True)
         best = _best(held, chance, df, step, taken + m - 1, alone=rows == 1)
         ways = ln_choose(i, m) - math.log(i)
         if best is not None and best.h == at[-1] and best.size.max() > 0 and best.nats > ways:
