@@ -112,7 +112,7 @@ threads    every core has 1 (no SMT)
 caches     L3   32 MiB  x 1  one for 2 PUs
            L2    1 MiB  x 2  one for each PU
            L1d  48 KiB  x 2  one for each PU
-not usable CPU 2: offline when the file was made"""
+not usable CPU 2: offline or not allowed when the file was made"""
     )
 
 
@@ -284,7 +284,10 @@ def test_every_real_machine_fits_its_page() -> None:
     assert "3 at 22, 8 at 26, 28 at 30, 24 at 34" in said["altix"]
     assert "(MCDRAM, no CPUs; near lgroup 3)" in said["knl7250"]
     assert "2 drawers of 7-13 PUs; 4 books of 3-7 PUs" in said["s390"]
-    assert "not usable CPUs 0-3,21-23: offline when the file was made" in said["haswell"]
+    assert (
+        "not usable CPUs 0-3,21-23: offline or not allowed when the file was made"
+        in said["haswell"]
+    )
     assert "no memory  CPUs 0-1,10-15: the memory of their lgroup is not" in said["opteron865"]
     assert "from 252" in said["power9"]
     assert "shared 38.5 MiB" in said["xeon"]
@@ -330,7 +333,8 @@ def test_pipes_and_devices_do_not_hang(rater: Rater, tmp_path: Path) -> None:
     status, _, err = rater("topo", str(tmp_path))
     assert (status, err) == (
         2,
-        f"rater: cannot read the topology file {tmp_path}: Is a directory\n",
+        f"rater: {tmp_path} is a folder: where it is a copy of /sys, `HWLOC_FSROOT={tmp_path} "
+        "lstopo machine.xml` makes a file of it that rater reads\n",
     )
     status, _, err = rater("topo", "/dev/zero")
     assert status == 2
