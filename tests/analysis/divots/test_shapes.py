@@ -488,3 +488,11 @@ def test_copies_slow_together_throughout_and_others_once_are_told_side_by_side()
     times[1, 2, 3:9] *= 1.08
     found = divots(times, Machine(1, 64))
     assert {0, 1, 2, 3, 4} in [set(it.copies) for it in found if it.benchmarks == ("b0",)]
+
+
+def test_half_of_one_lgroup_is_one_finding_and_no_sum_of_larger_halves() -> None:
+    times = quiet(5, 3, 32, noise=0.01)
+    times[:, :, 16:24] *= 1.1
+    found = one(divots(times, Machine(2, 16)))
+    assert found.place == "lower half of lgroup 1 (CPUs 16-23)"
+    assert found.slowdown == pytest.approx(1.1, rel=0.01)

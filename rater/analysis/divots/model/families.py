@@ -82,7 +82,9 @@ def families_of(table: Table) -> list[Family]:
     shared = np.array([np.sum(table.core == c) if c >= 0 else 1 for c in table.core])
     if (shared > 1).any():
         add("thread", _threads(table))
-    add("half", _halves(table))
+    halves = _halves(table)
+    add("half", halves)
+    add("half of lgroup", np.where(halves >= 0, 2 * node + halves, -1))
     add("sharing", _shared(table))
     add("core", table.core)
     add("cpu", table.cpu)

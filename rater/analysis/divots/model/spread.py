@@ -99,9 +99,7 @@ def _slope(y: Floats, x: Floats, chance: Floats, df: Floats) -> tuple[Floats, Fl
     return slope, nats, np.sqrt(var / sxx)
 
 
-def together(
-    scope: PartScope, noise: CellNoise, kinds: int, iterations: int
-) -> Iterator[DivotEffect]:
+def together(scope: PartScope, noise: CellNoise, kinds: int, times: int) -> Iterator[DivotEffect]:
     """Return several copies that are slow at once where each alone would not pay."""
     rows, s = scope.d.shape
     if scope.tail is None or s < _LEAST_TOGETHER or scope.name not in ("one", "cell"):
@@ -126,7 +124,7 @@ def together(
         k, j = divmod(row, i)
         if abs(size) < max(scope.floor, 1.5 * noise.step[k]):
             continue
-        when = (np.arange(i) == j) * 1.0 if scope.name == "cell" else np.ones(iterations)
+        when = (np.arange(i) == j) * 1.0 if scope.name == "cell" else np.ones(times)
         yield from _set(
             np.isin(np.arange(s), mine), (np.arange(b) == k, when), size, float(net[row]), noise
         )
