@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import (
-    counting,
-    importing,
-    planning,
-    repeating,
-    selftesting,
-    starting,
-    supervising,
-)
+from benchmarks import importing, repeating, starting, supervising
 from benchmarks.bench import bench
 
 FIGURES = {
@@ -20,12 +12,9 @@ FIGURES = {
     "bracket": starting.bracket_truth,
     "stagger": starting.stagger,
     "startup": starting.startup,
-    "plan": planning.plan,
     "cost": supervising.cost_per_copy,
     "idle": supervising.idle,
-    "counters": counting.cost_of_counters,
     "steady": repeating.steady,
-    "selftest": selftesting.campaign,
     "import": importing.log_reading,
     "observations": importing.document_reading,
 }
