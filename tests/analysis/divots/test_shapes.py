@@ -496,3 +496,22 @@ def test_half_of_one_lgroup_is_one_finding_and_no_sum_of_larger_halves() -> None
     found = one(divots(times, Machine(2, 16)))
     assert found.place == "lower half of lgroup 1 (CPUs 16-23)"
     assert found.slowdown == pytest.approx(1.1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("copies", "slow", "machine"),
+    [
+        (16, range(3), Machine(1, 16)),
+        (16, range(12, 16), Machine(1, 16)),
+        (16, range(12, 16), Machine(2, 8)),
+        (32, range(24, 32), Machine(1, 32, places=False)),
+    ],
+)
+def test_copies_slow_at_an_end_of_the_order_are_no_gradient_and_no_start_up(
+    copies: int, slow: range, machine: Machine
+) -> None:
+    times = quiet(4, 3, copies, noise=0.01)
+    times[:, :, slow] *= 1.1
+    found = one(divots(times, machine))
+    assert found.copies == tuple(slow)
+    assert found.slowdown == pytest.approx(1.1, rel=0.01)
