@@ -24,7 +24,7 @@ from rater.analysis.divots.model.finding import (
     Kind,
     Thresholds,
 )
-from rater.analysis.divots.model.layout import LayoutEffect, could_make
+from rater.analysis.divots.model.layout import LayoutEffect, could_make, node_counts
 from rater.analysis.divots.model.search import Found, search
 from rater.analysis.divots.model.table import (
     SEVERAL,
@@ -399,7 +399,7 @@ def _explained(table: Table, one: LayoutEffect) -> Finding:
     cpus, copies = _members(table, slots, table.copy[:, :, slots])
     nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
     load, usual, who = f"{one.load:g}", f"{one.baseline:g}", "most"
-    if not float(one.baseline).is_integer():  # the middle of two loads
+    if one.what == "load" and one.baseline not in node_counts(table):  # the middle of two
         usual, who = "fewer" if one.load > one.baseline else "more", "others"
     noun = "copy" if one.load == 1 else "copies"
     expectation = {

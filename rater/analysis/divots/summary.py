@@ -68,17 +68,19 @@ def _undecided(table: Table, hit: Hit, copies: Sequence[int]) -> str:
 def _range(table: Table, hit: Hit) -> str:
     """Return `+18.2 %`, or `+18.2 % (+11 to +29 %, most in 429.mcf)` where it varies.
 
-    Over the benchmarks, where those agree over the iterations, else over the copies.
+    Over benchmarks, iterations or copies: the first with half of the widest range of the three.
     """
     typical, least = hit.size, max(_LEAST_RANGE, _VARIES * abs(hit.size))
     text = formatting.format_slowdown(math.exp(typical))
     each = np.where(hit.covered, hit.effect, np.nan)
-    slots = np.flatnonzero(hit.slots).tolist()
-    for axis, members in enumerate((hit.benchmarks, hit.iterations, slots)):
-        sizes = [float(np.nanmedian(np.take(each, at, axis))) for at in members]
-        if max(sizes) - min(sizes) >= least:
-            break
-    else:
+    members = (hit.benchmarks, hit.iterations, np.flatnonzero(hit.slots).tolist())
+    ranges = [
+        [float(np.nanmedian(np.take(each, at, k))) for at in some] for k, some in enumerate(members)
+    ]
+    spans = [max(sizes) - min(sizes) for sizes in ranges]
+    axis = next(k for k, span in enumerate(spans) if 2 * span >= max(spans))
+    sizes = ranges[axis]
+    if spans[axis] < least:
         return text
     worst, most = max(sizes, key=lambda size: size * typical), ""
     if axis == 0 and abs(worst) >= max(_MUCH_MORE * abs(typical), abs(typical) + _MORE):

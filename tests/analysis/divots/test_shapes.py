@@ -515,3 +515,11 @@ def test_copies_slow_at_an_end_of_the_order_are_no_gradient_and_no_start_up(
     found = one(divots(times, machine))
     assert found.copies == tuple(slow)
     assert found.slowdown == pytest.approx(1.1, rel=0.01)
+
+
+def test_cpus_of_different_size_are_told_with_the_range_of_their_sizes() -> None:
+    times = quiet(5, 4, 64, noise=0.005)
+    for cpu, size in ((3, 1.10), (20, 1.15), (50, 1.08)):
+        times[:, :, cpu] *= size
+    (told,) = [it.summary for it in divots(times, Machine(4, 16)) if 20 in it.copies]
+    assert "(+8 to +15 %)" in told
