@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from rater.analysis.results.account import TimeAccount, accounts_of, cpus_of_copies
 from rater.record.stored import StoredCopy, StoredRun, is_good
@@ -28,7 +28,7 @@ FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
 def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
     """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
     found = []
-    if others_cost is not None and others_cost >= OTHERS_COST:
+    if is_taken(others_cost):
         lost = f"{percent(others_cost, 0)} %"
         found.append(f"other work on these CPUs lowered the score by {lost}")
     if noise_cost is not None and noise_cost >= NOISE_COST:
@@ -37,7 +37,7 @@ def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> 
     return tuple(found)
 
 
-def is_taken(others_cost: float | None) -> bool:
+def is_taken(others_cost: float | None) -> TypeGuard[float]:
     """Tell whether others took so much of a run that no comparison may rest on it.
 
     Noise of its own copies is no reason: it is in the interval.
@@ -87,7 +87,7 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
     taken = [(it, taken_by.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
     cost = _cost_of(run, [(it, lost_s or 0.0) for it, lost_s in taken])
     unknown = any(lost_s is None for _, lost_s in taken)
-    return None if cost is None or (unknown and cost < OTHERS_COST) else cost
+    return None if cost is None or (unknown and not is_taken(cost)) else cost
 
 
 class _Takers:

@@ -60,28 +60,28 @@ def slopes(
         pooled = (weight[:, None] * level).sum(axis=0, keepdims=True) / weight.sum()
         var = np.array([agreed / weight.sum() * sxx])
         size, nats, _ = _slope(pooled, x, var, np.array([3.0 + b]))
-        if nats[0] > price and abs(size[0]) > ENTERS * SLOPE_FLOOR and _even(pooled, x)[0]:
+        if _even(pooled, x, (nats > price) & (np.abs(size) > ENTERS * SLOPE_FLOOR)):
             yield effect(np.ones(b, bool), every, one, float(nats[0]) - price)
     net = worth - price - math.log(b)
-    clear = (net > 0) & (np.abs(one) > ENTERS * SLOPE_FLOOR) & _even(level, x)
-    for k in np.flatnonzero(clear).tolist():
+    for k in _even(level, x, (net > 0) & (np.abs(one) > ENTERS * SLOPE_FLOOR)):
         yield effect(np.arange(b) == k, every, one, float(net[k]))
     if i > 1:
         rows = np.nan_to_num(r).reshape(b * i, s)
         size, nats, _ = _slope(rows, x, np.repeat(noise.again, i), np.repeat(noise.again_df, i))
         net = nats - price - math.log(b * i)
-        for q in np.flatnonzero((net > 0) & (np.abs(size) > SLOPE_FLOOR) & _even(rows, x)).tolist():
+        for q in _even(rows, x, (net > 0) & (np.abs(size) > SLOPE_FLOOR)):
             when = (np.arange(i) == q % i) * 1.0
             yield effect(np.arange(b) == q // i, when, np.full(b, size[q]), float(net[q]))
 
 
-def _even(y: Floats, x: Floats) -> Bools:
-    """Tell which rows (R, S) a slope over the order fits better than two levels, cut anywhere."""
-    y, cut = np.nan_to_num(y)[:, np.argsort(x)], np.arange(1, len(x))
+def _even(y: Floats, x: Floats, which: Bools) -> list[int]:
+    """Return which rows (R, S) a slope over the order fits better than two levels, cut anywhere."""
+    clear, cut = np.flatnonzero(which), np.arange(1, len(x))
+    y = np.nan_to_num(y[clear])[:, np.argsort(x)]
     y = y - y.mean(axis=1, keepdims=True)
     levels = y.cumsum(axis=1)[:, :-1] ** 2 * len(x) / (cut * (len(x) - cut))
-    even: Bools = (y @ np.sort(x)) ** 2 / (x @ x) >= levels.max(axis=1)
-    return even
+    even = (y @ np.sort(x)) ** 2 / (x @ x) >= levels.max(axis=1)
+    return [int(row) for row in clear[even]]
 
 
 def _slope(y: Floats, x: Floats, chance: Floats, df: Floats) -> tuple[Floats, Floats, Floats]:
