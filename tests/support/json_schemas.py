@@ -101,8 +101,8 @@ def _opened(schema: Any, name: str = "") -> Any:
         return {"type": "object"}
     found = dict(schema)
     kinds = found.get("type")
-    if name not in _ALWAYS and kinds is not None and kinds not in {"object", "array"}:
-        kinds = [kinds] if isinstance(kinds, str) else kinds
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if name not in _ALWAYS and kinds is not None and kinds not in (["object"], ["array"]):
         found["type"] = [*kinds, *(["null"] if "null" not in kinds else [])]  # what is not known
     if "properties" in found:
         found["properties"] = {

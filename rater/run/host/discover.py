@@ -7,19 +7,17 @@ file, and destroys hwloc's topology at once.
 
 from __future__ import annotations
 
-import bz2
 import errno
 import json
 import logging
-import lzma
 import os
 import re
 import select
 import stat
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 from rater.errors import InputError
@@ -36,6 +34,7 @@ from rater.plan.topology import (
     shown,
     without_types,
 )
+from rater.text import packed
 from rater.text.cpuset import MAX_NUMBER, mask_of, parse_list
 
 THIS_MACHINE = "this machine"
@@ -43,11 +42,6 @@ _LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs
 _PIPE_PATIENCE_S = 10.0  # for a pipe whose writer is at work
 _PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it before we do
 _STANDARD_INPUT = Path("-")
-_UNPACKERS: dict[bytes, Callable[[bytes, int], bytes]] = {
-    b"\x1f\x8b": lambda data, most: zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, most),
-    b"BZh": lambda data, most: bz2.BZ2Decompressor().decompress(data, most),
-    b"\xfd7zXZ": lambda data, most: lzma.LZMADecompressor().decompress(data, most),
-}
 _NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
 
 
@@ -92,11 +86,9 @@ def from_file(path: Path) -> Topology:
     most = _LARGEST_FILE_BYTES + 1
     try:
         text = _read(Path("/dev/stdin") if path == _STANDARD_INPUT else path, most)
-        for magic, unpack in _UNPACKERS.items():
-            if text.startswith(magic):
-                text = unpack(text, most)
-                break
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if kind := packed.kind_of(text):
+            text = packed.UnpackedStream(BytesIO(text), kind).read_all(most)
+    except (*packed.TORN, OSError) as error:
         why = getattr(error, "strerror", None) or f"it cannot be unpacked ({error})"
         raise InputError(f"cannot read the topology file {name}: {why}") from error
     if len(text) > _LARGEST_FILE_BYTES:

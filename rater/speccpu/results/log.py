@@ -20,12 +20,12 @@ from rater.speccpu.results.result import (
     MOST_NUMBER,
     Failure,
     Lines,
-    Readable,
     ReportedNumber,
     SpecFile,
     SpecIteration,
     as_text,
 )
+from rater.text.packed import Readable
 
 _STEP = {"cpu2000": 100, "cpu2006": 10}  # seconds
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import math
 import re
 import sys
 import tempfile
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from rater.errors import InputError
 from rater.plan.topology import Topology
@@ -34,32 +31,15 @@ from rater.speccpu.results.recompute import (
     rotated_copies,
     rotated_place,
 )
-from rater.speccpu.results.result import LONGEST_S, Readable, SpecFile, SpecIteration
+from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.documents import file_problem
+from rater.text.packed import TORN, Readable, UnpackedStream, kind_of
 from rater.text.values import truncate_list
-
-
-class _Unpacker(Protocol):
-    """What zlib, bz2 and lzma unpack with."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
 
 MOST_BYTES = 128_000_000  # less than a minute; what is packed or comes by pipe may have no end
 _PIECE_BYTES = 1 << 20
 _STANDARD_INPUT = ("-", "/dev/stdin")
-_FEED_BYTES = 1 << 16
-_MOST_XZ_BYTES = 128 << 20  # of memory that unpacking takes
-_UNPACKERS: dict[bytes, tuple[str, Callable[[], _Unpacker]]] = {
-    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
-    b"BZh": ("bzip2", bz2.BZ2Decompressor),
-    b"\xfd7zXZ": ("xz", lambda: lzma.LZMADecompressor(memlimit=_MOST_XZ_BYTES)),
-}
 
 
 def _nobody(_: int) -> None:
@@ -76,11 +56,8 @@ def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
     with _opened(path) as stream:
         magic = stream.read(8)
         stream.seek(0)
-        unpacker = next((it for key, it in _UNPACKERS.items() if magic.startswith(key)), None)
-        if unpacker is None:
-            whole = _Bounded(stream, None, told)
-        else:
-            whole = _Bounded(_Unpacked(stream, unpacker[1]), unpacker[0], told)
+        kind = kind_of(magic)
+        whole = _Bounded(UnpackedStream(stream, kind) if kind else stream, kind, told)
         head = whole.head()
         reader = read_rsf if is_raw(head) else read_table if is_table(head) else read_log
         file = reader(whole, "standard input" if str(path) in _STANDARD_INPUT else path.name)
@@ -125,35 +102,6 @@ def _spooled(stream: BinaryIO) -> Iterator[BinaryIO]:
         yield file
 
 
-class _Unpacked:
-    """What a packed stream has in it, all of it up to where it is torn."""
-
-    def __init__(self, stream: Readable, make: Callable[[], _Unpacker]) -> None:
-        self._stream = stream
-        self._make = make
-        self._unpacker = make()
-        self._fed = b""
-
-    def read(self, size: int) -> bytes:
-        """Return at most `size` bytes, none at the end; raises `EOFError` where it is torn."""
-        while True:
-            if self._unpacker.eof:
-                self._fed = self._unpacker.unused_data or self._stream.read(_FEED_BYTES)
-                if not self._fed:
-                    return b""
-                self._unpacker = self._make()  # one packed file behind the other
-            waits = not getattr(self._unpacker, "needs_input", True)
-            if not self._fed and not waits:
-                self._fed = self._stream.read(_FEED_BYTES)
-                if not self._fed:
-                    raise EOFError("it ends early")
-            piece = self._unpacker.decompress(self._fed, size)
-            # zlib hands back what it did not use, the others keep it.
-            self._fed = getattr(self._unpacker, "unconsumed_tail", b"")
-            if piece:
-                return piece
-
-
 class _Bounded:
     """What the readers read: it ends where unpacking fails, or at the limit, and says so."""
 
@@ -184,7 +132,7 @@ class _Bounded:
             return b""
         try:
             piece = self._stream.read(size)
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        except (*TORN, OSError) as error:
             self.problem = f"cannot be read further ({self._kind or 'file'}): {error}"
             return b""
         self._left -= len(piece)

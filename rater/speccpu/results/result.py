@@ -6,10 +6,11 @@ import hashlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rater.record.run import CopyStatus
 from rater.speccpu.config.keys import Problems
+from rater.text.packed import Readable
 
 if TYPE_CHECKING:
     from rater.speccpu.config.config import SpecConfig
@@ -142,14 +143,6 @@ def as_text(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-class Readable(Protocol):
-    """What lines are read from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return the next bytes, about as many, none at the end."""
-        ...
 
 
 class Lines:

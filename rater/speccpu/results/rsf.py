@@ -21,13 +21,13 @@ from rater.speccpu.results.result import (
     MOST_NUMBER,
     Failure,
     Lines,
-    Readable,
     ReportedNumber,
     SpecFile,
     SpecIteration,
     as_text,
 )
 from rater.text.cpuset import format_list, parse_list
+from rater.text.packed import Readable
 
 # -- Values of a raw file as what they stand for; what is none is a problem with its line ----------
 

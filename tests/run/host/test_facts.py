@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -187,12 +188,23 @@ LSCPU_LIST = "# all\n# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,
 
 def test_what_numactl_prints_is_a_machine_of_nodes(tmp_path: Path) -> None:
     file = tmp_path / "numactl.txt.gz"
-    file.write_bytes(gzip.compress(NUMACTL.encode()))
+    half = len(NUMACTL) // 2  # two packed files, one behind the other, are one text
+    file.write_bytes(
+        b"".join(gzip.compress(part.encode()) for part in (NUMACTL[:half], NUMACTL[half:]))
+    )
     topology = machine.load_topology(str(file))
     assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0, 1, 4, 5)), (1, (2, 3))]
     assert [node.memory_bytes >> 30 for node in topology.nodes] == [8, 4]
     assert (topology.distance(0, 1), topology.distance(1, 0)) == (21.0, 20.0)
     assert not topology.details.has_cores
+
+
+def test_a_packed_topology_that_takes_much_memory_to_unpack_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "machine.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 256 << 20}]
+    file.write_bytes(lzma.compress(NUMACTL.encode(), filters=filters))
+    with pytest.raises(InputError, match=r"cannot be unpacked .*[Mm]emory usage limit"):
+        machine.load_topology(str(file))
 
 
 @pytest.mark.parametrize("text", [LSCPU, LSCPU_JSON], ids=["-e", "-J -e"])

@@ -1,0 +1,70 @@
+"""What gzip, bzip2 and xz packed, unpacked piece by piece with bounded memory."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+TORN = (EOFError, zlib.error, lzma.LZMAError)  # what unpacking raises, beside OSError (bzip2)
+_FEED_BYTES = 1 << 16
+_MOST_XZ_BYTES = 128 << 20  # of memory that unpacking takes
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, none at the end."""
+        ...
+
+
+_UNPACKERS: dict[str, tuple[bytes, Callable[[], Any]]] = {
+    "gzip": (b"\x1f\x8b", lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
+    "bzip2": (b"BZh", bz2.BZ2Decompressor),
+    "xz": (b"\xfd7zXZ", lambda: lzma.LZMADecompressor(memlimit=_MOST_XZ_BYTES)),
+}
+
+
+def kind_of(head: bytes) -> str | None:
+    """Say which program packed what begins with `head`; None: it is plain."""
+    return next((kind for kind, (magic, _) in _UNPACKERS.items() if head.startswith(magic)), None)
+
+
+class UnpackedStream:
+    """What a packed stream has in it, all of it up to where it is torn."""
+
+    def __init__(self, stream: Readable, kind: str) -> None:
+        self._stream = stream
+        self._make = _UNPACKERS[kind][1]
+        self._unpacker = self._make()
+        self._fed = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes, none at the end; raises `TORN` and `OSError`."""
+        while True:
+            if self._unpacker.eof:
+                self._fed = self._unpacker.unused_data or self._stream.read(_FEED_BYTES)
+                if not self._fed:
+                    return b""
+                self._unpacker = self._make()  # one packed file behind the other
+            waits = not getattr(self._unpacker, "needs_input", True)
+            if not self._fed and not waits:
+                self._fed = self._stream.read(_FEED_BYTES)
+                if not self._fed:
+                    raise EOFError("it ends early")
+            piece: bytes = self._unpacker.decompress(self._fed, size)
+            # zlib hands back what it did not use, the others keep it.
+            self._fed = getattr(self._unpacker, "unconsumed_tail", b"")
+            if piece:
+                return piece
+
+    def read_all(self, most: int) -> bytes:
+        """Return what is in it, at most `most` bytes; raises `TORN` and `OSError`."""
+        pieces: list[bytes] = []
+        while most > 0 and (piece := self.read(most)):
+            pieces.append(piece)
+            most -= len(piece)
+        return b"".join(pieces)
