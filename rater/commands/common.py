@@ -34,10 +34,10 @@ def lazy_command(module: str, function: str) -> Callable[[argparse.Namespace], i
     return run
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser, *, tables: bool = False) -> None:
     """Add `--db` and `--json`, which may also stand before the subcommand.
 
-    They have no default here: one would overwrite what stood there.
+    They have no default here: one would overwrite what stood there. `tables`: with `--format`.
     """
     parser.add_argument(
         "--db", metavar="PATH", default=argparse.SUPPRESS, help="the database (else RATER_DB)"
@@ -48,6 +48,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="one JSON document on stdout",
     )
+    if tables:
+        parser.add_argument(
+            "--format", choices=("md", "csv"), help="tables as Markdown, or as CSV without the text"
+        )
 
 
 def add_run_word(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from rater.command_line import CommandTrait, subparsers_of
 from rater.commands.common import Subparsers, add_common, lazy_command
 from rater.process import print_error
 from rater.workflow import suites as suite_check
 from rater.workflow import suites as suite_new
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import print_json, print_view
 
 
 def register_settings(subparsers: Subparsers) -> None:
@@ -26,7 +26,7 @@ def register_settings(subparsers: Subparsers) -> None:
     settings.add_argument(
         "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
     )
-    add_common(settings)
+    add_common(settings, tables=True)
     settings.set_defaults(run=lazy_command("workflow.machine", "show_settings"))
     restore = subparsers.add_parser(
         "restore",
@@ -59,17 +59,17 @@ def register_suites(subparsers: Subparsers) -> None:
         description="List, show, build, check and begin suites.",
     )
     suites.set_defaults(run=_list)
-    add_common(suites)
+    add_common(suites, tables=True)
     actions = suites.add_subparsers(dest="action", metavar="ACTION")
 
     listing = actions.add_parser("list", help="the suites that have names (also without ACTION)")
     listing.set_defaults(run=_list)
-    add_common(listing)
+    add_common(listing, tables=True)
 
     show = actions.add_parser("show", help="benchmarks, sizes, reference times, memory")
     show.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
     show.set_defaults(run=_show)
-    add_common(show)
+    add_common(show, tables=True)
 
     build = actions.add_parser("build", help="compile a suite's programs into the cache")
     build.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
@@ -94,21 +94,18 @@ def register_suites(subparsers: Subparsers) -> None:
 def _list(args: argparse.Namespace) -> int:
     from rater.errors import InputError
     from rater.plan.suite_find import find_suites, load_suite
-    from rater.show.console import terminal_layout
-    from rater.show.plans.suites import ListedSuite, suites_json, suites_text
+    from rater.show.plans.suites import listed_document, suites_parts
 
     suites, troubles = find_suites()
     found = []
-    for place in suites:
-        listed = ListedSuite(place.name, place.path, None, None, place.folder, place.instead)
+    for it in suites:
         try:
-            found.append(replace(listed, suite=load_suite(str(place.path))))
-        except InputError as error:
-            found.append(replace(listed, trouble=str(error)))
-    if args.json:
-        print_json(suites_json(found))
-    else:
-        print(suites_text(found, terminal_layout()))
+            suite, error = load_suite(str(it.path)), None
+        except InputError as wrong:
+            suite, error = None, str(wrong)
+        listed = listed_document(it.name, it.path, it.folder, it.instead, suite)
+        found.append(listed | {"error": error})
+    print_view(args, found, suites_parts)
     for trouble in troubles:
         print_error(trouble)
     return 0
@@ -116,14 +113,9 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from rater.plan.suite_find import load_selection
-    from rater.show.console import terminal_layout
-    from rater.show.plans.suites import suite_json, suite_text
+    from rater.show.plans.suites import suite_document, suite_parts
 
-    suite = load_selection(args.suite)
-    if args.json:
-        print_json(suite_json(suite))
-    else:
-        print(suite_text(suite, terminal_layout()))
+    print_view(args, suite_document(load_selection(args.suite)), suite_parts)
     return 0
 
 
@@ -151,19 +143,19 @@ def register_layouts(subparsers: Subparsers) -> None:
         "layouts", help="how copies are placed", description="List and show placement layouts."
     )
     layouts.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
-    add_common(layouts)
+    add_common(layouts, tables=True)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")
 
     listing = actions.add_parser("list", help="the built-in layouts (also without ACTION)")
     listing.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
-    add_common(listing)
+    add_common(listing, tables=True)
 
     show = actions.add_parser("show", help="a layout's file, to learn from and to go on from")
     show.add_argument(
         "layout", metavar="LAYOUT", help="name of a layout, path of a TOML file, list: or expr:"
     )
     show.set_defaults(run=lazy_command("workflow.machine", "show_layout"))
-    add_common(show)
+    add_common(show, tables=True)
 
 
 def register_topo(subparsers: Subparsers) -> None:
@@ -187,7 +179,7 @@ def register_topo(subparsers: Subparsers) -> None:
         "(default: this machine)",
     )
     topo.set_defaults(run=lazy_command("workflow.machine", "topo"))
-    add_common(topo)
+    add_common(topo, tables=True)
     counters = subparsers.add_parser(
         "counters",
         help="what it can count",
@@ -202,7 +194,7 @@ def register_topo(subparsers: Subparsers) -> None:
         help="only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
     )
     counters.set_defaults(run=lazy_command("workflow.machine", "counters"))
-    add_common(counters)
+    add_common(counters, tables=True)
 
 
 def register_doctor(subparsers: Subparsers) -> None:
@@ -238,7 +230,7 @@ def register_doctor(subparsers: Subparsers) -> None:
         help="for the time of the command behind `--`, set what mends what is bad or to consider; "
         "it is put back at its end, or by the next rater after kill -9",
     )
-    add_common(parser)
+    add_common(parser, tables=True)
     parser.set_defaults(run=lazy_command("workflow.doctor", "doctor"))
 
 

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -38,10 +37,20 @@ if TYPE_CHECKING:
 # -- Tables of text that never wrap: columns give way in a fixed order when there is little room ---
 
 _LEAST_TEXT = 8  # cells that a flexible column keeps
+COMMAND = "-> "  # before what is to be copied: never broken
+_LEAST_WRAPPED = 20  # what a column that goes on below has
 _GOOD_TEXT = 16  # below this, optional columns go first
 
 
 type Heading = str | tuple[str, str]  # two lines: `median|copy s`, or each for itself
+
+
+def heading_lines(heading: Heading) -> tuple[str, str]:
+    """Return the two lines of a heading."""
+    if isinstance(heading, tuple):
+        return heading
+    first, _, second = heading.partition("|")
+    return first, second
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +62,12 @@ class Column:
     right: bool = True
     flexible: bool = False  # its cells are cut where there is too little room
     optional: int = 0  # left out where there is too little room, the highest number first
+    wrap: bool = False  # the last one: its cells go on in further lines, and have several
 
     @property
     def lines(self) -> tuple[str, str]:
         """The two lines of the heading."""
-        if isinstance(self.heading, tuple):
-            return self.heading
-        first, _, second = self.heading.partition("|")
-        return first, second
+        return heading_lines(self.heading)
 
     @property
     def width(self) -> int:
@@ -157,6 +164,16 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
     different cells different),
     optional columns are left out, flexible columns are cut further.
     """
+    heading, rows = _table_lines(columns, width, ascii_only=ascii_only)
+    return [*heading, *(line for row in rows for line in row)]
+
+
+def _table_lines(
+    columns: Sequence[Column], width: int, *, ascii_only: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return the lines of the heading, and those of each row: several where a column wraps."""
+    if columns and columns[-1].wrap:
+        return _with_wrapped(columns[:-1], columns[-1], width, ascii_only=ascii_only)
     kept, gap, shares = _arranged(columns, width)
     rows = [tuple(column.lines[place] for column in kept) for place in (0, 1)]
     heading = [
@@ -164,7 +181,7 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
             crop(text, shares[i], ascii_only=ascii_only) if i in shares else text
             for i, text in enumerate(row)
         ]
-        for row in (rows if any(rows[1]) else rows[:1])
+        for row in (rows if any(rows[1]) else rows[:1] if any(rows[0]) else [])
     ]
     cells = [
         crop_apart(column.cells, shares[i], ascii_only=ascii_only) if i in shares else column.cells
@@ -172,7 +189,35 @@ def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> l
     ]
     cut = [*heading, *zip(*cells, strict=True)]
     lines = align_columns(cut, [column.right for column in kept], gap)
-    return [crop(line, width, ascii_only=ascii_only) for line in lines]
+    lines = [crop(line, width, ascii_only=ascii_only) for line in lines]
+    return lines[: len(heading)], [[line] for line in lines[len(heading) :]]
+
+
+def _with_wrapped(
+    columns: Sequence[Column], last: Column, width: int, *, ascii_only: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Give the last column what room the others leave; its text goes on below."""
+    texts = [cell.split("\n") for cell in last.cells]
+    least = min(_LEAST_WRAPPED, max(cell_len(it) for cell in texts for it in cell))
+    fixed = [
+        min(it.width, _GOOD_TEXT if it.flexible else width) for it in columns if not it.optional
+    ]
+    least = max(_LEAST_TEXT, min(least, width - 2 - sum(fixed) - len(fixed)))
+    head, rows = _table_lines(columns, width - least - 2, ascii_only=ascii_only)
+    margin = max(map(cell_len, [*head, *(row[0] for row in rows)])) + 2
+    room = max(least, width - margin)
+    broken = [
+        [
+            line
+            for text in cell
+            for line in ([text] if text.startswith(COMMAND) else wrap_text(text, room, ""))
+        ]
+        for cell in texts
+    ]
+    titles = with_margin(head[0], margin, [last.lines[0]]) + head[1:] if head else []
+    return titles, [
+        with_margin(begin, margin, lines) for (begin,), lines in zip(rows, broken, strict=True)
+    ]
 
 
 def _arranged(columns: Sequence[Column], width: int) -> tuple[list[Column], int, dict[int, int]]:
@@ -331,54 +376,16 @@ class _Program(Pager):
 
 # -- Text on a page as wide as the terminal: sentences, and what stands at the left of them --------
 
-_LEAST = 20  # characters that a sentence gets, however narrow the terminal
-
 
 def is_ascii(encoding: str | None) -> bool:
     """Tell whether what is written in an encoding has to be plain ASCII."""
     return not (encoding or "ascii").lower().startswith("utf")
 
 
-@dataclass(frozen=True, slots=True)
-class TextLayout:
-    """What text is written on."""
-
-    width: int = 80  # characters
-    ascii_only: bool = False
-
-    def prose(self, text: str) -> list[str]:
-        """Return a sentence, broken between words where the page ends."""
-        width = self.room(0)
-        return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
-
-    def room(self, margin: int) -> int:
-        """Return the characters for text right of a margin."""
-        return max(_LEAST, self.width - margin)
-
-    def hang_indent(self, begin: str, margin: int, sentences: Sequence[str]) -> list[str]:
-        """Return sentences below each other, broken between words, with `begin` at their left."""
-        lines = [
-            line
-            for sentence in sentences
-            # break_on_hyphens: the words of a command line stay whole
-            for line in textwrap.wrap(sanitize(sentence), self.room(margin), break_on_hyphens=False)
-        ]
-        return with_margin(begin, margin, lines)
-
-    def joined(self, lines: Sequence[str]) -> str:
-        """Return the lines without what the terminal cannot show."""
-        return "\n".join(sanitize(line, ascii_only=self.ascii_only) for line in lines)
-
-
 def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
     """Return the lines behind a margin, with `begin` in it before the first."""
     first, *more = lines or [""]
     return [f"{begin:<{margin}}{first}".rstrip(), *(" " * margin + line for line in more)]
-
-
-def terminal_layout() -> TextLayout:
-    """Return what fits on standard output: the terminal, COLUMNS, or 80 characters."""
-    return TextLayout(shutil.get_terminal_size().columns, is_ascii(sys.stdout.encoding))
 
 
 # -- Lines, sentences and tables on a console, as wide as it is ------------------------------------
@@ -388,6 +395,8 @@ _MOST_REMARKS = 10  # lines of failed copies, and of warnings and notes
 
 class Printer:
     """Lines of text on a console, none of it read as rich's markup, none of it wrapped there."""
+
+    whole = False  # tables with all their rows, as nothing limits the page
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -405,18 +414,30 @@ class Printer:
         for line in wrap_text(clean, max(20, self.width)):
             self.line(line, style)
 
-    def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
-        """Print a table; `styles` are those of its rows."""
+    def table(
+        self,
+        columns: Sequence[Column],
+        styles: Sequence[str] = (),
+        groups: Mapping[int, str] | None = None,
+    ) -> None:
+        """Print a table; `styles` are those of its rows, `groups` lines above rows, by place."""
         clean = [
-            replace(one, cells=[sanitize(cell, ascii_only=self.ascii_only) for cell in one.cells])
-            for one in columns
+            replace(column, cells=[self._clean(cell, column.wrap) for cell in column.cells])
+            for column in columns
         ]
-        lines = table_lines(clean, self.width, ascii_only=self.ascii_only)
-        heading = len(lines) - max(len(column.cells) for column in columns)
-        for place, line in enumerate(lines):
-            row = place - heading
-            style = "bold" if row < 0 else styles[row] if row < len(styles) else ""
-            self.line(line, style)
+        heading, rows = _table_lines(clean, self.width, ascii_only=self.ascii_only)
+        for line in heading:
+            self.line(line, "bold")
+        for place, lines in enumerate(rows):
+            if groups and place in groups:
+                self.line()
+                self.line(groups[place], "bold")
+            for line in lines:
+                self.line(line, styles[place] if place < len(styles) else "")
+
+    def _clean(self, cell: str, wrap: bool) -> str:
+        lines = cell.split("\n") if wrap else [cell]
+        return "\n".join(sanitize(line, ascii_only=self.ascii_only) for line in lines)
 
     def some(
         self, texts: Iterable[str], style: str = "", *, most: int = _MOST_REMARKS, indent: str = ""

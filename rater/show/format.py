@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 
@@ -135,16 +135,27 @@ def crop(text: str, width: int, *, ascii_only: bool = False) -> str:
 def wrap_text(text: str, width: int, indent: str = "    ") -> list[str]:
     """Break `text` between words into lines of at most `width` cells, later ones indented.
 
-    A word longer than a line stands whole on a line of its own: a path can be copied.
+    A word longer than a line stands whole on a line of its own: a path can be copied. A list of
+    numbers (`0-3,8,9`) breaks behind a comma.
     """
     lines = [""]
-    for blanks, word in re.findall(r"( *)([^ ]+)", text):
+    for blanks, word in _pieces(text, width):
         longer = lines[-1] + blanks + word
         if cell_len(longer) <= width or not lines[-1].strip():
             lines[-1] = longer
         else:
             lines.append(indent + word)
     return lines
+
+
+def _pieces(text: str, width: int) -> Iterator[tuple[str, str]]:
+    for blanks, word in re.findall(r"( *)([^ ]+)", text):
+        if cell_len(word) > width and re.fullmatch(r"[\d,-]+", word):
+            first, *more = re.findall(r"[^,]+,?", word)
+            yield blanks, first
+            yield from (("", piece) for piece in more)
+        else:
+            yield blanks, word
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: Sequence[bool], gap: int = 2) -> list[str]:

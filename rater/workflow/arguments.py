@@ -18,6 +18,7 @@ from rater.process import print_error
 
 if TYPE_CHECKING:
     from rater.show.console import Printer
+    from rater.show.document import Part
     from rater.store.store import Store
 
 
@@ -243,9 +244,32 @@ def print_output(
     if args.json:
         print_json(document())
         return
+    text(_printer(args))
+
+
+def print_view[D](
+    args: argparse.Namespace, document: D, parts: Callable[[D], Iterable[Part]]
+) -> None:
+    """Print a JSON document as it is, or its tables and sentences as `--format` says."""
+    if args.json:
+        print_json(document)
+        return
+    from rater.show.document import print_parts, write_csv
+
+    if getattr(args, "format", None) == "csv":
+        write_csv(parts(document), sys.stdout)
+    else:
+        print_parts(parts(document), _printer(args))
+
+
+def _printer(args: argparse.Namespace) -> Printer:
     from rater.show.console import Printer, terminal
 
-    text(Printer(terminal()))
+    if getattr(args, "format", None) == "md":
+        from rater.show.document import MarkdownPrinter
+
+        return MarkdownPrinter(sys.stdout)
+    return Printer(terminal())
 
 
 JSON_VERSION = 1  # of documents: grows when a key is taken away or comes to mean something else

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -24,10 +25,9 @@ from rater.run.host.memory import pool_rooms
 from rater.run.programs.script import process_settings
 from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
 from rater.settings.tuner import SettingsSession, available_settings, find_setting
-from rater.show.console import terminal_layout
 from rater.text.cpuset import parse_set
 from rater.text.values import truncate_list
-from rater.workflow.arguments import open_existing_store, print_json
+from rater.workflow.arguments import open_existing_store, print_view
 
 if TYPE_CHECKING:
     from rater.show.plans.machine import DoctorView
@@ -87,7 +87,7 @@ class RunSettings:
 
 def doctor(args: argparse.Namespace) -> int:
     """Show what was found; 0 whatever it is: `--json` has the counts."""
-    from rater.show.plans.machine import doctor_document, doctor_text
+    from rater.show.plans.machine import doctor_document, doctor_parts
 
     if args.fix:
         return _fix(args)
@@ -95,14 +95,10 @@ def doctor(args: argparse.Namespace) -> int:
         raise InputError("a command behind `--` belongs to --fix: rater doctor --fix -- COMMAND")
     view = _of_run(args) if args.run_of else _now(with_load=True)
     findings = _named(view.findings, args.checks)
-    if args.json:
-        print_json(doctor_document(view))
-        return 0
+    if args.checks and not args.json:
+        view = replace(view, findings=findings, rooms=(), tuned={})
     detailed = bool(args.checks) or args.verbose
-    shown = replace(view, findings=findings)
-    if args.checks:
-        shown = replace(shown, rooms=(), tuned={})
-    print(doctor_text(shown, terminal_layout(), detailed=detailed))
+    print_view(args, doctor_document(view), partial(doctor_parts, detailed=detailed))
     return 0
 
 

@@ -43,26 +43,20 @@ from rater.run.observe.energy import energy_sources
 from rater.run.programs.compile import compile_program, find_command
 from rater.settings.restore import forget, restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, lacking
-from rater.show.console import terminal_layout
+from rater.show.document import Line
 from rater.show.plans.machine import (
-    CounterRow,
-    EnergyRow,
-    ListedLayout,
-    SettingRow,
     counters_document,
-    counters_text,
-    file_text,
-    layout_json,
-    layouts_json,
-    layouts_text,
+    counters_parts,
+    layout_document,
+    layouts_parts,
     settings_document,
-    settings_text,
+    settings_parts,
     written_text,
 )
-from rater.show.plans.topology import TopoView, topo_document, topo_lines
+from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import print_json, print_view
 
 
 def topo(args: argparse.Namespace) -> int:
@@ -71,11 +65,7 @@ def topo(args: argparse.Namespace) -> int:
         view = TopoView(machine.discover_topology(), read_node_memory())
     else:
         view = TopoView(machine.load_topology(args.machine))
-    if args.json:
-        print_json(topo_document(view))
-    else:
-        page = terminal_layout()
-        print("\n".join(topo_lines(view, page.width, ascii_only=page.ascii_only)))
+    print_view(args, topo_document(view), topo_parts)
     return 0
 
 
@@ -153,22 +143,20 @@ def counters(args: argparse.Namespace) -> int:
     groups: dict[TableGroup, None] = dict.fromkeys(
         group for one in choices for turn in one.turns for group in turn
     )
-    rows = [_row(it) for it in map(partial(probe_group, root=root), groups)]
+    rows = [_group_row(it) for it in map(partial(probe_group, root=root), groups)]
     energy = None
     if not args.groups:
         energy = [
-            EnergyRow(it.name, tuple(domain.name for domain in it.domains), it.refused)
+            {"source": it.name, "domains": [one.name for one in it.domains], "refused": it.refused}
             for it in energy_sources(root)
         ]
     notes = tuple(dict.fromkeys(note for one in choices for note in one.notes))
-    if args.json:
-        print_json(counters_document(processor, rows, energy, notes))
-    else:
-        print(counters_text(processor, rows, energy, notes, terminal_layout()))
+    document = counters_document(processor, rows, energy, notes)
+    print_view(args, document, counters_parts)
     return 0
 
 
-def _row(it: GroupProbe) -> CounterRow:
+def _group_row(it: GroupProbe) -> dict[str, object]:
     state = "works"
     if it.ready is None:
         state = "not counted"
@@ -177,16 +165,16 @@ def _row(it: GroupProbe) -> CounterRow:
     elif it.missing:
         state = "in part"
     table, group = it.of.table, it.of.group
-    return CounterRow(
-        table.name,
-        group.name,
-        state,
-        tuple(event.name for event in group.events),
-        it.missing,
-        it.why,
-        it.remedy,
-        in_stack=group in table.stack_groups(),
-    )
+    return {
+        "table": table.name,
+        "group": group.name,
+        "state": state,
+        "events": [event.name for event in group.events],
+        "missing": it.missing,
+        "why": it.why,
+        "remedy": it.remedy,
+        "in_stack": group in table.stack_groups(),
+    }
 
 
 # -- `rater settings` and `rater restore`: what the machine can be set to, and putting it back -----
@@ -203,26 +191,8 @@ def show_settings(args: argparse.Namespace) -> int:
             for setting in here
             if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
         )
-    rows = [
-        SettingRow(
-            name=setting.name,
-            also=setting.also,
-            group=setting.group,
-            what=setting.what,
-            now=setting.read().text,
-            choices=setting.choices,
-            least=setting.least,
-            most=setting.most,
-            obstacle=setting.obstacle(),
-            files=tuple((str(root / file), value) for file, value in setting.read().files),
-        )
-        for setting in here
-    ]
-    absent = [] if args.names else [(one.names, one.why) for one in lacking(root)]
-    if args.json:
-        print_json(settings_document(rows, absent, [str(path) for path in journal_paths()]))
-    else:
-        print(settings_text(rows, absent, terminal_layout(), detailed=bool(args.names)))
+    document = settings_document(here, root, () if args.names else lacking(root), journal_paths())
+    print_view(args, document, partial(settings_parts, detailed=bool(args.names)))
     return 0
 
 
@@ -252,33 +222,30 @@ def restore(args: argparse.Namespace) -> int:
 
 def list_layouts(args: argparse.Namespace) -> int:
     """Print the built-in layouts, and what is wrong with those that do not read."""
-    found = []
+    found: list[dict[str, object]] = []
     for name in layout_names():
         path = layout_path(name)
         try:
-            found.append(ListedLayout(name, path, load_layout(name), None))
+            found.append(layout_document(load_layout(name), path))
         except InputError as error:
-            found.append(ListedLayout(name, path, None, str(error)))
-    if args.json:
-        print_json(layouts_json(found))
-    else:
-        print(layouts_text(found, terminal_layout()))
+            found.append({"name": name, "path": str(path), "error": str(error)})
+    print_view(args, found, layouts_parts)
     return 0
 
 
 def show_layout(args: argparse.Namespace) -> int:
-    """Print a layout that reads; one that does not is an error with all its mistakes."""
+    """Print a layout's file, which is TOML again; one that does not read is an error."""
     if args.layout.partition(":")[0] in EXPLICIT and ":" in args.layout:
         layout, path = load_layout(args.layout), None
-        text = written_text(layout)
+        lines = [written_text(layout)]
     else:
         path = layout_path(args.layout)
-        read = layout_text(path)
-        layout, text = parse_layout(read, path), file_text(read, path, terminal_layout())
-    if args.json:
-        print_json(layout_json(layout, path))
-    else:
-        print(text)
+        text = layout_text(path)
+        layout = parse_layout(text, path)
+        lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
+    print_view(
+        args, layout_document(layout, path), lambda _: [Line(it, whole=True) for it in lines]
+    )
     return 0
 
 

@@ -63,24 +63,14 @@ def declare_check(parser: argparse.ArgumentParser, suite_help: str) -> None:
 
 def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
     """Print a trial when it is over: a whole suite takes minutes."""
-    from rater.show.console import terminal_layout
-    from rater.show.plans.suites import trial_text
+    from rater.show.console import Printer, terminal
+    from rater.show.document import print_parts
+    from rater.show.plans.suites import trial_parts
 
-    text = trial_text(
-        trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks)),
-        terminal_layout(),
-        error=trial.error,
-        left_out=left_out,
-        is_built=any(b.sources for b in suite.benchmarks if b.name == trial.benchmark),
-        executable=trial.executable,
-        size=trial.size,
-        elapsed_s=trial.elapsed_s,
-        max_rss_bytes=trial.max_rss_bytes,
-        checked=trial.checked,
-        run_dir=trial.run_dir,
-        remarks=trial.remarks,
-    )
-    print(text, flush=True)
+    name = trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks))
+    is_built = any(b.sources for b in suite.benchmarks if b.name == trial.benchmark)
+    document = asdict(trial) | {"left_out": left_out}
+    print_parts(trial_parts(document, name, is_built=is_built), Printer(terminal()))
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -196,8 +186,7 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     """Say what is doubtful, and the sum of it all."""
     from rater.plan.request import DEFAULT_SIZE
     from rater.plan.suite_find import suite_warnings
-    from rater.show.console import terminal_layout
-    from rater.show.plans.suites import suite_warnings_text
+    from rater.show.console import Printer, terminal
     from rater.text.documents import bytes_of
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
@@ -207,8 +196,8 @@ def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace
     if args.json:
         print_json({**_json(suite, checked, warnings), "ok": not failed, "mistakes": []})
         return 1 if failed else 0
-    if warnings:
-        print(suite_warnings_text(warnings, terminal_layout()))
+    for warning in warnings:
+        Printer(terminal()).prose(f"warning: {warning}")
     if failed:
         text = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:

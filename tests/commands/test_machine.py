@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE
 
@@ -17,9 +18,11 @@ from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import HugePages, NodeMemory
 from rater.run.host import discover as machine
 from rater.settings.tuner import SettingsSession
-from rater.show.plans.topology import TopoView, topo_document, topo_lines
+from rater.show.document import print_parts
+from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from tests.support.calls import Rater, rows
 from tests.support.places import MACHINES, needs_machines
+from tests.support.printed import printed_by
 from tests.support.settings_tree import BOOT_ID, line, policy, values
 
 GIB = 1 << 30
@@ -87,8 +90,11 @@ NOW = NodeMemory(
 
 
 def screen(text: str, now: dict[int, NodeMemory] | None = None, width: int = 80) -> str:
-    view = TopoView(parse_xml(text, "m.xml"), now or {})
-    return "\n".join(topo_lines(view, width))
+    return printed_topo(TopoView(parse_xml(text, "m.xml"), now or {}), width)
+
+
+def printed_topo(view: TopoView, width: int = 80) -> str:
+    return printed_by(partial(print_parts, topo_parts(topo_document(view))), width).rstrip("\n")
 
 
 def test_a_virtual_machine_fits_a_small_screen() -> None:
@@ -96,23 +102,24 @@ def test_a_virtual_machine_fits_a_small_screen() -> None:
         screen(VM, {0: NOW})
         == """\
 m.xml: AMD EPYC
-1 package, 1 lgroup, 1 LLC, 2 cores, 2 PUs
+1 package, 1 NUMA node, 1 LLC, 2 cores, 2 CPUs
 
-lgroup  package  cores  PUs  LLC         memory  CPUs
-                                             GB
-     0        0      2    2  1 x 32 MiB    26.8  0-1
+node  package  cores  CPUs  LLC         memory  CPU numbers
+                                            GB
+   0        0      2     2  1 x 32 MiB    26.8  0-1
 
 memory now
-lgroup  installed  free    in huge      page  dirty  2 MiB pages
-               GB    GB  blocks GB  cache GB     GB     free/all
-     0       26.8  21.5       8.59      3.22   0.00      100/512
+node  installed  free    in huge      page  dirty  2 MiB pages
+             GB    GB  blocks GB  cache GB     GB     free/all
+   0       26.8  21.5       8.59      3.22   0.00      100/512
+
 no huge pages of 1 GiB are set aside (hugetlb)
 
-threads    every core has 1 (no SMT)
-caches     L3   32 MiB  x 1  one for 2 PUs
-           L2    1 MiB  x 2  one for each PU
-           L1d  48 KiB  x 2  one for each PU
-not usable CPU 2: offline or not allowed when the file was made"""
+threads     every core has 1 (no SMT)
+caches      L3   1 x 32 MiB, one for 2 CPUs
+            L2   2 x 1 MiB, one for each CPU
+            L1d  2 x 48 KiB, one for each CPU
+not usable  CPU 2: offline or not allowed when the file was made"""
     )
 
 
@@ -121,30 +128,32 @@ def test_what_is_odd_about_a_machine_is_said() -> None:
         screen(ODD)
         == """\
 m.xml
-2 packages, 4 lgroups (2 without CPUs), 2 LLCs, 3 cores, 5 PUs, of which 4 may
-    be used
+2 packages, 4 NUMA nodes (2 without CPUs), 2 LLCs, 3 cores, 5 CPUs, of which 4
+    may be used
 
-lgroup  package  cores     PUs  LLC        memory  CPUs
-                                               GB
-     0        0      1       2  1 x 2 MiB    64.0  0-1
-     1        1      1  1 of 2  1 x 1 MiB    64.0  2-3
-     3        -      0       0  -            16.0  (HBM, no CPUs; near lgroup 0)
-     9        -      0       0  -               -  (GPUMemory, no CPUs, memory
-                                                   not allowed)
-  none        1      1       1  -               -  6  (no memory of their own)
+node  package  cores    CPUs  LLC        memory  CPU numbers
+                                             GB
+   0        0      1       2  1 x 2 MiB    64.0  0-1
+   1        1      1  1 of 2  1 x 1 MiB    64.0  2-3
+   3        -      0       0  -            16.0  (HBM, no CPUs; near node 0)
+   9        -      0       0  -               -  (GPUMemory, no CPUs, memory not
+                                                 allowed)
+none        1      1       1  -               -  6  (no memory of their own)
 
-threads    2 cores have 2: CPUs n and n+1
-           1 core has 1 (no SMT)
-caches     L2  2 MiB  x 1  one for 2 PUs
-           L2  1 MiB  x 1  one for 2 PUs
-CPU kinds  by speed, the slowest 0:
-           0  CPU 6: 1 core, 3000 MHz max
-           1  CPUs 0-3: 2 cores, 5000 MHz max
-distances      to   0   1   3
-           from 0  10  21  17
-           from 1  21  10  28
-           from 3  17  28  10
-not usable CPU 3: not allowed by a cpuset (cgroup, container, batch system)"""
+threads     2 cores with 2: CPUs n and n+1
+            1 core with 1 (no SMT)
+caches      L2   1 x 2 MiB, one for 2 CPUs
+            L2   1 x 1 MiB, one for 2 CPUs
+CPU kinds   by speed, the slowest 0:
+            0  CPU 6: 1 core, 3000 MHz max
+            1  CPUs 0-3: 2 cores, 5000 MHz max
+not usable  CPU 3: not allowed by a cpuset (cgroup, container, batch system)
+
+distances
+from, to node   0   1   3
+            0  10  21  17
+            1  21  10  28
+            3  17  28  10"""
     )
 
 
@@ -156,12 +165,12 @@ def test_two_caches_of_two_sizes_are_not_said_to_be_two_of_each() -> None:
     )
     node = '<object type="NUMANode" os_index="0" cpuset="0x3"/>'
     text = f'<topology version="2.0"><object type="Machine">{node}{caches}</object></topology>'
-    assert "     0      2    2  8 MiB and 16 MiB  0-1\n" in f"{screen(text)}\n"
+    assert "   0      2     2  8 MiB and 16 MiB  0-1\n" in f"{screen(text)}\n"
 
 
 def test_kinds_that_nothing_ranks_have_no_number_in_the_json() -> None:
     text = ODD.replace("FrequencyMaxMHz", "Colour")
-    assert "CPU kinds  which is the fastest is not known:" in screen(text)
+    assert "CPU kinds   which is the fastest is not known:" in screen(text)
     document = json.loads(json.dumps(topo_document(TopoView(parse_xml(text, "odd")))))
     assert [kind["kind"] for kind in document["kinds"]] == [None, None]
 
@@ -169,20 +178,19 @@ def test_kinds_that_nothing_ranks_have_no_number_in_the_json() -> None:
 def test_narrow_pages_lose_columns_not_cpus() -> None:
     lines = screen(ODD, width=44).splitlines()
     assert max(map(len, lines)) <= 44
-    assert "     0      1       2  0-1" in lines
+    assert "   0      1       2  0-1" in lines
 
 
 def test_a_description_says_what_it_leaves_open() -> None:
-    text = "\n".join(topo_lines(TopoView(machine.load_topology("nodes=2x2")), 80))
     assert (
-        text
+        printed_topo(TopoView(machine.load_topology("nodes=2x2")))
         == """\
 nodes=2x2
-2 lgroups, 4 PUs; not described: packages, caches, cores, distances
+2 NUMA nodes, 4 CPUs; not described: packages, caches, cores, distances
 
-lgroup  PUs  CPUs
-     0    2  0-1
-     1    2  2-3"""
+node  CPUs  CPU numbers
+   0     2  0-1
+   1     2  2-3"""
     )
 
 
@@ -203,7 +211,7 @@ def test_many_lgroups_are_summarised_by_distance() -> None:
         f"<u64values>{values}</u64values></distances2></topology>"
     )
     assert screen(text).splitlines()[-2:] == [
-        "distances  10 to itself; to the other 19 lgroups, from any one:",
+        "distances  10 to itself; to the other 19 nodes, from any one:",
         "           1 at 22, 18 at 30",
     ]
 
@@ -275,21 +283,24 @@ def test_every_real_machine_fits_its_page() -> None:
     for path in sorted(MACHINES.glob("*.xml")):
         view = TopoView(parse_xml(path.read_bytes(), path.stem))
         for width in (80, 100, 200):
-            lines = topo_lines(view, width)
+            lines = printed_topo(view, width).splitlines()
+            # A path stays whole.
             assert max(map(len, lines)) <= width, (path.stem, width)
         json.dumps(topo_document(view), allow_nan=False)
-        said[path.stem.partition("-")[0]] = "\n".join(topo_lines(view, 80))
+        said[path.stem.partition("-")[0]] = printed_topo(view)
     assert "every core has 2: CPUs n and n+128" in said["epyc9555"]
-    assert "6 cores have 2: CPUs n and n+1\n" in said["i7"]
+    assert "6 cores with 2: CPUs n and n+1\n" in said["i7"]
     assert "3 at 22, 8 at 26, 28 at 30, 24 at 34" in said["altix"]
-    assert "(MCDRAM, no CPUs; near lgroup 3)" in said["knl7250"]
-    assert "2 drawers of 7-13 PUs; 4 books of 3-7 PUs" in said["s390"]
+    assert "(MCDRAM, no CPUs; near node 3)" in said["knl7250"]
+    assert "2 drawers of 7-13 CPUs; 4 books of 3-7 CPUs" in said["s390"]
     assert (
-        "not usable CPUs 0-3,21-23: offline or not allowed when the file was made"
+        "not usable  CPUs 0-3,21-23: offline or not allowed when the file was made"
         in said["haswell"]
     )
-    assert "no memory  CPUs 0-1,10-15: the memory of their lgroup is not" in said["opteron865"]
-    assert "from 252" in said["power9"]
+    assert (
+        "no memory   CPUs 0-1,10-15: their NUMA node's memory is not allowed" in said["opteron865"]
+    )
+    assert "252  80  80   10" in said["power9"]
     assert "shared 38.5 MiB" in said["xeon"]
 
 
@@ -355,7 +366,7 @@ def test_a_pipe_that_somebody_writes_to_is_read_whole(rater: Rater, tmp_path: Pa
     status, out, _ = rater("topo", str(fifo))
     writer.join()
     assert status == 0
-    assert "1 package, 1 lgroup, 1 LLC, 2 cores, 2 PUs" in out
+    assert "1 package, 1 NUMA node, 1 LLC, 2 cores, 2 CPUs" in out
 
 
 def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater) -> None:
@@ -446,17 +457,23 @@ def test_settings_are_shown_by_group_in_eighty_columns(rater: Rater) -> None:
     status, out, _ = rater("settings")
     assert status == 0
     assert [line for line in out.splitlines() if len(line) > 80] == []
-    assert "transparent huge pages\n  thp               madvise  who gets" in out
-    assert "  smt.control        on" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["transparent", "huge", "pages"] in rows
+    assert ["thp", "madvise", "who", "gets"] in [row[:4] for row in rows]
+    assert ["smt.control", "on"] in [row[:2] for row in rows]
     assert "now performance (0,3), powersave" in out
-    assert "unavailable here: compaction_proactiveness (this kernel was built without)" in out
+    missing = "compaction_proactiveness  this kernel was built without"
+    assert missing in out.partition("\nUnavailable here\n")[2]
+    markdown = rater("settings", "--format", "md")[1]
+    assert "| transparent huge pages | thp | madvise | who gets transparent huge" in markdown
+    assert "\ntransparent huge pages,thp,madvise," in rater("settings", "--format", "csv")[1]
 
 
 @pytest.mark.usefixtures("machine")
 def test_a_name_narrows_to_it_and_what_is_below_it_with_its_files(rater: Rater) -> None:
     status, out, _ = rater("settings", "hugepages.2048kB", "kernel.randomize_va_space")
     assert status == 0
-    assert "  hugepages.2048kB        12  pages reserved for explicit requests" in out
+    assert "\nhugepages.2048kB        12   pages reserved for explicit requests" in out
     assert "hugepages.2048kB.node1  2" in out
     assert "recorded as hugepages.node1.2048kB.total" in out
     assert "/proc/sys/kernel/randomize_va_space" in out

@@ -3,10 +3,12 @@ import os
 import resource
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rater.command_line import Parser
 from rater.commands import machine
@@ -15,9 +17,9 @@ from rater.plan.suite_find import load_suite, suite_names, suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
-from rater.show.console import TextLayout
-from rater.show.plans import suites as show
-from rater.show.plans.suites import suite_text
+from rater.show.console import Printer
+from rater.show.document import print_parts
+from rater.show.plans.suites import suite_document, suite_parts
 from tests.support.calls import Rater
 
 SUM = """\
@@ -110,18 +112,18 @@ benchmark  category  description
 sum        fp        harmonic sum
 echo       int       echo hello
 
-reference seconds and MB of memory per copy, by size
-benchmark  test s  test MB  train s  train MB
-sum          0.25      2.0        -         -
-echo            -        -        -         -
+Reference seconds and MB of memory per copy, by size
+benchmark  test s  test MB
+sum         0.250      2.0
+echo            -        -
 
 sum, size test
-  runs     sum 4
-  answers  stdout as expected, 1 line, relative 1e-06
+runs     sum 4
+answers  stdout as expected, relative 1e-06
 
 echo, size train
-  runs     echo hello you
-  answers  stdout as expected, 1 line
+runs     echo hello you
+answers  stdout as expected
 """
     )
 
@@ -150,24 +152,25 @@ sum        fp        adds up the harmonic
                      series term by term
 echo       int       echo hello
 
-reference seconds and MB of memory per copy,
+Reference seconds and MB of memory per copy,
     by size
-benchmark  test s  test MB  train s  train MB
-sum          0.25      2.0        -         -
-echo            -        -        -         -
+benchmark  test s  test MB
+sum         0.250      2.0
+echo            -        -
 """
     )
     monkeypatch.setenv("COLUMNS", "30")
+    own.write_text(own.read_text().replace('args = ["you"]', 'args = ["you"]\nreference_s = 1'))
     _, out, _ = rater("suites", "show", own)
     assert out[: out.index("\nsum, size test\n")].endswith(
         """
 benchmark  test s  test MB
-sum          0.25      2.0
+sum         0.250      2.0
 echo            -        -
 
-benchmark  train s  train MB
-sum              -         -
-echo             -         -
+benchmark  train s
+sum              -
+echo          1.00
 """
     )
 
@@ -175,29 +178,29 @@ echo             -         -
 def test_long_names_do_not_make_a_suite_wider_than_the_terminal(own: Path) -> None:
     text = OWN.replace("benchmarks.sum", f"benchmarks.{'s' * 90}")
     own.write_text(text.replace("sizes.test", f"sizes.{'t' * 90}"))
-    suite = load_suite(str(own))
     for width in (60, 80, 120):
-        lines = suite_text(suite, TextLayout(width)).splitlines()
-        # Paths and the words of commands stay whole.
-        tables = [line for line in lines if not line.startswith(("file: ", "  runs", " " * 11))]
+        tables = screen(own, width).partition(f"\n{'s' * 90},")[0].splitlines()[2:]
         assert max(map(len, tables)) <= width
-    assert "…  fp " in suite_text(suite, TextLayout(80))
+    assert "… fp " in screen(own, 80)
+
+
+def screen(own: Path, width: int, encoding: str = "utf-8") -> str:
+    file = TextIOWrapper(BytesIO(), encoding, newline="")
+    printer = Printer(Console(file=file, width=width))
+    print_parts(suite_parts(suite_document(load_suite(str(own)))), printer)
+    file.seek(0)
+    return file.read()
 
 
 def test_a_command_of_several_lines_is_shown_as_one_command(own: Path) -> None:
     own.write_text(OWN.replace('"echo", "hello"', '"echo", "a\\nb"'))
-    assert "echo 'a\\nb'" in suite_text(load_suite(str(own)), TextLayout(80))
+    assert "echo 'a\\nb'" in screen(own, 80)
 
 
 def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) -> None:
-    own.write_text(WORDY)
-    suite = load_suite(str(own))
-    assert suite_text(suite, TextLayout(80, True)).startswith("own: sums ? of all kinds")
-    listed = [show.ListedSuite("own", own, suite, None)]
-    lines = show.suites_text(listed, TextLayout(45, True)).splitlines()
-    assert lines[1] == "own             2  test,train  sums ? of all~"
-    lines = show.suites_text(listed, TextLayout(45, False)).splitlines()
-    assert lines[1] == "own             2  test,train  sums – of all…"
+    own.write_text(WORDY.replace("benchmarks.sum", f"benchmarks.{'s' * 90}"))
+    assert screen(own, 80, "ascii").startswith("own: sums ? of all kinds")
+    assert "~ fp " in screen(own, 80, "ascii")
 
 
 def test_the_encoding_of_standard_output_decides_what_is_written(own: Path) -> None:
@@ -480,19 +483,20 @@ solve      fp        solves
                      set-up, before each run of a copy: sh -c 'date > now'
                      environment: OMP_NUM_THREADS=4
 
-reference seconds and MB of memory per copy, by size
+Reference seconds and MB of memory per copy, by size
 benchmark  train s  train MB
 solve         1.00     2048*
+
 * of all copies together
 
 solve, size train
-  runs     ./solve.sh 1 < a.txt > a.out 2> 'a err'
-           cmp a.out b.txt
-  with     MODE='x y'
-  finds    a.txt (./first.txt, its own copy), b.txt (b from the set-up)
-  writes   2.00 MB
-  answers  a.out as its SHA-256 says; stdout as expected, 2 lines, +-0.5, but
-           not lines with "^time"
+runs     ./solve.sh 1 < a.txt > a.out 2> 'a err'
+         cmp a.out b.txt
+with     MODE='x y'
+finds    a.txt (./first.txt, its own copy), b.txt (b from the set-up)
+writes   2.00 MB
+answers  a.out with the SHA-256 stated; stdout as expected, +-0.5, but not lines
+         with "^time"
 """
     )
     shown = document(rater("suites", "show", tmp_path / "beyond", "--json")[1])

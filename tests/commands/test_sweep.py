@@ -22,7 +22,7 @@ from rater.analysis.stats.intervals import Noise
 from rater.plan.sweep import SweepSlot
 from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
-from rater.show.charts.scaling import curves_svg
+from rater.show.charts.comparison import curves_svg
 from rater.show.compare.scaling import print_scaling
 from rater.show.compare.scaling_words import law_text
 from rater.show.console import Printer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,17 @@ from rater.plan.schedule import Order, Window, make_plan, order_table
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.show.compare.table import print_comparison
-from rater.show.console import Column, Columns, Printer, TextLayout, table_lines
+from rater.show.console import Column, Columns, Printer, table_lines
+from rater.show.document import (
+    GIGABYTES,
+    TEXT,
+    Field,
+    MarkdownPrinter,
+    Part,
+    ViewTable,
+    print_parts,
+    write_csv,
+)
 from rater.show.format import (
     align_columns,
     crop,
@@ -88,13 +99,49 @@ def test_columns_are_made_of_what_the_rows_are_of() -> None:
     assert of.right(("a|b", "c"), lambda row: row[0]).lines == ("a|b", "c")
 
 
-def test_sentences_stand_below_each_other_behind_their_margin() -> None:
-    assert TextLayout(24).hang_indent("name", 6, ["one two three four five", "six"]) == [
-        "name  one two three four",
+def test_the_last_column_goes_on_below_itself_and_commands_stay_whole() -> None:
+    long = Column("", ["one two three four five\nsix", "-> seven eight nine ten 11"], wrap=True)
+    columns = [Column("", ["a", "name"], right=False), long]
+    assert table_lines(columns, 24, ascii_only=True) == [
+        "a     one two three four",
         "      five",
         "      six",
+        "name  -> seven eight nine ten 11",
     ]
-    assert TextLayout(24).hang_indent("name", 6, []) == ["name"]
+
+
+def test_a_document_is_a_table_on_a_terminal_in_markdown_and_as_csv() -> None:
+    rows = [
+        {"of": "a", "name": "x|y", "bytes": 1_500_000_000, "unknown": None},
+        {"of": "b", "name": "z", "bytes": None, "unknown": None},
+    ]
+    columns = (
+        Field("name", "name", TEXT),
+        Field("size|GB", "bytes", GIGABYTES),
+        Field("never known", "unknown"),
+    )
+    parts: list[Part] = ["before", ViewTable("sizes", rows, columns, group="of"), None, "after"]
+    assert printed_by(partial(print_parts, parts)) == (
+        "before\n\nsizes\nname  size\n        GB\n\na\nx|y   1.50\n\nb\nz        -\n\nafter\n"
+    )
+    out = io.StringIO()
+    print_parts(parts, MarkdownPrinter(out))
+    assert out.getvalue() == (
+        "before\n\n**sizes**\n\n| group | name | size GB |\n| :-- | :-- | --: |\n"
+        "| a | x\\|y | 1.50 |\n| b | z | - |\n\nafter\n\n"
+    )
+    out = io.StringIO()
+    write_csv(parts, out)
+    assert out.getvalue() == "group,name,size GB\na,x|y,1500000000\nb,z,\n"
+
+
+def test_columns_without_room_follow_in_a_further_table() -> None:
+    columns = [Field("name", "a", TEXT), *(Field(name * 9, name) for name in "bcd")]
+    table = ViewTable("", [dict(zip("abcd", "nbcd", strict=True))], columns, repeated=1)
+    assert printed_by(partial(print_parts, [table]), 30) == (
+        "name  bbbbbbbbb  ccccccccc\nn             b          c\n\n"
+        "name  ddddddddd\nn             d\n"
+    )
 
 
 def test_sizes_and_places_are_as_short_as_they_can_be() -> None:

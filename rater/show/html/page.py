@@ -15,9 +15,8 @@ from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import median_copy_times, normalise
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.score import Summary
-from rater.show.charts.comparison import comparison_chart, cpi_chart
+from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html
-from rater.show.charts.scaling import scaling_charts
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.scaling import print_scaling
 from rater.show.compare.table import print_comparison

@@ -109,6 +109,8 @@ def script_hash(script: str) -> str:
 class HtmlPrinter(Printer):
     """Takes what is printed on a terminal as paragraphs and tables of a page."""
 
+    whole = True
+
     def __init__(self) -> None:
         super().__init__(Console(file=io.StringIO(), width=_WIDE))
         self.ascii_only = False
@@ -123,7 +125,12 @@ class HtmlPrinter(Printer):
         """Add a paragraph."""
         self.line(text, style)
 
-    def table(self, columns: Sequence[Column], styles: Sequence[str] = ()) -> None:
+    def table(
+        self,
+        columns: Sequence[Column],
+        styles: Sequence[str] = (),
+        groups: Mapping[int, str] | None = None,
+    ) -> None:
         """Add a table that a page can sort; `styles` are those of its rows."""
         self.parts.append(table_html(columns, styles))
 

@@ -1,282 +1,182 @@
-"""The machine's settings, counters, layouts, and what the doctor found; as text and for JSON."""
+"""The machine's settings, counters, layouts, and what the doctor found: documents and tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rater.analysis.doctor.examine import by_verdict
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.plan.counter_tables import Processor
 from rater.plan.placement.layout import EXPLICIT, Layout, MachineParts
 from rater.plan.topology import PoolCapacity
-from rater.show.console import TextLayout, with_margin
-from rater.show.format import sanitize, wrap_text
+from rater.settings.known import KernelSetting
+from rater.settings.tuner import MissingSettings
+from rater.show.document import COMMAND, TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.text import cpuset
-from rater.text.values import JsonFields, objects, to_json
+from rater.text.values import JsonFields, group_by_key, objects, to_json
+
+# -- What the machine can be set to ----------------------------------------------------------------
 
 _UNBOUNDED = 1 << 30
-_INDENT = "  "
 _WIDEST = 20  # characters of a value that has its own column
-_MIXED = "mixed"
-
-
-@dataclass(frozen=True, slots=True)
-class SettingRow:
-    """One setting."""
-
-    name: str
-    also: str  # the name that runs record it by; "" for none
-    group: str
-    what: str
-    now: str
-    choices: tuple[str, ...] | None  # None: numbers from `least` to `most`
-    least: int
-    most: int
-    obstacle: str | None  # why it cannot be set now
-    files: tuple[tuple[str, str], ...]  # path, value
-
-    @property
-    def takes(self) -> str:
-        """The values it takes, for people."""
-        if self.choices is not None:
-            return ", ".join(self.choices)
-        if self.most >= _UNBOUNDED:
-            return f"{self.least}.."
-        return f"{self.least}..{self.most}"
-
-
-def settings_text(
-    rows: Sequence[SettingRow],
-    absent: Sequence[tuple[tuple[str, ...], str]],
-    page: TextLayout,
-    *,
-    detailed: bool,
-) -> str:
-    """Return settings by group; `absent` are names and why the machine lacks them.
-
-    Neighbours that differ in a page size only share a row, unless `detailed`, which adds the
-    files and the names by which runs record them.
-    """
-    obstacles = {row.obstacle for row in rows}
-    common = next(iter(obstacles)) if len(obstacles) == 1 else None
-    shown = list(rows) if detailed else list(_merged(rows))
-    lines: list[str] = []
-    for group, members in groupby(shown, key=lambda row: row.group):
-        lines += [*([""] if lines else []), group, *_group(list(members), common, page, detailed)]
-    lines += _remarks(absent, common, page, any_rows=bool(rows))
-    return page.joined(lines)
-
-
-def _group(
-    rows: Sequence[SettingRow], common: str | None, page: TextLayout, detailed: bool
-) -> Iterator[str]:
-    name_width = max(len(row.name) for row in rows)
-    now_width = max((len(row.now) for row in rows if len(row.now) <= _WIDEST), default=len(_MIXED))
-    margin = len(_INDENT) + name_width + 2 + now_width + 2
-    room = page.room(margin)
-    for row in rows:
-        text = f"{row.what}: {row.takes}"
-        if row.obstacle and row.obstacle != common:
-            text += f" (not now: {row.obstacle})"
-        texts, now = wrap_text(text, room, indent=""), row.now
-        if len(now) > _WIDEST:  # differs from CPU to CPU
-            texts, now = [*texts, *wrap_text(f"now {now}", room, indent="")], _MIXED
-        if detailed:
-            texts += _settings_details(row)
-        yield from with_margin(f"{_INDENT}{row.name:<{name_width}}  {now}", margin, texts)
-
-
-def _settings_details(row: SettingRow) -> list[str]:
-    """Return the files of a setting, of many the first and how many there are."""
-    first = row.files[0][0]
-    more = f" and {len(row.files) - 1} more" if len(row.files) > 1 else ""
-    return [*([f"recorded as {row.also}"] if row.also else []), f"{first}{more}"]
-
-
-def _remarks(
-    absent: Sequence[tuple[tuple[str, ...], str]],
-    common: str | None,
-    page: TextLayout,
-    *,
-    any_rows: bool,
-) -> Iterator[str]:
-    yield ""
-    if absent:
-        text = "; ".join(f"{', '.join(names)} ({why})" for names, why in absent)
-        yield from wrap_text(f"unavailable here: {text}", page.width)
-    if common and any_rows:
-        yield from wrap_text(f"none of them can be set now: {common}", page.width)
-    yield from wrap_text(
-        "set by `rater sweep --axis NAME=VALUE,...`, which puts back what was there", page.width
-    )
-
-
-def _merged(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
-    """Join rows of page sizes that have one value and one use."""
-
-    def family(row: SettingRow) -> tuple[str, ...]:
-        parts = row.name.split(".")
-        if len(parts) > 1 and parts[1].endswith("kB") and parts[0] == "thp":
-            return ("thp", *parts[2:], row.now, row.obstacle or "")
-        return (row.name,)
-
-    rest = list(rows)
-    while rest:
-        first = rest[0]
-        same = [row for row in rest if family(row) == family(first)]
-        rest = [row for row in rest if row not in same]
-        if len(same) == 1:
-            yield first
-            continue
-        least, most = (row.name.split(".")[1] for row in (same[0], same[-1]))
-        number = least.removesuffix("kB")
-        yield replace(
-            first,
-            name=first.name.replace(least, f"{number}-{most}"),
-            what=first.what.replace(least, "these sizes"),
-        )
-
-
-_SETTING = JsonFields(
-    "name recorded_as=also? group what value=now choices",
-    {
-        "least": lambda row: row.least if row.choices is None else None,
-        "most": lambda row: row.most if row.choices is None and row.most < _UNBOUNDED else None,
-        "settable": lambda row: row.obstacle is None,
-    },
-    "obstacle files{}",
-)
 
 
 def settings_document(
-    rows: Sequence[SettingRow],
-    absent: Sequence[tuple[tuple[str, ...], str]],
-    journals: Sequence[str],
-) -> dict[str, object]:
+    here: Iterable[KernelSetting],
+    root: Path,
+    absent: Sequence[MissingSettings],
+    journals: Sequence[Path],
+) -> dict[str, Any]:
     """Return settings for JSON; null for what is unbounded, unknown or no hindrance."""
+    found = []
+    for it in here:
+        now, obstacle, numeric = it.read(), it.obstacle(), it.choices is None
+        found.append(
+            {
+                "name": it.name,
+                "recorded_as": it.also or None,
+                "group": it.group,
+                "what": it.what,
+                "value": now.text,
+                "choices": it.choices and list(it.choices),
+                "least": it.least if numeric else None,
+                "most": it.most if numeric and it.most < _UNBOUNDED else None,
+                "settable": obstacle is None,
+                "obstacle": obstacle,
+                "files": {str(root / file): value for file, value in now.files},
+            }
+        )
     return {
-        "settings": to_json(rows, {SettingRow: _SETTING}),
-        "lacking": objects("names why", absent),
-        "journals": [*journals],
+        "settings": found,
+        "lacking": objects("names why", [(list(it.names), it.why) for it in absent]),
+        "journals": [str(path) for path in journals],
     }
 
 
-# -- What a machine can count, as text and as values for JSON --------------------------------------
+def settings_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
+    """Yield the settings by group; `detailed`: with their files and their names in stored runs.
 
-
-@dataclass(frozen=True, slots=True)
-class CounterRow:
-    """One group of events, tried."""
-
-    table: str
-    group: str
-    state: str  # "works", "user mode only", "in part", "not counted"
-    events: tuple[str, ...]
-    missing: tuple[str, ...]  # of these
-    why: str  # it does not work, or not in all; "": it does
-    remedy: str
-    in_stack: bool  # `--counters cpi` counts it
-
-
-@dataclass(frozen=True, slots=True)
-class EnergyRow:
-    """One source of energy readings."""
-
-    source: str  # powercap, perf, hwmon
-    domains: tuple[str, ...]  # that can be read
-    refused: str | None  # why others cannot, and the way out
-
-
-def counters_text(
-    processor: Processor,
-    rows: Sequence[CounterRow],
-    energy: Sequence[EnergyRow] | None,
-    notes: Sequence[str],
-    page: TextLayout,
-) -> str:
-    """Return the groups by table, and once for all that share it why they do not count.
-
-    `energy`: sources, the one that runs use first; None: not asked for.
+    Else neighbours that differ in a page size only share a row.
     """
-    lines = [f"processor: {processor.name or 'not named by the kernel'}"]
-    for note in notes:
-        lines += page.prose(note)
-    width = max((len(row.group) for row in rows), default=0)
-    margin = 2 + width + 2
-    for table, members in groupby(rows, key=lambda row: row.table):
-        lines += ["", f"{table}:"]
-        for row in members:
-            stack = "; part of `cpi`" if row.in_stack else ""
-            sentences = [f"{row.state}{stack}", _events(row)]
-            lines += page.hang_indent(f"  {row.group}", margin, sentences)
-    lines += ["", *_reasons(rows, page)]
-    lines += [*_energy(energy, page), ""] if energy is not None else []
-    lines += page.prose(
-        "counted by `rater run --counters GROUP,...`, one group an iteration, and shown by "
-        "`rater show --counters`"
+    rows = document["settings"] if detailed else list(_merged(document["settings"]))
+    obstacles = {it["obstacle"] for it in rows}
+    common = next(iter(obstacles)) if len(obstacles) == 1 else None
+
+    def value(it: Row) -> str:
+        return it["value"] if len(it["value"]) <= _WIDEST else "mixed"
+
+    def about(it: Row) -> list[str]:
+        numbers = f"{it['least']}..{'' if it['most'] is None else it['most']}"
+        texts = [f"{it['what']}: {', '.join(it['choices']) if it['choices'] else numbers}"]
+        if len(it["value"]) > _WIDEST:  # differs from CPU to CPU
+            texts.append(f"now {it['value']}")
+        if it["obstacle"] != common:
+            texts.append(f"cannot be set: {it['obstacle']}")
+        if detailed:
+            first, *others = it["files"]
+            texts += [f"recorded as {it['recorded_as']}"] if it["recorded_as"] else []
+            texts.append(f"{first} and {len(others)} more" if others else first)
+        return texts
+
+    columns = (
+        Field("setting", "name", TEXT),
+        Field("now", value, TEXT),
+        Field("meaning: values", about, wrap=True),
     )
-    return page.joined(lines)
+    yield ViewTable("", rows, columns, group="group")
+    missing = [(", ".join(it["names"]), it["why"]) for it in document["lacking"]]
+    yield facts(missing, "Unavailable here")
+    if common and rows:
+        yield f"None of them can be set now: {common}"
+    yield "`rater sweep --axis NAME=VALUE,...` sets them and restores the old values afterwards."
 
 
-def _events(row: CounterRow) -> str:
-    return ", ".join(
-        f"{event} (not counted)" if event in row.missing else event for event in row.events
-    )
+def _merged(rows: Iterable[Row]) -> Iterator[Row]:
+    """Join rows of page sizes that have one value and one use."""
+
+    def family(it: Row) -> tuple[str, ...]:
+        first, _, rest = it["name"].partition(".")
+        size, _, use = rest.partition(".")
+        if first == "thp" and size.endswith("kB"):
+            return ("thp", use, it["value"], it["obstacle"] or "")
+        return (it["name"],)
+
+    for first, *others in group_by_key((family(it), it) for it in rows).values():
+        if not others:
+            yield first
+            continue
+        least, most = (it["name"].split(".")[1] for it in (first, others[-1]))
+        name = first["name"].replace(least, f"{least.removesuffix('kB')}-{most}")
+        yield {**first, "name": name, "what": first["what"].replace(least, "these sizes")}
 
 
-def _reasons(rows: Sequence[CounterRow], page: TextLayout) -> Iterator[str]:
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row.why:
-            reasons.setdefault((row.why, row.remedy), []).append(row.group)
-    for (why, remedy), groups in reasons.items():
-        yield from page.prose(f"{', '.join(groups)}: {why}")
-        if remedy:
-            yield from page.prose(f"    way out: {remedy}")
-
-
-def _energy(sources: Sequence[EnergyRow], page: TextLayout) -> Iterator[str]:
-    if not sources:
-        yield from page.prose(
-            "energy: not counted here (no powercap, power PMU or hwmon: usual in virtual machines)"
-        )
-    for it in sources:
-        domains = f": {', '.join(it.domains)}" if it.domains else ""
-        yield from page.prose(f"energy by {it.source}{domains}")
-        if it.refused:
-            yield from page.prose(f"    {it.refused}")
+# -- What a machine can count ----------------------------------------------------------------------
 
 
 def counters_document(
     processor: Processor,
-    rows: Sequence[CounterRow],
-    energy: Sequence[EnergyRow] | None,
+    groups: Sequence[Row],
+    energy: Sequence[Row] | None,
     notes: Sequence[str],
-) -> dict[str, object]:
-    """Return the same as JSON values."""
-    document: dict[str, object] = to_json(
-        {
-            "processor": processor,
-            "groups": list(rows),
-            "energy": None if energy is None else list(energy),
-            "notes": list(notes),
-        }
+) -> dict[str, Any]:
+    """Return groups of events, each tried, and sources of energy, the one that runs use first.
+
+    `energy` None: not asked for.
+    """
+    document: dict[str, Any] = to_json(
+        {"processor": processor, "groups": groups, "energy": energy, "notes": notes}
     )
     return document
 
 
-# -- Layouts as text and as values for JSON --------------------------------------------------------
+def counters_parts(document: Row) -> Iterator[Part]:
+    """Yield the groups by table, and once for all that share it why they do not count."""
+
+    def events(it: Row) -> str:
+        texts = [f"{e} (not counted)" if e in it["missing"] else e for e in it["events"]]
+        return ", ".join(texts)
+
+    yield f"processor: {document['processor']['name'] or 'not named by the kernel'}"
+    yield from document["notes"]
+    groups = document["groups"]
+    columns = (
+        Field("group", "group", TEXT),
+        Field("here", "state", TEXT),
+        Field("part of", lambda it: "cpi" if it["in_stack"] else None, TEXT, optional=1),
+        Field("events", events, wrap=True),
+    )
+    yield ViewTable("", groups, columns, group="table")
+    reasons = group_by_key(((it["why"], it["remedy"]), it["group"]) for it in groups if it["why"])
+    for (why, remedy), names in reasons.items():
+        yield f"{', '.join(names)}: {why}"
+        yield f"    remedy: {remedy}" if remedy else None
+    if document["energy"] == []:
+        yield (
+            "energy: not counted here (no powercap, power PMU or hwmon: usual in virtual machines)"
+        )
+    for it in document["energy"] or ():
+        domains = f": {', '.join(it['domains'])}" if it["domains"] else ""
+        yield f"energy by {it['source']}{domains}"
+        yield f"    {it['refused']}" if it["refused"] else None
+    yield (
+        "`rater run --counters GROUP,...` counts one group an iteration; "
+        "`rater show --counters` shows the counts."
+    )
+
+
+# -- Layouts ---------------------------------------------------------------------------------------
 
 _WRITTEN = (
     ("list:0,8,1,9", "these CPUs in this order; ranges 0-7, steps 0-62:2"),
     (
         "expr:E:M0:8:1:2",
         "likwid's notation: E:N:8, S0:0-3@S1:0-3, M:scatter:8; N machine, S package, D die, "
-        "C cache, M lgroup",
+        "C cache, M NUMA node",
     ),
     (
         "./mine.toml",
@@ -284,33 +184,6 @@ _WRITTEN = (
         "begin with: rater layouts show fill > mine.toml",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedLayout:
-    """A line of the list of layouts: one that reads, or why it does not."""
-
-    name: str
-    path: Path
-    layout: Layout | None
-    trouble: str | None
-
-
-def layouts_text(layouts: Sequence[ListedLayout], page: TextLayout) -> str:
-    """Return what there is and what may be written instead, sentences wrapped below each other."""
-    reported = [(one.name, _sentences(one)) for one in layouts]
-    written = [(sanitize(text), [message]) for text, message in _WRITTEN]
-    margin = max(len(name) for name, _ in (*reported, *written)) + 2
-    lines = [
-        *(line for name, texts in reported for line in page.hang_indent(name, margin, texts)),
-        "",
-        *(line for text, message in written for line in page.hang_indent(text, margin, message)),
-        "",
-        "more: rater layouts show LAYOUT",
-        "on a machine: rater plan --layout LAYOUT --copies N",
-    ]
-    return page.joined(lines)
-
 
 _LAYOUT = JsonFields(
     "description equals?",
@@ -326,42 +199,31 @@ _LAYOUT = JsonFields(
 )
 
 
-def layouts_json(layouts: Sequence[ListedLayout]) -> list[dict[str, object]]:
-    """Return the list of layouts for JSON."""
-    return [
-        layout_json(one.layout, one.path)
-        if one.layout
-        else {"name": one.name, "path": str(one.path), "error": one.trouble}
-        for one in layouts
-    ]
-
-
-def layout_json(layout: Layout, path: Path | None) -> dict[str, object]:
+def layout_document(layout: Layout, path: Path | None) -> dict[str, Any]:
     """Return one layout for JSON; null for what it does not say."""
     head = {"name": layout.name, "path": path}
-    document: dict[str, object] = to_json(head | _LAYOUT.of(layout) | {"error": None})
+    document: dict[str, Any] = to_json(head | _LAYOUT.of(layout) | {"error": None})
     return document
 
 
-def file_text(text: str, path: Path, page: TextLayout) -> str:
-    """Return the file of a layout as it is, control characters aside, below its own path.
+def layouts_parts(layouts: Sequence[Row]) -> Iterator[Part]:
+    """Yield the built-in layouts, and what may be written instead."""
 
-    It is TOML again: a person can go on from it.
-    """
-    lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
-    return "\n".join(sanitize(line, ascii_only=page.ascii_only) for line in lines)
+    def about(it: Row) -> list[str]:
+        if it["error"]:
+            return [f"broken: see rater layouts show {it['name']}"]
+        return [it["description"], *([f"= {it['equals']}"] if it["equals"] else [])]
+
+    rows = [(it["name"], about(it)) for it in layouts]
+    yield facts([*rows, *((text, [meaning]) for text, meaning in _WRITTEN)])
+    yield "more: rater layouts show LAYOUT"
+    yield "on a machine: rater plan --layout LAYOUT --copies N"
 
 
 def written_text(layout: Layout) -> str:
     """Return a `list:` or `expr:` as the file of a layout that says the same."""
     order = json.dumps(f"{layout.order}:{layout.text}")
     return f'description = "{layout.description}"\norder = {order}\nbind = "{layout.bind}"'
-
-
-def _sentences(one: ListedLayout) -> list[str]:
-    if one.layout is None:
-        return [f"broken: see rater layouts show {one.name}"]
-    return [one.layout.description, *([f"= {one.layout.equals}"] if one.layout.equals else [])]
 
 
 def _parts_json(parts: MachineParts) -> dict[str, object] | None:
@@ -371,10 +233,9 @@ def _parts_json(parts: MachineParts) -> dict[str, object] | None:
     return {name: cpuset.format_list(found) for name, found in numbers.items() if found}
 
 
-# -- What the doctor found, as text for a terminal and as values for JSON --------------------------
+# -- What the doctor found -------------------------------------------------------------------------
 
-_MOST_LINES = 12  # of a summary that is to fit on a screen of 24 lines
-_WAY_TO_DETAILS = "`rater doctor -v` explains each and gives the command that improves it."
+_MOST_FINDINGS = 4  # with their commands, so that all fits a screen of 24 lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,131 +248,6 @@ class DoctorView:
     of: str  # "this machine", or "the machine of run 7"
 
 
-def doctor_text(view: DoctorView, page: TextLayout, *, detailed: bool) -> str:
-    """Return a summary that fits a page, or with `detailed` all that there is to say."""
-    lines = page.prose(_headline(view))
-    found = by_verdict(view.findings)
-    if detailed:
-        for members in found.values():
-            for one in members:
-                lines += ["", *_doctor_details(one, page)]
-    else:
-        to_mend = (*found[DoctorVerdict.BAD], *found[DoctorVerdict.CONSIDER])
-        shown = list(_that_fit(to_mend, page))
-        for one in shown:
-            lines += _row(one, page)
-        if len(shown) < len(to_mend):
-            more = ", ".join(
-                f"{one.check} (BAD)" if one.verdict is DoctorVerdict.BAD else one.check
-                for one in to_mend[len(shown) :]
-            )
-            lines += page.prose(f"and to consider: {more}")
-        for verdict in (DoctorVerdict.GOOD, DoctorVerdict.UNKNOWN):
-            names = ", ".join(one.check for one in found[verdict])
-            lines += page.prose(f"{verdict.value}: {names}") if names else []
-    if view.rooms:
-        lines += [""] if detailed else []
-        lines += _rooms(view.rooms, page, detailed=detailed)
-    if view.tuned:
-        words = ", ".join(f"{name}={value}" for name, value in view.tuned.items())
-        lines += page.prose(f"`rater run --tuned` sets for a run: {words}.")
-    if not detailed:
-        lines += page.prose(_WAY_TO_DETAILS)
-    return page.joined(lines)
-
-
-def _headline(view: DoctorView) -> str:
-    found = by_verdict(view.findings)
-    told = [f"{len(members)} {verdict.value}" for verdict, members in found.items() if members]
-    return f"{view.of}: {', '.join(told)}".replace("consider", "to consider (?)", 1)
-
-
-def _that_fit(members: Sequence[DoctorFinding], page: TextLayout) -> Iterator[DoctorFinding]:
-    """Yield as many as have room, the first at any rate."""
-    taken = 0
-    for one in members:
-        taken += len(_row(one, page))
-        if taken > max(_MOST_LINES, len(_row(members[0], page))):
-            return
-        yield one
-
-
-def _row(one: DoctorFinding, page: TextLayout) -> list[str]:
-    """Return verdict, check and what was seen, broken between words."""
-    mark = "BAD" if one.verdict is DoctorVerdict.BAD else "?"
-    begin = f"{mark:<4}{one.check:<15} "
-    return page.hang_indent(begin, len(begin), [one.seen])
-
-
-def _doctor_details(one: DoctorFinding, page: TextLayout) -> list[str]:
-    lines = page.hang_indent(f"{one.check}", 16, [f"{one.verdict.value.upper()}: {one.seen}"])
-    lines += page.hang_indent(f"{_INDENT}why", 16, [one.why])
-    if one.command and one.verdict is not DoctorVerdict.GOOD:
-        # Whole, however long: it is to be copied.
-        lines.append(f"{_INDENT}{'mend':<14}{one.command}")
-    return lines
-
-
-def _rooms(rooms: Sequence[PoolCapacity], page: TextLayout, *, detailed: bool) -> Iterator[str]:
-    """Yield what pools could have now, and with `detailed` the command."""
-    if not detailed:
-        by_size: dict[int, list[PoolCapacity]] = {}
-        for room in rooms:
-            by_size.setdefault(room.size_bytes, []).append(room)
-        words = [_range_words(size, own) for size, own in sorted(by_size.items())]
-        yield from page.prose(f"huge pages to be had now on each lgroup: {'; '.join(words)}")
-        return
-    yield "huge pages to be had now, beside those in the pools"
-    for room in rooms:
-        yield from page.hang_indent(
-            f"{_INDENT}lgroup {room.node}",
-            16,
-            [
-                f"{_room_words(room)} ({room.total} in the pool, {room.free} of them free)"
-                + ("" if room.ready is None else f"; {room.most} at most, after compaction")
-            ],
-        )
-        more = room.most if room.ready is None else room.ready
-        yield f"{_INDENT}{'':14}echo {room.total + more} > {room.path}"
-        if room.ready is None:
-            yield from page.hang_indent(
-                "",
-                16,
-                [
-                    "no count tells how many lie in one piece: read back what it became, or boot "
-                    f"with hugepagesz={room.size_bytes >> 30}G hugepages=N"
-                ],
-            )
-
-
-def _range_words(size_bytes: int, rooms: Sequence[PoolCapacity]) -> str:
-    """Return `2 MB: 5860 (lgroup 0) to 14000 (lgroup 1)`."""
-
-    def pages(room: PoolCapacity) -> int:
-        return room.most if room.ready is None else room.ready
-
-    fewest, most = min(rooms, key=pages), max(rooms, key=pages)
-    up_to = "at most " if fewest.ready is None else ""
-    begin = f"{_size(size_bytes)} {up_to}{pages(fewest)}"
-    if pages(fewest) == pages(most):
-        return begin
-    return f"{begin} (lgroup {fewest.node}) to {pages(most)} (lgroup {most.node})"
-
-
-def _room_words(room: PoolCapacity) -> str:
-    size = _size(room.size_bytes)
-    if room.ready is None:
-        return f"at most {room.most} of {size}"
-    return f"{room.ready} of {size}"
-
-
-def _size(size_bytes: int) -> str:
-    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB")):
-        if size_bytes >= unit:
-            return f"{size_bytes // unit} {name}"
-    return f"{size_bytes >> 10} kB"
-
-
 TABLE = {
     DoctorFinding: JsonFields("check verdict seen why command settings{}"),
     PoolCapacity: JsonFields(
@@ -521,7 +257,7 @@ TABLE = {
 }
 
 
-def doctor_document(view: DoctorView) -> dict[str, object]:
+def doctor_document(view: DoctorView) -> dict[str, Any]:
     """Return all of it for JSON; `more_now` null: the kernel does not tell."""
     found = by_verdict(view.findings)
     return {
@@ -531,3 +267,78 @@ def doctor_document(view: DoctorView) -> dict[str, object]:
         "huge_pages": to_json(view.rooms, TABLE),
         "tuned": dict(view.tuned),
     }
+
+
+def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
+    """Yield what is bad, then what is to consider; `detailed`: all, each with its reason."""
+    told = [f"{many} {verdict}" for verdict, many in document["counts"].items() if many]
+    yield f"{document['of']}: {', '.join(told)}".replace("consider", "to consider (?)", 1)
+    by_word = group_by_key((it["verdict"], it) for it in document["findings"])
+    bad, consider, good, unknown = (by_word.get(it.value, []) for it in DoctorVerdict)
+    marks = {DoctorVerdict.BAD.value: "BAD", DoctorVerdict.CONSIDER.value: "?"}
+
+    def about(it: Row) -> list[str]:
+        why = [f"why: {it['why']}"] if detailed else []
+        mend = it["command"] and it["verdict"] in marks
+        return [it["seen"], *why, *([f"{COMMAND}{it['command']}"] if mend else [])]
+
+    columns = (
+        Field("", lambda it: marks.get(it["verdict"], it["verdict"]), TEXT),
+        Field("", "check", TEXT),
+        Field("", about, wrap=True),
+    )
+    listed = [*bad, *consider, *(good + unknown if detailed else [])]
+    most = len(listed) if detailed else _MOST_FINDINGS
+    yield ViewTable("", listed[:most], columns)
+    for label, rest in (
+        ("also BAD", bad[most:]),
+        ("also to consider", consider[max(0, most - len(bad)) :]),
+        *((("good", good), ("cannot tell", unknown)) if not detailed else ()),
+    ):
+        yield f"{label}: {', '.join(it['check'] for it in rest)}" if rest else None
+    yield from _pool_parts(document["huge_pages"], detailed=detailed)
+    if document["tuned"]:
+        words = ", ".join(f"{name}={value}" for name, value in document["tuned"].items())
+        yield f"`rater run --tuned` sets for a run: {words}."
+    if not detailed:
+        yield "`rater doctor -v` shows every check and why it matters."
+
+
+def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
+    """Yield how many huge pages can be had now, and with `detailed` the command for each pool."""
+
+    def more(it: Row) -> int:
+        pages: int = it["more_at_most"] if it["more_now"] is None else it["more_now"]
+        return pages
+
+    def size(it: Row) -> str:
+        unit = next((u for u in ((30, "GB"), (20, "MB")) if it["size_bytes"] >> u[0]), (10, "kB"))
+        return f"{it['size_bytes'] >> unit[0]} {unit[1]}"
+
+    if detailed:
+        columns = (
+            Field("node", "lgroup"),
+            Field("page", size),
+            Field("in the|pool", "total_pages"),
+            Field("of them|free", "free_pages"),
+            Field("more|now", lambda it: it["more_now"]),
+            Field("at|most", "more_at_most"),
+        )
+        yield ViewTable("Huge pages to be had now", pools, columns)
+        for it in pools:
+            yield Line(f"echo {it['total_pages'] + more(it)} > {it['file']}", whole=True)
+        gigabytes = next((it["size_bytes"] >> 30 for it in pools if it["more_now"] is None), None)
+        if gigabytes:
+            yield (
+                f"The kernel does not count free pieces of {gigabytes} GB: write the number and "
+                f"read it back, or boot with hugepagesz={gigabytes}G hugepages=N."
+            )
+        return
+    texts = []
+    for _, own in groupby(sorted(pools, key=lambda it: it["size_bytes"]), key=size):
+        low, *_, high = sorted(own, key=more) * 2
+        text = f"{size(low)} {'at most ' if low['more_now'] is None else ''}{more(low)}"
+        if more(low) != more(high):
+            text += f" (node {low['lgroup']}) to {more(high)} (node {high['lgroup']})"
+        texts.append(text)
+    yield f"huge pages to be had now on each NUMA node: {'; '.join(texts)}" if texts else None

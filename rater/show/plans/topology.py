@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, Node, NodeMemory, Topology
-from rater.show.console import Column, Columns, table_lines, with_margin
-from rater.show.format import align_columns, gigabytes_column, sanitize, wrap_text
+from rater.show.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.values import JsonFields, Table, count, join_and, objects, to_json
+from rater.text.values import (
+    JsonFields,
+    Table,
+    count,
+    group_by_key,
+    join_and,
+    objects,
+    to_json,
+)
 
 # -- A machine as its screens and its JSON see it: what belongs to which lgroup, core and cache ----
 
@@ -45,18 +53,6 @@ class TopoView:
             home = pu.node if pu.node is not None else forbidden.get(pu.os)
             groups[home].append(pu)
         return {node: tuple(pus) for node, pus in groups.items()}
-
-    @cached_property
-    def llc_sizes(self) -> dict[int, int]:
-        """Bytes of each last-level cache; 0 when not known."""
-        pus = self.topology.machine_pus
-        sizes = {pu.llc: 0 for pu in pus if pu.llc is not None}
-        for level in (2, 3):  # an L3 is the last level where there is one
-            for cache in self.topology.details.caches:
-                llc = pus[cache.first].llc if cache.level == level and cache.count else None
-                if llc is not None:
-                    sizes[llc] = cache.size_bytes
-        return sizes
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -108,7 +104,7 @@ def packages_of(pus: Iterable[PU]) -> list[int]:
 # -- A machine as values for JSON ------------------------------------------------------------------
 
 
-def topo_document(view: TopoView) -> dict[str, object]:
+def topo_document(view: TopoView) -> dict[str, Any]:
     """Return the JSON document of a machine.
 
     CPUs and nodes by OS number; `logical`, `core`, `package` and `llc` are hwloc's
@@ -119,7 +115,7 @@ def topo_document(view: TopoView) -> dict[str, object]:
     """
     topology, details = view.topology, view.topology.details
     pus = sorted(topology.machine_pus, key=lambda pu: pu.os)
-    document: dict[str, object] = {
+    document = {
         "source": topology.source,
         "this_machine": topology.is_this_system,
         "product": details.product,
@@ -128,7 +124,7 @@ def topo_document(view: TopoView) -> dict[str, object]:
         "counts": {
             "packages": len(packages_of(pus)),
             "lgroups": len(topology.nodes),
-            "llcs": len(view.llc_sizes),
+            "llcs": len({pu.llc for pu in pus} - {None}),
             "cores": len(view.cores),
             "pus": len(pus),
             "usable_pus": len(topology.pus),
@@ -149,7 +145,7 @@ def topo_document(view: TopoView) -> dict[str, object]:
         if topology.distances is None
         else {"nodes": topology.distance_nodes, "matrix": topology.distances},
     }
-    values: dict[str, object] = to_json(document, _table(view))
+    values: dict[str, Any] = to_json(document, _table(view))
     return values
 
 
@@ -195,261 +191,243 @@ def _numbers(pus: Iterable[PU]) -> list[int]:
     return sorted(pu.os for pu in pus)
 
 
-# -- A machine as text: lgroups, memory now, threads, caches, CPU kinds, distances -----------------
+# -- A machine as tables: NUMA nodes, memory now, threads, caches, CPU kinds, distances ------------
 
-_MOST_ROWS = 128  # lgroups shown; --json has all
-_MOST_IN_MATRIX = 16  # lgroups; more are summarised by distance
+_MOST_ROWS = 128  # nodes shown; --json has all
+_MOST_IN_MATRIX = 16  # nodes
 _MOST_ALIKE = 6  # sizes of one cache, patterns of siblings
-_LEAST_CPUS = 16  # characters for a list of CPUs, however narrow the page
-_LABEL = 11  # characters before the text of a line
 
 
-def topo_lines(view: TopoView, width: int, *, ascii_only: bool = False) -> list[str]:
-    """Return the machine for people, in lines of at most `width` characters."""
-    lines = [*_head(view, width), ""]
-    lines += _lgroup_table(view, width)
-    if view.now:
-        lines += ["", *_memory_table(view, width, ascii_only=ascii_only)]
-    sections = [
-        *_labelled("threads", _threads(view), width),
-        *_labelled("caches", _caches(view), width),
-        *_labelled("CPU kinds", _kinds(view), width),
-        *_labelled("groups", _groups(view), width),
-        *_labelled("distances", _distances(view, width - _LABEL), width),
-        *_labelled("no memory", _homeless(view), width),
-        *_labelled("not usable", _kept_out(view), width),
-    ]
-    lines += ["", *sections] if sections else []
-    return [sanitize(line, ascii_only=ascii_only).rstrip() for line in lines]
+def topo_parts(document: Row) -> Iterator[Part]:
+    """Yield the machine for people."""
+    by_cpu = {it["cpu"]: it for it in document["cpus"]}
+    yield from _head(document)
+    rows = [it | {"note": _note(it, document["nodes"])} for it in document["nodes"]]
+    homeless = document["cpus_without_node"]
+    if homeless:
+        own = [by_cpu[cpu] for cpu in homeless]
+        found = {f"{key}s": {it[key] for it in own} - {None} for key in ("package", "core", "llc")}
+        usable = [it["cpu"] for it in own if it["usable"]]
+        note = "(no memory of their own)"
+        rows.append({"node": "none", "cpus": homeless, "usable_cpus": usable, "note": note} | found)
+    described = document["cores_described"]
+    llcs = _llc_sizes(document)
 
+    def some(it: Row) -> str:
+        usable, there = len(it["usable_cpus"]), len(it["cpus"])
+        return str(there) if usable == there else f"{usable} of {there}"
 
-def _head(view: TopoView, width: int) -> Iterator[str]:
-    topology, details = view.topology, view.topology.details
-    names = [details.product or "", " + ".join(details.cpu_models)]
-    message = ", ".join(name for name in names if name) or details.architecture
-    yield from wrap_text(topology.source + (f": {message}" if message else ""), width)
-    pus = topology.machine_pus
-    packages = len(packages_of(pus))
-    bare = sum(not view.pus_of.get(node.os) for node in topology.nodes)
-    lgroups = count(len(topology.nodes), "lgroup") + (f" ({bare} without CPUs)" if bare else "")
-    parts = [
-        count(packages, "package") if packages else "",
-        lgroups,
-        count(len(view.llc_sizes), "LLC") if view.llc_sizes else "",
-        count(len(view.cores), "core") if details.has_cores else "",
-        count(len(pus), "PU"),
-        f"of which {len(topology.pus)} may be used" if len(topology.pus) < len(pus) else "",
-    ]
-    unknown = [
-        name
-        for name, known in (
-            ("packages", packages),
-            ("caches", view.llc_sizes),
-            ("cores", details.has_cores),
-            ("distances", topology.distances or len(topology.nodes) < 2),
+    nodes = (
+        Field("node", "node"),
+        Field("package", lambda it: format_list(it["packages"]) or None, optional=2),
+        Field("cores", lambda it: len(it["cores"]) if described else None),
+        Field("CPUs", some),
+        Field("LLC", lambda it: _llc(it, by_cpu, llcs), TEXT, optional=1),
+        Field("memory|GB", "memory_bytes", GIGABYTES, optional=3),
+        Field(
+            "CPU numbers", lambda it: f"{format_list(it['cpus'])}  {it['note']}".strip(), wrap=True
+        ),
+    )
+    yield ViewTable("", rows, nodes, most=_MOST_ROWS)
+    yield from _memory_now([it | it["now"] for it in document["nodes"] if it["now"]])
+    yield facts(
+        (
+            ("threads", list(_threads(document)) if described else []),
+            ("caches", list(_caches(document))),
+            ("CPU kinds", list(_kinds(document, by_cpu))),
+            ("groups", "; ".join(_groups(document))),
+            ("distances", [] if _has_matrix(document) else list(_levels(document))),
+            ("no memory", _forbidden(document)),
+            (
+                "not usable",
+                [f"{cpus_text(it['cpus'])}: {it['reason']}" for it in document["not_usable"]],
+            ),
         )
-        if not known
+    )
+    if _has_matrix(document):
+        yield _matrix(document["distances"])
+
+
+def _head(document: Row) -> Iterator[str]:
+    names = [document["product"] or "", " + ".join(document["cpu_models"])]
+    message = ", ".join(name for name in names if name) or document["architecture"]
+    yield document["source"] + (f": {message}" if message else "")
+    counts, nodes = document["counts"], document["nodes"]
+    bare = sum(not it["cpus"] for it in nodes)
+    several = count(len(nodes), "NUMA node") + (f" ({bare} without CPUs)" if bare else "")
+    cpus = counts["pus"]
+    known = {
+        "packages": counts["packages"],
+        "caches": counts["llcs"],
+        "cores": document["cores_described"],
+        "distances": document["distances"] or len(nodes) < 2,
+    }
+    parts = [
+        count(counts["packages"], "package") if known["packages"] else "",
+        several,
+        count(counts["llcs"], "LLC") if known["caches"] else "",
+        count(counts["cores"], "core") if known["cores"] else "",
+        count(cpus, "CPU"),
+        f"of which {counts['usable_pus']} may be used" if counts["usable_pus"] < cpus else "",
     ]
+    unknown = ", ".join(name for name, there in known.items() if not there)
     text = ", ".join(part for part in parts if part)
-    if unknown:
-        text += f"; not described: {', '.join(unknown)}"
-    yield from wrap_text(text, width)
+    yield f"{text}; not described: {unknown}" if unknown else text
 
 
-def _lgroup_table(view: TopoView, width: int) -> list[str]:
-    shown = view.nodes[:_MOST_ROWS]
-    rows = [(str(node.os), view.pus_of.get(node.os, ()), _note(view, node)) for node in shown]
-    memory = [view.memory_bytes(node) or None for node in shown]
-    if None in view.pus_of:
-        rows.append(("none", view.pus_of[None], "(no memory of their own)"))
-        memory.append(None)
-    of = Columns(rows)
-    columns = [
-        of.right("lgroup", lambda row: row[0]),
-        of.right("package", lambda row: format_list(packages_of(row[1])) or None, optional=2),
-        of.right("cores", lambda row: _cores(view, row[1])),
-        of.right("PUs", lambda row: _some_of(view, row[1])),
-        of.left("LLC", lambda row: _llc(view, row[1]), optional=1),
-        Column("memory|GB", gigabytes_column(memory), optional=3),
-    ]
-    columns = [column for column in columns if any(cell not in ("-", "") for cell in column.cells)]
-    lines = table_lines(columns, width - _LEAST_CPUS - 2, ascii_only=False)
-    taken = max(map(len, lines)) + 2
-    room = max(_LEAST_CPUS, width - taken)
-    head, body = lines[: -len(rows)], lines[-len(rows) :]
-    found = [f"{head[0]:<{taken}}CPUs", *head[1:]]
-    for begin, (_, pus, note) in zip(body, rows, strict=True):
-        cpus = format_list(pu.os for pu in pus)
-        texts = [*_broken(cpus, room)] if cpus else []
-        if texts and note and len(texts[-1]) + len(note) + 2 <= room:
-            texts[-1] += f"  {note}"
-        elif note:
-            texts += wrap_text(note, room, indent="")
-        found += with_margin(begin, taken, texts)
-    if len(view.nodes) > _MOST_ROWS:
-        found.append(f"and {len(view.nodes) - _MOST_ROWS} more (--json has all)")
-    return found
-
-
-def _note(view: TopoView, node: Node) -> str:
+def _note(node: Row, nodes: Sequence[Row]) -> str:
     """Say what is special about a node: memory without CPUs, memory of another kind."""
-    parts = [node.subtype] if node.subtype and node.subtype != "DRAM" else []
-    if not view.pus_of.get(node.os):
-        near = [n.os for n in view.nodes if n.default and set(n.cpus) & set(node.cpus)]
-        parts.append(f"no CPUs; near lgroup {format_list(near)}" if near else "no CPUs")
-    if not node.allowed:
+    parts = [node["subtype"]] if node["subtype"] not in (None, "", "DRAM") else []
+    if not node["cpus"]:
+        own = set(node["near_cpus"])
+        near = [it["node"] for it in nodes if it["default"] and own & set(it["near_cpus"])]
+        parts.append(f"no CPUs; near node {format_list(near)}" if near else "no CPUs")
+    if not node["allowed"]:
         parts.append("memory not allowed")
     return f"({', '.join(parts)})" if parts else ""
 
 
-def _memory_table(view: TopoView, width: int, *, ascii_only: bool) -> list[str]:
-    now = list(view.now.values())[:_MOST_ROWS]
-    columns = [
-        Column("lgroup", [str(memory.node) for memory in now]),
-        Column("installed|GB", gigabytes_column([m.total_bytes for m in now])),
-        Column("free|GB", gigabytes_column([m.free_bytes for m in now])),
-        Column("in huge|blocks GB", gigabytes_column([m.free_huge_order_bytes for m in now])),
-        Column("page|cache GB", gigabytes_column([m.page_cache_bytes for m in now])),
-        Column("dirty|GB", gigabytes_column([m.dirty_bytes for m in now]), optional=1),
-    ]
-    sizes = sorted({pool.size_bytes for memory in now for pool in memory.huge_pages})
-    unused = []
-    for size in sizes:
-        pools = [next((p for p in m.huge_pages if p.size_bytes == size), None) for m in now]
-        if any(pool is not None and pool.total for pool in pools):
-            cells = ["-" if pool is None else f"{pool.free}/{pool.total}" for pool in pools]
-            columns.append(Column((f"{_binary(size)} pages", "free/all"), cells))
-        else:
-            unused.append(_binary(size))
-    lines = ["memory now", *table_lines(columns, width, ascii_only=ascii_only)]
-    if unused:
-        lines.append(f"no huge pages of {' or '.join(unused)} are set aside (hugetlb)")
-    return lines
+def _memory_now(nodes: Sequence[Row]) -> Iterator[Part]:
+    def pool(node: Row, size: int) -> Row | None:
+        return next((it for it in node["huge_pages"] if it["size_bytes"] == size), None)
+
+    def free(node: Row, size: int) -> str | None:
+        own = pool(node, size)
+        return None if own is None else f"{own['free']}/{own['total']}"
+
+    sizes = sorted({it["size_bytes"] for node in nodes for it in node["huge_pages"]})
+    kept = [size for size in sizes if any((pool(it, size) or {}).get("total") for it in nodes)]
+    columns = (
+        Field("node", "node"),
+        Field("installed|GB", "memory_bytes", GIGABYTES),
+        Field("free|GB", "free_bytes", GIGABYTES),
+        Field("in huge|blocks GB", "free_huge_order_bytes", GIGABYTES),
+        Field("page|cache GB", "page_cache_bytes", GIGABYTES),
+        Field("dirty|GB", "dirty_bytes", GIGABYTES, optional=1),
+        *(Field((f"{_binary(size)} pages", "free/all"), partial(free, size=size)) for size in kept),
+    )
+    yield ViewTable("memory now", nodes, columns, most=_MOST_ROWS)
+    unused = " or ".join(_binary(size) for size in sizes if size not in kept)
+    yield f"no huge pages of {unused} are set aside (hugetlb)" if unused else None
 
 
-def _threads(view: TopoView) -> Iterator[str]:
-    if not view.topology.details.has_cores:
-        return  # each PU was taken for a core of its own
-    patterns = siblings(view)
-    by_threads: dict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
-    for offsets, cores in patterns.most_common():
-        by_threads[len(offsets)].append((offsets, cores))
+def _threads(document: Row) -> Iterator[str]:
+    by_threads = group_by_key((it["threads"], it) for it in document["siblings"])
     for threads in sorted(by_threads, reverse=True):
         found = by_threads[threads]
-        cores = sum(n for _, n in found)
-        who = "every core" if len(by_threads) == 1 else count(cores, "core")
-        has = "has" if who == "every core" or cores == 1 else "have"
+        cores = sum(it["cores"] for it in found)
+        who = "every core has" if len(by_threads) == 1 else f"{count(cores, 'core')} with"
         if threads == 1:
-            yield f"{who} {has} 1 (no SMT)"
+            yield f"{who} 1 (no SMT)"
         elif len(found) <= _MOST_ALIKE:
-            how = " or ".join(_pattern(offsets) for offsets, _ in found)
-            yield f"{who} {has} {threads}: CPUs {how}"
+            how = " or ".join(_pattern(it["offsets"]) for it in found)
+            yield f"{who} {threads}: CPUs {how}"
         else:
-            yield f"{who} {has} {threads}, numbered without a rule (--json has them)"
+            yield f"{who} {threads}, numbered without a rule (--json has them)"
 
 
 def _pattern(offsets: Sequence[int]) -> str:
     names = ["n", *(f"n+{offset}" for offset in offsets[1:])]
-    if offsets == tuple(range(len(offsets))) and len(offsets) > 2:
+    if list(offsets) == list(range(len(offsets))) and len(offsets) > 2:
         return f"n to {names[-1]}"
     return join_and(names)
 
 
-def _caches(view: TopoView) -> Iterator[str]:
-    kinds: dict[tuple[int, str], Counter[tuple[int, int]]] = defaultdict(Counter)
-    for cache in view.topology.details.caches:
-        kinds[cache.level, cache.type][cache.size_bytes, cache.count] += 1
-    rows = []
+def _caches(document: Row) -> Iterator[str]:
+    kinds = group_by_key(
+        ((it["level"], it["type"]), (it["size_bytes"], len(it["cpus"])))
+        for it in document["caches"]
+    )
     for level, type_ in sorted(kinds, reverse=True):
-        found = kinds[level, type_].most_common()
+        found = Counter(kinds[level, type_]).most_common()
         name = f"L{level}{'d' if type_ == 'data' else ''}"
-        for (size, pus), n in found[:_MOST_ALIKE]:
-            each = "one for each PU" if pus == 1 else f"one for {pus} PUs"
-            rows.append((name, _binary(size) if size else "?", f"x {n}", each))
+        for (size, cpus), many in found[:_MOST_ALIKE]:
+            yield (
+                f"{name:<3}  {many} x {_binary(size) if size else 'unknown size'}, "
+                f"one for {'each CPU' if cpus == 1 else f'{cpus} CPUs'}"
+            )
         if len(found) > _MOST_ALIKE:
-            rows.append((name, "...", "", f"{len(found) - _MOST_ALIKE} more of other kinds"))
-    if rows:
-        yield from align_columns(rows, (False, True, False, False))
+            yield f"{name:<3}  {len(found) - _MOST_ALIKE} more of other kinds"
 
 
-def _kinds(view: TopoView) -> Iterator[str]:
-    kinds = view.topology.details.kinds
+def _kinds(document: Row, by_cpu: Mapping[int, Row]) -> Iterator[str]:
+    kinds = document["kinds"]
     if len(kinds) < 2:
         return
-    ranked = len({kind_rank(view, kind) for kind in kinds}) > 1
-    order = sorted(kinds, key=lambda kind: (kind_rank(view, kind) or 0) if ranked else 0)
+    ranked = len({it["kind"] for it in kinds}) > 1
     yield "by speed, the slowest 0:" if ranked else "which is the fastest is not known:"
-    for kind in order:
-        members = set(kind.cpus)
-        cores = {pu.core for pu in view.topology.machine_pus if pu.os in members}
-        rank = str(kind_rank(view, kind)) if ranked else "-"
-        lines = [count(len(cores), "core"), *_speed(dict(kind.infos))]
-        yield f"{rank}  {cpus_text(kind.cpus)}: {', '.join(lines)}"
+    for kind in sorted(kinds, key=lambda it: (it["kind"] or 0) if ranked else 0):
+        cores = {by_cpu[cpu]["core"] for cpu in kind["cpus"] if cpu in by_cpu}
+        infos = kind["infos"]
+        facts = [
+            count(len(cores), "core"),
+            infos.get("CoreType"),
+            *(
+                f"{infos[name]} MHz {word}" if name in infos else None
+                for name, word in (("FrequencyBaseMHz", "base"), ("FrequencyMaxMHz", "max"))
+            ),
+            f"capacity {infos['LinuxCapacity']} of 1024" if "LinuxCapacity" in infos else None,
+        ]
+        rank = kind["kind"] if ranked else "-"
+        yield f"{rank}  {cpus_text(kind['cpus'])}: {', '.join(filter(None, facts))}"
 
 
-def _speed(infos: dict[str, str]) -> Iterator[str]:
-    if "CoreType" in infos:
-        yield infos["CoreType"]
-    for name, words in (("FrequencyBaseMHz", "base"), ("FrequencyMaxMHz", "max")):
-        if name in infos:
-            yield f"{infos[name]} MHz {words}"
-    if "LinuxCapacity" in infos:
-        yield f"capacity {infos['LinuxCapacity']} of 1024"
-
-
-def _groups(view: TopoView) -> Iterator[str]:
-    found: Counter[str] = Counter()
-    sizes: dict[str, set[int]] = defaultdict(set)
-    for group in view.topology.details.groups:
-        everything = group.count == len(view.topology.machine_pus)
-        if group.subtype is None and (group.of_memory or everything):
+def _groups(document: Row) -> Iterator[str]:
+    sizes: dict[str, list[int]] = {}
+    for group in document["groups"]:
+        cpus = len(group["cpus"])
+        if group["subtype"] is None and (group["of_memory"] or cpus == len(document["cpus"])):
             continue
-        name = group.subtype or group.type
+        name = group["subtype"] or group["type"]
         if name == "Group":  # nested ones of different sizes are different things
-            name = f"Group {group.count}"
-        found[name] += 1
-        sizes[name].add(group.count)
-    lines = []
-    for name, n in found.items():
-        lines.append(f"{count(n, name.split()[0].lower())} of {_range(list(sizes[name]))} PUs")
-    if lines:
-        yield "; ".join(lines)
+            name = f"Group {cpus}"
+        sizes.setdefault(name, []).append(cpus)
+    for name, cpus_of in sizes.items():
+        yield f"{count(len(cpus_of), name.split()[0].lower())} of {_range(cpus_of)} CPUs"
 
 
-def _distances(view: TopoView, width: int) -> Iterator[str]:
-    topology = view.topology
-    matrix, nodes = topology.distances, topology.distance_nodes
-    if matrix is None or len(nodes) < 2:
+def _has_matrix(document: Row) -> bool:
+    """Whether distances are shown one by one: of a few nodes that are not all equally far."""
+    distances = document["distances"]
+    if distances is None or not 2 <= len(distances["nodes"]) <= _MOST_IN_MATRIX:
+        return False
+    return len({(i == j, d) for i, j, d in _pairs(distances["matrix"])}) > 2
+
+
+def _pairs(matrix: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
+    return ((i, j, value) for i, row in enumerate(matrix) for j, value in enumerate(row))
+
+
+def _matrix(distances: Row) -> ViewTable:
+    nodes = distances["nodes"]
+    order = sorted(range(len(nodes)), key=lambda i: nodes[i])
+    rows = [(nodes[i], [f"{distances['matrix'][i][j]:g}" for j in order]) for i in order]
+
+    def distance(row: tuple[int, Sequence[str]], at: int) -> str:
+        return row[1][at]
+
+    columns = [Field(str(nodes[j]), partial(distance, at=at)) for at, j in enumerate(order)]
+    first = Field("from, to node", lambda row: row[0])
+    return ViewTable("distances", rows, [first, *columns], repeated=1)
+
+
+def _levels(document: Row) -> Iterator[str]:
+    """Say how many nodes lie at which distance from any one."""
+    if document["distances"] is None or len(document["distances"]["nodes"]) < 2:
         return
-    places = range(len(nodes))
-    own = {matrix[i][i] for i in places}
-    others = {matrix[i][j] for i in places for j in places if i != j}
-    if len(own) == 1 and len(others) == 1:
-        yield f"{own.pop():g} to itself, {others.pop():g} to every other lgroup"
-        return
-    order = sorted(places, key=lambda i: nodes[i])
-    cells = [["to", *(str(nodes[i]) for i in order)]]
-    cells += [[f"from {nodes[i]}", *(f"{matrix[i][j]:g}" for j in order)] for i in order]
-    wide = max(len(cell) for row in cells for cell in row[1:]) + 2
-    first = max(len(row[0]) for row in cells)
-    if len(nodes) <= _MOST_IN_MATRIX and first + wide * len(nodes) <= width:
-        for row in cells:
-            yield f"{row[0]:>{first}}" + "".join(f"{cell:>{wide}}" for cell in row[1:])
-        return
-    yield from _levels(matrix)
-
-
-def _levels(matrix: Sequence[Sequence[float]]) -> Iterator[str]:
-    """Say how many lgroups lie at which distance from any one."""
+    matrix = document["distances"]["matrix"]
+    own = sorted({value for i, j, value in _pairs(matrix) if i == j})
     rows = [Counter(value for j, value in enumerate(row) if j != i) for i, row in enumerate(matrix)]
-    own = sorted({row[i] for i, row in enumerate(matrix)})
-    yield f"{_range(own)} to itself; to the other {len(matrix) - 1} lgroups, from any one:"
     values = sorted({value for row in rows for value in row})
+    if len(own) == len(values) == 1:
+        yield f"{own[0]:g} to itself, {values[0]:g} to every other node"
+        return
+    yield f"{_range(own)} to itself; to the other {len(matrix) - 1} nodes, from any one:"
     lines = [f"{_range([row[value] for row in rows])} at {value:g}" for value in values]
     if len(lines) > 4 * _MOST_ALIKE:
         lines = [*lines[: 4 * _MOST_ALIKE], f"and {len(lines) - 4 * _MOST_ALIKE} more distances"]
     yield ", ".join(lines)
-    if any(matrix[i][j] != matrix[j][i] for i in range(len(matrix)) for j in range(i)):
+    if any(value != matrix[j][i] for i, j, value in _pairs(matrix)):
         yield "not the same in both directions"
 
 
@@ -458,73 +436,48 @@ def _range(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
-def _homeless(view: TopoView) -> Iterator[str]:
-    nowhere = view.pus_of.get(None, ())
-    lost = [pu for pu in view.topology.machine_pus if pu.node is None and pu not in nowhere]
-    if lost:
-        yield f"{cpus_text(pu.os for pu in lost)}: the memory of their lgroup is not allowed"
+def _forbidden(document: Row) -> str:
+    homeless = set(document["cpus_without_node"])
+    cpus = [it["cpu"] for it in document["cpus"] if it["node"] is None]
+    lost = [cpu for cpu in cpus if cpu not in homeless]
+    return (
+        f"{cpus_text(lost)}: their NUMA node's memory is not allowed (cpuset), so all memory is "
+        "remote"
+        if lost
+        else ""
+    )
 
 
-def _kept_out(view: TopoView) -> Iterator[str]:
-    for cpus, why in view.kept_out():
-        yield f"{cpus_text(cpus)}: {why}"
+def _llc_sizes(document: Row) -> dict[int, int]:
+    """Return bytes of each last-level cache that is described."""
+    llc_of = {it["cpu"]: it["llc"] for it in document["cpus"]}
+    caches = sorted(
+        document["caches"], key=lambda it: it["level"]
+    )  # an L3 is it where there is one
+    return {
+        llc_of[it["cpus"][0]]: it["size_bytes"]
+        for it in caches
+        if it["level"] in (2, 3) and it["cpus"] and it["size_bytes"]
+    }
 
 
-def _labelled(label: str, texts: Iterable[str], width: int) -> Iterator[str]:
-    """Return the lines of a section, its name before the first."""
-    room = max(_LEAST_CPUS, width - _LABEL)
-    # Lists of CPUs are words of their own: they may break behind a comma.
-    lines = [line for text in texts for line in _folded(text, room)]
-    yield from with_margin(label, _LABEL, lines) if lines else ()
-
-
-def _folded(text: str, room: int) -> list[str]:
-    if len(text) <= room:
-        return [text]
-    lines: list[str] = []
-    for line in wrap_text(text, room):
-        lines += _broken(line, room) if len(line) > room else [line]
-    return lines
-
-
-def _broken(text: str, room: int) -> list[str]:
-    """Break a list such as `0-3,8` behind commas into lines of at most `room` characters."""
-    lines = [""]
-    for piece in text.split(","):
-        longer = f"{lines[-1]},{piece}" if lines[-1] else piece
-        if len(longer) <= room - 1 or not lines[-1]:
-            lines[-1] = longer
-        else:
-            lines[-1] += ","
-            lines.append(piece)
-    return lines
-
-
-def _cores(view: TopoView, pus: Sequence[PU]) -> str:
-    return str(len({pu.core for pu in pus})) if view.topology.details.has_cores else "-"
-
-
-def _some_of(view: TopoView, pus: Sequence[PU]) -> str:
-    usable = sum(pu.os in view.topology.by_cpu for pu in pus)
-    return str(len(pus)) if usable == len(pus) else f"{usable} of {len(pus)}"
-
-
-def _llc(view: TopoView, pus: Sequence[PU]) -> str:
-    """Return `2 x 32 MiB`; `shared 39 MiB` for a cache that serves other lgroups as well."""
-    inside = {pu.os for pu in pus}
-    llcs = {pu.llc for pu in pus if pu.llc is not None}
-    if not llcs:
-        return "-"
-    sizes = Counter(view.llc_sizes[llc] for llc in llcs)
-    others = (pu for pu in view.topology.machine_pus if pu.llc in llcs and pu.os not in inside)
-    size = _binary(max(sizes)) if max(sizes) else ""
-    if len(llcs) == 1 and any(others):
+def _llc(node: Row, by_cpu: Mapping[int, Row], llcs: Mapping[int, int]) -> str | None:
+    """Return `2 x 32 MiB`; `shared 39 MiB` for a cache that serves other nodes as well."""
+    if not node["llcs"]:
+        return None
+    inside = set(node["cpus"])
+    known = [llcs.get(llc, 0) for llc in node["llcs"]]
+    sizes = sorted(set(known))
+    size = _binary(sizes[-1]) if sizes[-1] else ""
+    if len(known) == 1 and any(
+        it["llc"] in node["llcs"] for cpu, it in by_cpu.items() if cpu not in inside
+    ):
         return f"shared {size}".rstrip()
-    if len(llcs) == len(sizes) > 1 and all(sizes):
-        return " and ".join(_binary(one) for one in sorted(sizes))
-    if len(sizes) > 1 and min(sizes):
-        size = f"{_binary(min(sizes))} to {size}"
-    return f"{len(llcs)} x {size}" if size else str(len(llcs))
+    if len(known) == len(sizes) > 1 and all(sizes):
+        return " and ".join(map(_binary, sizes))
+    if len(sizes) > 1 and sizes[0]:
+        size = f"{_binary(sizes[0])} to {size}"
+    return f"{len(known)} x {size}" if size else str(len(known))
 
 
 def _binary(size_bytes: int) -> str:

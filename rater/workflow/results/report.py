@@ -15,7 +15,7 @@ from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.curves import LawScale
 from rater.errors import InputError
 from rater.record.stored import StoredRun
-from rater.show.charts.scaling import curves_svg
+from rater.show.charts.comparison import curves_svg
 from rater.show.charts.vega import library
 from rater.show.compare.scaling import print_scaling
 from rater.show.compare.scaling_words import scaling_document

@@ -1,0 +1,253 @@
+"""A view: tables and sentences over a JSON document, for a terminal, in Markdown or as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from rater.show.console import COMMAND, Column, Heading, Printer, heading_lines
+from rater.show.format import (
+    format_number,
+    gigabytes_column,
+    needed_decimals,
+    sanitize,
+)
+from rater.text.values import percent, signed_percent
+
+__all__ = ["COMMAND"]
+
+_WIDE = 10_000  # cells: what is no terminal breaks its lines itself
+
+type Row = Mapping[str, Any]  # an object of a JSON document
+type Getter = str | Callable[[Any], object]
+
+
+def cell_text(value: object) -> str:
+    """Return a value of a document as a person reads it: lists with commas, `-` for None."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell_text, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+def _value(row: Any, of: Getter) -> Any:
+    return row.get(of) if isinstance(of, str) else of(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the values of a column are written: together, for numbers share their decimals."""
+
+    cells: Callable[[Sequence[Any]], list[str]]
+    right: bool = True
+
+
+def _numbers(values: Sequence[float | None]) -> list[str]:
+    places = needed_decimals(values)
+    return [format_number(value, places) for value in values]
+
+
+TEXT = Form(lambda values: [*map(cell_text, values)], right=False)
+WORD = Form(lambda values: [*map(cell_text, values)])  # a count, a CPU: aligned to the right
+NUMBER = Form(_numbers)
+PERCENT = Form(lambda values: [*map(percent, values)])  # of a share
+CHANGE = Form(lambda values: [*map(signed_percent, values)])
+GIGABYTES = Form(gigabytes_column)  # of bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a table: its heading (`memory|GB`), where its values are, how they are written.
+
+    It is left out where none of its values is known, and from a narrow terminal if it is
+    `optional`, the highest number first. `flexible` text is cut there. `wrap`: the last column,
+    whose text goes on in further lines; each of the texts in a list begins a line, and what
+    begins with `COMMAND` stays whole.
+    """
+
+    heading: Heading
+    value: Getter
+    form: Form = WORD
+    optional: int = 0
+    flexible: bool = False
+    wrap: bool = False
+
+    def values(self, rows: Iterable[Any]) -> list[Any]:
+        """Return the value of each row."""
+        return [_value(row, self.value) for row in rows]
+
+    def column(self, rows: Sequence[Any]) -> Column:
+        """Return the column as text."""
+        values = self.values(rows)
+        if self.wrap:
+            cells = ["\n".join(it) if isinstance(it, list) else cell_text(it) for it in values]
+            cells = ["" if cell == "-" else cell for cell in cells]
+        else:
+            cells = self.form.cells(values)
+        right = self.form.right and not self.wrap
+        return Column(self.heading, cells, right, self.flexible, self.optional, self.wrap)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTable:
+    """Rows of a document, below a title; no rows, no table."""
+
+    title: str
+    rows: Sequence[Any]
+    fields: Sequence[Field]
+    style: Callable[[Any], str] = lambda _: ""
+    most: int = 0  # rows shown; 0: all
+    group: Getter | None = None  # what neighbouring rows share: a line above them, unless ""
+    repeated: int = 0  # columns with which further tables begin that hold what had no room
+
+    @property
+    def shown(self) -> Sequence[Any]:
+        """The rows that have room."""
+        return self.rows[: self.most] if self.most else self.rows
+
+    @property
+    def groups(self) -> dict[int, str]:
+        """The lines above rows, by the place of the row."""
+        if self.group is None:
+            return {}
+        names = [cell_text(_value(row, self.group)) for row in self.shown]
+        return {i: it for i, it in enumerate(names) if it and (not i or it != names[i - 1])}
+
+    def whole(self) -> ViewTable:
+        """Return the same with all rows and their groups as a column."""
+        first = [Field("group", self.group, TEXT)] if self.group else []
+        return replace(self, most=0, group=None, fields=(*first, *self.fields))
+
+    def columns(self) -> list[Column]:
+        """Return what is known, column by column."""
+        made = [field.column(self.shown) for field in self.fields]
+        return [column for column in made if any(cell not in ("", "-") for cell in column.cells)]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence; `whole`: a command or path that is never broken."""
+
+    text: str
+    style: str = ""
+    whole: bool = False
+
+
+type Part = str | Line | ViewTable | None  # None: nothing to say
+
+
+def facts(pairs: Iterable[tuple[str, object]], title: str = "") -> ViewTable:
+    """Return a table without headings: a label, and what is known; else no line."""
+    rows = [(label, value) for label, value in pairs if value]
+    label, value = (lambda row: row[0]), (lambda row: row[1])
+    return ViewTable(title, rows, (Field("", label, TEXT), Field("", value, wrap=True)))
+
+
+def print_parts(parts: Iterable[Part], printer: Printer) -> None:
+    """Print tables and sentences on a terminal, a blank line around each table."""
+    apart = False  # from what comes next
+    for place, part in enumerate(it for it in parts if it is not None):
+        if isinstance(part, ViewTable):
+            if printer.whole:
+                part = part.whole()  # noqa: PLW2901
+            columns = part.columns()
+            if not part.rows or not columns:
+                continue
+            if place:
+                printer.line()
+            if part.title:
+                printer.prose(part.title, "bold")
+            for number, some in enumerate(_side_by_side(columns, part.repeated, printer.width)):
+                if number:
+                    printer.line()
+                printer.table(some, [part.style(row) for row in part.shown], part.groups)
+            if len(part.rows) > len(part.shown):
+                printer.prose(f"and {len(part.rows) - len(part.shown)} more (--json has all)")
+            apart = True
+            continue
+        line = Line(part) if isinstance(part, str) else part
+        if apart and line.text:
+            printer.line()
+        apart = False
+        (printer.line if line.whole else printer.prose)(line.text, line.style)
+
+
+def _side_by_side(
+    columns: Sequence[Column], repeated: int, width: int
+) -> Iterator[Sequence[Column]]:
+    """Yield the columns of one table, or of several that have room, each with the first ones."""
+    first, rest = columns[:repeated], columns[repeated:]
+    while repeated and rest:
+        room = width - sum(min(column.width, width // 3) + 2 for column in first)
+        taken = 0
+        while taken < len(rest) and (not taken or room >= rest[taken].width):
+            room -= rest[taken].width + 2
+            taken += 1
+        yield [*first, *rest[:taken]]
+        rest = rest[taken:]
+    if not repeated:
+        yield columns
+
+
+class MarkdownPrinter(Printer):
+    """Writes what is printed on a terminal as Markdown: GitHub's tables, paragraphs."""
+
+    whole = True
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__(Console(file=io.StringIO(), width=_WIDE))
+        self.ascii_only = False
+        self._out = out
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Write a paragraph; what only sets things apart on a terminal is left out."""
+        if text := _markdown(text.strip()):
+            self._out.write(f"**{text}**\n\n" if "bold" in style else f"{text}\n\n")
+
+    def prose(self, text: str, style: str = "") -> None:
+        """Write a paragraph."""
+        self.line(text, style)
+
+    def table(
+        self,
+        columns: Sequence[Column],
+        styles: Sequence[str] = (),
+        groups: Mapping[int, str] | None = None,
+    ) -> None:
+        """Write a table."""
+        heading = [" ".join(filter(None, column.lines)) for column in columns]
+        rules = ["--:" if column.right else ":--" for column in columns]
+        cells = [map(_markdown, column.cells) for column in columns]
+        for row in (map(_markdown, heading), rules, *zip(*cells, strict=True)):
+            self._out.write(f"| {' | '.join(row)} |\n")
+        self._out.write("\n")
+
+
+def _markdown(text: str) -> str:
+    return sanitize(text.replace("\n", "; ")).replace("|", r"\|").replace("<", "&lt;")
+
+
+def write_csv(parts: Iterable[Part], out: TextIO) -> None:
+    """Write the tables alone, numbers as they are; an empty line between two."""
+    writer = csv.writer(out, lineterminator="\n")
+    tables = [part.whole() for part in parts if isinstance(part, ViewTable) and part.rows]
+    for place, table in enumerate(tables):
+        if place:
+            writer.writerow([])
+        fields = [
+            field
+            for field in table.fields
+            if any(value is not None for value in field.values(table.rows))
+        ]
+        writer.writerow([" ".join(filter(None, heading_lines(field.heading))) for field in fields])
+        values = [field.values(table.rows) for field in fields]
+        for row in zip(*values, strict=True):
+            writer.writerow([cell_text(one) if isinstance(one, list) else one for one in row])
