@@ -436,13 +436,14 @@ def _read(
 ) -> dict[str, list[ConfigDefault]]:
     """Return what a file gives, by command; raises `InputError` for all that is wrong in it."""
     # Of some milliseconds, for those who have such a file.
-    from rater.files import other_writer
+    from rater.files import opened
     from rater.text.documents import did_you_mean, read_text, toml_document
 
     try:
         # It can name commands (--prepare): one in a folder like /tmp may be anybody's.
-        other = other_writer(path)
-        text = read_text(path, "defaults")
+        with opened(path) as file:
+            other = file.writer
+            text = read_text(path, "defaults")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path}: cannot be read ({reason}); RATER_CONFIG= reads none") from None

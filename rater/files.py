@@ -1,23 +1,28 @@
-"""Files where others may write, and where rater's own data files lie."""
+"""The door to files where others may write, and where rater's own data files lie."""
 
 from __future__ import annotations
 
 import errno
 import os
 import pwd
+import re
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from rater.errors import InputError
+
 # A lock in /run/lock, a journal in /var/lib, a cache or database wherever a variable says: rater
-# may be root, and what is called so may be anybody's symbolic link, hard link or pipe. A way
-# (`resolve_trusted_folder`) is safe when nobody else can change any part of it; a file
-# (`open_file`) is judged by its descriptor, so that nothing can be put in its place between the
-# look and the use.
+# may be root, and what is called so may be anybody's symbolic link, hard link or pipe. Every folder
+# is opened from the one before it, every file from its folder, and what is judged is a descriptor:
+# nothing can be put in its place between the look and the use.
 
 _ATTEMPTS = 100  # at a file that others make and remove all the time
 _MOST_LINKS = 40  # as the kernel
-_NEVER_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens nothing: no pipe waits, no tape rewinds
+_PLAIN = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _EVERY_USER = "4294967295"  # how many a user namespace maps that is none
 
 
@@ -54,18 +59,106 @@ def user_name(user: int) -> str:
         return str(user)
 
 
-def other_writer(path: Path) -> str | None:
-    """Say who else may have written a file, in words; None: nobody but trusted users."""
-    found = path.stat()
-    if not is_trusted(found.st_uid):
-        return f"it is a file of user {user_name(found.st_uid)}"
-    if found.st_mode & stat.S_IWOTH:
-        return "everybody may write into it"
+@dataclass(frozen=True, slots=True)
+class Trusted[T]:
+    """What only trusted users can have asked for: typed by one, or judged by `Sourced.trusted`.
+
+    What starts processes takes it so, and not as it is: a guard that is forgotten is a wrong type.
+    """
+
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced[T]:
+    """What was read from a file, and why others may have written it; None: they cannot have."""
+
+    value: T
+    doubt: str | None
+
+    def of[U](self, value: U) -> Sourced[U]:
+        """Return what was made of it."""
+        return Sourced(value, self.doubt)
+
+    def trusted(self) -> Trusted[T]:
+        """Return it to be acted on. Raises `InputError` where there is doubt."""
+        if self.doubt is not None:
+            raise InputError(self.doubt)
+        return Trusted(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A regular file that is open for nothing but looking at it (`O_PATH`), and its folder."""
+
+    path: Path  # without links
+    folder: int
+    number: int
+    state: os.stat_result
+    writer: str | None  # who may have written it, in words; None: nobody but trusted users
+
+    def reopen(self) -> int:
+        """Return a descriptor to read it by. Raises `OSError`."""
+        return _reopen(self.number, self.path, os.O_RDONLY | _PLAIN)
+
+    def read(self, most_bytes: int) -> bytes:
+        """Return what is in it, up to so many bytes. Raises `OSError`."""
+        return _read(self.number, self.path, most_bytes)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[OpenedFile]:
+    """Look at the regular file that a path means, with who may have written or exchanged it.
+
+    Raises `UntrustedError` for a folder, a pipe or a device, none of which is opened, and as root
+    for a link of another user; `OSError`.
+    """
+    path, doubt = path.absolute(), None
+    with ExitStack() as stack:
+        for _ in range(_MOST_LINKS):
+            folder, real, trouble = _enter(path.parent)
+            stack.callback(os.close, folder)
+            path, doubt = real / path.name, doubt or trouble
+            number = _look(path, folder)
+            stack.callback(os.close, number)
+            state = os.fstat(number)
+            if not stat.S_ISLNK(state.st_mode):
+                break
+            trouble = _link_trouble(path, state)
+            if trouble is not None and os.geteuid() == 0:
+                raise trouble
+            doubt = doubt or trouble
+            path = real / os.readlink("", dir_fd=number)
+        else:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        _refuse_other_kinds(path, state)
+        writer = None if doubt is None else f"{doubt.filename}: {doubt.strerror}"
+        if not is_trusted(state.st_uid):
+            writer = f"it is a file of user {user_name(state.st_uid)}"
+        elif state.st_mode & stat.S_IWOTH:
+            writer = "everybody may write into it"
+        yield OpenedFile(path, folder, number, state, writer)
+
+
+def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
+    """Return what is in a regular file, whosever, up to so many bytes.
+
+    Raises `UntrustedError` for what is none, which is not opened, `OSError`.
+    """
+    number = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
-        resolve_trusted_folder(path.resolve().parent)
-    except UntrustedError as error:
-        return f"{error.filename}: {error.strerror}"
-    return None
+        _refuse_other_kinds(path, os.fstat(number))
+        return _read(number, path, most_bytes)
+    finally:
+        os.close(number)
+
+
+def _read(number: int, path: Path, most_bytes: int) -> bytes:
+    with os.fdopen(_reopen(number, path, os.O_RDONLY | _PLAIN), "rb") as file:
+        data: bytes | None = file.read(most_bytes)
+    if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
+    return data
 
 
 def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
@@ -75,36 +168,80 @@ def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
     has to be a trusted user's; for others, who lose no more than their own, the last folder. One
     that everybody may write has to have the sticky bit. Raises `UntrustedError`, `OSError`.
     """
-    here, ahead, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
-    strict = os.geteuid() == 0
-    while ahead:
-        name = ahead.pop()
-        if name == "..":
-            here = here.parent
-            continue
-        entry = here / name
+    with _trusted_folder(path, make=make) as (_, real):
+        return real
+
+
+@contextmanager
+def _trusted_folder(path: Path, *, make: bool) -> Iterator[tuple[int, Path]]:
+    number, real, trouble = _enter(path, make=make)
+    try:
+        if trouble is not None:
+            raise trouble
+        yield number, real
+    finally:
+        os.close(number)
+
+
+def _enter(path: Path, *, make: bool = False) -> tuple[int, Path, UntrustedError | None]:
+    """Open a folder name by name; return also its real path and whose folder is on the way.
+
+    Raises `UntrustedError` for a link of another user (as root), `OSError`.
+    """
+    here, number, trouble = Path("/"), os.open("/", _LOOK), None
+    ahead, links, strict = [*reversed(path.absolute().parts[1:])], 0, os.geteuid() == 0
+    with ExitStack() as stack:
+        stack.callback(os.close, number)
+        while ahead:
+            name = ahead.pop()
+            entry = here.parent if name == ".." else here / name
+            inner = _look(entry, number, name, make=make)
+            stack.callback(os.close, inner)
+            state = os.fstat(inner)
+            if stat.S_ISLNK(state.st_mode):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                if strict and (wrong := _link_trouble(entry, state)):
+                    raise trouble or wrong
+                target = Path(os.readlink("", dir_fd=inner))
+                ahead += reversed(target.parts[target.is_absolute() :])
+                if not target.is_absolute():
+                    continue
+                entry, inner = Path("/"), os.open("/", _LOOK)
+                stack.callback(os.close, inner)
+            elif not stat.S_ISDIR(state.st_mode):
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(entry))
+            elif strict:
+                trouble = trouble or _folder_trouble(entry, state)
+            here, number = entry, inner
+        if not strict:
+            trouble = _folder_trouble(here, os.fstat(number))
+        return os.dup(number), here, trouble
+
+
+def _look(path: Path, folder: int, name: str | None = None, *, make: bool = False) -> int:
+    """Open what a folder has under a name, `path`'s own: a link itself, a missing folder made."""
+    name = path.name if name is None else name
+    with _naming(path):
         try:
-            found = entry.lstat()
+            return os.open(name, _LOOK, dir_fd=folder)
         except FileNotFoundError:
             if not make:
                 raise
             with suppress(FileExistsError):
-                entry.mkdir(0o755)
-            found = entry.lstat()
-        if stat.S_ISLNK(found.st_mode):
-            links += 1
-            if strict and not is_trusted(found.st_uid):
-                raise UntrustedError(entry, f"a symbolic link of user {user_name(found.st_uid)}")
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-            target = entry.readlink()
-            here = Path("/") if target.is_absolute() else here
-            ahead += reversed(target.parts[target.is_absolute() :])
-            continue
-        if strict or not ahead:
-            _check_folder(entry, found)
-        here = entry
-    return here
+                os.mkdir(name, 0o755, dir_fd=folder)
+            return os.open(name, _LOOK, dir_fd=folder)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let errors name the whole path of what is opened from its folder."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def resolve_target(path: Path) -> Path:
@@ -119,8 +256,9 @@ def resolve_target(path: Path) -> Path:
             return path
         if not stat.S_ISLNK(found.st_mode):
             return path
-        if not is_trusted(found.st_uid):
-            raise UntrustedError(path, f"a symbolic link of user {user_name(found.st_uid)}")
+        trouble = _link_trouble(path, found)
+        if trouble is not None:
+            raise trouble
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
@@ -143,16 +281,8 @@ def open_file(path: Path, flags: int, *, mode: int = 0o600, anyones: bool = Fals
     it lies in. `anyones`: another user's file may be there and is opened; the caller must not
     write into it. Raises `UntrustedError`, `OSError`.
     """
-    file = resolve_trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) / path.name
-    number = _open(file, flags & ~os.O_TRUNC | _NEVER_FOLLOW, mode)
-    try:
-        _check_file(file, os.fstat(number), anyones=anyones)
-        if flags & os.O_TRUNC:
-            os.ftruncate(number, 0)
-    except BaseException:
-        os.close(number)
-        raise
-    return number
+    with _trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) as (folder, real):
+        return _open_in(folder, real / path.name, flags, mode, anyones=anyones)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
@@ -160,22 +290,24 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
 
     Raises `OSError`, and leaves nothing behind then.
     """
-    file = resolve_trusted_folder(path.parent, make=True) / path.name
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)  # of one that was killed
-    number = open_file(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=mode)
-    try:
+    with _trusted_folder(path.parent, make=True) as (folder, real):
+        new = real / f"{path.name}.new"
+        with suppress(FileNotFoundError), _naming(new):  # of one that was killed
+            os.unlink(new.name, dir_fd=folder)
+        number = _open_in(folder, new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
-            write_all(number, data)
-            os.fsync(number)
-        finally:
-            os.close(number)
-        new.replace(file)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
-        raise
-    flush_folder(file.parent)
+            try:
+                write_all(number, data)
+                os.fsync(number)
+            finally:
+                os.close(number)
+            with _naming(path):
+                os.replace(new.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(new.name, dir_fd=folder)
+            raise
+        flush_folder(real)
 
 
 def write_all(number: int, data: bytes) -> None:
@@ -193,45 +325,96 @@ def flush_folder(folder: Path) -> None:
         os.close(number)
 
 
-def _open(file: Path, flags: int, mode: int) -> int:
+def _open_in(
+    folder: int, file: Path, flags: int, mode: int = 0o600, *, anyones: bool = False
+) -> int:
     """Open what is there, never through a link, or make it where that is asked for."""
-    try:
-        for _ in range(_ATTEMPTS):
-            if not flags & os.O_EXCL:
-                try:
-                    return os.open(file, flags & ~os.O_CREAT)
-                except FileNotFoundError:
-                    if not flags & os.O_CREAT:
-                        raise
+    for _ in range(_ATTEMPTS):
+        if not flags & os.O_EXCL:
             try:
-                return os.open(file, flags | os.O_EXCL, mode)
-            except FileExistsError:
-                if flags & os.O_EXCL:
+                look = _look(file, folder)
+            except FileNotFoundError:
+                if not flags & os.O_CREAT:
                     raise
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UntrustedError(file, "a symbolic link, expected a file") from error
-        raise
+            else:
+                try:
+                    _check_file(file, os.fstat(look), anyones=anyones)
+                    return _reopen(look, file, flags & ~(os.O_CREAT | os.O_NOFOLLOW) | _PLAIN)
+                finally:
+                    os.close(look)
+        try:
+            with _naming(file):
+                return os.open(file.name, flags | os.O_EXCL | _PLAIN, mode, dir_fd=folder)
+        except FileExistsError:
+            if flags & os.O_EXCL:
+                raise
     raise UntrustedError(file, "somebody makes and removes it all the time")
 
 
+def _reopen(number: int, file: Path, flags: int) -> int:
+    """Open what was looked at, whatever has its name by now."""
+    with _naming(file):
+        return os.open(f"/proc/self/fd/{number}", flags)
+
+
 def _check_file(file: Path, found: os.stat_result, *, anyones: bool) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
-        raise UntrustedError(file, f"no file but {what}")
+    if stat.S_ISLNK(found.st_mode):
+        raise UntrustedError(file, "a symbolic link, expected a file")
+    _refuse_other_kinds(file, found)
     if found.st_nlink > 1:  # its other name may be that of a file which is nobody else's to write
         raise UntrustedError(file, f"a file of {found.st_nlink} hard links, expected one")
     if not anyones and not is_trusted(found.st_uid):
         raise UntrustedError(file, f"a file of user {user_name(found.st_uid)}")
 
 
-def _check_folder(folder: Path, found: os.stat_result) -> None:
-    if not stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+def _refuse_other_kinds(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+        raise UntrustedError(file, f"not a regular file but {what}")
+
+
+def _link_trouble(link: Path, found: os.stat_result) -> UntrustedError | None:
+    if is_trusted(found.st_uid):
+        return None
+    return UntrustedError(link, f"a symbolic link of user {user_name(found.st_uid)}")
+
+
+def _folder_trouble(folder: Path, found: os.stat_result) -> UntrustedError | None:
     if not is_trusted(found.st_uid):
-        raise UntrustedError(folder, f"the folder belongs to user {user_name(found.st_uid)}")
+        return UntrustedError(folder, f"the folder belongs to user {user_name(found.st_uid)}")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise UntrustedError(folder, "everybody may remove files of others from this folder")
+        return UntrustedError(folder, "everybody may remove files of others from this folder")
+    return None
+
+
+# -- Whether a file system is of several machines --------------------------------------------------
+
+# Kinds of file systems that other machines write too: SQLite's write-ahead log does not work there.
+_SHARED_KINDS = frozenset(
+    """
+    nfs nfs4 lustre gpfs beegfs cephfs ceph cifs smb3 smbfs afs 9p virtiofs glusterfs pvfs2 orangefs
+    panfs gfs gfs2 ocfs2 wekafs daos coda ncpfs vboxsf prl_fs acfs quobyte moosefs sshfs s3fs
+    juicefs gcsfuse rclone
+    """.split()  # noqa: SIM905 - a list to read
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def shared_file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """Return the kind of file system of several machines that a path is on; None: the host's own.
+
+    The deepest mount point above it counts; of two on one place the last one.
+    """
+    where, best, kind = path.resolve(), -1, ""
+    for line in mountinfo.read_text(errors="surrogateescape").splitlines():
+        words = line.split(" ")
+        if "-" not in words[6:]:
+            continue
+        point = Path(_OCTAL.sub(lambda it: chr(int(it[1], 8)), words[4]))
+        if where.is_relative_to(point) and len(point.parts) >= best:
+            best, kind = len(point.parts), words[words.index("-", 6) + 1]
+    name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
+    return kind if name in _SHARED_KINDS else None
 
 
 # -- Find what lies in `suites/`, `layouts/` and `db/`, installed or in a checkout -----------------

@@ -25,7 +25,6 @@ from rater.fleet.record import (
     latest,
 )
 from rater.record.run import is_fleet_word
-from rater.store.connection import connect
 from rater.store.rows import read_rows
 from rater.store.store import Store, open_store
 from rater.text.values import truncate_list
@@ -145,8 +144,7 @@ class ArchivedStore(Store):
         self._scratch = Path(tempfile.mkdtemp(prefix="rater-archived-"))
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, self._scratch)
-            path = self._scratch / "archived.db"
-            super().__init__(connect(path), path)
+            super().__init__(self._scratch / "archived.db")
             undo.callback(super().close)
             self.numbers: dict[str, int] = {}
             for word in dict.fromkeys(words):

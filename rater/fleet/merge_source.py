@@ -12,14 +12,14 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.files import UntrustedError, is_trusted, resolve_target, write_all
+from rater.files import UntrustedError, is_trusted, opened, write_all
 from rater.store.connection import (
     APPLICATION_ID,
     APPLICATION_ID_AT,
@@ -350,11 +350,19 @@ def checked(path: Path, copy: Path, sha256: str) -> SourceCopy:
 
 def _copy_once(path: Path, target: Path) -> str | None:
     """Return the SHA-256 of what was copied, None where it changed meanwhile."""
-    with _opened(path) as (name, folder, number):
-        _check_header(path, number)
-        log = _open_beside(path, folder, f"{name}-wal", os.fstat(number))
+    with ExitStack() as stack:
         try:
-            before = _states(folder, name)
+            file = stack.enter_context(opened(path))
+            number = file.reopen()
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        stack.callback(os.close, number)
+        _check_header(path, number)
+        log = _open_beside(path, file.folder, f"{file.path.name}-wal", file.state)
+        if log is not None:
+            stack.callback(os.close, log)
+        try:
+            before = _states(file.folder, file.path.name)
             digest = hashlib.sha256()
             _copy(number, target, digest)
             if log is not None:
@@ -363,39 +371,14 @@ def _copy_once(path: Path, target: Path) -> str | None:
             # changes within one tick of the kernel's clock.
             if log is not None and _digest(number, log) != digest.hexdigest():
                 return None
-            return digest.hexdigest() if _states(folder, name) == before else None
+            unchanged = _states(file.folder, file.path.name) == before
+            return digest.hexdigest() if unchanged else None
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise InputError(
                     f"{target.parent}: no room for a copy of {path}; name another place with TMPDIR"
                 ) from error
             raise _unreadable(path, error) from error
-        finally:
-            if log is not None:
-                os.close(log)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Give a file's name, and descriptors of its folder and itself."""
-    try:
-        real = resolve_target(path)
-        folder = os.open(real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    try:
-        try:
-            number = os.open(real.name, _READ, dir_fd=folder)
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        try:
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise SourceRefusedError(f"{path}: not a regular file; expected a database")
-            yield real.name, folder, number
-        finally:
-            os.close(number)
-    finally:
-        os.close(folder)
 
 
 def _open_beside(path: Path, folder: int, log: str, of: os.stat_result) -> int | None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
-from rater.files import flush_folder, replace_file, resolve_trusted_folder
+from rater.files import flush_folder, replace_file, resolve_trusted_folder, shared_file_system
 from rater.fleet.plan import NodeVerdict, verdict_from_json
 from rater.process import boot_id
 from rater.run.host.facts import machine_id
-from rater.run.host.procfs import read_text, shared_file_system
+from rater.run.host.procfs import read_text
 from rater.text import cpuset
 from rater.text.kinds import from_json
 

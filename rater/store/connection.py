@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import sqlite3
 import stat
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from rater.errors import InputError, RunError
-from rater.files import folder, open_file
+from rater.files import (
+    OpenedFile,
+    UntrustedError,
+    folder,
+    open_file,
+    opened,
+    read_file,
+    shared_file_system,
+    user_name,
+)
+from rater.process import print_error
 from rater.store.rows import migrate, number_of
 
 # -- Open the database: find it, make sure it is ours, bring it up to date -------------------------
@@ -67,6 +81,11 @@ def translated(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
         return StoreFullError(
             f"{path}: the disk is full while {doing}; make room on its file system"
         )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_IOERR")) and not _has_locks(path.absolute().parent):
+        return StoreError(
+            f"{path}: its file system has no locks, which a database needs; name one on a disk of "
+            "this machine with --db"
+        )
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreError(
             f"{path}: another program held the database for {_BUSY_TIMEOUT_S:g} s while {doing}; "
@@ -80,7 +99,26 @@ def translated(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
     return StoreError(f"{path}: {error} ({name or type(error).__name__}) while {doing}")
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def _has_locks(folder: Path) -> bool:
+    """Tell whether files in a folder can be locked, as far as one can be made there to try it."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseConnection:
+    """A connection, and the file it is of as it was opened."""
+
+    connection: sqlite3.Connection
+    file: tuple[int, int]  # device and inode
+    writer: str | None  # who may have written it, in words; None: nobody but trusted users
+
+
+def connect(path: Path) -> DatabaseConnection:
     """Open the database at `path`, made (with its folders) when there is none, and migrate it.
 
     Raises `InputError` for anything that is not a database of this rater or an
@@ -88,9 +126,32 @@ def connect(path: Path) -> sqlite3.Connection:
     """
     if not is_there(path):
         _make_file(path)
-    _check_file(path)
-    # Absolute, because a relative file URI has no meaning; quoted, because of `?` and `#`.
-    uri = f"{path.absolute().as_uri()}?mode=rw"
+    try:
+        while True:
+            with opened(path) as file:
+                found = _connect(path, file)
+            if found is not None:
+                return found
+    except UntrustedError as error:
+        what = (error.strerror or "").removeprefix("not a regular file but ")
+        raise InputError(
+            f"{path}: {what}, not a database; name a file with --db or RATER_DB"
+        ) from error
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{path}: the database vanished while it was opened; name another with --db"
+        ) from error
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot read the database ({error.strerror}); name another with --db"
+        ) from error
+
+
+def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
+    """Return a connection to a file that was judged; None: its schema was made or changed."""
+    beside = _check_file(path, file)
+    # Where the links lead that were judged, quoted because of `?` and `#`.
+    uri = f"{file.path.as_uri()}?mode=rw"
     try:
         connection = sqlite3.connect(
             uri,
@@ -102,13 +163,16 @@ def connect(path: Path) -> sqlite3.Connection:
         )
     except sqlite3.Error as error:
         raise InputError(f"{path}: cannot open the database ({error}); see --db") from error
+    if not _is_open_here(file):
+        connection.close()
+        raise InputError(f"{path}: somebody exchanged the database while it was opened")
     try:
         distrust(connection)
         check_ours(connection, path)
         if migrate(connection, path):
             # The connection that made a schema takes half as long again for a row of it.
             connection.close()
-            return connect(path)
+            return None
         _set_up(connection, path)
     except sqlite3.Error as error:
         connection.close()
@@ -116,7 +180,8 @@ def connect(path: Path) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    return connection
+    number = (file.state.st_dev, file.state.st_ino)
+    return DatabaseConnection(connection, number, file.writer or beside)
 
 
 def distrust(connection: sqlite3.Connection) -> None:
@@ -135,6 +200,9 @@ def _make_file(path: Path) -> None:
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         os.close(open_file(path, flags, mode=_mode_of_new()))
+        trouble = shared_disk_warning(path)
+        if trouble is not None:
+            print_error(f"warning: {trouble}")
     except FileExistsError as error:
         if not is_there(path):  # else another rater was faster
             raise InputError(
@@ -145,6 +213,15 @@ def _make_file(path: Path) -> None:
             f"{path}: cannot make the database ({error.strerror}: {error.filename}); "
             "name another with --db or RATER_DB"
         ) from error
+
+
+def shared_disk_warning(path: Path) -> str | None:
+    """Say that a database is on a disk of several machines; None: it is not."""
+    kind = shared_file_system(path)
+    return kind and (
+        f"{path} is on a file system of several machines ({kind}), where a database can be "
+        "damaged: name one on a disk of this machine (--db, RATER_DB)"
+    )
 
 
 def _mode_of_new() -> int:
@@ -158,20 +235,14 @@ def _mode_of_new() -> int:
     return int(asked, 8)  # the umask applies
 
 
-def _check_file(path: Path) -> None:
-    """Refuse what SQLite should not even open; reading the header changes nothing."""
-    if not path.is_file():
-        kind = "a directory" if path.is_dir() else "not a regular file"
-        raise InputError(f"{path}: {kind}, not a database; name a file with --db or RATER_DB")
-    if _is_open_here(path):
-        return  # it was looked at then
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot read the database ({error.strerror}); name another with --db"
-        ) from error
+def _check_file(path: Path, file: OpenedFile) -> str | None:
+    """Refuse what SQLite should not even open; reading the header changes nothing.
+
+    Return who but trusted users may have written what lies beside it.
+    """
+    if _is_open_here(file):
+        return None  # it was looked at then
+    head = file.read(100)
     if head and not head.startswith(MAGIC):
         raise InputError(
             f"{path}: not a SQLite database; it is left as it was. Name another file with --db"
@@ -179,47 +250,50 @@ def _check_file(path: Path) -> None:
     number = int.from_bytes(head[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big")
     if number not in (0, APPLICATION_ID):  # 0: fresh, or ours with all of it still in the WAL
         raise foreign(path)
-    for place in (path, path.absolute().parent):  # the -wal and -shm files stand beside it
+    for place in (file.path, file.path.parent):  # the -wal and -shm files stand beside it
         if not os.access(place, os.W_OK):
             raise InputError(
                 f"{path}: read-only for you ({place} cannot be written, which its write-ahead "
                 "log needs); copy it to a folder of yours and name the copy with --db"
             )
-    _check_beside(path.resolve())  # where SQLite looks
+    return _check_beside(file)
 
 
-def _check_beside(path: Path) -> None:
+def _check_beside(file: OpenedFile) -> str | None:
     """Refuse files that SQLite would take up with a database and others have put there."""
-    database = path.stat()
-    owners = (0, os.geteuid(), database.st_uid)
-    is_shared = database.st_size > 0 and bool(path.parent.stat().st_mode & stat.S_IWOTH)
+    writer = None
+    owners = (0, os.geteuid(), file.state.st_uid)
+    is_shared = file.state.st_size > 0 and bool(os.fstat(file.folder).st_mode & stat.S_IWOTH)
     for end in ("-wal", "-shm", "-journal"):
-        beside = path.with_name(f"{path.name}{end}")
+        beside = file.path.with_name(f"{file.path.name}{end}")
         if is_shared and end != "-journal":
             # Ours from the start, so that nobody can make it between the look and the opening.
-            flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IMODE(database.st_mode)
+            flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IMODE(file.state.st_mode)
             with suppress(OSError):
                 os.close(open_file(beside, flags, mode=mode))
         try:
-            found = beside.lstat()
+            found = os.stat(beside.name, dir_fd=file.folder, follow_symlinks=False)
         except OSError:
             continue
-        others = os.geteuid() == 0 and found.st_uid not in owners  # a group may share one
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or others:
+        others = found.st_uid not in owners
+        wrong = not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
+        if wrong or (others and (os.geteuid() == 0 or is_shared)):
             raise InputError(f"{beside}: SQLite did not make this for the database: remove it")
+        if others:  # a group may share one
+            writer = f"{beside} is a file of user {user_name(found.st_uid)}"
+    return writer
 
 
-def _is_open_here(path: Path) -> bool:
-    """Tell whether this process has the file open already.
+def _is_open_here(file: OpenedFile) -> bool:
+    """Tell whether this process has the file open already, and not only to look at it.
 
     Then it must not be opened and closed past SQLite: that drops all locks which the process has
     on it (fcntl(2)), another process takes itself for the last one, removes the write-ahead log
     that is in use, and the database is damaged (sqlite.org/howtocorrupt.html, section 2.2).
     """
-    state = path.stat()
-    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - numbers, not paths
         with suppress(OSError):  # the descriptor of the listing itself
-            if os.path.samestat(os.fstat(int(number)), state):
+            if number != file.number and os.path.samestat(os.fstat(number), file.state):
                 return True
     return False
 
@@ -296,15 +370,9 @@ MAGIC = b"SQLite format 3\x00"
 def is_database(path: Path) -> bool:
     """Tell whether a regular file begins as SQLite's do; what cannot be read does not."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        return read_file(path, len(MAGIC)) == MAGIC
     except OSError:
         return False
-    try:
-        return stat.S_ISREG(os.fstat(number).st_mode) and os.read(number, len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-    finally:
-        os.close(number)
 
 
 def refuse_damaged(path: Path) -> None:
@@ -328,9 +396,7 @@ def refuse_damaged(path: Path) -> None:
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, autocommit=True)) as connection:
-            connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
-            connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
-            connection.setconfig(sqlite3.SQLITE_DBCONFIG_TRUSTED_SCHEMA, False)
+            distrust(connection)
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise InputError(f"damaged: {str(found).splitlines()[0]}")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
+from rater.files import Sourced
 from rater.plan.sweep import ENVIRONMENT
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
-from rater.store.connection import connect
 from rater.store.insert import (
     InsertContext,
     append_events,
@@ -45,13 +45,8 @@ from rater.text.secrets import Redactor
 
 
 def open_store(path: Path) -> Store:
-    """Open the database at `path`, made with its folders when there is none.
-
-    Raises `InputError` when it cannot be used: a directory, unreadable, read-only,
-    not a database, another program's, or made by a newer rater. None of these is
-    changed.
-    """
-    return Store(connect(path), path)
+    """Open the database at `path`, made with its folders when there is none."""
+    return Store(path)
 
 
 class Store(OpenDatabase):
@@ -60,8 +55,8 @@ class Store(OpenDatabase):
     One thread at a time; it need not be the one that opened it.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        super().__init__(connection, path)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._contexts: dict[int, InsertContext] = {}
         self._secrets: dict[tuple[str, str], str] = {}  # what stands for them
 
@@ -107,32 +102,26 @@ class Store(OpenDatabase):
         will be; `resumed` is how often the run had been taken up when the caller looked
         at it. Raises `InputError` when another rater has it, or has had it since then.
         """
-        with self._transaction("taking up a run"):
-            claim_run(
-                self._connection,
-                run_id,
-                resumed=resumed,
-                torn=torn,
-                placements=placements,
-                pus=pus,
-                notes=notes,
-                owner=owner or this_process(),
-            )
+        owner = owner or this_process()
+        with self.writing("taking up a run") as connection:
+            refuse_drifted(connection)
+            _check_free(connection, run_id, resumed)
+            connection.executemany(_TEAR, ((run_id, phase) for phase in torn))
+            taken = (owner.pid, owner.pid_start, owner.boot_id)
+            connection.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
+            # Where copies that ended were stays in their rows.
+            place_copies(connection, run_id, placements, pus)
+            connection.executemany(_NOTE, ((run_id, text) for text in notes))
         self._contexts.pop(run_id, None)
 
     def close_run(
         self, run_id: int, *, resumed: int, status: RunStatus, reason: str | None, note: str
     ) -> None:
         """Say how a run ended of which nothing is missing; raises `InputError` as `claim_run`."""
-        with self._transaction("ending a run"):
-            close(
-                self._connection,
-                run_id,
-                resumed=resumed,
-                status=status,
-                reason=reason,
-                note=note,
-            )
+        with self.writing("ending a run") as connection:
+            _check_free(connection, run_id, resumed)
+            connection.execute(_CLOSE, (status, reason, run_id))
+            connection.execute(_NOTE, (run_id, note))
 
     def judge_placements(self, run_id: int, judged: Iterable[PlacementJudgement]) -> None:
         """Store with each copy run whether its placement was as planned."""
@@ -145,7 +134,8 @@ class Store(OpenDatabase):
         What ends at the same time shares a transaction: it is in the database sooner
         than one after the other, at a fraction of the cost.
         """
-        if self._leave_if_lost():
+        is_edge = any(isinstance(event, PhaseEnded | RunEnded) for event in events)
+        if is_edge and self._leave_if_lost():
             events = (Noted(f"{self.lost}"), *events)
         try:
             context = self._contexts.get(run_id)
@@ -154,13 +144,12 @@ class Store(OpenDatabase):
             alone = len(events) == 1 and not has_several_rows(events[0])
             if alone:
                 append_events(self._connection, run_id, events, context)
-                self._file.committed()
         except sqlite3.DatabaseError as error:
             self._fail(error, "storing a result")
         if events and not alone:
             with self._transaction("storing results"):
                 append_events(self._connection, run_id, events, context)
-        if any(isinstance(event, PhaseEnded | RunEnded) for event in events):
+        if is_edge:
             self._checkpoint()
 
     def add(
@@ -208,14 +197,14 @@ class Store(OpenDatabase):
         with self._reading():
             return matching(self._connection, wanted, limit)
 
-    def load(self, run_id: int, *, secrets: bool = False) -> StoredRun:
-        """Return a run with all its rows; raises `InputError` when there is none.
+    def load(self, run_id: int) -> StoredRun:
+        """Return a run with all its rows, to be shown: without secrets; `InputError`: none."""
+        return redacted(self.load_asked(run_id).value, Redactor(self._secrets))
 
-        With `secrets` to run it again; without them to show it.
-        """
+    def load_asked(self, run_id: int) -> Sourced[StoredRun]:
+        """Return the same with its secrets, to be run again where nobody else can have asked."""
         with self._reading():
-            run = load_run(self._connection, run_id)
-        return run if secrets else redacted(run, Redactor(self._secrets))
+            return self.sourced(load_run(self._connection, run_id))
 
     def find(self, spec: str) -> int:
         """Return the number of the one run that RUN means.
@@ -497,51 +486,6 @@ _TAKE = (
 )
 _CLOSE = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
 _NOTE = "INSERT INTO note (run_id, kind, text) VALUES (?, 'note', ?)"
-
-
-def claim_run(
-    connection: sqlite3.Connection,
-    run_id: int,
-    *,
-    resumed: int,
-    torn: Sequence[int],
-    placements: Iterable[PlacedCopy],
-    pus: Iterable[MachinePU],
-    notes: Iterable[str],
-    owner: ProcessId,
-) -> None:
-    """Give a run to `owner` and mark the brackets of `torn`, inside the caller's transaction.
-
-    `resumed` is how often the run had been taken up when the caller looked at it;
-    `placements` and `pus` are where its copies will be, which may not be where they
-    were (the rows of copies that ended keep their own place). Raises `InputError`
-    when another rater has, or has had, the run since then.
-    """
-    refuse_drifted(connection)
-    _check_free(connection, run_id, resumed)
-    connection.executemany(_TEAR, ((run_id, phase) for phase in torn))
-    taken = (owner.pid, owner.pid_start, owner.boot_id)
-    connection.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
-    place_copies(connection, run_id, placements, pus)
-    connection.executemany(_NOTE, ((run_id, text) for text in notes))
-
-
-def close(
-    connection: sqlite3.Connection,
-    run_id: int,
-    *,
-    resumed: int,
-    status: RunStatus,
-    reason: str | None,
-    note: str,
-) -> None:
-    """Say how a run ended of which nothing is missing, inside the caller's transaction.
-
-    Raises `InputError` as `claim_run` does.
-    """
-    _check_free(connection, run_id, resumed)
-    connection.execute(_CLOSE, (status, reason, run_id))
-    connection.execute(_NOTE, (run_id, note))
 
 
 def _check_free(connection: sqlite3.Connection, run_id: int, resumed: int) -> None:

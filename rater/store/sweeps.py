@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rater.errors import InputError
+from rater.files import Sourced
 from rater.plan.sweep import AxisKind, BlockOrder, SweepMeasure, SweepSlot, Values, point_label
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, RunStatus, escape_undecodable
@@ -253,16 +254,18 @@ def end_sweep(
         )
 
 
-def load_sweep(store: Store, number: int, *, secrets: bool = False) -> StoredSweep:
-    """Return a sweep with all it planned; raises `InputError` when there is none.
+def load_sweep(store: Store, number: int) -> StoredSweep:
+    """Return a sweep with all it planned, to be shown: without secrets. `InputError`: none."""
+    return _redacted(load_asked_sweep(store, number).value)
 
-    With `secrets` to make its runs; without them to show it.
-    """
+
+def load_asked_sweep(store: Store, number: int) -> Sourced[StoredSweep]:
+    """Return the same with its secrets, to make its runs where nobody else can have asked."""
     with store.reading() as connection:
         found = _load(connection, [number])
     if not found:
         raise InputError(f"there is no sweep {number}; `rater sweep --list` shows what there is")
-    return found[0] if secrets else _redacted(found[0])
+    return store.sourced(found[0])
 
 
 def sweeps(store: Store) -> tuple[StoredSweep, ...]:

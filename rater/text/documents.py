@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
+from rater.files import read_file
 from rater.text import kinds
 from rater.text.kinds import ValueKind, WrongKindError
 
@@ -64,20 +65,7 @@ def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
     Raises `OSError` with a reason in words, `UnicodeDecodeError` when it is not
     UTF-8, and `ValueError` for a path with a NUL.
     """
-    # Not blocking: to open a pipe that nobody writes to would wait for ever.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        mode = os.fstat(handle).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a regular file but a pipe or a device", str(path))
-        with open(handle, "rb", closefd=False) as file:
-            data: bytes | None = file.read(_MOST_BYTES + 1)
-    finally:
-        os.close(handle)
-    if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
+    data = read_file(path, _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         most = f"larger than {_MOST_BYTES // 10**6} MB, too large for {too_large_for}"
         raise OSError(errno.EFBIG, most, str(path))

@@ -36,14 +36,14 @@ TIMES = np.array([[[2.0, 4.0], [3.0, 5.0]]])  # one benchmark, two iterations, t
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database without runs, and one that a node published."""
     folder = tmp_path_factory.mktemp("made")
-    connect(folder / "all.db").close()
+    connect(folder / "all.db").connection.close()
     publish(folder / "n1.db", MadeHost(node="n1"), TIMES, ["lu"])
     return folder
 
 
 @pytest.fixture
 def into(made: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(connect(Path(shutil.copy(made / "all.db", tmp_path)))) as connection:
+    with closing(connect(Path(shutil.copy(made / "all.db", tmp_path))).connection) as connection:
         yield connection
 
 

@@ -324,7 +324,7 @@ WITHOUT_CHECKS = (
         (lambda path: path.write_text("hello"), "not a SQLite database"),
         (lambda path: path.write_bytes(b""), "an empty file"),
         (lambda path: path.unlink(), "cannot be read \\(No such file"),
-        (piped, "not a regular file"),
+        (piped, "not a regular file but a pipe or a device"),
         (interrupted, "a transaction of another program was interrupted"),
         (done("PRAGMA user_version = 99"), "made by a newer rater \\(schema 99"),
         (done("PRAGMA user_version = 3"), "made by an early rater \\(schema 3"),

@@ -39,7 +39,7 @@ def version(path: Path) -> int:
 
 def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b?c#d%20" / "räter.db"
-    with closing(connect(path)) as connection:
+    with closing(connect(path).connection) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
     assert path.is_file()
@@ -48,13 +48,13 @@ def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
         assert store.runs() == ()
     empty = tmp_path / "touched.db"  # becomes one
     empty.touch()
-    connect(empty).close()
+    connect(empty).connection.close()
     assert version(empty) == version(path)
 
 
 def test_sql_that_somebody_put_into_a_database_is_not_run(tmp_path: Path) -> None:
     path = tmp_path / "rater.db"
-    connect(path).close()
+    connect(path).connection.close()
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute(
             "CREATE TRIGGER lie AFTER INSERT ON host BEGIN UPDATE host SET cpu_model = 'x'; END"
@@ -152,7 +152,7 @@ def test_a_newer_or_an_early_database_is_refused_and_left_alone(
     tmp_path: Path, number: int, says: str
 ) -> None:
     path = tmp_path / "rater.db"
-    connect(path).close()
+    connect(path).connection.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
     with pytest.raises(InputError, match=says):
@@ -165,7 +165,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     for path, says in (
         (tmp_path, "a directory, not a database; name a file with --db"),
-        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path / "pipe", "a pipe or a device, not a database"),
         (tmp_path / "file" / "rater.db", "cannot make the database"),
     ):
         with pytest.raises(InputError, match=says):
@@ -188,7 +188,7 @@ def test_a_database_without_the_rights_to_write_it_is_refused(
     place = Path(tempfile.mkdtemp(prefix="rater-test-"))
     try:
         path = place / "rater.db"
-        connect(path).close()
+        connect(path).connection.close()
         path.chmod(file_mode)
         place.chmod(folder_mode)
         if os.geteuid() != 0:

@@ -155,7 +155,7 @@ def collected(
     """A fleet of n1, n2, ... (two benchmarks, iterations, copies); `slow` instead of some."""
     random = np.random.default_rng(fleet)
     names = ("lu", "vm")
-    with closing(connect(database)) as connection:
+    with closing(connect(database).connection) as connection:
         for number in range(1, hosts + 1):
             host = slow.get(f"n{number}", MadeHost(node=f"n{number}"))
             times = times_of(host, names, 2, 2, random, noise=0.001, spread=0.001)

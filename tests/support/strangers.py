@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -25,6 +26,31 @@ def stranger_does(script: str, folder: Path) -> None:
         check=True,
         timeout=10,
     )
+
+
+@contextmanager
+def stranger_keeps(script: str, folder: Path) -> Iterator[None]:
+    """Let the other user do the same again and again, as fast as it goes."""
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f"while :; do {script}; echo; done"],
+        cwd=folder,
+        user=STRANGER,
+        group=STRANGER,
+        extra_groups=(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # once it was done
+    drain = Thread(target=process.stdout.read)
+    drain.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        drain.join()
+        process.stdout.close()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -12,14 +13,16 @@ from typing import Any
 
 import pytest
 
+from rater import files
 from rater.cli import main
 from rater.errors import InputError
+from rater.files import OpenedFile, opened
 from rater.store import connection
 from rater.store.store import open_store
 from rater.workflow.results.points import write_output
 from tests.support.calls import Rater
 from tests.support.places import own_places_in
-from tests.support.strangers import give, needs_root, stranger_does
+from tests.support.strangers import give, needs_root, stranger_does, stranger_keeps
 
 PREPARE = "touch prepared; sync"
 
@@ -267,11 +270,12 @@ def test_nothing_can_be_put_beside_a_database_between_the_look_and_the_opening(
 ) -> None:
     check = connection._check_beside
 
-    def check_and_plant(path: Path) -> None:
-        check(path)
-        if path.stat().st_size:  # else SQLite has no use for logs yet
+    def check_and_plant(file: OpenedFile) -> str | None:
+        writer = check(file)
+        if file.state.st_size:  # else SQLite has no use for logs yet
             stranger_does("for end in wal shm; do ! (: > rater.db-$end) 2> tried; done", shared)
-            planted.append(path.name)
+            planted.append(file.path.name)
+        return writer
 
     planted: list[str] = []
     monkeypatch.setattr(connection, "_check_beside", check_and_plant)
@@ -333,3 +337,74 @@ def test_a_new_output_has_the_usual_mode_and_one_that_is_there_keeps_its_own(
     finally:
         os.umask(umask)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+# -- Exchanged between the look and the use --------------------------------------------------------
+
+
+def test_what_was_judged_is_what_is_read_whatever_has_its_name_by_then(tmp_path: Path) -> None:
+    path, evil = tmp_path / "it", tmp_path / "evil"
+    path.write_text("ours")
+    evil.write_text("theirs")
+    with opened(path) as file:
+        evil.replace(path)
+        assert (file.read(100), path.read_text()) == (b"ours", "theirs")
+
+
+@needs_root
+def test_of_a_folder_that_is_exchanged_the_judged_one_is_written_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, other = tmp_path / "place", tmp_path / "other"
+    place.mkdir()
+    other.mkdir()
+    enter = files._enter
+
+    def exchange(path: Path, **how: bool) -> object:
+        entered = enter(path, **how)
+        place.rename(tmp_path / "judged")
+        place.symlink_to(other)
+        return entered
+
+    monkeypatch.setattr(files, "_enter", exchange)
+    os.close(files.open_file(place / "lock", os.O_RDWR | os.O_CREAT))
+    assert [it.name for it in (tmp_path / "judged").iterdir()] == ["lock"]
+    assert [*other.iterdir()] == []
+
+
+def test_a_database_that_is_exchanged_while_it_is_opened_is_refused(
+    made: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    """The other one is put there when this one is judged, and before SQLite opens it."""
+    shutil.copy(database, tmp_path / "evil.db")
+    connect = sqlite3.connect
+
+    def exchange(*words: Any, **how: Any) -> Any:
+        (tmp_path / "evil.db").replace(database)
+        return connect(*words, **how)
+
+    monkeypatch.setattr(sqlite3, "connect", exchange)
+    status, _, errors = rater("rerun", "last", "--quiet")
+    assert status == 2
+    assert "somebody exchanged the database while it was opened" in errors
+    assert not (made / "prepared").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("words", [*AGAIN, ["show", "last"], ["rm", "last"]])
+def test_a_link_that_another_user_swaps_all_the_time_runs_nothing_of_theirs(
+    words: list[str], made: Path, database: Path, shared: Path, rater: Rater
+) -> None:
+    """Now to root's database, which may be run, now to one of the same run with their command."""
+    of_here(database)
+    shutil.copy(database, shared / "theirs.db")
+    change(shared / "theirs.db", "UPDATE run SET request = replace(request, 'prepared', 'evil')")
+    give(shared / "theirs.db")
+    shared.chmod(0o755)  # no sticky bit: the kernel lets root follow
+    give(shared)
+    with stranger_keeps(f"ln -sfn {database} it.db; ln -sfn theirs.db it.db", shared):
+        for _ in range(8):
+            status, _, errors = rater("--db", shared / "it.db", *words)
+            assert status == 2
+            assert re.search("a symbolic link of user 1234|vanished|no database", errors), errors
+    assert [*made.iterdir()] == []

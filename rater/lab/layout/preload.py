@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 import trio
 
 from rater.errors import InputError
+from rater.files import read_file
 from rater.lab.layout.layout import BASE_BYTES, REST, Category, PageDirective, PageWindow
 from rater.record.events import PageRegion, PagesHad
 from rater.run.copies.launch import Child
@@ -119,16 +119,12 @@ def read_reports(path: Path) -> Iterator[ProcessSeen]:
     The file was written by the copy, which may be anybody's.
     """
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        text = read_file(path, _MOST_BYTES, follow=False)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
+        if error.errno in (errno.ENOENT, errno.EACCES, errno.EPERM):
             return
         raise
-    with os.fdopen(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return
-        text = file.read(_MOST_BYTES).decode("ascii", "replace")
-    for line in text.splitlines():
+    for line in text.decode("ascii", "replace").splitlines():
         found = parse_report(line)
         if found is not None:
             yield found

@@ -47,34 +47,6 @@ def meminfo(path: Path) -> dict[str, int]:
     }
 
 
-# Kinds of file systems that other machines write too: SQLite's write-ahead log does not work there.
-_SHARED_KINDS = frozenset(
-    """
-    nfs nfs4 lustre gpfs beegfs cephfs ceph cifs smb3 smbfs afs 9p virtiofs glusterfs pvfs2 orangefs
-    panfs gfs gfs2 ocfs2 wekafs daos coda ncpfs vboxsf prl_fs acfs quobyte moosefs sshfs s3fs
-    juicefs gcsfuse rclone
-    """.split()  # noqa: SIM905 - a list to read
-)
-_OCTAL = re.compile(r"\\([0-7]{3})")
-
-
-def shared_file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Return the kind of file system of several machines that a path is on; None: the host's own.
-
-    The deepest mount point above it counts; of two on one place the last one.
-    """
-    where, best, kind = path.resolve(), -1, ""
-    for line in (read_text(mountinfo) or "").splitlines():
-        words = line.split(" ")
-        if "-" not in words[6:]:
-            continue
-        point = Path(_OCTAL.sub(lambda it: chr(int(it[1], 8)), words[4]))
-        if where.is_relative_to(point) and len(point.parts) >= best:
-            best, kind = len(point.parts), words[words.index("-", 6) + 1]
-    name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
-    return kind if name in _SHARED_KINDS else None
-
-
 # -- The texts of /proc/PID as numbers: numa_maps, smaps_rollup, stat, status, sched ---------------
 #
 # Pages are counted with the size that the kernel gives for their mapping

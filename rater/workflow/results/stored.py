@@ -14,7 +14,6 @@ from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
-from rater.files import other_writer
 from rater.process import print_error
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
@@ -374,7 +373,7 @@ def remove(args: argparse.Namespace) -> int:
 
     with open_existing_store(args) as store:
         # One of somebody else's may name folders of our own runs.
-        ours = other_writer(store.path) is None
+        ours = store.writer is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
         of_sweeps = [which for which in args.which if which.startswith(PREFIX)]
         sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))

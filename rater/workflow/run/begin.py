@@ -12,6 +12,7 @@ from pathlib import Path
 from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
 from rater.errors import InputError
+from rater.files import Trusted
 from rater.plan.schedule import Plan
 from rater.process import print_error
 from rater.record.run import RunStatus
@@ -43,7 +44,12 @@ from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.results.divots import store_placement_verdicts
 from rater.workflow.results.stored import print_result
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, conditions_now, utc_timestamp
-from rater.workflow.run.repeat import changed_conditions, executed_commands, resolve_again
+from rater.workflow.run.repeat import (
+    changed_conditions,
+    executed_commands,
+    load_again,
+    resolve_again,
+)
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.session import Session
 
@@ -132,19 +138,19 @@ def resume(args: argparse.Namespace) -> int:
             "as it was asked for; `rater run` and `rater rerun` make a new one"
         )
     with open_existing_store(args) as store:
-        run = store.load(store.find(args.resume), secrets=True)
-    head = run.head
+        again = load_again(args, store, args.resume)
+    run, head = again.value, again.value.head
     if head.status is RunStatus.RUNNING:
         raise InputError(f"run {head.run} is still running; end it first, or wait for it")
-    resolved = resolve_again(args, run, head.benchmarks)
-    left = left_of(resolved.plan, run)
+    resolved = resolve_again(args, again, head.benchmarks)
+    left = left_of(resolved.value.plan, run)
     if args.dry_run:
-        return _dry_run(args, run, left, resolved)
+        return _dry_run(args, run, left, resolved.value)
     if not left.ahead:
         return _nothing_left(args, run, left)
     cache = cache_root()
-    attempt = Resume(run, cache / "work", force=args.force, keep=resolved.request.keep)
-    return Session(args, resolved, cache, attempt).run()
+    attempt = Resume(run, cache / "work", force=args.force, keep=resolved.value.request.keep)
+    return Session(args, resolved.trusted(), cache, attempt).run()
 
 
 def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
@@ -249,21 +255,21 @@ def run(args: argparse.Namespace) -> int:
         return dry_run(args, resolved, cache)
     from rater.workflow.run.session import Session
 
-    return Session(args, resolved, cache).run()
+    return Session(args, Trusted(resolved), cache).run()
 
 
 def rerun(args: argparse.Namespace) -> int:
     """Make a stored run once more; return the exit status."""
-    from rater.workflow.run.repeat import Rerun, resolve_again
+    from rater.workflow.run.repeat import Rerun
 
     tags = tags_from(args)
     with open_existing_store(args) as store:
-        stored = store.load(store.find(args.which), secrets=True)
+        stored = load_again(args, store, args.which)
     resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
     if args.dry_run:
         from rater.workflow.run.repeat import dry_run
 
-        return dry_run(args, resolved, cache, again=stored)
+        return dry_run(args, resolved.value, cache, again=stored.value)
     from rater.workflow.run.session import Session
 
-    return Session(args, resolved, cache, Rerun(stored)).run()
+    return Session(args, resolved.trusted(), cache, Rerun(stored.value)).run()

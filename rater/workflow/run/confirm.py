@@ -22,6 +22,7 @@ from rater.analysis.divots.model.finding import Finding, Thresholds
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import NOT_JUDGED, is_taken, mostly_disturbed
 from rater.errors import InputError, RunError
+from rater.files import Sourced, Trusted
 from rater.plan.request import Request
 from rater.plan.topology import Topology
 from rater.process import print_error
@@ -43,8 +44,8 @@ from rater.workflow.results.divots import load_or_analyse
 from rater.workflow.run.head import RunLauncher
 from rater.workflow.run.repeat import (
     chdir_to_run,
-    distrust_reasons,
     executed_commands,
+    load_again,
     pin_suites,
     request_of,
     select_benchmarks,
@@ -65,7 +66,8 @@ def confirm(args: argparse.Namespace) -> int:
     pairs = DEFAULT_PAIRS if args.pairs is None else args.pairs
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
-    run, number, finding, findings = _chosen(args)
+    again, number, finding, findings = _chosen(args)
+    run = again.value
     topology = machine.discover_topology()
     refused = _refused(run, topology)
     trial = None if refused else trial_of(finding, findings, run)
@@ -83,25 +85,27 @@ def confirm(args: argparse.Namespace) -> int:
     if trial is None:
         print_output(args, lambda: trial_document(view), partial(print_trial, view))
         return 0 if args.dry_run else 1
-    requests = _requests(args, run, trial)
+    requests = _requests(args, again, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if args.dry_run or not args.json:
         print_output(args, lambda: trial_document(view), partial(print_trial, view))
     if args.dry_run:
         if not args.json:
             print_executed(executed_commands(resolve(requests[0], topology)), sys.stdout)
-        for text in distrust_reasons(args, f"run {run.head.run}"):
-            print_error(text)
+        if again.doubt is not None:
+            print_error(again.doubt)
         return 0
-    return _run(args, view, trial.slowdown, requests, topology)
+    asked = again.of(requests).trusted()
+    return _run(args, view, trial.slowdown, asked, topology)
 
 
 def _chosen(
     args: argparse.Namespace,
-) -> tuple[StoredRun, int, Finding, tuple[Finding, ...]]:
+) -> tuple[Sourced[StoredRun], int, Finding, tuple[Finding, ...]]:
     """Return the run, the number (from 1) of the finding, that, and all findings."""
     with open_existing_store(args) as store:
-        run = store.load(store.find(args.confirm), secrets=True)
+        again = load_again(args, store, args.confirm)
+        run = again.value
         analysis = load_or_analyse(store, run.head, Thresholds(), fresh=args.fresh, run=run)
     found = [one for one in analysis.findings if not one.explained]
     number = 1 if args.finding is None else args.finding
@@ -110,7 +114,7 @@ def _chosen(
         raise InputError(
             f"--finding {number}: of the divots of run {run.head.run} expected {there}"
         )
-    return run, number, found[number - 1], analysis.findings
+    return again, number, found[number - 1], analysis.findings
 
 
 def _refused(run: StoredRun, topology: Topology) -> str | None:
@@ -130,17 +134,17 @@ def _refused(run: StoredRun, topology: Topology) -> str | None:
 
 
 def _requests(
-    args: argparse.Namespace, run: StoredRun, trial: ConfirmPlan
+    args: argparse.Namespace, run: Sourced[StoredRun], trial: ConfirmPlan
 ) -> tuple[Request, Request]:
     """Return what both sides ask for; raises `InputError` for runs of a kit."""
-    head = run.head
+    head = run.value.head
     request = request_of(head)
     if request.of_kit:
         raise InputError(
             f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
             f"copies: `rater rerun {head.run}` shows whether the divot comes back"
         )
-    chdir_to_run(args, head)
+    chdir_to_run(args, run)
     request = replace(
         select_benchmarks(pin_suites(with_common(request, args), head), trial.benchmarks),
         copies=str(trial.copies),
@@ -180,7 +184,7 @@ def _run(
     args: argparse.Namespace,
     view: ConfirmView,
     slowdown_found: float,
-    requests: tuple[Request, Request],
+    requests: Trusted[tuple[Request, Request]],
     topology: Topology,
 ) -> int:
     quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
@@ -190,11 +194,11 @@ def _run(
     foreign: tuple[list[float], list[float]] = ([], [])
     for pair in range(1, view.pairs + 1):
         numbers, times = [], []
-        for side, request, others in zip(_SIDES, requests, foreign, strict=True):
+        for side, request, others in zip(_SIDES, requests.value, foreign, strict=True):
             tags = ((TAG, str(view.run)), ("side", side), ("pair", str(pair)))
             resolved = resolve(replace(request, tags=tags), topology)
             attempt = RunLauncher()
-            status = Session(quiet, resolved, cache_root(), attempt).run()
+            status = Session(quiet, Trusted(resolved), cache_root(), attempt).run()
             number = attempt.number or 0
             if status:
                 print_error(f"run {number} did not end well: no verdict")

@@ -31,7 +31,7 @@ from rater.run.host.admission import (
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import ForeignLoadSampler, foreign_load_warning
 from rater.run.host.memory import preflight_now, read_node_memory
-from rater.run.host.procfs import read_text, shared_file_system
+from rater.run.host.procfs import read_text
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import (
     BuiltProgram,
@@ -62,7 +62,7 @@ from rater.run.programs.script import (
     to_argv,
 )
 from rater.run.workplace.run_dirs import Program
-from rater.store.connection import default_path, is_there
+from rater.store.connection import default_path, is_there, shared_disk_warning
 from rater.store.store import open_store
 from rater.text.cpuset import format_list, parse_set
 from rater.text.secrets import Redactor
@@ -419,16 +419,8 @@ def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
 
 def database_warnings(database: Path, request: Request) -> tuple[str, ...]:
     """Warn of a database on a disk of several machines, and where others may read secrets in it."""
-    kind = shared_file_system(database)
-    found = (
-        ()
-        if kind is None
-        else (
-            f"{database} is on a file system of several machines ({kind}), where a database can be "
-            "damaged: name one on a disk of this machine (--db, RATER_DB)",
-        )
-    )
-    return found + _secrets_for_others(database, request)
+    trouble = shared_disk_warning(database)
+    return (*((trouble,) if trouble else ()), *_secrets_for_others(database, request))
 
 
 def _secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from rater.analysis.compare.conditions import (
     stored_conditions,
 )
 from rater.errors import InputError
-from rater.files import other_writer
+from rater.files import Sourced
 from rater.plan.placement.summary import (
     bound_to_memory,
     capacity_warnings,
@@ -32,6 +32,7 @@ from rater.plan.request import Request, request_from_json
 from rater.plan.schedule import Plan, order_table
 from rater.plan.suite_find import find_suite, load_suite, split_selection, suite_names
 from rater.record.events import Noted
+from rater.record.run import Host
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.facts import machine_id
@@ -214,52 +215,72 @@ def request_of(head: RunHead) -> Request:
     return request if request.copies == "nodes" else replace(request, copies=str(head.copies))
 
 
+def judged[T](
+    args: argparse.Namespace, asked: Sourced[T], what: str, host: Host | None = None
+) -> Sourced[T]:
+    """Return what a database has with why nobody knows that this user asked for it.
+
+    `host`: what it was made on. No doubt with --force.
+    """
+    why, here = asked.doubt, machine_id()
+    if host is not None and here is not None and here != host.machine_id_hash:
+        why = why or f"it was made on another machine ({host.hostname or 'not known'})"
+    if why is None or args.force:
+        return Sourced(asked.value, None)
+    told = f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it"
+    return Sourced(asked.value, told)
+
+
+def load_again(args: argparse.Namespace, store: Store, word: str) -> Sourced[StoredRun]:
+    """Return the run that a word means, to be run again."""
+    asked = store.load_asked(store.find(word))
+    return judged(args, asked, f"run {asked.value.head.run}", asked.value.host)
+
+
 def resolve_again(
     args: argparse.Namespace,
-    run: StoredRun,
+    run: Sourced[StoredRun],
     benchmarks: Sequence[str] | None = None,
     tags: tuple[tuple[str, str], ...] = (),
-) -> RunPlan:
+) -> Sourced[RunPlan]:
     """Plan a stored run once more, in the directory it was called in, which becomes ours.
 
     `benchmarks`: just these; `tags`: more of them. A dry run says among its refusals that others
     may have written what it shows. Raises `InputError` that says which run.
     """
-    head = run.head
+    head = run.value.head
     request = request_of(head)
-    others = distrust_reasons(args, f"run {head.run}", run)
-    if not args.dry_run:
-        raise_if_any(others)
-    chdir_to_run(args, head)
+    chdir_to_run(args, run)
     with _naming(head):
         request = pin_suites(request, head)
         if benchmarks is not None:
             request = select_benchmarks(request, benchmarks)
         request = replace(with_common(request, args), tags=(*request.tags, *tags))
         resolved = resolve(request, machine.discover_topology())
-    return replace(resolved, refusals=(*others, *resolved.refusals))
+    others = () if run.doubt is None else (run.doubt,)
+    return Sourced(replace(resolved, refusals=(*others, *resolved.refusals)), run.doubt)
 
 
-def chdir_to_run(args: argparse.Namespace, head: RunHead) -> None:
+def chdir_to_run(args: argparse.Namespace, run: Sourced[StoredRun]) -> None:
     """Make the directory a run was called in ours; what the caller named stays where it is.
 
     Raises `InputError` when it cannot be entered.
     """
+    head = run.value.head
     way_out = f"{_LOOKED_FOR}, or use `rater run`"
-    chdir_to(args, head.directory or ".", f"run {head.run}", way_out)
+    chdir_to(args, run.of(head.directory or "."), f"run {head.run}", way_out)
 
 
 def chdir_to(
-    args: argparse.Namespace, directory: str, what: str, way_out: str = _LOOKED_FOR
+    args: argparse.Namespace, where: Sourced[str], what: str, way_out: str = _LOOKED_FOR
 ) -> None:
-    """Make `directory` ours, where `what` was made; what the caller named stays where it is.
+    """Make a directory ours, where `what` was made; what the caller named stays where it is.
 
     Whatever runs what a database says comes through here. Raises `InputError` when it cannot be
     entered, or when others may have written that database, unless nothing will be run.
     """
     args.db = str(default_path(args.db).absolute())
-    if not args.dry_run:
-        raise_if_any(distrust_reasons(args, what))
+    directory = where.value if args.dry_run else where.trusted().value
     for name in _PLACES:
         if os.environ.get(name):
             os.environ[name] = str(Path(os.environ[name]).absolute())
@@ -276,30 +297,6 @@ def chdir_to(
         ) from error
     if "PWD" in os.environ:  # shells that copies start believe it where it is right
         os.environ["PWD"] = directory
-
-
-def distrust_reasons(
-    args: argparse.Namespace, what: str, run: StoredRun | None = None
-) -> tuple[str, ...]:
-    """Say why nobody knows that this user asked for what a database has; () with --force."""
-    if args.force:
-        return ()
-    path = default_path(args.db)
-    writer = other_writer(path)
-    why = f"{path} may say what others want ({writer})" if writer else None
-    if why is None and run is not None:
-        here = machine_id()
-        if here is not None and here != run.host.machine_id_hash:
-            why = f"it was made on another machine ({run.head.hostname or 'not known'})"
-    if why is None:
-        return ()
-    return (f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it",)
-
-
-def raise_if_any(reasons: Sequence[str]) -> None:
-    """Raise `InputError` where there are reasons."""
-    if reasons:
-        raise InputError("\n".join(reasons))
 
 
 @contextmanager

@@ -278,6 +278,7 @@ class _SelftestRunner:
         print_error(f"selftest {text}")
 
     def _once(self, resolved: RunPlan, injection: Injection) -> RunResult:
+        from rater.files import Trusted
         from rater.record.run import CopyStatus
         from rater.run.host.foreign_load import ForeignLoadSampler
         from rater.run.programs.compile import cache_root
@@ -289,7 +290,7 @@ class _SelftestRunner:
             resolved, request=replace(resolved.request, tags=((TAG, str(injection.kind)),))
         )
         quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
-        session = Session(quiet, resolved, cache_root())
+        session = Session(quiet, Trusted(resolved), cache_root())
         watch = ForeignLoadSampler()
 
         def listeners(keeper: Guard) -> tuple[Injector, ...]:

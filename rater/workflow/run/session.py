@@ -22,7 +22,7 @@ import trio
 
 from rater.analysis.results.placement import RunProof
 from rater.errors import InputError
-from rater.files import default_journal_path, replace_file, sysroot
+from rater.files import Trusted, default_journal_path, replace_file, sysroot
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
 from rater.process import DeferredSignals, held, print_error
@@ -292,7 +292,7 @@ class Session:
     """One run from the lock to the last line on the screen."""
 
     args: argparse.Namespace
-    resolved: RunPlan
+    asked: Trusted[RunPlan]
     cache: Path
     attempt: RunLauncher = field(default_factory=RunLauncher)
     # What else hears the run's events; made when its guard is there, for processes of its own.
@@ -301,12 +301,14 @@ class Session:
     # they came to and hears what else is to be said.
     one_of_many: Callable[[str], None] | None = None
     settings: RunSettings | None = None
+    resolved: RunPlan = field(init=False)
     _run: Run = field(init=False)
     _counters: CounterPlan | None = None
 
     def run(self) -> int:
         """Take the lock, prepare, run, show."""
-        resolved, request = self.resolved, self.resolved.request
+        resolved = self.resolved = self.asked.value
+        request = resolved.request
         if resolved.refusals:
             raise InputError("\n".join(resolved.refusals))
         holder = (

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError
-from rater.files import default_journal_path, sysroot
+from rater.files import Sourced, Trusted, default_journal_path, sysroot
 from rater.plan.request import request_from_json, request_to_json
 from rater.plan.sweep import ENVIRONMENT, AxisKind, SweepMeasure, order_slots
 from rater.process import StoppedBySignal, print_error
@@ -44,6 +44,7 @@ from rater.store.sweeps import (
     claim_sweep,
     end_sweep,
     find_sweep,
+    load_asked_sweep,
     load_sweep,
     new_sweep,
     undo_resume,
@@ -59,7 +60,7 @@ from rater.workflow.arguments import (
 )
 from rater.workflow.doctor import restore_leftover_settings, tuned_settings_of
 from rater.workflow.run.head import directory_here, utc_timestamp
-from rater.workflow.run.repeat import chdir_to, distrust_reasons, executed_commands
+from rater.workflow.run.repeat import chdir_to, executed_commands, judged
 from rater.workflow.sweep.request import (
     PointRequest,
     ResolvedPoint,
@@ -115,7 +116,7 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
     if asked.until_of is SweepMeasure.ENERGY:
         _refuse_without_energy()
     return execute_sweep(
-        *(args, asked.kinds, usable, cache, begin),
+        *(args, asked.kinds, Trusted(usable), cache, begin),
         until=asked.until,
         may_leave_out=asked.skip_refused,
         shown=shown,
@@ -207,7 +208,7 @@ def _dry_run(
 def execute_sweep(
     args: argparse.Namespace,
     kinds: Mapping[str, AxisKind],
-    points: Mapping[int, ResolvedPoint],
+    asked: Trusted[dict[int, ResolvedPoint]],
     cache: Path,
     begin: Callable[[Store, Mapping[int, str]], int],
     *,
@@ -222,7 +223,7 @@ def execute_sweep(
     `begin` stores that it begins; it is told which points turned out not to be able to run.
     `undo` takes that back where it is refused before anything was made.
     """
-    what = f"rater sweep {' '.join(args.suites)}".strip()
+    points, what = asked.value, f"rater sweep {' '.join(args.suites)}".strip()
     holder = f"{what}, process {os.getpid()}, since {utc_timestamp()}"
     ended: SweepEnded | None = None
     number: int | None = None
@@ -407,7 +408,9 @@ def resume(args: argparse.Namespace) -> int:
             "as it was asked for"
         )
     with open_existing_store(args) as store:
-        sweep = load_sweep(store, find_sweep(store, args.resume), secrets=True)
+        stored = load_asked_sweep(store, find_sweep(store, args.resume))
+    sweep = stored.value
+    again = judged(args, stored, f"sweep {sweep.number}")
     asked = sweep.asked
     if sweep.status is RunStatus.RUNNING:
         raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
@@ -426,12 +429,12 @@ def resume(args: argparse.Namespace) -> int:
     )
     if not is_asked_for_more and not lacking:
         return _nothing_left(args, sweep)
-    chdir_to(args, asked.directory, f"sweep {sweep.number}")
+    chdir_to(args, again.of(asked.directory), f"sweep {sweep.number}")
     kinds = dict(sweep.axes)
     cache = cache_root()
     points = _points_again(args, sweep, kinds, cache)
     if args.dry_run:
-        return _show_missing(args, sweep, points)
+        return _show_missing(args, sweep, again.of(points))
     more = order_slots(
         sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1
     )
@@ -443,7 +446,7 @@ def resume(args: argparse.Namespace) -> int:
     return execute_sweep(
         args,
         kinds,
-        points,
+        again.of(points).trusted(),
         cache,
         begin,
         undo=lambda store: undo_resume(store, sweep),
@@ -479,11 +482,11 @@ def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
 
 
 def _show_missing(
-    args: argparse.Namespace, sweep: StoredSweep, points: Mapping[int, ResolvedPoint]
+    args: argparse.Namespace, sweep: StoredSweep, points: Sourced[dict[int, ResolvedPoint]]
 ) -> int:
     view = view_of(sweep)
-    runs = [executed_commands(point.resolved) for point in points.values() if point.resolved]
-    refused = distrust_reasons(args, f"sweep {sweep.number}")
+    runs = [executed_commands(point.resolved) for point in points.value.values() if point.resolved]
+    refused = () if points.doubt is None else (points.doubt,)
     document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
     print_output(args, lambda: sweep_document(view) | document, partial(print_missing, view))
     if not args.json:

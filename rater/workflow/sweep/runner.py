@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.results.disturbed import is_taken
 from rater.errors import InputError, RaterError, RunError
+from rater.files import Trusted
 from rater.plan.sweep import RETRIES, SweepMeasure, SweepSlot
 from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.record.run import RunStatus, escape_undecodable
@@ -99,7 +100,7 @@ class SlotAttempt(RunLauncher):
         self, store: Store, present: Conditions, run: int, is_of_point: bool
     ) -> None:
         """Refuse a run that could not be compared with those that the sweep has already."""
-        before = stored_conditions(store.load(run, secrets=True))
+        before = stored_conditions(store.load_asked(run).value)
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
         found = [it for it in condition_differences(before, present) if it.significant]
@@ -374,7 +375,7 @@ class SweepRunner:
             report = partial(self._report_once, point.label)
             if point.settings:
                 self._set(point)
-            resolved = self._resolved(point)
+            resolved = Trusted(self._resolved(point))  # as `execute_sweep` takes points
             with RunSettings(self.tuner, report) as own:
                 session = Session(
                     *(quiet, resolved, self.cache, attempt), one_of_many=report, settings=own

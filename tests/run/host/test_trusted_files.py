@@ -159,7 +159,7 @@ def test_who_is_gone_is_not_said_to_hold_a_lock(shared: Path) -> None:
 @pytest.mark.parametrize("make", ["mkfifo it", "mkdir it", "ln -s it it"])
 def test_what_is_no_file_is_refused_and_never_waited_for(make: str, shared: Path) -> None:
     stranger_does(make, shared)
-    with pytest.raises(InputError, match=r"no file but|Is a directory|a symbolic link"):
+    with pytest.raises(InputError, match=r"not a regular file but|Is a directory|a symbolic link"):
         lock(shared / "it")
 
 
