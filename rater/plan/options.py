@@ -13,6 +13,7 @@ from enum import Flag, StrEnum, auto
 from typing import Any, Protocol
 
 from rater.errors import InputError
+from rater.text.cpuset import parse_list
 from rater.text.values import duration_ms, duration_s, printable, size_bytes
 from rater.wings import Hook
 
@@ -129,6 +130,16 @@ def _bytes(typed: str, text: str) -> int:
         raise InputError(f"{typed}: {error}") from None
 
 
+def _exit_codes(typed: str, text: str) -> tuple[int, ...]:
+    try:
+        codes = parse_list(text)
+    except ValueError as error:
+        raise InputError(f"{typed} {text!r}: {error}") from None
+    if not all(0 < code < 256 for code in codes):
+        raise InputError(f"{typed} {text!r}: expected exit codes from 1 to 255")
+    return codes
+
+
 def _cadence(_: str, text: str) -> str:
     parse_cadence(text)
     return text
@@ -147,6 +158,7 @@ WHOLE = ArgumentKind(int)
 MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
 NAME = ArgumentKind(check=_name)
+EXIT_CODES = ArgumentKind(check=_exit_codes)
 WORDS = ArgumentKind(check=_words)  # as a shell splits them
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_cadence)

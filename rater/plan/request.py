@@ -13,6 +13,7 @@ from rater.errors import InputError
 from rater.plan.options import (
     BYTES,
     CADENCE,
+    EXIT_CODES,
     FLAG,
     IN_HEAD,
     MILLISECONDS,
@@ -241,6 +242,13 @@ class Request:
     energy: str = _switch("joules of phases, where the machine counts them: auto (default), off")
     counters: str | None = _how(
         "count for every copy (`rater counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
+    )
+    accept_exit: tuple[int, ...] = _how(
+        "exit codes that are no failure, as 0 is: of grep, diff, solvers, timeout",
+        metavar="CODE,...",
+        kind=EXIT_CODES,
+        traits=MINOR,
+        default=(),
     )
     timeout_s: float | None = _how(
         "end a copy that runs longer",

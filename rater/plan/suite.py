@@ -112,6 +112,7 @@ class Benchmark:
     threads: int = 1  # CPUs that one copy uses
     setup: tuple[str, ...] = ()  # before each run of a copy, in its run directory, not timed
     metrics: tuple[Metric, ...] = ()
+    accept_exit: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,7 @@ class _Reader:
             threads=table.get("threads", whole(1, _MOST_THREADS), 1),
             setup=self.files.program(table, "setup"),
             metrics=metrics(table.table("metrics")),
+            accept_exit=table.items("accept_exit", whole(1, 255), "a list of exit codes"),
         )
         if not sizes.names():
             where = f"[{'.'.join(table.key)}.sizes.test]"

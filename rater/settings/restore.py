@@ -156,7 +156,6 @@ def left_at(root: Path, path: Path) -> LeftoverSettings | None:
 
 
 def _by_knob(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Return (knob, what was there), without what the kernel changes by itself."""
     return [(name, old) for name, old, of in grouped(entries) if any(e.ours for e in of)]
 
 
@@ -252,7 +251,6 @@ def grouped(entries: Sequence[Entry]) -> Iterator[tuple[str, str, list[Entry]]]:
 
 
 def _label(entry: Entry) -> str:
-    """Return what people call a file: its knob, or what it is where the kernel changed it."""
     if entry.ours:
         return entry.knob
     unit = re.search(r"/(policy|node)\d+/", entry.file)

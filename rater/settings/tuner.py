@@ -139,12 +139,10 @@ def _of(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
 
 
 def _by_size(row: KnownSetting) -> str:
-    """Return what the rows have in common whose settings stand together for each size of pages."""
     return row.group if "{size}" in row.files[0] else row.name
 
 
 def _listed(folder: Path) -> list[str]:
-    """Return what lies in a folder, `node2` before `node10`."""
     try:
         return sorted((it.name for it in folder.iterdir()), key=_by_number)
     except OSError:
@@ -156,7 +154,6 @@ def _by_number(name: str) -> tuple[int, str]:
 
 
 def _common(root: Path, files: tuple[str, ...], list_name: str) -> tuple[str, ...]:
-    """Return the words that every policy takes, in the order of the first."""
     lists = []
     for file in files:
         try:
@@ -176,7 +173,6 @@ def _word(root: Path, file: str) -> str:
 
 
 def _smt_state(root: Path) -> str | None:
-    """Return why SMT cannot be switched, None when it can."""
     state = _word(root, f"{_CPUS}/smt/control")
     return None if state in ("on", "off") else state or "no SMT control"
 
@@ -354,7 +350,6 @@ class SettingsSession:
             )
 
     def _own(self) -> None:
-        """Take the journal's lock, once."""
         if self._owner is not None:
             return
         self._stack.enter_context(journals.locked(self._path, self._root))

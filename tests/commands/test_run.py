@@ -512,7 +512,7 @@ def test_what_a_program_said_when_it_failed_is_said_after_the_result(rater: Rate
     command = ("--", "sh", "-c", "echo no such option >&2; exit 3")
     status, _, err = rater("run", "--copies", "2", "--share", "--proof", "off", *command)
     assert status == 1
-    assert err.endswith("rater: end of its standard error:\n  no such option\n")
+    assert err.endswith("rater: its standard error:\n  no such option\n")
 
 
 def test_a_failing_copy_makes_exit_status_1_with_its_status_stored(rater: Rater) -> None:
@@ -523,6 +523,29 @@ def test_a_failing_copy_makes_exit_status_1_with_its_status_stored(rater: Rater)
         (1, "failed", 7),
     ]
     assert "exit status 7" in out
+
+
+def test_an_accepted_exit_code_counts_and_rerun_accepts_it_again(rater: Rater) -> None:
+    command = ("--copies", "2", "--accept-exit", "1,4-5", "--proof", "off", "--", "sh", "-c")
+    assert rater("run", "--quiet", *command, "exit 4")[0] == 0
+    assert rater("rerun", "last", "--quiet")[0] == 0
+    assert rows("SELECT DISTINCT status, exit_code FROM copy") == [("ok", 4)]
+    assert rater("run", "--quiet", *command, "exit 3")[0] == 1
+    status, _, err = rater("run", "--accept-exit", "300", "--", "true")
+    assert (status, err) == (2, "rater: --accept-exit '300': expected exit codes from 1 to 255\n")
+
+
+def test_of_a_failed_copy_both_ends_of_its_standard_error_are_said(rater: Rater) -> None:
+    command = ("--copies", "1", "--proof", "off", "--quiet", "--", "sh", "-c")
+    err = rater("run", *command, "seq 9000 >&2; exit 1")[2]
+    assert "error:\n  1\n  2\n  3\n  ...\n  8998\n  8999\n  9000\n" in err
+
+
+def test_numactl_inside_a_bound_copy_is_told_the_way_out(rater: Rater) -> None:
+    said = "libnuma: Warning: cpu argument 1 is out of range"  # of numactl 2.0.16
+    command = ("--copies", "1", "--proof", "off", "--", "sh", "-c", f"echo '{said}' >&2; exit 1")
+    assert "`--bind none --mem none` leaves both to the command" in rater("run", *command)[2]
+    assert "--bind none" not in rater("run", "--bind", "none", *command)[2]
 
 
 def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:

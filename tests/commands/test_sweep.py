@@ -253,7 +253,7 @@ def test_a_sweep_whose_first_block_fails_as_a_whole_ends_with_what_the_program_s
         "How the copies ended: rater show 1. Once that is mended, sweep anew: runs in",
         "    which copies failed are not made again.",
     ]
-    assert err.count("rater: end of its standard error:\n  no such option\n") == 1
+    assert err.count("rater: its standard error:\n  no such option\n") == 1
     assert "all copies of all runs of the first block failed\n" in err  # and no `--resume`
     assert len(rows("SELECT run_id FROM sweep_run")) == 2  # of six
 

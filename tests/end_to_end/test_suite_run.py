@@ -44,6 +44,23 @@ def script(here: Path, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
+def test_a_script_goes_on_after_an_exit_code_that_the_suite_accepts(here: Path) -> None:
+    text = """
+[benchmarks.search]
+command = ["true"]
+accept_exit = [1]
+sizes.test.commands = [{ command = ["false"] }, { command = ["sh", "-c", "exit 1"] }]
+"""
+    done = rater("run", suite(here, text), "--size", "test", "--copies", "1", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert rows("SELECT status, exit_code FROM copy") == [("ok", 1)]
+    assert rows("SELECT exit_code FROM workload ORDER BY workload") == [(1,), (1,)]
+    assert rater("suites", "check", suite(here, text), "--run").returncode == 0
+    done = rater("run", suite(here, text.replace("[1]", "[2]")), "--size", "test", "--copies", "1")
+    assert done.returncode == 1
+    assert "/false): exit code 1" in " ".join(done.stdout.split())
+
+
 ALL = """
 [benchmarks.all]
 command = ["cat"]

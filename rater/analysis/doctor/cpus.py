@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from rater.analysis.doctor.findings import MachineFacts, Opinion, bad, consider, good, unknown
+from rater.analysis.doctor.findings import (
+    MachineFacts,
+    Opinion,
+    bad,
+    check,
+    consider,
+    good,
+    unknown,
+)
 from rater.text.cpuset import format_list, parse_set
 from rater.text.values import count
 
@@ -11,8 +19,9 @@ _SETS_SPEED_ITSELF = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _HOT_C = 85.0
 
 
+@check("isolation", "cpu.isolated cpu.nohz_full")
 def isolation(facts: MachineFacts) -> Opinion:
-    """CPUs that the kernel keeps its own and others' work away from."""
+    """other work and ticks interrupt copies."""
     isolated, ticks = _cpus(facts, "cpu.isolated"), _cpus(facts, "cpu.nohz_full")
     if "kernel.cmdline" not in facts.values:
         return unknown("the kernel's command line is not known")
@@ -35,8 +44,9 @@ def isolation(facts: MachineFacts) -> Opinion:
     return good(f"{shown}, without ticks")
 
 
+@check("interrupts", "irq. irqbalance")
 def interrupts(facts: MachineFacts) -> Opinion:
-    """Interrupts of devices on CPUs of copies."""
+    """a CPU that serves devices is a slower CPU."""
     into = facts.number("irq.on_isolated")
     if into:
         return bad(
@@ -51,8 +61,9 @@ def interrupts(facts: MachineFacts) -> Opinion:
     return good("irqbalance does not run")
 
 
+@check("CPUs", "cgroup.cpu_quota cpu.offline")
 def cpuset_of_ours(facts: MachineFacts) -> Opinion:
-    """CPUs that we may use, of those there are."""
+    """copies need the CPUs they are placed on, all the time."""
     online, usable = _cpus(facts, "cpu.online"), _cpus(facts, "cpu.usable")
     offline = facts.text("cpu.offline")
     quota = facts.number("cgroup.cpu_quota")
@@ -75,8 +86,9 @@ def cpuset_of_ours(facts: MachineFacts) -> Opinion:
     return good(f"all of CPUs {format_list(online)}")
 
 
+@check("governor", "cpu.governor cpu.driver")
 def governor(facts: MachineFacts) -> Opinion:
-    """What chooses the frequency of a CPU."""
+    """a CPU that is slow to come to speed is a slow copy."""
     value, driver = facts.text("cpu.governor"), facts.text("cpu.driver")
     if value is None:
         where = _virtual(facts)
@@ -93,8 +105,9 @@ def governor(facts: MachineFacts) -> Opinion:
     return bad(f"{shown}: {how}", command, governor="performance")
 
 
+@check("preference", "cpu.energy_preference")
 def energy_preference(facts: MachineFacts) -> Opinion:
-    """Whether a CPU that decides itself leans to power or to speed."""
+    """a CPU that saves power answers load late."""
     value = facts.text("cpu.energy_preference")
     if value is None:
         return unknown("this driver has no such preference")
@@ -107,8 +120,9 @@ def energy_preference(facts: MachineFacts) -> Opinion:
     return consider(f"{value}: slower to come to speed", command, governor="performance")
 
 
+@check("frequency", "cpu.max_khz cpu.min_khz")
 def frequency_limits(facts: MachineFacts) -> Opinion:
-    """Limits that somebody set below what the CPU can."""
+    """a capped CPU is measured, not the one you bought."""
     most, least = facts.text("cpu.max_khz"), facts.text("cpu.min_khz")
     if most is None:
         return unknown("no cpufreq here")
@@ -127,8 +141,9 @@ def frequency_limits(facts: MachineFacts) -> Opinion:
     return good(f"{least or '?'} to {most} kHz on all CPUs")
 
 
+@check("turbo", "cpu.boost cpu.no_turbo")
 def turbo(facts: MachineFacts) -> Opinion:
-    """Frequencies above the nominal one, which heat and the number of busy cores decide."""
+    """warm and busy machines clock lower: later runs are slower."""
     boost, no_turbo = facts.text("cpu.boost"), facts.text("cpu.no_turbo")
     if boost is None and no_turbo is None:
         return unknown("no switch for it here")
@@ -137,8 +152,9 @@ def turbo(facts: MachineFacts) -> Opinion:
     return consider("on: speed depends on heat and busy cores", "rater sweep --axis boost=on,off")
 
 
+@check("SMT", "cpu.smt.")
 def smt(facts: MachineFacts) -> Opinion:
-    """Threads of a core, which share its units."""
+    """a copy whose core is shared has half of it, or less."""
     control, active = facts.text("cpu.smt.control"), facts.text("cpu.smt.active")
     if control is None and active is None:
         return unknown("the kernel does not tell")
@@ -152,8 +168,9 @@ def smt(facts: MachineFacts) -> Opinion:
     )
 
 
+@check("heat", "temperature. throttle.")
 def heat(facts: MachineFacts) -> Opinion:
-    """Temperature, and clocks that heat has slowed since the boot."""
+    """a hot CPU slows its clock in the midst of a run."""
     degrees = facts.number("temperature.highest_c")
     core, package = (facts.number(f"throttle.{it}_events") for it in ("core", "package"))
     seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest sensor"]
@@ -172,8 +189,9 @@ def heat(facts: MachineFacts) -> Opinion:
     return good(text)
 
 
+@check("microcode")
 def microcode(facts: MachineFacts) -> Opinion:
-    """The processor's own program: another one is another machine."""
+    """an update can cost per cents: compare equals."""
     value = facts.microcode
     if value is None:
         return unknown("the kernel does not tell")
@@ -192,8 +210,9 @@ def _virtual(facts: MachineFacts) -> str | None:
     return None if value in (None, "none") else value
 
 
+@check("virtualization", "virtualization container")
 def virtualization(facts: MachineFacts) -> Opinion:
-    """Whether the CPUs are somebody else's to give."""
+    """what is below decides where vCPUs and memory are."""
     value = facts.text("virtualization")
     stolen = facts.number("others.stolen_share")
     if value is None:
@@ -216,8 +235,9 @@ def virtualization(facts: MachineFacts) -> Opinion:
     return good("none")
 
 
+@check("clock source", "clocksource")
 def clock_source(facts: MachineFacts) -> Opinion:
-    """What reading the time costs, and whether it is steady."""
+    """programs that read the time often pay for it."""
     value = facts.text("clocksource")
     if value is None:
         return unknown("the kernel does not tell")

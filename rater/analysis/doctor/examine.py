@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from rater.analysis.doctor import cpus, memory
 from rater.analysis.doctor.findings import (
@@ -12,6 +11,7 @@ from rater.analysis.doctor.findings import (
     MachineFacts,
     Opinion,
     bad,
+    check,
     consider,
     good,
     off_or_absent,
@@ -29,8 +29,9 @@ _LEAST_STACK = 8 << 20
 _LEAST_LOCKED = 8 << 20
 
 
+@check("other load", "load.1min others.")
 def other_load(facts: MachineFacts) -> Opinion:
-    """What others do with the CPUs."""
+    """copies share CPUs, caches and memory with it."""
     busy, named = facts.number("others.busy_cpus"), facts.text("others.named")
     if not facts.now:  # the load before a run is that of the run before it
         return unknown("`rater show` has what disturbed the run")
@@ -52,8 +53,9 @@ def _load(facts: MachineFacts) -> Opinion:
     return consider(text, "look at top") if load >= _VERY_BUSY_CPUS else good(text)
 
 
+@check("ASLR", "kernel.randomize_va_space")
 def aslr(facts: MachineFacts) -> Opinion:
-    """Random addresses: each copy has a layout of its own, so their mean stands for all."""
+    """one layout of addresses can be 10 % off by luck."""
     value = facts.text("kernel.randomize_va_space")
     if value is None:
         return unknown("not told")
@@ -65,8 +67,9 @@ def aslr(facts: MachineFacts) -> Opinion:
     )
 
 
+@check("perf", "kernel.perf_event_paranoid rater.may_count")
 def perf(facts: MachineFacts) -> Opinion:
-    """Whether cycles, misses and page walks can be counted."""
+    """without counts nobody tells why a copy is slow."""
     value = facts.number("kernel.perf_event_paranoid")
     command = "sysctl -w kernel.perf_event_paranoid=0"
     if value is None:
@@ -82,8 +85,9 @@ def perf(facts: MachineFacts) -> Opinion:
     return bad(f"paranoid {value:g}: nothing may be counted", command)
 
 
+@check("NMI watchdog", "kernel.nmi_watchdog")
 def watchdog(facts: MachineFacts) -> Opinion:
-    """The kernel's watchdog takes a counter of every CPU and interrupts it."""
+    """it takes a counter of every CPU."""
     settled = off_or_absent(facts, "kernel.nmi_watchdog")
     if settled is not None:
         return settled
@@ -94,30 +98,26 @@ def watchdog(facts: MachineFacts) -> Opinion:
     )
 
 
+@check("limits", "limit.")
 def limits(facts: MachineFacts) -> Opinion:
-    """Files, processes, stack and locked memory that copies may have."""
+    """copies that cannot start or grow fail."""
     copies = facts.pus or 1
     seen, short, tight = [], [], []
-    for name, what, least in (
-        ("open_files_hard", "open files (-Hn)", _FILES_OF_RATER + _FILES_A_COPY * copies),
-        ("processes", "processes (-u)", _LEAST_TASKS + 2 * copies),
+    for name, what, unit, least in (
+        ("open_files_hard", "open files (-Hn)", 1, _FILES_OF_RATER + _FILES_A_COPY * copies),
+        ("processes", "processes (-u)", 1, _LEAST_TASKS + 2 * copies),
+        ("stack", "MB of stack (-s)", 1e6, _LEAST_STACK),
+        ("locked_memory", "MB of locked memory (-l)", 1e6, _LEAST_LOCKED),
     ):
         value = facts.number(f"limit.{name}")
         if value is None:
             continue
-        seen.append(f"{value:.0f} {what}")
-        if value < least and not (name == "processes" and facts.text("rater.root") == "yes"):
-            short.append(f"{value:.0f} {what}, {least} wanted for {copies} copies")
-    for name, what, least in (
-        ("stack", "stack (-s)", _LEAST_STACK),
-        ("locked_memory", "locked memory (-l)", _LEAST_LOCKED),
-    ):
-        value = facts.number(f"limit.{name}")
-        if value is None:
-            continue
-        seen.append(f"{value / 1e6:.3g} MB of {what}")
-        if value < least:
-            tight.append(f"{value / 1e6:.3g} MB of {what}")
+        seen.append(f"{value / unit:.{0 if unit == 1 else 3}{'f' if unit == 1 else 'g'}} {what}")
+        is_short = value < least and not (name == "processes" and facts.text("rater.root") == "yes")
+        if is_short and unit == 1:
+            short.append(f"{seen[-1]}, {least} wanted for {copies} copies")
+        elif is_short:
+            tight.append(seen[-1])
     if short:
         return bad("; ".join(short), "ulimit -Hn, ulimit -u; /etc/security/limits.conf")
     if tight:
@@ -130,8 +130,11 @@ def limits(facts: MachineFacts) -> Opinion:
     return good(", ".join(seen) or "none")
 
 
+@check("mitigations", "mitigation.")
 def mitigations(facts: MachineFacts) -> Opinion:
-    """Defences against leaks between programs: they cost, so runs must have the same."""
+    """the kernel's defences against flaws of CPUs cost per cents: compare machines that have the
+    same.
+    """
     found = facts.below("mitigation.")
     if not found:
         return unknown("the kernel does not tell")
@@ -160,180 +163,34 @@ def mitigations(facts: MachineFacts) -> Opinion:
 # transhuge, hugetlbpage, cpu-isolation).
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that is looked at."""
-
-    name: str
-    facts: str  # the names it goes by, or their beginnings, between blanks
-    why: str
-    judge: Callable[[MachineFacts], Opinion]
-
-    def finding(self, facts: MachineFacts) -> DoctorFinding:
-        """Return what it says of a machine."""
-        it = self.judge(facts)
-        return DoctorFinding(self.name, self.why, it.seen, it.verdict, it.command, it.settings)
-
-    def goes_by(self, name: str) -> bool:
-        """Tell whether what is recorded under a name changes what it says."""
-        return any(
-            name == fact or (fact.endswith(".") and name.startswith(fact))
-            for fact in self.facts.split()
-        )
-
-
-CHECKS = tuple(
-    Check(*row)
-    for row in (
-        (
-            "other load",
-            "load.1min others.",
-            "copies share CPUs, caches and memory with it",
-            other_load,
-        ),
-        (
-            "governor",
-            "cpu.governor cpu.driver",
-            "a CPU that is slow to come to speed is a slow copy",
-            cpus.governor,
-        ),
-        (
-            "preference",
-            "cpu.energy_preference",
-            "a CPU that saves power answers load late",
-            cpus.energy_preference,
-        ),
-        (
-            "frequency",
-            "cpu.max_khz cpu.min_khz",
-            "a capped CPU is measured, not the one you bought",
-            cpus.frequency_limits,
-        ),
-        (
-            "turbo",
-            "cpu.boost cpu.no_turbo",
-            "warm and busy machines clock lower: later runs are slower",
-            cpus.turbo,
-        ),
-        (
-            "heat",
-            "temperature. throttle.",
-            "a hot CPU slows its clock in the midst of a run",
-            cpus.heat,
-        ),
-        (
-            "SMT",
-            "cpu.smt.",
-            "a copy whose core is shared has half of it, or less",
-            cpus.smt,
-        ),
-        (
-            "isolation",
-            "cpu.isolated cpu.nohz_full",
-            "other work and ticks interrupt copies",
-            cpus.isolation,
-        ),
-        (
-            "CPUs",
-            "cgroup.cpu_quota cpu.offline",
-            "copies need the CPUs they are placed on, all the time",
-            cpus.cpuset_of_ours,
-        ),
-        (
-            "interrupts",
-            "irq. irqbalance",
-            "a CPU that serves devices is a slower CPU",
-            cpus.interrupts,
-        ),
-        (
-            "virtualization",
-            "virtualization container",
-            "what is below decides where vCPUs and memory are",
-            cpus.virtualization,
-        ),
-        ("microcode", "", "an update can cost per cents: compare equals", cpus.microcode),
-        (
-            "mitigations",
-            "mitigation.",
-            "the kernel's defences against flaws of CPUs cost per cents: compare machines that "
-            "have the same",
-            mitigations,
-        ),
-        (
-            "clock source",
-            "clocksource",
-            "programs that read the time often pay for it",
-            cpus.clock_source,
-        ),
-        (
-            "NUMA balancing",
-            "kernel.numa_balancing",
-            "it faults on pages and moves them under copies",
-            memory.numa_balancing,
-        ),
-        (
-            "zone reclaim",
-            "vm.zone_reclaim_mode",
-            "allocations wait although other memory is free",
-            memory.zone_reclaim,
-        ),
-        (
-            "THP",
-            "thp.enabled",
-            "large pages cost fewer page walks: all copies or none",
-            memory.thp,
-        ),
-        (
-            "THP defrag",
-            "thp.defrag",
-            "a page fault that compacts memory takes milliseconds",
-            memory.thp_defrag,
-        ),
-        (
-            "fragmentation",
-            "memory.",
-            "who comes late gets small pages",
-            memory.fragmentation,
-        ),
-        (
-            "pools",
-            "hugepages.",
-            "memory set aside is lost to all who do not ask",
-            memory.pools,
-        ),
-        (
-            "KSM",
-            "ksm.run",
-            "equal copies' pages are merged, then copied on write",
-            memory.ksm,
-        ),
-        (
-            "swap",
-            "swap. memory.swap_free_bytes vm.swappiness",
-            "a page on a disk is a million cycles away",
-            memory.swap,
-        ),
-        (
-            "memory limit",
-            "cgroup.memory_limit_bytes",
-            "copies beyond it are killed or swapped",
-            memory.memory_limit,
-        ),
-        (
-            "ASLR",
-            "kernel.randomize_va_space",
-            "one layout of addresses can be 10 % off by luck",
-            aslr,
-        ),
-        (
-            "perf",
-            "kernel.perf_event_paranoid rater.may_count",
-            "without counts nobody tells why a copy is slow",
-            perf,
-        ),
-        ("NMI watchdog", "kernel.nmi_watchdog", "it takes a counter of every CPU", watchdog),
-        ("limits", "limit.", "copies that cannot start or grow fail", limits),
-    )
+CHECKS = (
+    other_load,
+    cpus.governor,
+    cpus.energy_preference,
+    cpus.frequency_limits,
+    cpus.turbo,
+    cpus.heat,
+    cpus.smt,
+    cpus.isolation,
+    cpus.cpuset_of_ours,
+    cpus.interrupts,
+    cpus.virtualization,
+    cpus.microcode,
+    mitigations,
+    cpus.clock_source,
+    memory.numa_balancing,
+    memory.zone_reclaim,
+    memory.thp,
+    memory.thp_defrag,
+    memory.fragmentation,
+    memory.pools,
+    memory.ksm,
+    memory.swap,
+    memory.memory_limit,
+    aslr,
+    perf,
+    watchdog,
+    limits,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -97,3 +97,37 @@ def off_or_absent(facts: MachineFacts, name: str) -> Opinion | None:
     if value is None:
         return unknown("this kernel was built without")
     return good("off") if value == "0" else None
+
+
+# -- A check: what it looks at, and why that matters, which its judge's docstring says -------------
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is looked at."""
+
+    name: str
+    facts: str  # the names it goes by, or their beginnings, between blanks
+    judge: Callable[[MachineFacts], Opinion]
+
+    @property
+    def why(self) -> str:
+        """The docstring of its judge: why it matters."""
+        return " ".join((self.judge.__doc__ or "").split()).rstrip(".")
+
+    def finding(self, facts: MachineFacts) -> DoctorFinding:
+        """Return what it says of a machine."""
+        it = self.judge(facts)
+        return DoctorFinding(self.name, self.why, it.seen, it.verdict, it.command, it.settings)
+
+    def goes_by(self, name: str) -> bool:
+        """Tell whether what is recorded under a name changes what it says."""
+        return any(
+            name == fact or (fact.endswith(".") and name.startswith(fact))
+            for fact in self.facts.split()
+        )
+
+
+def check(name: str, facts: str = "") -> Callable[[Callable[[MachineFacts], Opinion]], Check]:
+    """Make a check of what judges."""
+    return lambda judge: Check(name, facts, judge)

@@ -8,6 +8,7 @@ from rater.analysis.doctor.findings import (
     MachineFacts,
     Opinion,
     bad,
+    check,
     consider,
     good,
     off_or_absent,
@@ -21,8 +22,9 @@ _POOL = re.compile(r"(node\d+)\.(\d+)kB\.(total|free)")
 _MUCH_SWAPPED_BYTES = 64 << 20
 
 
+@check("THP", "thp.enabled")
 def thp(facts: MachineFacts) -> Opinion:
-    """Who gets transparent huge pages."""
+    """large pages cost fewer page walks: all copies or none."""
     value = facts.text("thp.enabled")
     if value is None:
         return unknown("this kernel has none")
@@ -36,8 +38,9 @@ def thp(facts: MachineFacts) -> Opinion:
     return good(f"{value}: those who ask")
 
 
+@check("THP defrag", "thp.defrag")
 def thp_defrag(facts: MachineFacts) -> Opinion:
-    """Who waits while memory is compacted for a huge page."""
+    """a page fault that compacts memory takes milliseconds."""
     value = facts.text("thp.defrag")
     if value is None:
         return unknown("this kernel has no transparent huge pages")
@@ -50,8 +53,9 @@ def thp_defrag(facts: MachineFacts) -> Opinion:
     return good(value)
 
 
+@check("pools", "hugepages.")
 def pools(facts: MachineFacts) -> Opinion:
-    """Huge pages set aside (hugetlb): only who asks for them gets that memory."""
+    """memory set aside is lost to all who do not ask."""
     found = [
         (node, int(size) << 10, what, int(value))
         for name, value in facts.below("hugepages.").items()
@@ -70,8 +74,9 @@ def pools(facts: MachineFacts) -> Opinion:
     return good(f"{_gb(total)}, all in use" if total else "none set aside")
 
 
+@check("fragmentation", "memory.")
 def fragmentation(facts: MachineFacts) -> Opinion:
-    """Whether free memory is in pieces of a huge page."""
+    """who comes late gets small pages."""
     shares: dict[str, float] = {}
     for name in facts.below("memory.node"):
         node = name.partition(".")[0]
@@ -102,8 +107,9 @@ def fragmentation(facts: MachineFacts) -> Opinion:
     return good(text)
 
 
+@check("NUMA balancing", "kernel.numa_balancing")
 def numa_balancing(facts: MachineFacts) -> Opinion:
-    """The kernel unmaps pages to see who uses them, and moves them."""
+    """it faults on pages and moves them under copies."""
     settled = off_or_absent(facts, "kernel.numa_balancing")
     if settled is not None:
         return settled
@@ -116,8 +122,9 @@ def numa_balancing(facts: MachineFacts) -> Opinion:
     )
 
 
+@check("zone reclaim", "vm.zone_reclaim_mode")
 def zone_reclaim(facts: MachineFacts) -> Opinion:
-    """Whether page cache is dropped before another lgroup's memory is taken."""
+    """allocations wait although other memory is free."""
     settled = off_or_absent(facts, "vm.zone_reclaim_mode")
     if settled is not None:
         return settled
@@ -128,8 +135,9 @@ def zone_reclaim(facts: MachineFacts) -> Opinion:
     )
 
 
+@check("KSM", "ksm.run")
 def ksm(facts: MachineFacts) -> Opinion:
-    """Equal pages of copies merged into one."""
+    """equal copies' pages are merged, then copied on write."""
     value = facts.text("ksm.run")
     if value is None:
         return unknown("this kernel was built without, or an older rater did not look")
@@ -142,8 +150,9 @@ def ksm(facts: MachineFacts) -> Opinion:
     return good("off")
 
 
+@check("swap", "swap. memory.swap_free_bytes vm.swappiness")
 def swap(facts: MachineFacts) -> Opinion:
-    """Memory of copies on a disk."""
+    """a page on a disk is a million cycles away."""
     total, free = facts.number("swap.total_bytes"), facts.number("memory.swap_free_bytes")
     if total is None:
         return unknown("not told")
@@ -161,8 +170,9 @@ def swap(facts: MachineFacts) -> Opinion:
     )
 
 
+@check("memory limit", "cgroup.memory_limit_bytes")
 def memory_limit(facts: MachineFacts) -> Opinion:
-    """A cgroup that has less memory than the machine."""
+    """copies beyond it are killed or swapped."""
     limit = facts.number("cgroup.memory_limit_bytes")
     if limit is None:
         return good("no cgroup limits it") if facts.now else unknown("not kept with this run")

@@ -167,7 +167,7 @@ def learn_sizes(
             limits,
             outputs=(Path(spec.stdout), Path(spec.stderr)),
         )
-        if ended.exit_code != 0 or ended.excess is not None:
+        if ended.exit_code not in (0, *spec.accepted) or ended.excess is not None:
             raise InputError(
                 f"--pages: the copy of {name} alone, which was to tell how large its data becomes, "
                 f"ended {_how(ended.exit_code, ended.signal)}: {_last_line(Path(spec.stderr))}; "

@@ -338,7 +338,7 @@ def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTar
     def program(wrap: tuple[str, ...]) -> Program:
         return Program(
             name=benchmark.name,
-            argv=to_argv(lines, wrap),
+            argv=to_argv(lines, wrap, accepted=benchmark.accept_exit),
             inputs=inputs,
             expected=size.expected,
             environment=environment,

@@ -28,7 +28,7 @@ from rater.plan.counter_tables import (
 )
 from rater.record.events import USER_ONLY, CopyCounted, EventCount, Noted, PhaseCounted
 from rater.run.copies.launch import Child
-from rater.run.host.procfs import list_folder, read_number, read_text
+from rater.run.host.procfs import list_folder, may_count, read_number, read_text
 from rater.text.values import truncate_list
 
 # Struct, flags and numbers of linux/perf_event.h; the C library has no function for the call.
@@ -183,6 +183,7 @@ def perf_events(
 _TRY_S = 0.01
 _PARANOID = "proc/sys/kernel/perf_event_paranoid"
 _WATCHDOG = "proc/sys/kernel/nmi_watchdog"
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.ENOSYS)
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL, errno.ENXIO)
 
 
@@ -216,28 +217,30 @@ def probe_group(
     ready = ReadyGroup(of.name, of.group.events, perf_events(of.table, of.group, root), False)
     if of.user_only:
         ready = _in_user_mode(ready)
-    paranoid = read_number(root / _PARANOID)
     try:
         return _counted(of, ready, kernel, root)
     except OSError as error:
         first = error
-    if first.errno in (errno.EACCES, errno.EPERM):
+    if first.errno in _REFUSALS:
         user = _in_user_mode(ready)
         try:
             found = _counted(of, user, kernel, root)
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM):
-                return GroupProbe(of, None, None, why=_refused(paranoid), remedy=_allow(paranoid))
+            if error.errno in _REFUSALS:
+                why, remedy = perf_refusal(error, 2, root)
+                return GroupProbe(of, None, None, why=why, remedy=remedy)
             first, ready = error, user
         else:
+            why, remedy = perf_refusal(first, 1, root)
             return replace(
                 found,
                 missing=tuple(it.name for it in of.group.events if it not in user.events),
-                why=found.why or f"user mode only: {_refused(paranoid)}",
-                remedy=found.remedy or _allow(paranoid),
+                why=found.why or f"user mode only: {why}",
+                remedy=found.remedy or remedy,
             )
     if first.errno not in _ABSENT:
-        return GroupProbe(of, None, None, why=_errno_text(first), remedy=_remedy(first))
+        why, remedy = _error_words(first)
+        return GroupProbe(of, None, None, why=why, remedy=remedy)
     return _in_part(of, ready, kernel, root)
 
 
@@ -287,7 +290,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
             remedy="a table of your own with smaller groups (--counters ./MINE.toml)",
         )
     left = _without(ready, lambda event: event.name in absent, user_only=ready.user_only)
-    first = _errno_text(next(iter(absent.values())))
+    first = _error_words(next(iter(absent.values())))[0]
     if len(absent) == len(ready.events):
         why = f"the kernel has no counters of the processor for it ({first})"
         return GroupProbe(of, None, None, why=why, remedy=_no_pmu(of))
@@ -298,7 +301,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
         if found.ready:
             return replace(found, missing=tuple(absent), why=why, remedy=remedy)
     except OSError as error:
-        why = f"{why}; the others: {_errno_text(error)}"
+        why = f"{why}; the others: {_error_words(error)[0]}"
     return GroupProbe(of, None, None, missing=tuple(absent), why=why, remedy=remedy)
 
 
@@ -333,61 +336,53 @@ def _no_pmu(of: TableGroup) -> str:
     )
 
 
-def _refused(paranoid: int | None) -> str:
-    """Return why the kernel refuses a user; `paranoid`: kernel.perf_event_paranoid."""
-    if paranoid is None:
-        return "refused, and the kernel has no perf events (no kernel.perf_event_paranoid)"
-    if paranoid >= 3:  # Debian, Ubuntu, Android
-        return f"kernel.perf_event_paranoid is {paranoid}: nothing for users but root"
-    if paranoid == 2:
-        return "kernel.perf_event_paranoid is 2: not the kernel's part, for users but root"
-    return f"refused though kernel.perf_event_paranoid is {paranoid}: seccomp or an LSM"
+def perf_refusal(error: OSError, most: int, root: Path = Path("/")) -> tuple[str, str]:
+    """Return why perf_event_open was refused, and the way out.
 
-
-def _allow(paranoid: int | None) -> str:
-    if paranoid is None or paranoid < 2:
+    `most`: up to which kernel.perf_event_paranoid every user may do what was tried.
+    """
+    paranoid = read_number(root / _PARANOID)
+    if paranoid is None and error.errno == errno.ENOSYS:
+        return "this kernel has no perf events, ENOSYS", "a kernel with CONFIG_PERF_EVENTS"
+    privileged = may_count(read_text(root / "proc/self/status") or "")
+    if paranoid is None or paranoid <= most or privileged or error.errno == errno.ENOSYS:
         return (
-            "a container: run it with --security-opt seccomp=unconfined or --cap-add PERFMON; "
-            "SELinux: see `ausearch -m avc`"
+            f"kernel settings allow it, and it is refused ({errno.errorcode[error.errno or 0]}): "
+            "by a seccomp filter (container, sandbox, service) or an LSM",
+            "docker, podman: run --cap-add PERFMON, or --security-opt seccomp=PROFILE that allows "
+            "perf_event_open; systemd: SystemCallFilter=; SELinux: see `ausearch -m avc`",
         )
-    return "sudo sysctl kernel.perf_event_paranoid=1"
+    what = "nothing" if most == 2 else "not the kernel's part" if most == 1 else "no whole CPUs"
+    why = f"kernel.perf_event_paranoid is {paranoid}: {what}, for users but root"
+    return why, f"sudo sysctl kernel.perf_event_paranoid={min(most, 1)}"
 
 
-def _errno_text(error: OSError) -> str:
-    words = {
-        errno.ENOENT: "the processor or its driver has no such event",
-        errno.EINVAL: "the kernel does not take it",
-        errno.EOPNOTSUPP: "the driver does not count that",
-        errno.ENODEV: "the processor does not count that",
-        errno.ENXIO: "the processor does not count that",
-        errno.EMFILE: "too many open files",
-        errno.ENFILE: "too many open files on the whole machine",
-        errno.ENOSYS: "this kernel has no perf events",
-        errno.ESRCH: "the process was gone",
-        errno.E2BIG: "the kernel is too old for it",
-        errno.EBUSY: "another has the counters for itself",
-        errno.EACCES: "not allowed",
-        errno.EPERM: "not allowed",
-        errno.ENOSPC: "no counter is left",
-    }
+_ERRORS = {  # in words, and what mends it
+    errno.ENOENT: ("the processor or its driver has no such event", ""),
+    errno.EINVAL: ("the kernel does not take it", ""),
+    errno.EOPNOTSUPP: ("the driver does not count that", ""),
+    errno.ENODEV: ("the processor does not count that", ""),
+    errno.ENXIO: ("the processor does not count that", ""),
+    errno.EMFILE: ("too many open files", "raise `ulimit -n`"),
+    errno.ENFILE: ("too many open files on the whole machine", "raise `sysctl fs.file-max`"),
+    errno.ESRCH: ("the process was gone", ""),
+    errno.E2BIG: ("the kernel is too old for it", "a newer kernel"),
+    errno.EBUSY: ("another has the counters for itself", "end it (`perf`, a profiler)"),
+    errno.EACCES: ("not allowed", ""),
+    errno.EPERM: ("not allowed", ""),
+    errno.ENOSPC: ("no counter is left", ""),
+}
+
+
+def _error_words(error: OSError) -> tuple[str, str]:
     name = errno.errorcode.get(error.errno or 0, "?")
-    return f"{words.get(error.errno or 0, error.strerror)}, {name}"
-
-
-def _remedy(error: OSError) -> str:
-    return {
-        errno.EMFILE: "raise `ulimit -n`",
-        errno.ENFILE: "raise `sysctl fs.file-max`",
-        errno.ENOSYS: "a kernel with CONFIG_PERF_EVENTS",
-        errno.EBUSY: "end it (`perf`, a profiler)",
-        errno.E2BIG: "a newer kernel",
-    }.get(error.errno or 0, "")
+    words, remedy = _ERRORS.get(error.errno or 0, (error.strerror, ""))
+    return f"{words}, {name}", remedy
 
 
 def counter_error_text(error: OSError) -> str:
     """Return an error of opening a counter in words, with its way out."""
-    remedy = _remedy(error)
-    return _errno_text(error) + (f": {remedy}" if remedy else "")
+    return ": ".join(filter(None, _error_words(error)))
 
 
 # -- Counters of the copies of one phase: opened at the gate, read and closed after the end --------

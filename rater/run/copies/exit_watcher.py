@@ -7,7 +7,7 @@ import select
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import trio
 from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
 from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodable
 from rater.run.copies.launch import Child, ExitInfo
-from rater.run.copies.limits import pipe_above_gate_descriptors
+from rater.run.copies.limits import KernelKills, pipe_above_gate_descriptors
 from rater.run.programs.script import failed_command
 
 # -- Times of a copy's commands, by what its script reports while it runs: which ended when, and how
@@ -105,12 +105,14 @@ def workload_times(
     exit_code: int | None,
     signal: int | None,
     *,
+    well: Sequence[int] = (0,),
     origin_ns: int = 0,
 ) -> tuple[WorkloadTime, ...]:
     """Return the times of the commands of a copy that began, from `origin_ns`.
 
     `span_ns` is from its release to its end; all are of CLOCK_MONOTONIC. `exit_code` and
-    `signal` are those that it ended with, as its last command did.
+    `signal` are those that it ended with, as its last command did. After a status of `well`
+    the script goes on.
     """
     pids = {it.workload: it.value for it in reports if it.kind == "s"}
     ends = {it.workload: it for it in reports if it.kind == "e"}
@@ -120,7 +122,7 @@ def workload_times(
         end, at_ns, code, by = ends.get(number), finish_ns, exit_code, signal
         if end is not None:
             code, by = _status(end.value)
-            if not end.value:  # the script ends with the one that failed
+            if end.value in well:  # the script ends with the one that failed
                 at_ns = min(max(end.at_ns, start_ns), finish_ns)
         times.append(
             WorkloadTime(
@@ -134,7 +136,7 @@ def workload_times(
             )
         )
         start_ns = at_ns
-        if end is None or end.value:
+        if end is None or end.value not in well:
             break
     return tuple(times)
 
@@ -164,6 +166,7 @@ def ended_event(
     origin_ns: int,
     now_ns: int,
     *,
+    kills: KernelKills,
     expects: bool,
     keeps: bool,
     workloads: tuple[WorkloadTime, ...] = (),
@@ -177,7 +180,7 @@ def ended_event(
     """
     assert child.start_ns is not None
     usage = reaped.usage
-    status, note = _verdict(child, reaped)
+    status, note = _verdict(child, reaped, kills)
     delay_ns = delay_cpu_ns = None
     if child.sched is not None:
         times = (child.sched, *child.other_threads)
@@ -225,7 +228,7 @@ def how_it_ended(reaped: ExitInfo) -> str:
     return f"exit code {reaped.exit_code}"
 
 
-def _verdict(child: Child, reaped: ExitInfo) -> tuple[CopyStatus, str | None]:
+def _verdict(child: Child, reaped: ExitInfo, kills: KernelKills) -> tuple[CopyStatus, str | None]:
     notes = list(child.notes)
     if reaped.left_group:
         notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
@@ -239,7 +242,7 @@ def _verdict(child: Child, reaped: ExitInfo) -> tuple[CopyStatus, str | None]:
         )
     if child.stopped_for is not None:
         return _STOPPED[child.stopped_for], "; ".join(notes) or None
-    if reaped.exit_code == 0:
+    if reaped.exit_code in (0, *child.spec.accepted):
         return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, "; ".join(
             notes
         ) or None
@@ -249,10 +252,11 @@ def _verdict(child: Child, reaped: ExitInfo) -> tuple[CopyStatus, str | None]:
         notes.append(
             ended_by + (f", in {escape_undecodable(child.spec.directory)}" if in_shared else "")
         )
-    if reaped.signal == signal.SIGKILL:
-        notes.append("killed from outside (out of memory? see `dmesg`)")
-    elif reaped.exit_code in _SHELL_CODES:
-        notes.append(_SHELL_CODES[reaped.exit_code])
+    usage = reaped.usage
+    cpu_s = usage.ru_utime + usage.ru_stime
+    cause = kills.cause(reaped.signal, reaped.exit_code, cpu_s, reaped.limits)
+    cause = cause or _SHELL_CODES.get(reaped.exit_code or 0)
+    notes += [cause] if cause else []
     return CopyStatus.FAILED, "; ".join(notes) or None
 
 
@@ -395,5 +399,6 @@ class ExitWatcher:
             (child.start_ns, now_ns),
             reaped.exit_code,
             reaped.signal,
+            well=(0, *child.spec.accepted),
             origin_ns=origin_ns,
         )

@@ -23,6 +23,7 @@ from rater.run.programs.inputs import remove_run_dir
 
 _ORPHANS_PAUSE_S = 0.0005
 _EXEC_PATIENCE_S = 0.1
+PREPARED = "--prepare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Leftover:
 
     pid: int
     command: str
-    copy: str | None  # RATER_COPY of its environment
+    copy: str | None  # RATER_COPY of its environment, `PREPARED` where --prepare started it
     killed: bool = True  # False: it lives on, as another user's or in the midst of a system call
 
 
@@ -277,7 +278,10 @@ class Guard:
         ours = os.getsid(0)
         for pid in self._not_ours(self._groups):
             with suppress(OSError):
-                if os.getsid(pid) != ours:
+                if os.getsid(pid) == ours:
+                    continue
+                stray = describe_process(pid)
+                if stray is None or stray.copy != PREPARED:
                     self._kill(pid)
                     reap_dead([pid])
 

@@ -20,7 +20,12 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts
 from rater.run.copies.guard import Guard
-from rater.run.copies.limits import pipe_above_gate_descriptors, raise_limit
+from rater.run.copies.limits import (
+    ProcessLimits,
+    limits_at_end,
+    pipe_above_gate_descriptors,
+    raise_limit,
+)
 from rater.run.copies.spawn import Action, spawn, spawn_alone
 from rater.run.host.procfs import SchedTimes
 from rater.run.host.thread_binding import ThreadBinding, realtime_priority
@@ -70,6 +75,7 @@ class CopySpec:
     output: str  # what the names of its files begin with: "DIR/" of its own, or "DIR/name."
     workloads: int = 0  # commands that its script reports as they end; 0: it reports none
     late: dict[bytes, bytes] = field(default_factory=dict)  # variables that its gate has not
+    accepted: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
     transparent: bool | None = None  # as `tuning.transparent_pages`; alike for all copies of a run
 
     @property
@@ -167,6 +173,7 @@ class ExitInfo:
     usage: resource.struct_rusage
     max_rss_bytes: int | None  # None: not known
     left_group: bool  # processes of its group were still there (and were killed)
+    limits: ProcessLimits  # that its signal can be of
 
 
 def reap(child: Child) -> ExitInfo:
@@ -178,6 +185,7 @@ def reap(child: Child) -> ExitInfo:
     fs/exec.c): below that floor the copy's own peak is not known: None.
     """
     child.signal_group(signal.SIGKILL)
+    limits = limits_at_end(child.pid)
     _, status, usage = os.wait4(child.pid, 0)
     left_group = True
     try:
@@ -194,6 +202,7 @@ def reap(child: Child) -> ExitInfo:
         usage=usage,
         max_rss_bytes=rss_bytes if _is_own_peak(rss_bytes) else None,
         left_group=left_group,
+        limits=limits,
     )
 
 

@@ -1,4 +1,4 @@
-"""Limits of this process that a run needs higher, open files among them."""
+"""Limits of this process that a run needs higher; what the kernel ended a copy for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import mmap
 import os
 import re
 import resource
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ
 
 from rater.errors import InputError
 from rater.plan.schedule import Order, Plan
+from rater.run.host.admission import limiting_groups
+from rater.run.host.procfs import counted, read_number, read_text
 
 # -- Open files: the limit that copies need, and pipes out of the way of what they are given -------
 
@@ -156,7 +160,6 @@ def _may_have_more() -> bool:
 
 
 def _own_tasks() -> int:
-    """Return how many processes and threads this user has."""
     own = 0
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -164,3 +167,91 @@ def _own_tasks() -> int:
                 if process.stat().st_uid == os.getuid():
                     own += sum(1 for _ in (process / "task").iterdir())
     return own
+
+
+# -- What the kernel ended a copy for: limits that it had, counts of the kernel before and after ---
+
+_SHELL = 128  # what a shell adds to the signal that ended a command of it
+_LIMITED: Mapping[int, str] = {SIGKILL: "cpu time", SIGXCPU: "cpu time", SIGXFSZ: "file size"}
+_NEAR = 0.9  # the kernel counts CPU time towards the limit in its own way
+_LIMIT = re.compile(r"^Max (cpu time|file size) +(\d+|unlimited) +(\d+|unlimited)", re.MULTILINE)
+type ProcessLimits = Mapping[str, tuple[int | None, int | None]]  # soft, hard; None: unlimited
+
+
+def limits_at_end(pid: int) -> ProcessLimits:
+    """Return the limits of a child of ours that ended and was not reaped, where they matter."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    if ended.si_code == os.CLD_EXITED or ended.si_status not in _LIMITED:
+        return {}
+    return {
+        name: (_number(soft), _number(hard))
+        for name, soft, hard in _LIMIT.findall(read_text(Path(f"/proc/{pid}/limits")) or "")
+    }
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+class KernelKills:
+    """What the kernel counts when it kills for memory, or refuses memory; from now on."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._kills, self._refusals = self._counts()
+
+    def cause(
+        self, signal: int | None, exit_code: int | None, cpu_s: float, limits: ProcessLimits
+    ) -> str | None:
+        """Say what ended a copy that rater did not end; None where that is not known.
+
+        `exit_code`: a shell has the signal of its command there. Each kill explains one copy.
+        """
+        number = signal or (exit_code or 0) - _SHELL
+        if number != SIGBUS and number not in _LIMITED:
+            return None
+        if limit := _limit_reached(number, cpu_s, limits):
+            return limit
+        kills, refusals = self._counts()
+        risen = [words for words, n in refusals.items() if n > self._refusals.get(words, n)]
+        if number == SIGBUS:
+            return next((it for it in risen if it.startswith("huge pages")), None)
+        if number == SIGKILL and kills is not None and self._kills is not None:
+            if kills > self._kills:
+                self._kills += 1
+                of_group = (it for it in risen if it.startswith("memory"))
+                where = next(of_group, "the machine's memory")
+                return f"the kernel killed it: {where} was used up"
+            if signal == SIGKILL:
+                return "a process sent it: the kernel counted no kill for want of memory"
+        return "killed from outside" if signal == SIGKILL else None
+
+    def _counts(self) -> tuple[int | None, dict[str, int]]:
+        """Return kills for memory (of our cgroup, else of the machine), refusals by words."""
+        kills, refusals = None, {}
+        for folder, is_v1, name in limiting_groups(self._root, "memory"):
+            events = folder / ("memory.oom_control" if is_v1 else "memory.events")
+            kills = counted(events, "oom_kill") if kills is None else kills
+            limit = read_number(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max"))
+            most = read_number(folder / "memory.failcnt") if is_v1 else counted(events, "oom")
+            if limit is not None and most is not None:
+                refusals[f"memory of cgroup {name} ({limit / 1e6:.0f} MB)"] = most
+        for folder, is_v1, name in limiting_groups(self._root, "hugetlb"):
+            for file in folder.glob("hugetlb.*.failcnt" if is_v1 else "hugetlb.*.events"):
+                most = read_number(file) if is_v1 else counted(file, "max")
+                if most is not None:
+                    refusals[f"huge pages of cgroup {name} were used up ({file.stem})"] = most
+        if kills is None:
+            kills = counted(self._root / "proc/vmstat", "oom_kill")
+        return kills, refusals
+
+
+def _limit_reached(number: int, cpu_s: float, limits: ProcessLimits) -> str | None:
+    soft, hard = limits.get(_LIMITED.get(number, ""), (None, None))
+    limit = hard if number == SIGKILL else soft
+    if limit is not None and number == SIGXFSZ:
+        return f"a file may have {limit} bytes (`ulimit -f`)"
+    if limit is not None and cpu_s >= _NEAR * limit:
+        return f"it used {cpu_s:.2f} s of CPU time, the limit is {limit} (`ulimit -t`)"
+    return None

@@ -21,6 +21,7 @@ import psutil
 
 from rater.errors import InputError, RunError
 from rater.files import open_file, user_name
+from rater.run.host.procfs import counted, read_number
 
 # -- One run at a time on a machine: a kernel lock that dies with its holder -----------------------
 
@@ -305,7 +306,7 @@ def cgroup_headroom(root: Path) -> tuple[int, str] | None:
     """
     tightest: tuple[int, str] | None = None
     for group in limiting_groups(root, "memory"):
-        left = _left_v1(group.folder) if group.is_v1 else _left_v2(group.folder)
+        left = _left_bytes(group.folder, is_v1=group.is_v1)
         if left is not None and (tightest is None or left < tightest[0]):
             tightest = (left, group.name)
     return tightest
@@ -317,10 +318,9 @@ def huge_pages_left_bytes(root: Path, size: int) -> int | None:
     found = []
     for folder, is_v1, _ in limiting_groups(root, "hugetlb"):
         limit, used = ("limit_in_bytes", "usage_in_bytes") if is_v1 else ("max", "current")
-        with suppress(OSError, ValueError):  # no such controller, or "max"
-            most = int((folder / f"{name}.{limit}").read_text())
-            if most < 1 << 62:  # version 1 has no word for no limit
-                found.append(max(0, most - int((folder / f"{name}.{used}").read_text())))
+        most, now = (read_number(folder / f"{name}.{it}") for it in (limit, used))
+        if most is not None and now is not None and most < 1 << 62:  # version 1 has no word for it
+            found.append(max(0, most - now))
     return min(found, default=None)
 
 
@@ -357,7 +357,6 @@ def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
 
 
 def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] | None:
-    """Return (mount point, root of the mount within its file system) of a hierarchy."""
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields, described = before.split(), after.split()
@@ -367,32 +366,11 @@ def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] 
     return None
 
 
-def _left_v2(folder: Path) -> int | None:
-    try:
-        limit = (folder / "memory.max").read_text().strip()
-        if limit == "max":
-            return None
-        used = int((folder / "memory.current").read_text())
-        return max(0, int(limit) - used + _stat(folder, "inactive_file"))
-    except (OSError, ValueError):
-        return None
-
-
-def _left_v1(folder: Path) -> int | None:
-    try:
-        limit = int((folder / "memory.limit_in_bytes").read_text())
-        used = int((folder / "memory.usage_in_bytes").read_text())
-        return max(0, limit - used + _stat(folder, "total_inactive_file"))
-    except (OSError, ValueError):
-        return None
-
-
-def _stat(folder: Path, name: str) -> int:
-    for line in (folder / "memory.stat").read_text().splitlines():
-        key, _, value = line.partition(" ")
-        if key == name:
-            return int(value)
-    return 0
+def _left_bytes(folder: Path, *, is_v1: bool) -> int | None:
+    names = ("limit_in_bytes", "usage_in_bytes") if is_v1 else ("max", "current")
+    limit, used = (read_number(folder / f"memory.{name}") for name in names)
+    free = counted(folder / "memory.stat", "total_inactive_file" if is_v1 else "inactive_file")
+    return None if limit is None or used is None else max(0, limit - used + (free or 0))
 
 
 def _limit(available: AvailableResources) -> str:

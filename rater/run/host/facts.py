@@ -15,7 +15,7 @@ from rater.plan.topology import Topology
 from rater.record.run import Host, escape_undecodable
 from rater.run.host.admission import limiting_groups
 from rater.run.host.memory import memory_readings
-from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
+from rater.run.host.procfs import list_folder, may_count, meminfo, read_number, read_text
 from rater.settings.known import KNOWN, expand_pattern
 from rater.settings.tuner import expand
 from rater.text import cpuset
@@ -235,7 +235,6 @@ def _selected(path: Path) -> str | None:
 # kernel does not tell is left out, never guessed. `/proc` and `/sys` lie below `root`.
 
 _STATE_CPUINFO_BYTES = 1 << 13  # the first CPU with all its flags
-_COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN
 _HOTTEST_MC = 127_000  # what an eight-bit sensor says when it has nothing to say
 # Disks and network cards are hotter than any CPU, and slow no clock of one.
 _CPU_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "scpi_sensors")
@@ -310,9 +309,13 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
         yield "cpu.usable", found["Cpus_allowed_list"].strip()
     if "Uid" in found:
         yield "rater.root", "yes" if found["Uid"].split()[1:2] == ["0"] else "no"
-    held = found.get("CapEff", "").strip()
-    if held:
-        yield "rater.may_count", "yes" if int(held, 16) & _COUNTING else "no"
+    may = may_count(status)
+    if may is not None:
+        yield "rater.may_count", "yes" if may else "no"
+    devices = list_folder(root / "sys/bus/event_source/devices")
+    if devices:  # `cpu`; `cpu_core`, `cpum_cf`, `armv8_pmuv3_0`: without any there is no PMU
+        counts = any(it.name.startswith(("cpu", "armv")) for it in devices)
+        yield "cpu.counters", "yes" if counts else "no"
 
 
 def _reports_free_memory(root: Path) -> bool:

@@ -304,7 +304,6 @@ def _stolen_share(first: MachineTimes, second: MachineTimes) -> float:
 
 
 def _tree(processes: dict[int, ProcessTicks], root: int) -> set[int]:
-    """Return the pids of a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)

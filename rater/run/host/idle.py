@@ -38,15 +38,6 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class IdleWaitResult:
-    """How a wait between phases ended."""
-
-    waited_s: float
-    reached: bool  # False: the bound was hit before all was back
-    detail: str | None  # what was not back, in words
-
-
-@dataclass(frozen=True, slots=True)
 class _Times:
     at_s: float
     busy_s: float
@@ -99,14 +90,14 @@ class IdleWatch:
         self._khz = await trio.to_thread.run_sync(self._awake_khz)
         return tuple(self._remarks(after))
 
-    async def wait(self, report: Callable[[str], None] | None = None) -> IdleWaitResult:
-        """Wait until load, temperatures and frequency are back, or the bound is hit.
+    async def wait(self, report: Callable[[str], None] | None = None) -> str | None:
+        """Wait until load, temperatures and frequency are back; say it where the bound was hit.
 
         `report` is called at every poll with what is not back yet. Can be cancelled.
         """
         begin_s = self._clock()
         if self._busy_cpus is None and not self._temperature_c and not self._khz:
-            return IdleWaitResult(0.0, True, None)
+            return None
         before = self._times()
         while True:
             await self._sleep(_POLL_S)
@@ -115,9 +106,10 @@ class IdleWatch:
             before = after
             waited_s = self._clock() - begin_s
             if not missing:
-                return IdleWaitResult(waited_s, True, None)
+                return None
             if waited_s >= self._max_s:
-                return IdleWaitResult(waited_s, False, ", ".join(missing))
+                still = ", ".join(missing)
+                return f"--until-idle: went on after {waited_s:.0f} s although {still}"
             if report is not None:
                 report(", ".join(missing))
 
@@ -131,7 +123,6 @@ class IdleWatch:
         return _Times(self._clock(), busy_s, self._own_cpu_s(), machine.cpus)
 
     def _awake_khz(self) -> dict[int, int]:
-        """Return the frequency of a CPU of each package while it works."""
         found = {}
         for cpu, path in self._frequencies.items():
             self._keep_awake(cpu)
@@ -204,21 +195,11 @@ async def cool_down(
     *,
     report: Callable[[str], None] | None = None,
     sleep: Callable[[float], Awaitable[object]] = trio.sleep,
-) -> IdleWaitResult:
+) -> str | None:
     """Sleep `cooldown_s` seconds, then wait for `watch` if there is one. Can be cancelled."""
     if cooldown_s > 0:
         await sleep(cooldown_s)
-    if watch is None:
-        return IdleWaitResult(cooldown_s, True, None)
-    waited = await watch.wait(report)
-    return IdleWaitResult(cooldown_s + waited.waited_s, waited.reached, waited.detail)
-
-
-def idle_wait_note(waited: IdleWaitResult) -> str | None:
-    """Return the note of a wait that hit its bound, None for one that ended well (pure)."""
-    if waited.reached:
-        return None
-    return f"--until-idle: went on after {waited.waited_s:.0f} s although {waited.detail}"
+    return await watch.wait(report) if watch is not None else None
 
 
 def hottest_by_sensor() -> dict[str, float]:

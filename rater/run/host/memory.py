@@ -174,7 +174,6 @@ def _named(
 
 
 def _free_in_blocks(proc: Path, least_bytes: int) -> dict[int, int]:
-    """Return the free bytes by node in blocks of at least `least_bytes`."""
     return {
         node: sum(size * count for size, count in blocks.items() if size >= least_bytes)
         for node, blocks in _free_blocks(proc).items()
@@ -239,7 +238,6 @@ def _drop(name: str) -> None:
 
 
 def _may_be_dirty(handle: int) -> bool:
-    """Tell by cachestat(2) whether pages are not on disk yet; True where it is refused."""
     whole = (ctypes.c_uint64 * 2)(0, 0)  # offset and length; length 0 is up to the end
     counts = (ctypes.c_uint64 * 5)()  # cached, dirty, written back, ...
     arguments = (ctypes.c_uint(handle), ctypes.byref(whole), ctypes.byref(counts))

@@ -34,6 +34,21 @@ def read_number(path: Path) -> int | None:
         return None
 
 
+def counted(path: Path, name: str) -> int | None:
+    """Return a number of a file of lines `NAME NUMBER`; None: it has none of that name."""
+    found = re.search(rf"^{name} (\d+)$", read_text(path) or "", re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+_COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN
+
+
+def may_count(status: str) -> bool | None:
+    """Tell from /proc/PID/status whether its process may count whatever kernel settings say."""
+    held = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return None if held is None else bool(int(held[1], 16) & _COUNTING)
+
+
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     """Return what lies in a folder, sorted by name; nothing when there is no folder."""
     return sorted(folder.glob(pattern))

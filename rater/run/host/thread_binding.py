@@ -215,7 +215,6 @@ def _try_policies() -> MemorySupport:
 
 
 def _difference(policy: MemoryPolicy, nodes: tuple[int, ...], got: _KernelPolicy) -> str | None:
-    """Say what the kernel has instead of a policy that was set; None where it is the same."""
     mode = got.mode & ~_FLAGS
     if mode not in _MODES[policy]:
         return f"the kernel has policy number {mode}"

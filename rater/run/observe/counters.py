@@ -248,7 +248,6 @@ class PhaseCounters:
             reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
 
     def _read_frequencies(self, files: Iterable[tuple[int, Path]]) -> int:
-        """Read each; return the CPU time it took."""
         begin_ns = time.thread_time_ns()
         for cpu, file in files:
             khz = read_number(file)  # of an idle CPU there may be none
@@ -299,7 +298,6 @@ class PhaseCounters:
 
 
 def _read(path: Path) -> bytes:
-    """Return all of a file, nothing where it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:
@@ -345,7 +343,6 @@ def _pressure_ns(text: bytes) -> dict[str, int]:
 
 
 def _interrupts(text: bytes) -> dict[int, int]:
-    """Return how many interrupts each CPU took: a column each, of the CPUs that are online."""
     lines = text.splitlines()
     if not lines:
         return {}
@@ -359,7 +356,6 @@ def _interrupts(text: bytes) -> dict[int, int]:
 
 
 def _growth[Name](before: Mapping[Name, int], after: Mapping[Name, int]) -> dict[Name, int]:
-    """Return by how much each counter grew that stands in both."""
     return {name: _more(before[name], after[name]) for name in after if name in before}
 
 

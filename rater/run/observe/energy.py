@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trio
 
-from rater.run.copies.counters import PerfEvent, perf_event_open
+from rater.run.copies.counters import PerfEvent, perf_event_open, perf_refusal
 from rater.run.host.procfs import list_folder, read_number, read_text
 from rater.text.cpuset import parse_list
 
@@ -37,10 +37,6 @@ _PERF_NAMES = {
 }
 _PSYS = "psys"
 _HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap follows from it
-_NOT_PERMITTED = (
-    "energy is not known: {why}; `{command}` lets everybody read it until the next boot"
-)
-_SYSCTL = "sudo sysctl kernel.perf_event_paranoid=0"
 
 type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
 
@@ -153,7 +149,6 @@ class EnergyReader:
 
 
 def _packages(root: Path) -> dict[int, int]:
-    """Return hwloc's numbers of packages by the kernel's: by the first CPU of each."""
     first: dict[int, int] = {}
     for file in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id"):
         package, cpu = read_number(file), int(file.parts[-3].removeprefix("cpu"))
@@ -167,7 +162,6 @@ def _of_file(path: Path) -> Callable[[], int]:
 
 
 def _readable(domains: Iterable[EnergyDomain]) -> tuple[tuple[EnergyDomain, ...], bool]:
-    """Return those that can be read, names once each, and whether some are forbidden."""
     usable: dict[str, EnergyDomain] = {}
     forbidden = False
     for domain in domains:
@@ -184,8 +178,8 @@ def _readable(domains: Iterable[EnergyDomain]) -> tuple[tuple[EnergyDomain, ...]
 
 def _source(name: str, domains: Iterable[EnergyDomain], files: Path) -> EnergySource:
     usable, forbidden = _readable(domains)
-    why, command = f"{files} can be read by root alone", f"sudo chmod a+r {files}"
-    refused = _NOT_PERMITTED.format(why=why, command=command) if forbidden else None
+    why = f"energy is not known: {files} can be read by root alone; `sudo chmod a+r {files}` lets "
+    refused = f"{why}everybody read it until the next boot" if forbidden else None
     return EnergySource(name, usable, refused)
 
 
@@ -216,7 +210,6 @@ def _renumbered(name: str, packages: dict[int, int]) -> str:
 
 
 def _perf(root: Path, packages: dict[int, int], open_event: OpenEvent | None) -> EnergySource:
-    """Return counters of 64 bits, which never wrap; the PMU can be there without any event."""
     pmu = root / "sys/bus/event_source/devices/power"
     kind, cpus = read_number(pmu / "type"), read_text(pmu / "cpumask")
     domains: list[EnergyDomain] = []
@@ -224,9 +217,9 @@ def _perf(root: Path, packages: dict[int, int], open_event: OpenEvent | None) ->
     if kind is not None and cpus is not None and open_event is not None:
         try:
             domains = list(_perf_domains(root, kind, parse_list(cpus), packages, open_event))
-        except PermissionError:
-            why = "kernel.perf_event_paranoid is above 0"
-            refused = _NOT_PERMITTED.format(why=why, command=_SYSCTL)
+        except PermissionError as error:
+            why, way = perf_refusal(error, 0, root)
+            refused = f"energy is not known: {why}; {way}"
         except (OSError, ValueError):  # no such counter on this processor
             domains = []
     return EnergySource("perf", _readable(domains)[0], refused)
@@ -257,7 +250,6 @@ def _of_event(handle: int, scale_j: float) -> Callable[[], int]:
 
 
 def _open_event(kind: int, config: int, cpu: int) -> int:
-    """Open a counter of a PMU that counts for a whole package."""
     return perf_event_open(PerfEvent(kind, config), cpu=cpu)
 
 

@@ -493,7 +493,6 @@ type _Table = tuple[tuple[int, int], ...]
 def _joined[Value](
     first: Value | None, then: Value | None, join: Callable[[Value, Value], Value]
 ) -> Value | None:
-    """Return two values as one; where one is not known, the other."""
     if first is None or then is None:
         return first if then is None else then
     return join(first, then)

@@ -280,7 +280,6 @@ def _build_key(
 
 
 def _included(files: Iterable[Path]) -> set[Path]:
-    """Return what files include from elsewhere: `#include "../common/clock.h"`, and so on."""
     found: set[Path] = set()
     ahead = list(files)
     seen = {path.resolve() for path in ahead}
@@ -311,7 +310,6 @@ def _compile(name: str, before: list[str], after: list[str], folder: Path) -> No
 
 
 def _put_in_place(made: Path, final: Path, name: str) -> str:
-    """Rename a finished build to its place; another rater's, if it was first, serves as well."""
     for _ in range(3):
         try:
             made.rename(final)
@@ -338,7 +336,6 @@ def _set_aside(final: Path, scratch: Path) -> Path:
 
 
 def _intact(folder: Path, name: str) -> str | None:
-    """Return the hash of a cached program that is as it was built, else None."""
     try:
         digest = sha256_of(folder / name)
         return digest if (folder / _STAMP).read_text() == digest else None

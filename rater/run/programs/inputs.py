@@ -372,7 +372,6 @@ def links_work(inputs: Sequence[ReadyInput], work: Path) -> bool:
 
 
 def _open_up(path: Path) -> None:
-    """Give ourselves write permission for every folder below `path`, and for no other."""
     _own(path, None)
     for _, folders, _, handle in os.fwalk(path):
         for name in folders:
@@ -405,7 +404,6 @@ def _ready_input(
 
 
 def _folder_of(source: Path, found: os.stat_result, cache: Path) -> Path:
-    """Return where the cache keeps a file of the user as it is now."""
     state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode & _EXECUTE)
     return cache / "inputs" / cache_key(str(source), str(state))[:32]
 
@@ -427,7 +425,6 @@ def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file's content, and whether it may be executed."""
     shutil.copyfile(source, target)
     execute = source.stat().st_mode & _EXECUTE
     if execute:
@@ -489,7 +486,6 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
 
 
 def _stamp(ready: ReadyInput, stamp: Path) -> None:
-    """Note what a file in the cache is, and the state in which it was that."""
     known = [str(ready.size_bytes), str(ready.mtime_ns), ready.sha256]
     fresh = stamp.with_name("tmp-stamp")
     fresh.write_text(" ".join([*known, *file_state_or_empty(ready.path)]))

@@ -63,8 +63,9 @@ _NO_PROGRAM = (126, 127)  # which says enough
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # SIGTERM goes to the whole group. The script waits for its command, which may want to clean up,
 # then ends by the same signal. A core file of the shell would be of no use to anybody.
+_FAILED = "rater_failed() {\n"
 _BEGIN = f"""\
-rater_failed() {{
+{_FAILED}\
 rater_report "$1" "$2"
 printf 'rater: command %s ended with status %s\\n' "$1" "$2" >&2
 trap - TERM
@@ -155,24 +156,30 @@ def shown(lines: Sequence[CommandLine]) -> str:
 
 
 def to_argv(
-    lines: Sequence[CommandLine], wrap: Sequence[str] = (), *, reports: bool = False
+    lines: Sequence[CommandLine],
+    wrap: Sequence[str] = (),
+    *,
+    reports: bool = False,
+    accepted: Sequence[int] = (),
 ) -> tuple[str, ...]:
     """Return what to execute, `wrap` in front of every command; one plain command as it is.
 
     With `reports`, a script of several commands writes to descriptor `REPORT_FD` when one of
-    them, which is not the last, has ended. Raises `InputError` when the commands are too
-    long for one script.
+    them, which is not the last, has ended. After a status of `accepted` it goes on. Raises
+    `InputError` when the commands are too long for one script.
     """
     if len(lines) == 1 and lines[0].plain:
         return (*wrap, *lines[0].words)
     *before, last = lines
     closed = _CLOSED if reports and before else ""
-    ended = "rater_report {} 0\n" if closed else ""
+    ended = "rater_report {} $?\n" if closed else ""
     steps = [
         f"{line.shell(wrap)}{closed} || rater_failed {n} $?\n{ended.format(n)}"
         for n, line in enumerate(before, 1)
     ]
     begin = f"{_REPORT if closed else _REPORT_TO_NOBODY}{_BEGIN}" if before else ""
+    codes = "".join(f'[ "$2" -ne {code} ] || return {code}\n' for code in accepted)
+    begin = begin.replace(_FAILED, _FAILED + codes)
     return _script([begin, *steps, f"exec {last.shell(wrap)}{closed}\n"], lines)
 
 

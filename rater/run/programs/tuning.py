@@ -103,7 +103,6 @@ def _first_fit(paths: Iterable[Path]) -> Path | None:
 
 
 def _fits(path: Path) -> bool:
-    """Tell whether a file is a library for programs like this one."""
     found, own = read_elf(path), read_elf(Path("/proc/self/exe"))
     return (
         found is not None
@@ -337,7 +336,6 @@ def _extent(data: bytes, order: str, at: int, *, is_64: bool) -> tuple[int, int]
 
 
 def _flags(dynamic: bytes, order: str, *, is_64: bool) -> int:
-    """Return DT_FLAGS_1 of a dynamic section, 0 where it has none."""
     pair = struct.Struct(f"{order}{'qQ' if is_64 else 'iI'}")
     whole = dynamic[: len(dynamic) // pair.size * pair.size]
     return next((int(value) for tag, value in pair.iter_unpack(whole) if tag == _DT_FLAGS_1), 0)

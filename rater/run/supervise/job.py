@@ -25,6 +25,7 @@ from rater.run.copies.counters import CounterPlan
 from rater.run.copies.exit_watcher import ended_event
 from rater.run.copies.guard import Guard
 from rater.run.copies.launch import Child, CopySpec, ExitInfo
+from rater.run.copies.limits import KernelKills
 from rater.run.host.idle import IdleWatch
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.observer import FIRST_S, Observer, ResidentLooks
@@ -192,7 +193,7 @@ class Job:
     prepare: str | None = None  # shell command before each phase
     cooldown_s: float = 0.0  # rest between phases
     until_idle: IdleWatch | None = None  # between phases, wait until the machine is as before
-    prepare_environment: Mapping[str, str] = field(default_factory=dict)
+    prepare_environment: Mapping[str, str] = field(default_factory=os.environ.copy)
     output_limit_bytes: int = 1 << 30
     check_limit_s: float = DEFAULT_CHECK_LIMIT_S  # for the output of one copy, by the wall clock
     expected_s: Mapping[str, float] = field(default_factory=dict)  # by benchmark, one phase
@@ -300,6 +301,7 @@ class PhaseRecord:
         self._ended: list[EndedCopy] = []
         self._finishes: dict[int, int] = {}  # last finish by copy
         self._interrupted = False
+        self._kills = KernelKills()
         self._samples = Samples(state.emit, placements)
         self._resident = ResidentLooks()
         pages = state.job.pages
@@ -355,6 +357,7 @@ class PhaseRecord:
             self._phase.number,
             origin_ns,
             now_ns,
+            kills=self._kills,
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
             workloads=workloads,

@@ -185,7 +185,7 @@ class PhaseRun:
             if not self._state.stop_flag.is_set():
                 reason = (
                     f"copy {child.copy} of {child.step.benchmark} ended at the gate, before it "
-                    f"was released ({how_it_ended(reaped)}); is something killing processes?"
+                    f"was released ({how_it_ended(reaped)})"
                 )
                 self._state.outside.died_at_gate(reaped.signal, reason)
                 self._state.stop(None, reason)
@@ -195,14 +195,14 @@ class PhaseRun:
             self._release.announce(child)
         if child.filler:
             self.record.uncounted(child, reaped)
-            self._queues.go_on(child, well=reaped.exit_code == 0)
+            self._queues.go_on(child, well=reaped.exit_code in (0, *child.spec.accepted))
             return
         origin_ns = self._release.origin_ns
         workloads = self._ends.workloads(child, reaped, now_ns, origin_ns)
         status = self.record.ended(child, reaped, origin_ns, now_ns, workloads)
         if self._window is not None and self._window.one_less(now_ns, first=child.position == 0):
             self._close_window()
-        late = child.late_ns is not None and reaped.exit_code == 0
+        late = child.late_ns is not None and reaped.exit_code in (0, *child.spec.accepted)
         self._queues.go_on(child, well=status is CopyStatus.OK or late)
 
     # -- ending copies early ----------------------------------------------------------------------

@@ -23,8 +23,8 @@ from rater.plan.schedule import Phase
 from rater.process import DeferredSignals
 from rater.record.events import Event, Noted, PhaseStarted, PhaseTorn, Resting, RunEnded
 from rater.record.run import RunStatus
-from rater.run.copies.guard import Guard, Leftover
-from rater.run.host.idle import cool_down, idle_wait_note
+from rater.run.copies.guard import PREPARED, Guard, Leftover
+from rater.run.host.idle import cool_down
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.energy import EnergyReader
@@ -121,23 +121,20 @@ class Supervisor:
             nursery.cancel_scope.cancel()
 
     async def _take_baseline(self) -> None:
-        """Learn how idle, cool and fast the machine is before the first phase."""
         if self._job.until_idle is not None and len(self._job.plan.phases) > 1:
             with self._stoppable():
                 for remark in await self._job.until_idle.take_baseline():
                     self._emit(Noted(remark))
 
     async def _rest(self) -> None:
-        """Wait between two phases as the user asked."""
         if self._job.cooldown_s:
             self._emit(Resting(f"cooling down for {self._job.cooldown_s:g} s"))
         with self._stoppable():
-            waited = await cool_down(
+            note = await cool_down(
                 self._job.cooldown_s,
                 self._job.until_idle,
                 report=lambda text: self._emit(Resting(text)),
             )
-            note = idle_wait_note(waited)
             if note:
                 self._emit(Noted(note))
 
@@ -216,7 +213,8 @@ class Supervisor:
     async def _prepare(self, command: str) -> None:
         """Run the user's command before a phase; not timed, its output goes to stderr."""
         with self._stoppable():
-            status = await _run_in_group(command, self._job.prepare_environment)
+            environment = {**self._job.prepare_environment, "RATER_COPY": PREPARED}
+            status = await _run_in_group(command, environment)
             if status and not self._state.stop_flag.is_set():
                 raise RunError(
                     f"--prepare {command!r} ended with status {status}: no copy was "
@@ -290,7 +288,6 @@ class Supervisor:
 
 
 def _failures(job: Job, failed: int) -> str:
-    """Return how many copies failed, in words."""
     plan = job.plan
     if plan.window is not None:  # how many runs there are is the result, not the plan
         return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
@@ -302,7 +299,6 @@ def _failures(job: Job, failed: int) -> str:
 
 
 def _expected_s(job: Job, phase: Phase) -> float | None:
-    """Return how long a phase should take; None: nobody knows."""
     if phase.window is not None:
         return phase.window.end_ns / 1e9
     names = [step.benchmark for step in phase.queues[0].steps]
@@ -316,15 +312,16 @@ def _leftover_notes(found: Sequence[Leftover], phase: Phase) -> Iterator[Noted]:
     what = phase.benchmark or "the ring"
     dead = [it for it in found if it.killed]
     for it in (*(it for it in found if not it.killed), *dead[:_LEFTOVERS_NAMED]):
-        copy = "a copy" if it.copy is None else f"copy {it.copy}"
+        whose = "a copy" if it.copy is None else f"copy {it.copy}"
+        whose = PREPARED if it.copy == PREPARED else f"{whose} of {what}"
         became = (
             "it was killed" if it.killed else f"it could not be killed: `sudo kill -9 {it.pid}`"
         )
-        yield Noted(f"{copy} of {what} left process {it.pid} ({it.command}) behind; {became}")
+        yield Noted(f"{whose} left process {it.pid} ({it.command}) behind; {became}")
     more = len(dead) - _LEFTOVERS_NAMED
     if more > 0:
         processes = "process was" if more == 1 else "processes were"
-        yield Noted(f"{more} more {processes} left behind by copies of {what} and killed")
+        yield Noted(f"{more} more {processes} left behind in the phase of {what} and killed")
 
 
 async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
@@ -341,7 +338,7 @@ async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
         check=False,
         stdin=subprocess.DEVNULL,
         stdout=2,
-        env=dict(environment) or None,
+        env=dict(environment),
         process_group=0,
         deliver_cancel=kill_group,
     )

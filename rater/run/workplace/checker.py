@@ -23,7 +23,7 @@ from rater.record.events import CopyEnded, Event, OutputChecked
 from rater.record.run import CopyStatus, Validity, escape_undecodable
 from rater.run.copies.guard import Helpers
 from rater.run.copies.launch import CopySpec
-from rater.run.copies.limits import pipe_above_gate_descriptors
+from rater.run.copies.limits import KernelKills, limits_at_end, pipe_above_gate_descriptors
 from rater.run.copies.spawn import MARKER
 from rater.run.host.foreign_load import process_cpu_s
 from rater.run.workplace import checker_main
@@ -110,7 +110,6 @@ class Checker:
         ]
 
     def _check_some(self, requests: Sequence[CheckRequest]) -> list[CheckResult]:
-        """Check as many as the process lives for, or until the run is stopped."""
         try:
             process = self._process = self._process or _Process(self._helpers)
         except OSError as error:
@@ -133,7 +132,7 @@ class Checker:
                 self.close()
                 break
             if answers is None:
-                detail = f"{process.at} ended the process that did it (out of memory?)"
+                detail = f"{process.at} ended the process that did it: {process.how_it_ended()}"
             elif cpu_s > limit_s:
                 detail = f"{process.at} took longer than {limit_s:.3g} s of CPU time"
             elif time.monotonic() - begin_s > wall_s:
@@ -180,6 +179,7 @@ class _Process:
         self.ready = False
         self.at = "checking its output"  # what it is busy with, in words
         self._helpers = helpers
+        self._kills = KernelKills()
         self._rules: dict[CheckRules, int] = {}  # that it has, with their number there
         self._out = b""
         self._in = b""
@@ -246,6 +246,16 @@ class _Process:
     def cpu_s(self) -> float:
         """Return the CPU time that the process has used so far."""
         return process_cpu_s(self._pid)
+
+    def how_it_ended(self) -> str:
+        """Say what ended it by itself."""
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        if ended.si_code == os.CLD_EXITED:
+            return f"exit code {ended.si_status}"
+        number, limits = ended.si_status, limits_at_end(self._pid)
+        cause = self._kills.cause(number, None, self.cpu_s(), limits)
+        return f"signal {number}" + (f" ({cause})" if cause else "")
 
     def end(self) -> None:
         """Kill and reap it."""
@@ -395,7 +405,6 @@ class Judge:
 
 
 def _is_open(one: EndedCopy) -> bool:
-    """Tell whether a copy's output is to be checked."""
     event = one.event
     return (
         event is not None and event.status is CopyStatus.OK and event.validity is Validity.UNCHECKED

@@ -141,7 +141,6 @@ def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] 
 
 
 def _behind(file: BufferedReader, end: int) -> bytes:
-    """Return the lines behind a window."""
     file.seek(end)
     return file.read(_OVERLAP) + file.readline(_WINDOW)
 
@@ -254,7 +253,6 @@ def _compare(file: BufferedReader, want: Expected) -> None:
 
 
 def _difference(line: bytes, wanted: list[bytes], want: Expected) -> str | None:
-    """Compare one line, empty at the end of the file."""
     if not line:
         return f"got the end of the file, expected {_line(wanted)}"
     got = line.split()
@@ -302,7 +300,6 @@ def _blocks(file: BufferedReader, number: int) -> Iterator[tuple[int, bytes]]:
 
 @lru_cache(maxsize=256)  # the same text for every copy
 def _wanted(text: str, ignore: str | None) -> tuple[list[list[bytes]], int]:
-    """Return the words of each expected line, and the length of the longest line."""
     raw = text.encode().rstrip().split(b"\n")
     if ignore is not None:
         ignored = re.compile(ignore, re.MULTILINE)
@@ -346,7 +343,6 @@ def _allowed(got: bytes, want: bytes, expected: Expected) -> str:
 
 
 def _word(token: bytes) -> str:
-    """Return a word for a message: numbers bare, text quoted and cut, nothing unprintable."""
     text = token[:60].decode(errors="backslashreplace")
     if number_of(token) is not None and len(token) <= 60:
         return text

@@ -106,6 +106,7 @@ class Program:
     setup_limits: Limits = NO_LIMITS  # of each run of it
     folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
     own: tuple[KitCopy, ...] = ()  # by copy, of a kit's benchmark
+    accepted: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
 
     @property
     def rules(self) -> CheckRules:
@@ -248,7 +249,6 @@ class RunFolders:
         stop: Callable[[], bool],
         made: Sequence[CopySpec],
     ) -> None:
-        """Set up copies; remove what was made when one fails or all stop."""
         done = set_up_all(setups, self._workers(), stop)
         if done.error is not None or stop():
             for spec in made:
@@ -298,7 +298,6 @@ class RunFolders:
     def _judge(
         self, copies: Sequence[tuple[Program, CopySpec]], checker: Checker
     ) -> dict[str, CheckResult]:
-        """Return verdicts by the place of each copy's output."""
         judged = {}
         requests = {}
         for program, spec in copies:
@@ -370,7 +369,8 @@ class RunFolders:
         if program.directory is not None:
             # No directory for output alone: making one can cost more than all the rest.
             output = f"{self._work}/{name}."
-            return self._tuned(CopySpec(program.argv, environment, program.directory, output))
+            spec = CopySpec(program.argv, environment, program.directory, output)
+            return self._tuned(replace(spec, accepted=program.accepted))
         workloads = count_reported_commands(program.argv)
         if program.inputs:
             with self._watch.linking(program.inputs):
@@ -389,7 +389,8 @@ class RunFolders:
         except OSError as error:
             raise cannot_be_made(Path(path), error) from error
         environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
-        return self._tuned(CopySpec(program.argv, environment, path, f"{path}/", workloads))
+        spec = CopySpec(program.argv, environment, path, f"{path}/", workloads)
+        return self._tuned(replace(spec, accepted=program.accepted))
 
     def _own_spec(self, own: KitCopy, name: str, environment: dict[bytes, bytes]) -> CopySpec:
         """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
@@ -417,24 +418,27 @@ class RunFolders:
             return make_run_dir(self._work, name, program.inputs)
 
 
-# -- The last lines that a failed copy wrote on its standard error ---------------------------------
+# -- The first and last lines that a failed copy wrote on its standard error -----------------------
 
 _MOST_BYTES = 4096
 
 
-def stderr_tail(files: str, lines: int = 5) -> list[str]:
-    """Return at most so many lines; none where the file is gone or empty.
+def stderr_ends(files: str, lines: int = 3) -> list[str]:
+    """Return so many of either end, a line `...` between; none where the file is gone or empty.
 
     `files`: as `CopySpec.files` has it, a directory or a pattern of names.
     """
     path = f"{files[:-1]}stderr" if files.endswith("*") else f"{files}/stderr"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
-            text = file.read(_MOST_BYTES).decode(errors="replace")
+            text = file.read(_MOST_BYTES)
+            rest = os.fstat(file.fileno()).st_size - len(text)
+            file.seek(max(0, rest - _MOST_BYTES) + len(text))
+            text += (b"\n...\n" if rest > _MOST_BYTES else b"") + file.read(_MOST_BYTES)
     except OSError:
         return []
-    return [printable(line, 200) for line in text.splitlines() if line.strip()][-lines:]
+    said = [printable(it, 200) for it in text.decode(errors="replace").splitlines() if it.strip()]
+    return said if len(said) <= 2 * lines else [*said[:lines], "...", *said[-lines:]]
 
 
 # -- Set-up commands of copies, before each run: where the copy will run, several at a time --------

@@ -147,7 +147,7 @@ def try_run(
         lines = command_lines(benchmark, size, built)
         program = Program(
             name=benchmark.name,
-            argv=to_argv(lines),
+            argv=to_argv(lines, accepted=benchmark.accept_exit),
             inputs=ready_inputs(benchmark, size, cache, left),
             expected=size.expected,
             directory=None,
@@ -157,6 +157,7 @@ def try_run(
             setup=setup_argv(benchmark),
             setup_limits=limits,
             folders=folders_of(lines),
+            accepted=benchmark.accept_exit,
         )
     except RaterError as error:
         return replace(trial, error=str(error))
@@ -221,13 +222,14 @@ def _failure(ended: SoloRunResult, spec: CopySpec, limits: Limits) -> str | None
     if ended.excess is LimitExceeded.OUTPUT:
         limit = limits.output_bytes or 0
         return f"wrote more than {limit / 1e6:.0f} MB of output (--output-limit of rater run)"
-    if ended.exit_code != 0:
-        failure = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
-        if failure is not None:
-            return failure
+    if ended.exit_code in (0, *spec.accepted):
+        return None
+    failure = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)
+    if failure is not None:
+        return failure
     if ended.signal is not None:
         return f"was killed by {_signal_name(ended.signal)}"
-    return f"ended with exit code {ended.exit_code}" if ended.exit_code else None
+    return f"ended with exit code {ended.exit_code}"
 
 
 def _signal_name(number: int) -> str:

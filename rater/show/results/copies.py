@@ -265,7 +265,8 @@ def _workload_columns(copies: tuple[StoredCopy, ...]) -> list[Column]:
         ]
         [times] = seconds_columns([None if it is None else it.elapsed_ns / 1e9 for it in cells])
         marked = [
-            f"{time}!" if _failed(it) else time for time, it in zip(times, cells, strict=True)
+            f"{time}!" if _failed(it) and copy.status is CopyStatus.FAILED else time
+            for time, it, copy in zip(times, cells, copies, strict=True)
         ]
         columns.append(Column((f"w{this_place + 1}", "s"), marked, optional=1 + this_place))
     return columns

@@ -192,7 +192,6 @@ def _taken_up(left: RemainingPlan, at: str) -> str:
 
 
 def _nothing_left(args: argparse.Namespace, run: StoredRun, left: RemainingPlan) -> int:
-    """Show a run that has all its phases, and end it if nobody had come to that."""
     head = run.head
     with open_existing_store(args) as store:
         if head.status in (RunStatus.KILLED, RunStatus.INTERRUPTED):
@@ -217,7 +216,6 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: RemainingPlan)
 def _dry_run(
     args: argparse.Namespace, run: StoredRun, left: RemainingPlan, resolved: RunPlan
 ) -> int:
-    """Show what would be run, and what changed as far as it is known before anything is built."""
     planned = tuned_settings_of(resolved.request)
     found = changed_conditions(run, conditions_now(resolved), planned)
     weighty = [it for it in found if it.significant]

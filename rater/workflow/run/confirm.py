@@ -102,7 +102,6 @@ def confirm(args: argparse.Namespace) -> int:
 def _chosen(
     args: argparse.Namespace,
 ) -> tuple[Sourced[StoredRun], int, Finding, tuple[Finding, ...]]:
-    """Return the run, the number (from 1) of the finding, that, and all findings."""
     with open_existing_store(args) as store:
         again = load_again(args, store, args.confirm)
         run = again.value
@@ -169,7 +168,6 @@ def _requests(
 
 
 def _command(request: Request) -> str:
-    """Return a side as a person would type it."""
     words = ["rater", "run", *request.suites]
     if request.suites:
         words += ["--size", request.size, "--tune", request.tune]

@@ -209,7 +209,6 @@ def _used(
 
 
 def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ...], ...]:
-    """Return what runs besides the benchmark's own commands."""
     suite = workload.suite
     return (request.wrap, workload.benchmark.setup, suite.setup if suite else ())
 
@@ -231,7 +230,6 @@ def suite_files(request: Request) -> tuple[str | None, str | None]:
 
 
 def _settings_now(resolved: RunPlan) -> tuple[tuple[str, str], ...]:
-    """Return the settings of the machine and of rater as they are kept with a run."""
     reserved = format_list(resolved.reserved)
     layout = own_layout_text(resolved.request.layout)
     return (

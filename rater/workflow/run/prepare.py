@@ -180,7 +180,6 @@ def needs_of(
 
 
 def _refuse_early(resolved: RunPlan, cache: Path) -> None:
-    """Refuse what does not fit before anything is set up, built or copied into the cache."""
     needs = needs_of(resolved, cache / "work", ())
     problems = list(needs.problems)
     caching = uncached_bytes((workload.size for workload in resolved.workloads), cache)
@@ -197,7 +196,6 @@ def _refuse_early(resolved: RunPlan, cache: Path) -> None:
 
 
 def _set_up(resolved: RunPlan, cache: Path) -> dict[Path, SetupFiles | None]:
-    """Run the set-ups of all suites that have one; return what they left, by suite."""
     request = resolved.request
     suites: dict[Path, Suite] = {w.suite.path: w.suite for w in resolved.workloads if w.suite}
     left = {}
@@ -227,12 +225,15 @@ def _program(
     if wrap:
         wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
     if workload.kit:
+        if request.accept_exit:
+            raise InputError("--accept-exit: benchmarks of SPEC CPU end with 0; leave it out")
         return KITS().kit_program(request, workload.kit, resolved.placements, wrap)
     elsewhere = bool(request.command) and not request.run_dirs
     benchmark, size = workload.benchmark, workload.size
+    accepted = tuple({*benchmark.accept_exit, *request.accept_exit})
     return Program(
         name=benchmark.name,
-        argv=to_argv(lines, wrap, reports=True),
+        argv=to_argv(lines, wrap, reports=True, accepted=accepted),
         inputs=inputs,
         expected=size.expected,
         directory=str(Path.cwd()) if elsewhere else None,
@@ -242,6 +243,7 @@ def _program(
         setup=setup_argv(benchmark),
         setup_limits=Limits(request.timeout_s, request.output_limit_bytes),
         folders=folders_of(lines),
+        accepted=accepted,
     )
 
 
@@ -328,7 +330,6 @@ def _preflight(
 
 
 def _sorted(resolved: RunPlan, found: Preflight | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what to warn of, and what `--preflight strict` refuses the run for."""
     if found is None:
         return (), ()
     if resolved.request.preflight == "strict":
@@ -360,7 +361,6 @@ def checked(
 
 
 def _program_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> list[str]:
-    """Return why programs of a run could not be found, built or given their pages."""
     checks: list[Callable[[], object]] = [
         partial(refuse_pages, resolved.request, planned),
         partial(PAGE_CHECKS().refuse_layout, resolved.request, planned),
@@ -407,7 +407,6 @@ def obstacles(args: argparse.Namespace, resolved: RunPlan) -> list[str]:
 
 
 def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
-    """Return what checks raise `InputError` for."""
     found = []
     for check in checks:
         try:

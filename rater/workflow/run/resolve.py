@@ -191,7 +191,6 @@ def _tuning(request: Request) -> CopyTuning:
 
 
 def _too_full(full: Sequence[OverfullNode]) -> str:
-    """Name the lgroups whose counts are too large, and how large they may be."""
     shown = full[:4]
     told = ", ".join(
         f"{'CPUs without a node' if one.node is None else f'lgroup {one.node}'} has {one.copies} "
@@ -216,7 +215,6 @@ def load_workloads(
 
 
 def _overwritten(plan: Plan, kits: Sequence[KitBenchmark]) -> tuple[str, ...]:
-    """Say which outputs of kits' benchmarks nobody can look at."""
     if not any(kit.comparison for kit in kits):
         return ()
     if plan.window is not None:
@@ -325,7 +323,6 @@ def most_bytes(resolved: RunPlan) -> int:
 
 
 def _layout(request: Request, topology: Topology, changes: Mapping[str, Any]) -> Layout:
-    """Return the layout as it was changed; raises `InputError` for what the machine has not."""
     check_asked(topology, smt=request.smt, kind=request.kind)
     return override_layout(load_layout(request.layout), **changes)
 
@@ -333,7 +330,6 @@ def _layout(request: Request, topology: Topology, changes: Mapping[str, Any]) ->
 def _had_here(
     topology: Topology, placements: tuple[Placement, ...]
 ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
-    """Return the placements with memory policies that this kernel has, and what changed."""
     if not topology.is_this_system or all(p.policy is MemoryPolicy.NONE for p in placements):
         return placements, ()
     return apply_memory_support(placements, memory_support())

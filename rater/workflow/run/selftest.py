@@ -132,7 +132,6 @@ class _SelftestRunner:
             return stopped.status
 
     def _iterations(self, resolved: RunPlan, runs: int) -> int:
-        """Return how many iterations the time that was given is enough for."""
         once_s = sum(resolved.expected_s.values()) * _OVERHEAD * runs
         wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
         return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
@@ -211,7 +210,6 @@ class _SelftestRunner:
         return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0
 
     def _given_up(self, last: Judgement) -> bool:
-        """Tell whether the machine was too busy for the last run, and has been for long enough."""
         from rater.analysis.divots.selftest import Verdict
 
         late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
@@ -321,7 +319,6 @@ class _SelftestRunner:
 
 
 def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
-    """Return what `rater divots` finds in a run."""
     from rater.analysis.divots.findings import analyse
     from rater.analysis.divots.model.finding import Thresholds
 

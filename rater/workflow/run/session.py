@@ -52,7 +52,7 @@ from rater.run.host.thread_binding import realtime_priority
 from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
-from rater.run.workplace.run_dirs import Program, RunFolders, stderr_tail
+from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
 from rater.settings.tuner import SettingsSession
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
@@ -126,10 +126,16 @@ _PAGE_SETUP = Hook[PagePreparation]("page setup")
 
 
 def stderr_excerpt(run: StoredRun) -> str:
-    """Return the last lines of a failed copy's standard error, "" where there are none."""
-    failed = [copy.run_dir for copy in run.copies if copy.run_dir and not is_good(copy)]
-    lines = stderr_tail(failed[0]) if failed else []
-    return "\n".join(["end of its standard error:", *(f"  {it}" for it in lines)]) if lines else ""
+    """Return the first and last lines of a failed copy's standard error, "" where it has none."""
+    failed = [it for it in run.copies if it.run_dir and not is_good(it)]
+    lines = stderr_ends(failed[0].run_dir or "") if failed else []
+    said = ["its standard error:", *(f"  {it}" for it in lines)] if lines else []
+    if failed and failed[0].cpu is not None and any("libnuma" in it for it in lines):
+        said.append(
+            "rater binds copies, and numactl refuses CPUs and nodes beyond that: `--bind none "
+            "--mem none` leaves both to the command"
+        )
+    return "\n".join(said)
 
 
 # -- Where a run's events go: into the database and onto the screen, each on a thread of its own ---
@@ -333,7 +339,6 @@ class Session:
             return self._locked(stack, left, HostLoad(resolved), settings)
 
     def _own_settings(self, stack: ExitStack) -> RunSettings:
-        """Set what this run wants of the machine, until the stack is left."""
         what = f"rater run {self.attempt.uuid[:8]}"
         tuner = stack.enter_context(SettingsSession(sysroot(), default_journal_path(), what))
         settings = RunSettings(tuner, self._say)
@@ -414,7 +419,6 @@ class Session:
         *,
         pages: PreparedPages | None,
     ) -> tuple[Outcome, Recorder]:
-        """Run everything; the database and the screen get events on threads of their own."""
         resolved, request = self.resolved, self.resolved.request
         folders = RunFolders(
             ready.work,
@@ -504,7 +508,6 @@ class Session:
         return make_view(terminal(stderr=True), self._run, ahead)
 
     def _finish(self, store: Store, run: StoredRun, proved: RunProof, outcome: Outcome) -> int:
-        """Show the result and return the exit status."""
         if self.one_of_many is None and (self.args.json or not self.args.quiet):
             from rater.workflow.results.stored import print_result
 

@@ -435,7 +435,6 @@ def untouched_programs(tuning: CopyTuning, programs: Collection[Path]) -> tuple[
 
 
 def _small_pool(request: Request, needed_bytes: int) -> tuple[str, ...]:
-    """Say so where the pool of huge pages is too small for all copies."""
     if request.hugepages != HUGETLB:
         return ()
     memory = meminfo(sysroot() / _MEMINFO)

@@ -206,7 +206,7 @@ def rest_before(
         return 0
     import trio
 
-    from rater.run.host.idle import cool_down, idle_wait_note
+    from rater.run.host.idle import cool_down
 
     async def resting() -> int:
         status = 0
@@ -221,8 +221,7 @@ def rest_before(
                         nursery.cancel_scope.cancel()
 
                 nursery.start_soon(listen)
-                note = idle_wait_note(await cool_down(request.cooldown_s, watch))
-                if note:
+                if note := await cool_down(request.cooldown_s, watch):
                     report(note)
                 nursery.cancel_scope.cancel()
         return status

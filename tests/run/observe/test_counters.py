@@ -102,25 +102,26 @@ def test_user_mode_alone_is_counted_by_choice_too(tmp_path: Path) -> None:
     assert all(flags & USER_ONLY for _, flags, _ in kernel.calls)
     refused = MadeKernel(refuse=lambda event, flags: errno.EACCES)
     found = tried(refused, perf_settings(tmp_path, paranoid=3), replace(SOFTWARE, user_only=True))
-    assert (found.ready, found.why[-26:]) == (None, "nothing for users but root")
+    assert (found.ready, found.why[-27:]) == (None, "nothing, for users but root")
 
 
 @pytest.mark.parametrize(
     ("paranoid", "number", "why", "remedy"),
     [
         (
-            *(3, errno.EACCES, "kernel.perf_event_paranoid is 3: nothing for users but root"),
+            *(3, errno.EACCES, "kernel.perf_event_paranoid is 3: nothing, for users but root"),
             "sudo sysctl kernel.perf_event_paranoid=1",
         ),
         (
-            *(1, errno.EPERM, "refused though kernel.perf_event_paranoid is 1: seccomp or an LSM"),
-            "a container: run it with --security-opt seccomp=unconfined",
+            *(2, errno.EPERM, "kernel settings allow it, and it is refused (EPERM): by a seccomp"),
+            "docker, podman: run --cap-add PERFMON",
         ),
         (
-            *(None, errno.EACCES, "refused, and the kernel has no perf events"),
-            "a container: run it with",
+            *(None, errno.EACCES, "it is refused (EACCES): by a seccomp filter"),
+            "docker, podman: run",
         ),
-        (2, errno.ENOSYS, "this kernel has no perf events, ENOSYS", "CONFIG_PERF_EVENTS"),
+        (None, errno.ENOSYS, "this kernel has no perf events, ENOSYS", "CONFIG_PERF_EVENTS"),
+        (3, errno.ENOSYS, "it is refused (ENOSYS): by a seccomp filter", "SystemCallFilter="),
         (2, errno.EMFILE, "too many open files, EMFILE", "raise `ulimit -n`"),
         (2, errno.ENFILE, "too many open files on the whole machine, ENFILE", "sysctl fs.file-max"),
         (2, errno.EBUSY, "another has the counters for itself, EBUSY", "end it (`perf`"),
@@ -138,6 +139,14 @@ def test_every_refusal_is_told_with_its_way_out(
     assert found.ready is None
     assert why in found.why
     assert remedy in found.remedy
+
+
+def test_root_is_refused_by_a_filter_whatever_the_sysctl_says(tmp_path: Path) -> None:
+    root = perf_settings(tmp_path, paranoid=3)
+    (root / "proc/self").mkdir()
+    (root / "proc/self/status").write_text("CapEff:\t000001ffffffffff\n")
+    found = tried(MadeKernel(refuse=lambda event, flags: errno.EPERM), root)
+    assert "by a seccomp filter" in found.why
 
 
 def test_a_machine_without_some_event_counts_the_others(tmp_path: Path) -> None:

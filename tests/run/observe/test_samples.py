@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -421,13 +422,17 @@ def test_events_of_the_power_pmu_are_opened_on_a_cpu_of_each_package(tmp_path: P
 
 def test_a_power_pmu_without_events_or_that_may_not_be_opened_gives_way(tmp_path: Path) -> None:
     def forbidden(kind: int, config: int, cpu: int) -> int:
-        raise PermissionError(kind, config, cpu)
+        raise PermissionError(errno.EACCES, kind, config, cpu)
 
     assert list(energy_sources(pmu(tmp_path / "empty"), forbidden)) == []
     root = pmu(tmp_path / "one", ("energy-pkg", "0x02"))
     (source,) = energy_sources(root, forbidden)
     assert (source.name, source.domains) == ("perf", ())
-    assert "`sudo sysctl kernel.perf_event_paranoid=0`" in str(source.refused)
+    assert "seccomp filter" in str(source.refused)  # no setting of the kernel forbids it
+    (root / "proc/sys/kernel").mkdir(parents=True)
+    (root / "proc/sys/kernel/perf_event_paranoid").write_text("1\n")
+    (source,) = energy_sources(root, forbidden)
+    assert "sudo sysctl kernel.perf_event_paranoid=0" in str(source.refused)
     powercap(root)
     assert EnergyReader(root, forbidden).take_notes() == []  # powercap tells it all
 

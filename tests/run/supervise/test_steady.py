@@ -221,7 +221,7 @@ def test_daemons_that_copies_leave_die_while_others_run_and_are_reported_in_few_
     tmp_path: Path,
 ) -> None:
     script = f"setsid sh -c 'echo $$ >> {tmp_path}/daemons; exec sleep 60' & sleep 0.02"
-    more = "more processes were left behind by copies of leak and killed"
+    more = "more processes were left behind in the phase of leak and killed"
     seen = repeated(tmp_path, {"leak": script}, 2, lambda seen: more in seen.notes)
     pids = (tmp_path / "daemons").read_text().split()
     assert not any(Path("/proc", pid).exists() for pid in pids)

@@ -258,6 +258,13 @@ def test_the_prepare_command_runs_before_each_phase(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().split() == ["ready", "a", "ready", "b"]
 
 
+def test_what_the_prepare_command_started_is_not_told_as_left_by_a_copy(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, prepare="setsid sleep 60 & sleep 61 &")
+    notes = rig.run({"a": "true"}, copies=1).notes
+    assert notes.count("--prepare left process") == 2
+    assert "copy" not in notes
+
+
 def test_a_prepare_command_that_fails_fails_the_run_before_the_phase(tmp_path: Path) -> None:
     seen = Rig(tmp_path, prepare="exit 4").run({"a": "exit 0"}, copies=1)
     assert seen.outcome.status is RunStatus.FAILED

@@ -1,0 +1,118 @@
+"""What the kernel ended a copy for: its own counts and limits tell, nothing is guessed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rater.run.copies.limits import KernelKills, limits_at_end
+
+V2 = {
+    "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw",
+    "proc/self/cgroup": "0::/job/step",
+    "sys/fs/cgroup/job/memory.max": "52428800",
+    "sys/fs/cgroup/job/memory.events": "low 0\nhigh 0\nmax 5\noom 0\noom_kill 0",
+    "sys/fs/cgroup/job/hugetlb.2MB.events": "max 3",
+    "sys/fs/cgroup/job/step/memory.max": "max",
+    "sys/fs/cgroup/job/step/memory.events": "low 0\nhigh 0\nmax 5\noom 0\noom_kill 0",
+    "proc/vmstat": "nr_free_pages 1\noom_kill 7",
+}
+V1 = {
+    "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
+    "proc/self/cgroup": "4:memory:/job",
+    "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "52428800",
+    "sys/fs/cgroup/memory/job/memory.failcnt": "3",
+    "sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2",
+}
+UNKNOWN = "a process sent it: the kernel counted no kill for want of memory"
+
+
+def machine(root: Path, files: dict[str, str]) -> KernelKills:
+    write(root, files)
+    return KernelKills(root)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+def sigkill(kills: KernelKills) -> str | None:
+    return kills.cause(signal.SIGKILL, None, 0.1, {})
+
+
+def test_a_kill_of_a_cgroup_names_the_group_that_has_the_limit(tmp_path: Path) -> None:
+    kills = machine(tmp_path, V2)
+    assert sigkill(kills) == UNKNOWN
+    for group in ("job", "job/step"):
+        write(tmp_path, {f"sys/fs/cgroup/{group}/memory.events": "max 9\noom 1\noom_kill 1"})
+    assert sigkill(kills) == "the kernel killed it: memory of cgroup /job (52 MB) was used up"
+    assert sigkill(kills) == UNKNOWN  # one kill explains one copy
+
+
+def test_a_kill_in_a_cgroup_whose_limit_was_not_reached_is_the_machines(tmp_path: Path) -> None:
+    kills = machine(tmp_path, V2)
+    write(tmp_path, {"sys/fs/cgroup/job/step/memory.events": "oom 0\noom_kill 1"})
+    assert sigkill(kills) == "the kernel killed it: the machine's memory was used up"
+
+
+def test_cgroups_of_version_1_count_in_other_files(tmp_path: Path) -> None:
+    kills = machine(tmp_path, V1)
+    assert sigkill(kills) == UNKNOWN
+    write(
+        tmp_path,
+        {
+            "sys/fs/cgroup/memory/job/memory.failcnt": "40",
+            "sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill 3",
+        },
+    )
+    # A shell that lost its command to the kernel ends with 137.
+    text = kills.cause(None, 137, 0.1, {})
+    assert text == "the kernel killed it: memory of cgroup /job (52 MB) was used up"
+
+
+def test_without_cgroups_the_machine_counts_and_without_counts_nothing_is_said(
+    tmp_path: Path,
+) -> None:
+    assert sigkill(KernelKills(tmp_path)) == "killed from outside"
+    kills = machine(tmp_path, {"proc/vmstat": "oom_kill 7"})
+    write(tmp_path, {"proc/vmstat": "oom_kill 8"})
+    assert sigkill(kills) == "the kernel killed it: the machine's memory was used up"
+
+
+def test_a_bus_error_is_explained_by_a_refused_huge_page_only_where_one_was(
+    tmp_path: Path,
+) -> None:
+    kills = machine(tmp_path, V2)
+    assert kills.cause(signal.SIGBUS, None, 0.1, {}) is None
+    write(tmp_path, {"sys/fs/cgroup/job/hugetlb.2MB.events": "max 4"})
+    text = kills.cause(signal.SIGBUS, None, 0.1, {})
+    assert text == "huge pages of cgroup /job were used up (hugetlb.2MB)"
+
+
+@pytest.mark.parametrize(
+    ("number", "cpu_s", "expected"),
+    [
+        (signal.SIGKILL, 0.99, "it used 0.99 s of CPU time, the limit is 1 (`ulimit -t`)"),
+        (signal.SIGKILL, 0.2, UNKNOWN),
+        (signal.SIGXCPU, 3.0, None),  # no soft limit: somebody sent it
+        (signal.SIGXFSZ, 0.1, "a file may have 512 bytes (`ulimit -f`)"),
+        (signal.SIGSEGV, 3.0, None),
+    ],
+)
+def test_limits_explain_what_they_can(
+    tmp_path: Path, number: int, cpu_s: float, expected: str | None
+) -> None:
+    limits = {"cpu time": (None, 1), "file size": (512, None)}
+    assert machine(tmp_path, V2).cause(number, None, cpu_s, limits) == expected
+
+
+def test_limits_that_a_process_set_itself_are_read_before_it_is_reaped() -> None:
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "ulimit -t 77; kill -9 $$"], {})
+    assert limits_at_end(pid)["cpu time"] == (77, 77)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
