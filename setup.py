@@ -11,8 +11,7 @@ sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs the stan
 from argparse_manpage.manpage import Manpage  # noqa: E402
 
 from rater import __version__  # noqa: E402
-from rater.cli import build_parser  # noqa: E402
-from rater.command_line import command_words, subparsers_of  # noqa: E402
+from rater.cli import MENU, build_parser  # noqa: E402
 from rater.commands.machine import script  # noqa: E402
 
 DATA = ("suites", "layouts", "db")
@@ -29,12 +28,13 @@ def texts():
     parser = build_parser()
     for shell, path in COMPLETIONS.items():
         yield path, script(shell, build_parser())
-    parsers = {"rater": parser} | {
-        f"rater-{name}": sub for name, sub in subparsers_of(parser).items()
+    pages = {"rater": (parser, parser.description)} | {
+        f"rater-{name.replace(' ', '-')}": (parser.commands[name], it.about)
+        for group in MENU.values()
+        for name, it in group.items()
     }
-    about = {f"rater-{name}": words for name, words in command_words(parser).items()}
-    for name, sub in parsers.items():
-        sub.man_short_description = about.get(name, parser.description)
+    for name, (sub, about) in pages.items():
+        sub.man_short_description = about
         page = str(Manpage(sub, format="single-commands-section"))
         # It takes the words of `prog` for title and section.
         title = f'.TH {name.upper()} 1 "" "rater {__version__}" "User Commands"'

@@ -10,8 +10,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from rater.cli import build_parser
-from rater.command_line import GROUPS, Parser, shown_actions, subparsers_of
+from rater.cli import MENU, build_parser
+from rater.command_line import Parser, shown_actions, subparsers_of
 from rater.settings.known import SETTABLE
 
 ROOT = Path(__file__).parent.parent
@@ -21,10 +21,7 @@ _OF_HELP = re.compile(r"%%")
 def on_config(config: Any) -> Any:
     """Put the pages that are made, and those that lie in the folder, into the navigation."""
     docs = Path(config.docs_dir)
-    made = [
-        {title.capitalize(): [f"reference/commands/{name}.md" for name in names]}
-        for title, names in GROUPS.items()
-    ]
+    made = [{title.capitalize(): [_page(name) for name in names]} for title, names in MENU.items()]
     written = sorted(str(it.relative_to(docs)) for it in (docs / "reference").glob("*.md"))
     for part in config.nav:
         if part.get("Reference") == "reference/":
@@ -47,12 +44,16 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
-    pages = {f"reference/commands/{name}.md": _command(name, it) for name, it in _commands()}
+    pages = {_page(name): _command(name, it) for name, it in _commands()}
     pages["reference/database.md"] = _database()
     pages["reference/settings.md"] = _settings()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def _page(command: str) -> str:
+    return f"reference/commands/{command.replace(' ', '-')}.md"
 
 
 def _commands() -> list[tuple[str, argparse.ArgumentParser]]:

@@ -14,13 +14,14 @@ from importlib import import_module
 from rater import __version__
 from rater.command_line import (
     CommandTrait,
+    ListedCommand,
+    Menu,
     Parser,
     TopLevelParser,
     described,
     find_defaults,
     parsers_below,
     parsers_meant,
-    subparsers_of,
     unknown_command,
 )
 from rater.errors import RaterError
@@ -29,33 +30,54 @@ from rater.process import StoppedBySignal, handled, ignore_broken_pipe, print_er
 from rater.text.secrets import cleaned_streams
 from rater.wings import COMMANDS
 
-# A new command is a new file here; each declares its arguments in `register`.
-FAMILIES = (
-    "commands.runs.register_run",
-    "commands.runs.register_plan",
-    "commands.runs.register_rerun",
-    "commands.results.register_results",
-    "commands.results.register_divots",
-    "commands.results.register_plot",
-    "commands.results.register_report",
-    "commands.runs.register_selftest",
-    "commands.results.register_compare",
-    "commands.results.register_scale",
-    "commands.runs.register_sweep",
-    "commands.machine.register_settings",
-    "commands.machine.register_suites",
-    "commands.machine.register_layouts",
-    "commands.machine.register_topo",
-    "commands.machine.register_completion",
-    "commands.machine.register_doctor",
-)
+# By what people come for, the most used first among the groups and in each. What has two words
+# stands in the help of the command that its first word names.
+MENU: Menu = {
+    "measure": {
+        "run": ListedCommand("N copies side by side", "commands.runs.register_run"),
+        "plan": ListedCommand("what would run where", "commands.runs.register_plan"),
+        "plan layouts": ListedCommand("how copies are placed", "commands.machine.register_layouts"),
+        "sweep": ListedCommand("runs, settings combined", "commands.runs.register_sweep"),
+        "rerun": ListedCommand("a stored run once more", "commands.runs.register_rerun"),
+    },
+    "results": {
+        "list": ListedCommand("the stored runs", "commands.results.register_results"),
+        "show": ListedCommand("a run's results", "commands.results.register_results"),
+        "show plot": ListedCommand("copies' times, drawn", "commands.results.register_plot"),
+        "divots": ListedCommand("what is slow, and where", "commands.results.register_divots"),
+        "report": ListedCommand("a run as an HTML page", "commands.results.register_report"),
+        "export": ListedCommand("a run as CSV, JSON, ...", "commands.results.register_results"),
+        "import": ListedCommand("runs from files", "commands.results.register_results"),
+        "rm": ListedCommand("remove runs and sweeps", "commands.results.register_results"),
+    },
+    "compare": {
+        "compare": ListedCommand("runs, tags or sweeps", "commands.results.register_compare"),
+        "scale": ListedCommand("throughput by copies", "commands.results.register_scale"),
+    },
+    "machine": {
+        "doctor": ListedCommand("is it fit to measure?", "commands.machine.register_doctor"),
+        "doctor counters": ListedCommand("what it can count", "commands.machine.register_topo"),
+        "doctor selftest": ListedCommand("test divot detection", "commands.runs.register_selftest"),
+        "topo": ListedCommand("nodes, CPUs and caches", "commands.machine.register_topo"),
+        "settings": ListedCommand("what a sweep can set", "commands.machine.register_settings"),
+        "settings restore": ListedCommand(
+            "put settings back", "commands.machine.register_settings"
+        ),
+        "suites": ListedCommand("list, show, begin them", "commands.machine.register_suites"),
+    },
+    "more": {name: ListedCommand(*it) for name, it in COMMANDS.items()},
+    "shell": {
+        "completion": ListedCommand("bash, zsh or fish", "commands.machine.register_completion"),
+    },
+}
 _LOOKING = ("dry_run", "listing", "show", "example")  # with these nothing is restored
 
 
 def build_parser() -> TopLevelParser:
-    """Return the whole parser; imports only the families' argument declarations."""
+    """Return the whole parser, which declares a command when it is asked for."""
     parser = TopLevelParser(
         prog="rater",
+        menu=MENU,
         description="Run N copies of a benchmark at once, and find the slow part of the machine.",
         epilog="RUN: a number, the start of a uuid, last, last~1. More: rater COMMAND --help",
     )
@@ -64,25 +86,22 @@ def build_parser() -> TopLevelParser:
     parser.add_argument(
         "--json", action="store_true", default=False, help="one JSON document on stdout"
     )
-    commands = parser.add_subparsers(dest="subcommand", metavar="COMMAND", parser_class=Parser)
-    for family in (*FAMILIES, *COMMANDS):
-        module, _, function = family.rpartition(".")
-        getattr(import_module(f"rater.{module}"), function)(commands)
-    commands.choices["completion"].set_defaults(whole=parser)
     return parser
 
 
-def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
+def _parsed(parser: TopLevelParser, words: list[str]) -> argparse.Namespace:
     """Return the arguments, with the defaults of configuration files behind the command.
 
     Raises `InputError` for a wrong file; exits 2 for words that are wrong.
     """
-    commands = subparsers_of(parser)
-    unknown = unknown_command(words, commands)
+    words = parser.commands.joined(words)
+    unknown = unknown_command(words, parser.commands)
     if unknown is not None:
         parser.error(unknown)
-    at = next((i for i, word in enumerate(words) if word in commands), len(words))
+    at = next((i for i, word in enumerate(words) if word in parser.commands), len(words))
     found = find_defaults(parser, words[at], words) if at < len(words) else ()
+    if words[at : at + 1] == ["completion"]:
+        parser.commands["completion"].set_defaults(whole=parser)
     args = parser.parse_args([*words[: at + 1], *(it.word for it in found), *words[at + 1 :]])
     args.defaults = {it.dest for it in found}
     if getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False:

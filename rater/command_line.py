@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
+from importlib import import_module
 from itertools import batched
 from pathlib import Path
 from textwrap import fill
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from rater.errors import InputError
 from rater.process import print_error
@@ -54,8 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rater import": (
         "rater import times.json more.json",
-        "rater import other-machine.db   # all its runs, as `rater merge` does",
-        "rater import spec result/CPU2017.*.rsf",
+        "rater import other-machine.db   # all its runs, as `rater fleet merge` does",
     ),
     "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
     "rater divots": (
@@ -64,9 +65,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater divots 12 --fail-on slow-lgroup:2%",
         "rater divots --confirm 12       # run the slow place against another like it",
     ),
-    "rater plot": ("rater plot last", "rater plot 7 --benchmark lu", "rater plot 7 -o run7.svg"),
+    "rater show plot": ("rater show plot last", "rater show plot 7 -o run7.svg"),
     "rater report": ("rater report last -o run.html",),
-    "rater selftest": ("rater selftest --quick", "rater selftest --simulate --topology nodes=4x16"),
+    "rater doctor selftest": (
+        "rater doctor selftest --quick",
+        "rater doctor selftest --simulate --topology nodes=4x16",
+    ),
     "rater compare": (
         "rater compare 7 8",
         "rater compare tag:build=old tag:build=new",
@@ -79,9 +83,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20",
     ),
     "rater settings": ("rater settings", "rater settings thp"),
-    "rater restore": ("rater restore",),
+    "rater settings restore": ("rater settings restore",),
     "rater suites": ("rater suites", "rater suites show mini", "rater suites new nightly"),
-    "rater layouts": ("rater layouts", "rater layouts show balanced"),
+    "rater plan layouts": ("rater plan layouts", "rater plan layouts show balanced"),
     "rater topo": (
         "rater topo",
         "rater topo machine.xml",
@@ -92,7 +96,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater doctor -v governor THP",
         "rater doctor --fix -- make bench",
     ),
-    "rater counters": ("rater counters", "rater counters cpi numa"),
+    "rater doctor counters": ("rater doctor counters", "rater doctor counters cpi numa"),
     "rater completion": (
         "rater completion bash > ~/.local/share/bash-completion/completions/rater",
         "rater completion fish > ~/.config/fish/completions/rater.fish",
@@ -144,14 +148,18 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"formatter_class": ParagraphHelpFormatter} | options)
         self.examples = examples or EXAMPLES.get(self.prog, ())
         self.traits = traits
+        self.also: dict[str, str] = {}  # commands of two words that begin with this one
 
     def format_help(self) -> str:
         """Return the help: what it takes in few words, and command lines to copy at its end."""
         whole = super().format_help()
         if self._short_usage is not None:
             whole = self._short_usage + whole.removeprefix(self.format_usage())
+        also = "".join(f"  rater {name:<18} {about}\n" for name, about in self.also.items())
         lines = "".join(f"  {line}\n" for line in self.examples)
-        return whole + (f"\nexamples:\n{lines}" if lines else "")
+        for title, block in (("see also", also), ("examples", lines)):
+            whole += f"\n{title}:\n{block}" if block else ""
+        return whole
 
     @property
     def _short_usage(self) -> str | None:
@@ -178,9 +186,12 @@ class Parser(argparse.ArgumentParser):
         """Parse; what is left over is reported by the subcommand it stands behind."""
         parsed, left = self.parse_known_args(args, namespace)
         if left:
-            command = getattr(parsed, "subcommand", None)
-            parser = subparsers_of(self).get(command, self) if command else self
-            parser.error(_not_taken(parser, left))
+            parser = [self, *parsers_meant(self, parsed)][-1]
+            several = next((it for it in parser._actions if it.nargs in ("+", "*")), None)
+            if several is None or any(word.startswith("-") and word != "-" for word in left):
+                parser.error(_not_taken(parser, left))
+            # argparse takes them in one piece only: `rater import a.json --json b.json`.
+            setattr(parsed, several.dest, [*getattr(parsed, several.dest), *left])
         return parsed
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -202,6 +213,8 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
 
 def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, Parser]:
     """Return the parsers of its subcommands by name, in the order of the help."""
+    if isinstance(parser, TopLevelParser):
+        return dict(parser.commands)
     return {
         name: sub
         for action in parser._actions
@@ -235,13 +248,12 @@ def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
             yield action
 
 
-def unknown_command(words: Sequence[str], known: Iterable[str]) -> str | None:
+def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | None:
     """Say what to type where the first word is neither a command of rater nor an option."""
-    names = list(known)
-    word = next((it for it in _positional(words)), None)
-    if word is None or word in names:
+    word = next((words[at] for at in _positional(words)), None)
+    if word is None or word in known:
         return None
-    near = _nearest(word, names)
+    near = _nearest(word, known)
     program = _program(word)
     if near and program is None:
         return f"unknown command {word!r}; did you mean `rater {near}`?"
@@ -266,19 +278,32 @@ def _program(word: str) -> str | None:
     return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
-def _positional(words: Sequence[str]) -> Iterator[str]:
-    """Yield what is no option before the subcommand; `--db` is the only one with a value."""
-    left = iter(words)
-    for word in left:
-        if word == "--db":
-            next(left, None)
-        elif not word.startswith("-"):
-            yield word
+def _positional(words: Sequence[str]) -> Iterator[int]:
+    """Yield where no option stands before the subcommand; `--db` is the only one with a value."""
+    for at, word in enumerate(words):
+        if not word.startswith("-") and words[at - 1 : at] != ["--db"]:
+            yield at
 
+
+# Names that commands had, which answer with today's for this version.
+RENAMED = {
+    "plot": "show plot",
+    "selftest": "doctor selftest",
+    "counters": "doctor counters",
+    "layouts": "plan layouts",
+    "restore": "settings restore",
+    "pages": "lab trace",
+    "model": "lab model",
+    "lint-bind": "spec lint-bind",
+    "import spec": "spec import",
+    "merge": "fleet merge",
+    "history": "fleet history",
+}
 
 # What was dropped, as it was typed, and what does it now.
 _DROPPED = {
-    "rater lint-bind --fix": "`rater plan --topology MACHINE -- true` lists each copy's CPU",
+    "rater spec lint-bind --fix": "`rater plan --topology MACHINE -- true` lists each copy's CPU",
+    "rater import --topology": "`rater spec import` has it, documents say it themselves",
     "rater show --with": "`rater compare RUN RUN2` compares any two runs",
     **dict.fromkeys(
         (f"rater {name} --speccmds-out" for name in ("run", "plan", "sweep")),
@@ -302,34 +327,44 @@ def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
 
 # -- The help of `rater` itself: every command in a few words, by what people come for -------------
 
-# The most used first, among the groups and in each; a test holds that no command is missing.
-GROUPS = {
-    "measure": ("run", "plan", "sweep", "rerun", "lab", "selftest"),
-    "results": ("show", "list", "divots", "report", "plot", "export"),
-    "compare": ("compare", "scale", "model", "pages"),
-    "machine": ("doctor", "topo", "settings", "restore", "counters", "layouts"),
-    "database": ("import", "merge", "rm"),
-    "suites": ("suites", "lint-bind"),
-    "fleet": ("fleet", "history"),
-    "shell": ("completion",),
-}
+
+class ListedCommand(NamedTuple):
+    """A command of `rater`, which is declared when it is asked for."""
+
+    about: str
+    family: str  # the function that declares it, and perhaps its like
+
+
+type Menu = Mapping[str, Mapping[str, ListedCommand]]  # by title and name
+
 _COLUMNS = 80  # from which on two commands stand in a line
 _WIDE = (10, 45)  # where the first and the second command of a line begin
 _NAME = 11
-MOST_WORDS = 23  # letters of a command's words, so that two commands fit a line
 
 
 class TopLevelParser(Parser):
     """The parser of `rater`, whose help fits a screen of 24 lines."""
 
+    def __init__(self, *args: Any, menu: Menu, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.menu = menu
+        self.commands = Commands(self)
+
+    def parse_known_args(  # type: ignore[override]  # as `parse_args`
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, with the one command declared that is named."""
+        words = self.commands.joined(sys.argv[1:] if args is None else args)
+        self.commands.get(next((words[at] for at in _positional(words)), ""))
+        return super().parse_known_args(words, namespace)
+
     def format_help(self) -> str:
         """Return usage, all commands by group, and what holds for all of them."""
         width = self._get_formatter()._width + 2  # that argparse leaves free
-        about = command_words(self)
         rows = [
             row
-            for title, names in GROUPS.items()
-            for row in _rows(title, names, about, 2 if width >= _COLUMNS else 1)
+            for title, group in self.menu.items()
+            for row in _rows(title, group, 2 if width >= _COLUMNS else 1)
         ]
         return "\n".join(
             [
@@ -345,23 +380,62 @@ class TopLevelParser(Parser):
         )
 
 
-def command_words(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Return what each command does in a few words, by name."""
-    return {
-        it.dest: it.help or ""
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for it in action._choices_actions
-    }
+class Commands(Mapping[str, Parser]):
+    """The parsers of all commands by name, each declared when it is asked for.
+
+    A command may have two words (`show plot`), which `joined` makes one of.
+    """
+
+    def __init__(self, parser: TopLevelParser) -> None:
+        self._menu = {name: it for group in parser.menu.values() for name, it in group.items()}
+        self._declared = parser.add_subparsers(
+            dest="subcommand", metavar="COMMAND", parser_class=Parser
+        )
+
+    def __getitem__(self, name: str) -> Parser:
+        """Return a command's parser; raises `KeyError` for none."""
+        if name not in self._declared.choices:
+            module, _, function = self._menu[name].family.rpartition(".")
+            known = [*self._declared.choices]
+            getattr(import_module(f"rater.{module}"), function)(self._declared)
+            self._declared._choices_actions += [
+                self._declared._ChoicesPseudoAction(new, [], self._menu[new].about)
+                for new in self._declared.choices
+                if new not in known
+            ]
+        parser = self._declared.choices[name]
+        parser.also = {
+            words: it.about for words, it in self._menu.items() if words.startswith(f"{name} ")
+        }
+        return parser
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._menu  # without declaring it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._menu)
+
+    def __len__(self) -> int:
+        return len(self._menu)
+
+    def joined(self, words: Sequence[str]) -> list[str]:
+        """Return what was typed, with today's name of a command, of two words as one word."""
+        at = next(_positional(words), len(words))
+        for size in (2, 1):
+            typed = " ".join(words[at : at + size])
+            if new := RENAMED.get(typed):
+                print_error(f"`rater {typed}` is `rater {new}` now")
+                return self.joined([*words[:at], *new.split(), *words[at + size :]])
+        typed = " ".join(words[at : at + 2])
+        return [*words[:at], typed, *words[at + 2 :]] if typed in self._menu else [*words]
 
 
-def _rows(
-    title: str, names: tuple[str, ...], about: Mapping[str, str], across: int
-) -> Iterator[str]:
-    for number, some in enumerate(batched(names, across)):
+def _rows(title: str, group: Mapping[str, ListedCommand], across: int) -> Iterator[str]:
+    shown = [(name, it.about) for name, it in group.items() if " " not in name]
+    for number, some in enumerate(batched(shown, across)):
         line = "" if number else f"{title}:"
-        for name, start in zip(some, _WIDE, strict=False):
-            line = f"{line:<{start}}{name:<{_NAME}}{about[name]}"
+        for (name, about), start in zip(some, _WIDE, strict=False):
+            line = f"{line:<{start}}{name:<{_NAME}}{about}"
         yield line
 
 
@@ -388,13 +462,13 @@ class ConfigDefault:
 
 
 def find_defaults(
-    parser: argparse.ArgumentParser, command: str, typed: Sequence[str]
+    parser: TopLevelParser, command: str, typed: Sequence[str]
 ) -> tuple[ConfigDefault, ...]:
     """Return the defaults of a command that nothing typed replaces.
 
     Raises `InputError`, naming file and line, for a file that is wrong or another user's.
     """
-    commands = subparsers_of(parser)
+    commands = parser.commands
     taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
     taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
     found: list[ConfigDefault] = []
@@ -455,10 +529,11 @@ def _read(
     document = toml_document(text, path)
     root = document.root()
     found: dict[str, list[ConfigDefault]] = {}
-    for name, values in document.data.items():
-        table = root.table(name)
+    for written, values in document.data.items():
+        table = root.table(written)
+        name = RENAMED.get(written, written)
         if name not in commands:
-            root.mistake(f"unknown command; {did_you_mean(name, commands)}", name)
+            root.mistake(f"unknown command; {did_you_mean(name, commands)}", written)
             continue
         actions = _options(commands[name])
         for key, value in values.items() if isinstance(values, dict) else ():

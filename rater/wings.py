@@ -13,20 +13,15 @@ from typing import cast
 
 WINGS = ("speccpu", "lab", "fleet")
 
-# Commands, in the order of their helps: each a function that declares arguments.
-COMMANDS = (
-    "speccpu.commands.register",
-    "lab.commands.register_model",
-    "lab.commands.register_pages",
-    "lab.commands.register_lab",
-    "fleet.commands.register_merge",
-    "fleet.commands.register_fleet",
-    "fleet.commands.register_history",
-)
+# Commands by name: a few words for the help of `rater`, and the function that declares them.
+COMMANDS = {
+    "lab": ("studies of page sizes", "lab.commands.register"),
+    "spec": ("files of SPEC CPU", "speccpu.commands.register"),
+    "fleet": ("one run on many nodes", "fleet.commands.register"),
+}
 
 # What the core asks for by name, one for each of its floors, and the module that has it.
 HOOKS = {
-    "raw results": "speccpu.commands",  # for commands: `rater import spec`
     "fleet words": "fleet.slow_hosts",  # for commands: `rater divots fleet:3`
     "kits": "speccpu.kit.run",  # for workflow.run: benchmarks of an installed kit
     "kit outputs": "speccpu.kit.outputs",  # for run.workplace: what the kit's own tool compares

@@ -20,8 +20,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from rater.cli import build_parser, main
-from rater.command_line import GROUPS, MOST_WORDS, command_words, subparsers_of
+from rater.cli import MENU, build_parser, main
+from rater.command_line import RENAMED, subparsers_of
 from rater.commands.machine import SHELLS
 from rater.process import print_error
 from rater.show.console import paged
@@ -107,12 +107,57 @@ def test_the_help_of_rater_shows_every_command_once_by_group_and_fits_24_lines(
     assert len(lines) <= 23  # and the prompt
     assert max(map(len, lines)) <= 80
     assert lines[3].split()[:2] == ["measure:", "run"]
-    named = [name for names in GROUPS.values() for name in names]
-    assert sorted(named) == sorted(subparsers_of(parser))
-    about = command_words(parser)
+    about = {name: it.about for group in MENU.values() for name, it in group.items()}
+    assert set(about) == set(subparsers_of(parser))
     text = "\n".join(lines)
-    assert [name for name in named if f"{name:<11}{about[name]}" not in text] == []
-    assert [words for words in about.values() if not 0 < len(words) <= MOST_WORDS] == []
+    top = [name for name in about if " " not in name]
+    assert len(top) <= 21
+    assert [name for name in top if f"{name:<11}{about[name]}" not in text] == []
+    assert [words for words in about.values() if not 0 < len(words) <= 23] == []
+
+
+def test_a_command_of_two_words_stands_in_the_help_of_the_first() -> None:
+    parsers = subparsers_of(build_parser())
+    for name in ("show plot", "doctor counters", "settings restore", "plan layouts"):
+        assert f"\n  rater {name} " in parsers[name.split()[0]].format_help()
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_answers_with_the_new_one(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([*old.split(), "--help"])
+    out, err = capsys.readouterr()
+    assert (left.value.code, err) == (0, f"rater: `rater {old}` is `rater {new}` now\n")
+    assert out.startswith(f"usage: rater {new} ")
+
+
+def test_files_and_options_may_be_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["import", "a.json", "--json", "b.json"]) == 2
+    errors = json.loads(capsys.readouterr().out)["errors"]
+    assert [it.partition(":")[0] for it in errors] == ["a.json", "b.json"]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["doctor", "counters", "--help"]])
+def test_no_parser_of_another_command_is_built(words: list[str]) -> None:
+    script = (
+        "import sys\nfrom rater.cli import main\n"
+        f"try: main({words})\nexcept SystemExit: pass\n"
+        "print(*(it for it in sys.modules if it.startswith('rater.')), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    others = {
+        "rater.commands.runs",
+        "rater.lab.commands",
+        "rater.fleet.commands",
+    }
+    assert others.isdisjoint(done.stderr.split())
 
 
 def test_on_a_narrow_terminal_each_command_has_a_line_of_its_own(

@@ -1,13 +1,12 @@
 """What wings have for the core is what it asks for: mypy holds each module to its Protocol."""
 
 from rater.analysis.results.score import PageProofs
-from rater.commands.results import FleetWords, RawResults
+from rater.commands.results import FleetWords
 from rater.fleet import index, merge, slow_hosts
 from rater.lab.layout import layout, prepare, proof, table
 from rater.plan.options import PageLayouts
 from rater.run.workplace.run_dirs import KitOutputsFactory
 from rater.show.results.run import PageTables
-from rater.speccpu import commands
 from rater.speccpu.kit import outputs, run
 from rater.speccpu.kit.benchmark import KitBenchmark
 from rater.wings import HOOKS
@@ -16,7 +15,6 @@ from rater.workflow.results.stored import Merge
 from rater.workflow.run.session import PagePreparation
 from rater.workflow.run.workload import Kits, PageChecks
 
-RAW_RESULTS: RawResults = commands
 KITS: Kits[KitBenchmark] = run
 KIT_OUTPUTS: KitOutputsFactory[outputs.KitComparison] = outputs
 PAGE_LAYOUTS: PageLayouts = layout

@@ -16,10 +16,9 @@ from rater.workflow.arguments import print_json, print_view
 
 
 def register_settings(subparsers: Subparsers) -> None:
-    """Declare `rater settings` and `rater restore`."""
+    """Declare `rater settings` and `rater settings restore`."""
     settings = subparsers.add_parser(
         "settings",
-        help="what a sweep can set",
         description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
         "and puts back afterwards: what they are now and which values they take.",
     )
@@ -29,9 +28,8 @@ def register_settings(subparsers: Subparsers) -> None:
     add_common(settings, tables=True)
     settings.set_defaults(run=lazy_command("workflow.machine", "show_settings"))
     restore = subparsers.add_parser(
-        "restore",
+        "settings restore",
         traits=CommandTrait.RESTORES,
-        help="put settings back",
         description="Put back the settings of the machine that a sweep had changed when it was "
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     )
@@ -55,7 +53,6 @@ def register_suites(subparsers: Subparsers) -> None:
     """Declare `rater suites` and its subcommands."""
     suites = subparsers.add_parser(
         "suites",
-        help="list, show, begin them",
         description="List, show, build, check and begin suites.",
     )
     suites.set_defaults(run=_list)
@@ -138,10 +135,8 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def register_layouts(subparsers: Subparsers) -> None:
-    """Declare `rater layouts` and its subcommands."""
-    layouts = subparsers.add_parser(
-        "layouts", help="how copies are placed", description="List and show placement layouts."
-    )
+    """Declare `rater plan layouts` and its subcommands."""
+    layouts = subparsers.add_parser("plan layouts", description="List and show placement layouts.")
     layouts.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
     add_common(layouts, tables=True)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")
@@ -159,10 +154,9 @@ def register_layouts(subparsers: Subparsers) -> None:
 
 
 def register_topo(subparsers: Subparsers) -> None:
-    """Declare `rater topo` and `rater counters`."""
+    """Declare `rater topo` and `rater doctor counters`."""
     topo = subparsers.add_parser(
         "topo",
-        help="lgroups, CPUs, caches",
         description="Show the machine: lgroups (NUMA nodes) with their CPUs, cores, last-level "
         "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
         "used; of this machine also what memory is free, page cache, or in huge pages.",
@@ -181,8 +175,7 @@ def register_topo(subparsers: Subparsers) -> None:
     topo.set_defaults(run=lazy_command("workflow.machine", "topo"))
     add_common(topo, tables=True)
     counters = subparsers.add_parser(
-        "counters",
-        help="what it can count",
+        "doctor counters",
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
         "of this processor's table and the kernel's own; and where energy is read. What does not "
         "work is listed with the reason and the command that would allow it.",
@@ -202,7 +195,6 @@ def register_doctor(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "doctor",
         traits=CommandTrait.TAKES_COMMAND,
-        help="is it fit to measure?",
         description="Check everything on this machine that makes results vary: other work, "
         "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
         "check is good, to consider, bad, or unavailable here; -v has why it matters and the "
@@ -244,7 +236,6 @@ def register_completion(subparsers: Subparsers) -> None:
     """Declare the subcommand."""
     parser = subparsers.add_parser(
         "completion",
-        help="for bash, zsh or fish",
         description="Print the completion of commands, options and their values for a shell. "
         "Packages install it; elsewhere: "
         "bash: rater completion bash > ~/.local/share/bash-completion/completions/rater; "
@@ -264,8 +255,12 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
     """Return the completion of one of `SHELLS` for all that the parser takes."""
     import shtab
 
-    for action in _all_actions(parser):
+    for action in [*_all_actions(parser)]:
         words = str(action.metavar or "").replace("[", "|").split("|")
+        if isinstance(action, argparse._SubParsersAction):
+            shown = [it for it in action._choices_actions if " " not in it.dest]
+            action._choices_actions = shown  # shtab knows commands of one word
+            action.choices = {it.dest: action.choices[it.dest] for it in shown}
         if action.nargs == 0 or action.choices:
             continue
         if known := [word for word in words if word.isalpha() and word.islower()]:

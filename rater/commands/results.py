@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Protocol
 
-from rater.command_line import Parser
 from rater.commands.common import (
     ALL_RUNS,
     ONE_RUN,
@@ -18,7 +16,6 @@ from rater.commands.common import (
     add_file,
     add_force_and_share,
     add_run_word,
-    add_topology,
     lazy_command,
 )
 from rater.errors import InputError
@@ -26,13 +23,6 @@ from rater.record.run import is_fleet_word
 from rater.text.values import parse_percent
 from rater.wings import Hook
 from rater.workflow.arguments import given_options
-
-
-class RawResults(Protocol):
-    """What a wing has for results of SPEC CPU."""
-
-    def import_spec(self, args: argparse.Namespace) -> int:
-        """Import files, one run each."""
 
 
 class FleetWords(Protocol):
@@ -48,7 +38,6 @@ class FleetWords(Protocol):
         """Write its page."""
 
 
-_RAW_RESULTS = Hook[RawResults]("raw results")
 _FLEET_WORDS = Hook[FleetWords]("fleet words")
 
 
@@ -56,7 +45,6 @@ def register_results(subparsers: Subparsers) -> None:
     """Declare the subcommands that read and change what is stored."""
     listing = subparsers.add_parser(
         "list",
-        help="the stored runs",
         description="Show the runs that are stored: what ran, when, how it ended, its score and "
         "how many divots were found.",
     )
@@ -85,7 +73,6 @@ def register_results(subparsers: Subparsers) -> None:
 
     show = subparsers.add_parser(
         "show",
-        help="a run's results",
         description="Show the results of a run: every benchmark, where its copies and their "
         "memory were, the score.",
     )
@@ -141,7 +128,6 @@ def register_results(subparsers: Subparsers) -> None:
 
     export = subparsers.add_parser(
         "export",
-        help="a run as CSV, JSON, ...",
         description="Write a run on stdout as text for other programs.",
     )
     add_run_word(export, text=ONE_RUN)
@@ -157,33 +143,21 @@ def register_results(subparsers: Subparsers) -> None:
 
     importing = subparsers.add_parser(
         "import",
-        help="runs from files",
-        usage="rater import FILE...\n       rater import spec FILE... [--topology MACHINE]",
         description="Store a run from each observations document and all runs of each database of "
-        "rater (as `rater merge` does), or with the word `spec` a run "
-        "from each raw result file (.rsf) or log of SPEC CPU: every copy's time, where it was "
-        "bound, and what the file reports beside what its times come to. What is stored already "
-        "is not added again. A file that cannot be read is named and does not keep the others "
-        "out; the exit status is then 2.",
+        "rater. What is stored already is not added again. A file that cannot be read is named "
+        "and does not keep the others out; the exit status is then 2. Results of SPEC CPU: "
+        "`rater spec import`.",
     )
     importing.add_argument(
-        "words",
+        "file",
         metavar="FILE",
-        nargs=argparse.REMAINDER,  # options may stand between the files: parsed by `_import`
-        help="a document, - for standard input, or a database; behind `spec` raw files and logs",
+        nargs="+",
+        help="a document, - for standard input, or a database",
     )
-    importing.add_argument(
-        "--restore",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help=f"of a database: {RESTORE}",
-    )
-    _topology(importing)
-    importing.set_defaults(run=_import)
+    importing.add_argument("--restore", action="store_true", help=f"of a database: {RESTORE}")
+    importing.set_defaults(run=lazy_command("workflow.results.stored", "import_documents"))
 
-    remove = subparsers.add_parser(
-        "rm", help="remove runs and sweeps", description="Remove runs and sweeps from the database."
-    )
+    remove = subparsers.add_parser("rm", description="Remove runs and sweeps from the database.")
     remove.add_argument(
         "which",
         metavar="RUN|SWEEP",
@@ -197,37 +171,6 @@ def register_results(subparsers: Subparsers) -> None:
 
     for parser in (listing, show, export, importing, remove):
         add_common(parser)
-
-
-def _topology(parser: argparse.ArgumentParser) -> None:
-    add_topology(
-        parser,
-        "with `spec`: the machine it was measured on, which tells the lgroups of the copies' "
-        "CPUs: an hwloc XML file, a description, or nodes=4x16",
-        default=argparse.SUPPRESS,
-    )
-
-
-def _import(args: argparse.Namespace) -> int:
-    words: list[str] = args.words
-    spec = words[:1] == ["spec"] and (len(words) > 1 or not Path("spec").exists())
-    parser = Parser(prog="rater import spec" if spec else "rater import")
-    what = (
-        "a raw file (.rsf) or a log" if spec else "a document or a database; - for standard input"
-    )
-    parser.add_argument("file", metavar="FILE", nargs="+", help=what)
-    if not spec:
-        parser.add_argument("--restore", action="store_true", help=f"of a database: {RESTORE}")
-    _topology(parser)
-    add_common(parser)
-    parser.parse_intermixed_args(words[1:] if spec else words, args)
-    if spec:
-        return _RAW_RESULTS().import_spec(args)
-    if hasattr(args, "topology"):
-        raise InputError(
-            "--topology belongs to `rater import spec FILE...`: a document has its own"
-        )
-    return lazy_command("workflow.results.stored", "import_documents")(args)
 
 
 _ANY = "any"
@@ -244,7 +187,6 @@ def register_divots(subparsers: Subparsers) -> None:
     """Declare `rater divots`."""
     parser = subparsers.add_parser(
         "divots",
-        help="what is slow, and where",
         description="Report what is slow in a run (or fast), where, by how much and what it costs; "
         "with several runs also what comes back in the same place; with fleet:N which of its hosts "
         "are slow.",
@@ -323,10 +265,9 @@ def _divots(args: argparse.Namespace) -> int:
 
 
 def register_plot(subparsers: Subparsers) -> None:
-    """Declare `rater plot`."""
+    """Declare `rater show plot`."""
     parser = subparsers.add_parser(
-        "plot",
-        help="copies' times, drawn",
+        "show plot",
         description="Draw the time of every copy, lgroup beside lgroup: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
     )
@@ -362,7 +303,6 @@ def register_report(subparsers: Subparsers) -> None:
     """Declare `rater report`."""
     parser = subparsers.add_parser(
         "report",
-        help="a run as an HTML page",
         description="Write one HTML page: what ran, what is slow and where, with a "
         "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
         "tables. It needs no network and no other file.",
@@ -405,7 +345,6 @@ def register_compare(subparsers: Subparsers) -> None:
     """Declare `rater compare`."""
     parser = subparsers.add_parser(
         "compare",
-        help="runs, tags or sweeps",
         description="Compare points with the first of them: everything that differs and is no "
         "axis, then for each benchmark and the suite the speedup (copies an hour over the "
         "baseline's) with its interval and verdict, and what became of the slow copies.",
@@ -456,7 +395,6 @@ def register_scale(subparsers: Subparsers) -> None:
     """Declare `rater scale`."""
     parser = subparsers.add_parser(
         "scale",
-        help="throughput by copies",
         description="Report how throughput grows with the number of copies, per benchmark: "
         "speedup, efficiency against one copy and per lgroup, where it bends, flattens and falls "
         "(never from noise), the Universal Scalability Law, what second threads of cores yield, "

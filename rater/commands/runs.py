@@ -35,7 +35,6 @@ def register_run(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "run",
         traits=RUNS,
-        help="N copies side by side",
         description="Run N copies of each benchmark at once, placed by the machine's topology. "
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     )
@@ -62,7 +61,6 @@ def register_plan(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "plan",
         traits=CommandTrait.TAKES_COMMAND,
-        help="what would run where",
         description="Show what `rater run` with the same arguments would run where: each copy's "
         "CPUs, core, last-level cache (LLC), lgroup, package and memory, each lgroup's part, and "
         "what is to be thought over. Nothing is started, locked or stored; a command need not "
@@ -87,7 +85,6 @@ def register_rerun(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "rerun",
         traits=CommandTrait.STARTS | CommandTrait.RESTORES,
-        help="a stored run once more",
         description="Make a new run of what a stored one was asked for: the same suite or "
         "command in the same directory, as many copies, every option; and report what differs.",
     )
@@ -124,7 +121,6 @@ def register_sweep(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "sweep",
         traits=RUNS,
-        help="runs, settings combined",
         description=_DESCRIPTION,
     )
     add_run_arguments(parser)
@@ -230,11 +226,10 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def register_selftest(subparsers: Subparsers) -> None:
-    """Declare `rater selftest`."""
+    """Declare `rater doctor selftest`."""
     parser = subparsers.add_parser(
-        "selftest",
+        "doctor selftest",
         traits=CommandTrait.STARTS,
-        help="test divot detection",
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "
         "be detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "

@@ -1,4 +1,4 @@
-"""`rater fleet`, `rater merge`, `rater history`."""
+"""`rater fleet` and its commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ measured is tried again (--attempts), and only that.
 """
 
 
-def register_fleet(subparsers: Subparsers) -> None:
+def register(subparsers: Subparsers) -> None:
     """Declare `rater fleet` and its commands."""
     fleet = subparsers.add_parser(
         "fleet",
@@ -33,12 +33,13 @@ def register_fleet(subparsers: Subparsers) -> None:
             "rater fleet wait 3              # goes on with it, and collects",
             "rater fleet retry 3 --nodes n7",
         ),
-        help="one run on many nodes",
         description="One measurement on many nodes, each a job (Slurm).",
     )
     commands = fleet.add_subparsers(dest="fleet_command", metavar="COMMAND", required=True)
     _register_run(commands)
     _register_agent(commands)
+    _register_history(commands)
+    _register_merge(commands)
     for name, text, function in (
         ("status", "show once how far each node came, and why no further", "status"),
         ("wait", "submit what is due, try lost nodes again, until the end; collect", "wait"),
@@ -144,13 +145,12 @@ def _register_agent(commands: Subparsers) -> None:
     agent.set_defaults(run=lazy_command("fleet.agent", "agent"))
 
 
-def register_merge(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = subparsers.add_parser(
+def _register_merge(commands: Subparsers) -> None:
+    parser = commands.add_parser(
         "merge",
         examples=(
-            "rater merge all.db n1.db n2.db n3.db",
-            "rater merge all.db n1.db --restore   # what was removed from all.db, too",
+            "rater fleet merge all.db n1.db n2.db n3.db",
+            "rater fleet merge all.db n1.db --restore   # what was removed from all.db, too",
         ),
         help="databases into one",
         description="Merge databases (a file each, as rater on other machines wrote them) into "
@@ -167,13 +167,12 @@ def register_merge(subparsers: Subparsers) -> None:
     parser.set_defaults(run=lazy_command("fleet.merge", "merge"))
 
 
-def register_history(subparsers: Subparsers) -> None:
-    """Declare `rater history`."""
-    parser = subparsers.add_parser(
+def _register_history(commands: Subparsers) -> None:
+    parser = commands.add_parser(
         "history",
         examples=(
-            "rater history n017",
-            "rater history mini/lu",
+            "rater fleet history n017",
+            "rater fleet history mini/lu",
         ),
         help="when a host became slow",
         description="Report the steps in the times of a host, fleet by fleet against the other "

@@ -171,7 +171,7 @@ class ArchivedStore(Store):
         if spec not in self.numbers:
             raise InputError(
                 f"{spec}: runs of a fleet's archive are compared with each other, not with those "
-                "of this database; `rater merge` brings a host's published database in"
+                "of this database; `rater fleet merge` brings a host's published database in"
             )
         return self.numbers[spec]
 

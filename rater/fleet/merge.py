@@ -433,7 +433,7 @@ def _value(table: MergeTable, column: str) -> tuple[str, str | None]:
     return f"of_{column}.new", join
 
 
-# -- Databases of other machines into one: `rater merge TARGET DB...`, and `rater import DB` -------
+# -- Databases of other machines into one: `rater fleet merge TARGET DB...`, and `rater import DB`
 
 
 def merge(args: argparse.Namespace) -> int:
@@ -441,7 +441,7 @@ def merge(args: argparse.Namespace) -> int:
     target = Path(args.target)
     if args.db is not None and default_path(args.db) != target:
         raise InputError(
-            f"--db {args.db}: `rater merge` merges into the database that it is given first "
+            f"--db {args.db}: `rater fleet merge` merges into the database that it is given first "
             f"({target}); leave out --db"
         )
     sources = list(dict.fromkeys(Path(it) for it in args.source))

@@ -136,7 +136,7 @@ def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace)
     return number
 
 
-# -- `rater history`: a host against its fleets over weeks, or a benchmark over all of them --------
+# -- `rater fleet history`: a host against its fleets over weeks, or a benchmark over all of them --
 
 
 def history(args: argparse.Namespace) -> int:

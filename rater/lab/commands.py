@@ -1,4 +1,4 @@
-"""`rater lab`, `rater model`, `rater pages`."""
+"""`rater lab` and its commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ are needed to decide."""
 _EPILOG = """\
 x, where --x does not say: page-walk cycles where they were counted
 (--counters), else TLB misses counted, else predicted from a stored trace
-(rater pages), else the value of the axis: the share of large pages of --pages,
+(rater lab trace), else the value of the axis: the share of large pages of --pages,
 or of any axis whose values are numbers. What it was stands with it.
 
 Warranted is a model with one more term only where an F test and AICc ask for
@@ -38,13 +38,31 @@ def add_y(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def register_model(subparsers: Subparsers) -> None:
-    """Declare `rater model`."""
+def register(subparsers: Subparsers) -> None:
+    """Declare `rater lab` and its commands."""
     parser = subparsers.add_parser(
+        "lab",
+        examples=(
+            "rater lab pages --quick         # about a minute, to see that all works",
+            "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
+            "rater lab pages --show last     # of a sweep that is stored",
+            "rater lab trace mini/gups --size test",
+            "rater lab model last            # what large pages, or any axis of numbers, do",
+        ),
+        description="Studies of page sizes: what they do to a program, why, and models of it.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    _register_study(actions)
+    _register_trace(actions)
+    _register_model(actions)
+
+
+def _register_model(actions: Subparsers) -> None:
+    parser = actions.add_parser(
         "model",
         examples=(
-            "rater model last                # what large pages, or any axis of numbers, do",
-            "rater model 3 --x walks --y cycles -o fits.svg",
+            "rater lab model last",
+            "rater lab model 3 --x walks --y cycles -o fits.svg",
         ),
         help="fit time to page walks",
         description=_DESCRIPTION,
@@ -78,23 +96,10 @@ energy with their errors, as a summary and as one page. Layouts are compared
 with 0%, never with no library."""
 
 
-def register_lab(subparsers: Subparsers) -> None:
-    """Declare `rater lab`."""
-    parser = subparsers.add_parser(
-        "lab",
-        examples=(
-            "rater lab pages --quick         # about a minute, to see that all works",
-            "rater lab pages --copies 1 --counters cpi -o pages.html",
-            "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
-            "rater lab pages --show last     # of a sweep that is stored",
-        ),
-        traits=RUNS,
-        help="study of page sizes",
-        description="Run a whole study.",
-    )
-    actions = parser.add_subparsers(dest="action", metavar="STUDY", required=True)
+def _register_study(actions: Subparsers) -> None:
     pages = actions.add_parser(
         "pages",
+        traits=RUNS,
         help="what page sizes do to a suite or a command",
         description=_PAGES,
     )
@@ -133,13 +138,12 @@ def register_lab(subparsers: Subparsers) -> None:
     )
 
 
-def register_pages(subparsers: Subparsers) -> None:
-    """Declare `rater pages`."""
-    parser = subparsers.add_parser(
-        "pages",
+def _register_trace(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "trace",
         examples=(
-            "rater pages mini/gups --size test",
-            "rater pages --budget 20 -- ./program input",
+            "rater lab trace mini/gups --size test",
+            "rater lab trace --budget 20 -- ./program input",
         ),
         traits=CommandTrait.TAKES_COMMAND,
         help="trace a program's pages",

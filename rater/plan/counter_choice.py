@@ -114,7 +114,7 @@ def _groups_of(
     if not word:
         raise InputError(
             f"--counters {asked!r}: expected GROUP,... such as {STACK} or {SOFTWARE}; "
-            "`rater counters` shows what there is"
+            "`rater doctor counters` shows what there is"
         )
     user_only = word.endswith(USER_ONLY)
     table, name = _table_of(word.removesuffix(USER_ONLY), processor, notes)

@@ -173,7 +173,7 @@ class Request:
         default=DEFAULT_TUNE,
     )
     layout: str = _where(
-        f"{DEFAULT_LAYOUT} (default) or another of `rater layouts`, a file of your own, "
+        f"{DEFAULT_LAYOUT} (default) or another of `rater plan layouts`, a file of your own, "
         "list:0,8,1,9 or expr:E:N:8",
         metavar="NAME|PATH|list:CPUS|expr:...",
         traits=SWEPT | IN_HEAD | MOVES_COPIES,
@@ -241,7 +241,7 @@ class Request:
     )
     energy: str = _switch("joules of phases, where the machine counts them: auto (default), off")
     counters: str | None = _how(
-        "count for every copy (`rater counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
+        "count for every copy (`rater doctor counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
     )
     accept_exit: tuple[int, ...] = _how(
         "exit codes that are no failure, as 0 is: of grep, diff, solvers, timeout",

@@ -1,4 +1,4 @@
-"""What `rater selftest` slows on purpose, where and by how much; pure."""
+"""What `rater doctor selftest` slows on purpose, where and by how much; pure."""
 
 from __future__ import annotations
 

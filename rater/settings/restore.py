@@ -46,9 +46,13 @@ class LeftoverSettings:
         if self.journal is None:
             return (
                 "nothing can be put back from it: set by hand what it names, then "
-                "`rater restore --forget` moves it aside"
+                "`rater settings restore --forget` moves it aside"
             )
-        return "`rater restore` closes it" if self.rebooted else "`rater restore` puts them back"
+        return (
+            "`rater settings restore` closes it"
+            if self.rebooted
+            else "`rater settings restore` puts them back"
+        )
 
 
 def find_leftovers(root: Path, journal_path: Path) -> LeftoverSettings | None:
@@ -141,7 +145,7 @@ def _refuse_reader(root: Path, journal_path: Path) -> None:
             f"{who} is alive and changes settings of this machine now (journal {journal_path}): "
             "it puts them back itself at its end"
         )
-    raise InputError(f"{journal_path} is another user's: `sudo rater restore`")
+    raise InputError(f"{journal_path} is another user's: `sudo rater settings restore`")
 
 
 def left_at(root: Path, path: Path) -> LeftoverSettings | None:
@@ -236,7 +240,7 @@ def reasons(root: Path, kept: Mapping[Entry, str]) -> Iterator[str]:
 def restore_hint(path: Path) -> str:
     """Say what can be done about settings that a journal keeps."""
     return (
-        f"{path} keeps that: `rater restore` tries again, --force writes what was there, "
+        f"{path} keeps that: `rater settings restore` tries again, --force writes what was there, "
         "--forget leaves it as it is"
     )
 

@@ -204,7 +204,7 @@ def _offline_by_hand(root: Path) -> str:
 # meantime, on purpose: an administrator who changes a setting while a sweep runs, or
 # after it died, does not expect it to be undone hours later by somebody's next
 # benchmark. It is left, both values are told, the journal keeps the entry, and
-# `rater restore --force` writes the old value, `--forget` drops the entry. (The other
+# `rater settings restore --force` writes the old value, `--forget` drops the entry. (The other
 # choice, always to write the old value, would be simpler and would sometimes undo a
 # repair that nobody connects with rater.) Files that the kernel changes by itself along
 # with ours have no such rule: nobody can tell its changes from a person's.
@@ -357,8 +357,8 @@ class SettingsSession:
         if left is not None:
             self._stack.close()
             way = (
-                "put that back first: `rater restore` (--force writes what was there over others' "
-                "changes, --forget leaves all as it is)"
+                "put that back first: `rater settings restore` (--force writes what was there over "
+                "others' changes, --forget leaves all as it is)"
             )
             raise InputError(f"{left.text}; {way if left.journal else left.way}")
         self._owner = journals.this_owner(self._root, self._what)

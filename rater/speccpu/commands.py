@@ -1,4 +1,4 @@
-"""`rater lint-bind`: the mistakes of a SPEC CPU bind list; `rater import spec`: result files."""
+"""`rater spec`: the mistakes of a bind list, and result files into the database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rater.commands.common import Subparsers, add_common
+from rater.commands.common import Subparsers, add_common, add_topology
 from rater.errors import InputError
 from rater.process import print_error
 from rater.workflow.arguments import print_json
@@ -23,13 +23,44 @@ _THIS = "this"
 
 
 def register(subparsers: Subparsers) -> None:
-    """Declare `rater lint-bind`."""
+    """Declare `rater spec` and its commands."""
     parser = subparsers.add_parser(
-        "lint-bind",
+        "spec",
         examples=(
-            "rater lint-bind my.cfg",
-            "rater lint-bind my.cfg --topology nodes=2x20",
+            "rater spec import result/CPU2017.*.rsf",
+            "rater spec lint-bind my.cfg --topology nodes=2x20",
         ),
+        description="Files of SPEC CPU: results into the database, mistakes in bind lists.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    _register_import(actions)
+    _register_lint(actions)
+
+
+def _register_import(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "import",
+        help="a run from each raw result file or log",
+        description="Store a run from each raw result file (.rsf) or log of SPEC CPU: every "
+        "copy's time, where it was bound, and what the file reports beside what its times come "
+        "to. What is stored already is not added again. A file that cannot be read is named and "
+        "does not keep the others out; the exit status is then 2.",
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log; - for standard input"
+    )
+    add_topology(
+        parser,
+        "the machine it was measured on, which tells the NUMA nodes of the copies' CPUs: an hwloc "
+        "XML file, a description, or nodes=4x16",
+    )
+    parser.set_defaults(run=import_spec)
+    add_common(parser)
+
+
+def _register_lint(actions: Subparsers) -> None:
+    parser = actions.add_parser(
+        "lint-bind",
         help="mistakes in SPEC binds",
         description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
         "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "
@@ -148,7 +179,7 @@ def _hint(found: LintReport, topology: Topology | None) -> str:
     return ""
 
 
-# -- SPEC CPU's result files into the database: `rater import spec FILE...` ------------------------
+# -- SPEC CPU's result files into the database ----------------------------------------------------
 
 _SAYING_S = 5.0  # between two words on how far the reading is
 
@@ -162,11 +193,10 @@ def import_spec(args: argparse.Namespace) -> int:
     from rater.store.store import open_store
 
     topology = None
-    described: str | None = getattr(args, "topology", None)
-    if described is not None:
+    if args.topology is not None:
         from rater.run.host import discover as machine
 
-        topology = machine.load_topology(described)
+        topology = machine.load_topology(args.topology)
     documents = []
     errors: list[str] = []
     printer = Printer(terminal())

@@ -268,7 +268,7 @@ VERSION = 1
 SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
 _EXPECTED = (
     "an observations document as `rater export RUN --format observations` writes it "
-    "(raw files and logs of SPEC CPU: `rater import spec FILE`)"
+    "(raw files and logs of SPEC CPU: `rater spec import FILE`)"
 )
 _ORDERS = {
     "homogeneous": "homogeneous",

@@ -202,7 +202,7 @@ def restore_leftover_settings() -> tuple[str, ...]:
         if left is None:
             continue
         if not may_recover(path):
-            warnings.append(f"{left.text}; they are in force still: `sudo rater restore`")
+            warnings.append(f"{left.text}; they are in force still: `sudo rater settings restore`")
             continue
         messages: list[str] = []
         if restore_leftovers(root, path, messages.append):

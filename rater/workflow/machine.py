@@ -69,7 +69,7 @@ def topo(args: argparse.Namespace) -> int:
     return 0
 
 
-# -- Hardware counters: what a run asked for, what this machine gives, `rater counters` ------------
+# -- Hardware counters: what a run asked for, what this machine gives, `rater doctor counters` -----
 
 
 def counters_of(request: Request, topology: Topology, plan: Plan) -> CounterChoice | None:
@@ -177,7 +177,7 @@ def _group_row(it: GroupProbe) -> dict[str, object]:
     }
 
 
-# -- `rater settings` and `rater restore`: what the machine can be set to, and putting it back -----
+# -- What the machine can be set to, and putting it back -------------------------------------------
 
 
 def show_settings(args: argparse.Namespace) -> int:
@@ -217,7 +217,7 @@ def restore(args: argparse.Namespace) -> int:
     return 0 if done else 1
 
 
-# -- `rater layouts`: the built-in ones, and one as its file ---------------------------------------
+# -- `rater plan layouts`: the built-in ones, and one as its file ----------------------------------
 
 
 def list_layouts(args: argparse.Namespace) -> int:

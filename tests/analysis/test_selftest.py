@@ -339,7 +339,7 @@ def example(*judged: Judgement) -> SelfTest:
         missing=missing,
         tally=tally(judged),
         again=1,
-        command="rater selftest --seed 17",
+        command="rater doctor selftest --seed 17",
     )
 
 
@@ -358,7 +358,7 @@ def test_what_was_wrong_is_told_in_full_with_what_to_do() -> None:
     text = "\n".join(shown(judge(CPU, 1.25, [replace(FOUND, cpus=(0,), copies=(0,))], 0.03, 3)))
     assert "Not named" in text
     assert "+25.0 % in 3 of 3 benchmarks" in text
-    assert "rater selftest --seed 17" in text
+    assert "rater doctor selftest --seed 17" in text
 
 
 def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:

@@ -541,7 +541,7 @@ def test_a_size_is_the_same_number_everywhere(
     text = in_words(rater("divots")[1])
     shown = in_words(rater("show")[1])
     assert json.loads(rater("show", "--json")[1])["divots"] == rows
-    plot = rater("plot")[1]
+    plot = rater("show", "plot")[1]
     rater("report", "-o", tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())
     labels = [

@@ -381,7 +381,7 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
         assert bool(it["why"]) is (it["state"] != "works")
     assert document["energy"] is None
     assert isinstance(json.loads(rater("--json", "counters")[1])["energy"], list)
-    status, text, _ = rater("counters", "intel-skx:cpi", "software")
+    status, text, _ = rater("doctor", "counters", "intel-skx:cpi", "software")
     assert status == 0
     for why in {it["why"] for it in groups.values()} - {""}:
         assert " ".join(text.split()).count(why) == 1
@@ -502,7 +502,7 @@ def test_settings_as_json_have_values_choices_and_files(rater: Rater, machine: P
 
 @pytest.mark.usefixtures("machine")
 def test_there_is_nothing_to_put_back_where_nothing_was_left(rater: Rater) -> None:
-    status, out, err = rater("restore")
+    status, out, err = rater("settings", "restore")
     assert (status, out) == (0, "nothing to put back: no sweep left settings changed\n")
     assert err == ""
 
@@ -512,16 +512,16 @@ def test_restore_puts_back_what_a_dead_sweep_left_and_other_commands_only_tell(
 ) -> None:
     before = values(machine)
     die_with(machine, swappiness="10", thp="never")
-    status, _, err = rater("layouts")
+    status, _, err = rater("plan", "layouts")
     assert status == 0
     assert "died and left settings changed: thp was madvise, swappiness was 60" in err
-    assert "`rater restore` puts them back" in err
+    assert "`rater settings restore` puts them back" in err
     assert values(machine) != before
-    status, out, _ = rater("restore")
+    status, out, _ = rater("settings", "restore")
     assert status == 0
     assert "thp madvise (was never)" in out
     assert values(machine) == before
-    assert rater("layouts")[2] == ""
+    assert rater("plan", "layouts")[2] == ""
 
 
 def test_restore_leaves_what_somebody_else_set_and_says_how_to_undo_that(
@@ -529,29 +529,29 @@ def test_restore_leaves_what_somebody_else_set_and_says_how_to_undo_that(
 ) -> None:
     die_with(machine, swappiness="10")
     (machine / SWAPPINESS).write_text("33\n")
-    status, out, _ = rater("restore", "--json")
+    status, out, _ = rater("settings", "restore", "--json")
     document = json.loads(out)
     assert (status, document["restored"]) == (1, False)
     assert "swappiness was 60 and is not put back: somebody set it to 33" in document["said"][0]
     assert "--force writes what was there" in document["said"][1]
-    assert rater("restore", "--force")[0] == 0
+    assert rater("settings", "restore", "--force")[0] == 0
     assert line(machine / SWAPPINESS) == "60"
 
 
 def test_forget_leaves_everything_and_keeps_the_journal_aside(rater: Rater, machine: Path) -> None:
     die_with(machine, swappiness="10")
-    status, out, _ = rater("restore", "--forget")
+    status, out, _ = rater("settings", "restore", "--forget")
     assert status == 0
     assert "settings.json.old" in out
     assert line(machine / SWAPPINESS) == "10"
-    assert rater("restore")[1].startswith("nothing to put back")
+    assert rater("settings", "restore")[1].startswith("nothing to put back")
 
 
 def test_a_run_puts_back_first_and_says_so(rater: Rater, machine: Path) -> None:
     die_with(machine, swappiness="10")
     status, _, err = rater("run", "--dry-run", "--copies", "1", "--", "true")
     assert (status, line(machine / SWAPPINESS)) == (0, "10")
-    assert "`rater restore` puts them back" in err
+    assert "`rater settings restore` puts them back" in err
     status, _, err = rater("run", "--copies", "1", "--quiet", "--", "true")
     assert status == 0
     assert "put back what rater sweep mini (process " in err
@@ -571,7 +571,7 @@ def test_a_run_under_settings_that_could_not_be_put_back_is_warned_of_it_for_goo
 def test_after_a_reboot_a_run_closes_the_journal(rater: Rater, machine: Path) -> None:
     die_with(machine, swappiness="10")
     (machine / BOOT_ID).write_text("another\n")
-    assert "`rater restore` closes it" in rater("layouts")[2]
+    assert "`rater settings restore` closes it" in rater("plan", "layouts")[2]
     status, _, err = rater("run", "--copies", "1", "--quiet", "--", "true")
     assert status == 0
     assert "booted since then" in err

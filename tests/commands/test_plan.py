@@ -1,4 +1,4 @@
-"""`rater plan` and `rater layouts`, on machines that are only described."""
+"""`rater plan` and `rater plan layouts`, on machines that are only described."""
 
 from __future__ import annotations
 
@@ -380,7 +380,7 @@ def run(*argv: str) -> int:
     parser = Parser()
     parser.set_defaults(json=False)
     machine_commands.register_layouts(parser.add_subparsers())
-    args = parser.parse_args(["layouts", *argv])
+    args = parser.parse_args(["plan layouts", *argv])
     status: int = args.run(args)
     return status
 

@@ -111,7 +111,7 @@ if not child:
     sets_pools_and_dies()
 os.waitpid(child, 0)
 found.append(pools())
-assert main(["restore"]) == 0
+assert main(["settings", "restore"]) == 0
 found.append(pools())
 (shared / "pools.json").write_text(json.dumps(found))
 for number, policy in enumerate(policies, 1):

@@ -368,11 +368,11 @@ def test_words_that_mean_no_run_are_answered_with_what_does(
 
 @pytest.mark.usefixtures("fleet")
 def test_a_history_of_one_fleet_shows_where_the_host_is_and_no_steps(rater: Rater) -> None:
-    status, out, _ = rater("history", "n2")
+    status, out, _ = rater("fleet", "history", "n2")
     assert status == 0
     assert "n2: history of a host against the others of its kind, 1 fleet" in out
     assert "Cannot tell of steps: 1 fleet, expected 6 or more." in out
-    status, _, err = rater("history", "n77")
+    status, _, err = rater("fleet", "history", "n77")
     assert status == 2
     assert "neither a host nor a benchmark of a fleet; benchmarks: lu, vm; hosts: n1, n2" in err
 

@@ -488,7 +488,7 @@ def test_databases_are_merged_and_what_cannot_be_is_named(
 ) -> None:
     bad = tmp_path / "bad.db"
     bad.write_text("nothing")
-    status, out, err = rater("merge", database, *nodes, bad)
+    status, out, err = rater("fleet", "merge", database, *nodes, bad)
     assert status == 2
     assert out.splitlines() == [
         f"{nodes[0]}: run 1 added",
@@ -497,7 +497,7 @@ def test_databases_are_merged_and_what_cannot_be_is_named(
     ]
     assert err == f"rater: {bad}: not a SQLite database\n"
     assert rows("SELECT uuid FROM run ORDER BY id") == [("n1",), ("n2",)]
-    status, out, _ = rater("merge", database, *nodes)
+    status, out, _ = rater("fleet", "merge", database, *nodes)
     total = f"{database}: 0 runs added, 2 files merged before, of 2 files\n"
     assert (status, out) == (0, total)
 
@@ -505,13 +505,13 @@ def test_databases_are_merged_and_what_cannot_be_is_named(
 def test_a_removed_run_stays_removed_until_it_is_asked_back(
     database: Path, nodes: list[Path], rater: Rater
 ) -> None:
-    rater("merge", database, *nodes)
+    rater("fleet", "merge", database, *nodes)
     rater("rm", "2", "--yes")
     make_run(nodes[1], uuid="more")
-    status, out, err = rater("merge", database, nodes[1])
+    status, out, err = rater("fleet", "merge", database, nodes[1])
     assert (status, out) == (0, f"{nodes[1]}: run 3 added\n")
     assert "1 run or sweep that was removed here left out; --restore brings it back" in err
-    status, out, _ = rater("merge", database, nodes[1], "--restore", "--json")
+    status, out, _ = rater("fleet", "merge", database, nodes[1], "--restore", "--json")
     assert [it["added"] for it in json.loads(out)["files"]] == [[4]]
 
 

@@ -1,4 +1,4 @@
-"""`rater lab pages` and `rater model` on sweeps with exact answers."""
+"""`rater lab pages` and `rater lab model` on sweeps with exact answers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ DRIFTING = {f"{share}%": [(10 - 0.04 * share) * f for f in (1, 1.5)] for share i
 
 
 def document(rater: Rater, *words: object) -> dict[str, object]:
-    status, out, err = rater("model", *words, "--json")
+    status, out, err = rater("lab", "model", *words, "--json")
     assert (status, err) == (0, "")
     found: dict[str, object] = json.loads(out)["models"][0]
     return found
@@ -110,7 +110,7 @@ def document(rater: Rater, *words: object) -> dict[str, object]:
 
 def test_a_line_is_found_as_a_line(rater: Rater, database: Path) -> None:
     make_sweep(database, "pages", LINE)
-    status, out, err = rater("model", "last")
+    status, out, err = rater("lab", "model", "last")
     assert (status, err) == (0, "")
     assert out.splitlines()[:4] == [
         "gups: 7 layouts, 14 runs",
@@ -160,7 +160,7 @@ def test_noise_is_found_as_nothing(rater: Rater, database: Path) -> None:
         "100%": [9.8, 10.2, 10.1],
     }
     make_sweep(database, "pages", seconds)
-    status, out, _ = rater("model", "last")
+    status, out, _ = rater("lab", "model", "last")
     assert status == 0
     assert "Warranted: nothing. No model tells more than the mean of all layouts." in out
     assert "would tell" in out
@@ -173,7 +173,7 @@ def test_any_axis_of_numbers_will_do(rater: Rater, database: Path) -> None:
     assert (model["x_is"]["name"], model["x_is"]["unit"]) == ("env:SIZE", "bytes")
     assert isinstance(model["layouts"], list)
     assert [one["x"] for one in model["layouts"]] == [1 << 20, 2 << 20, 4 << 20, 8 << 20]
-    _, out, _ = rater("model", 1)
+    _, out, _ = rater("lab", "model", 1)
     assert "Too few runs were repeated to know how much they differ: 5 % is" in out
 
 
@@ -181,27 +181,27 @@ def test_what_cannot_be_modelled_is_refused_with_the_way_out(rater: Rater, datab
     make_sweep(database, "thp", {"never": [1.0], "always": [0.9]})
     make_sweep(database, "pages", {"0%": [1.0], "heap:huge": [0.9], "100%": [0.8]})
     make_sweep(database, "pages", {"0%": [1.0], "100%": [0.9]})
-    status, _, err = rater("model", 1)
+    status, _, err = rater("lab", "model", 1)
     assert status == 2
     assert "a model needs an axis whose values are numbers; its axes: thp=never,always" in err
-    status, _, err = rater("model", 2)
+    status, _, err = rater("lab", "model", 2)
     assert status == 2
     assert "'heap:huge' is none" in err
-    status, _, err = rater("model", 2, "--x", "walks")
+    status, _, err = rater("lab", "model", 2, "--x", "walks")
     assert status == 2
     assert "no page-walk cycles were counted" in err
-    status, _, err = rater("model", 3, "--y", "energy")
+    status, _, err = rater("lab", "model", 3, "--y", "energy")
     assert status == 2
     assert "gups: no energy of a copy is known" in err
-    status, out, _ = rater("model", 3)
+    status, out, _ = rater("lab", "model", 3)
     assert status == 0
     assert "No model: 2 values of x, and through two of them goes every line" in out
-    assert rater("model", 9)[0] == 2
+    assert rater("lab", "model", 9)[0] == 2
 
 
 def test_without_a_sweep_there_is_none(rater: Rater, database: Path) -> None:
     make_run(database)
-    status, _, err = rater("model", "last")
+    status, _, err = rater("lab", "model", "last")
     assert status == 2
     assert "no sweeps stored yet" in err
 
@@ -212,7 +212,7 @@ def test_a_picture_has_layouts_fits_and_the_band_of_what_is_warranted(
 ) -> None:
     make_sweep(database, "pages", PARABOLA)
     file = tmp_path / "m.svg"
-    assert rater("model", "last", "-o", file)[0] == 0
+    assert rater("lab", "model", "last", "-o", file)[0] == 0
     svg = file.read_text()
     assert len(marks(svg, "band")[0]) == 1
     assert {"linear", "quadratic", "large pages, %"} <= set(texts(svg))

@@ -191,7 +191,7 @@ def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("", "expected GROUP,... such as cpi or software; `rater counters` shows"),
+        ("", "expected GROUP,... such as cpi or software; `rater doctor counters` shows"),
         ("pipeline,", "expected GROUP"),
         ("pipelin", "the table intel-skx has no group 'pipelin'; did you mean pipeline?"),
         ("amd-zen9:cpi", "unknown counter table 'amd-zen9'; did you mean amd-zen"),

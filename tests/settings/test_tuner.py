@@ -330,7 +330,7 @@ def test_what_a_dead_process_left_is_put_back_and_said(box: Box) -> None:
     assert box.contents() != before
     left = box.left() or ""
     assert "died and left settings changed: governor was performance" in left
-    with pytest.raises(InputError, match="put that back first: `rater restore`"):
+    with pytest.raises(InputError, match="put that back first: `rater settings restore`"):
         box.tuner().set({"swappiness": "20"})
     done, said = box.recover()
     assert done
@@ -423,7 +423,7 @@ def test_a_damaged_journal_is_shown_and_nothing_guessed(box: Box, text: str, sai
     assert "\x1b" not in left
     done, text = box.recover()
     assert not done
-    assert "rater restore --forget" in text
+    assert "rater settings restore --forget" in text
     assert box.contents() == before
     with pytest.raises(InputError, match=r"restore --forget` moves it aside$"):
         box.tuner().set({"swappiness": "1"})

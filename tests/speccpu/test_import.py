@@ -1,4 +1,4 @@
-"""`rater import spec` as it is typed, and where copies of imported files were."""
+"""`rater spec import` as it is typed, and where copies of imported files were."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_one_file_is_one_run_with_base_and_peak(
             "bind0 = numactl -C 2 -m 0\nbind1 = numactl -C 5 -m 1\nsubmit = $BIND $command\n"
         ),
     )
-    status, out, _ = rater("import", "spec", path)
+    status, out, _ = rater("spec", "import", path)
     assert status == 0
     assert "run 1: result.rsf (raw file, cpu2006 CINT2006 ref) imported" in flat(out)
     assert "1 benchmark base and peak, 1 iteration, 2 copies, 2 brackets, 4 copy times" in flat(out)
@@ -69,15 +69,15 @@ def test_one_file_is_one_run_with_base_and_peak(
 def test_a_file_that_is_stored_already_adds_nothing_whatever_its_name(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
-    rater("import", "spec", write(tmp_path, HEAD + bracket()))
+    rater("spec", "import", write(tmp_path, HEAD + bracket()))
     other = write(tmp_path, HEAD + bracket(), "renamed.txt")
-    status, out, _ = rater("import", "spec", other)
+    status, out, _ = rater("spec", "import", other)
     assert (status, flat(out)) == (
         0,
         "run 1: renamed.txt is stored already, nothing was added",
     )
     assert ask(database, "SELECT count(*) FROM run") == [(1,)]
-    status, out, _ = rater("import", "spec", "--topology", "nodes=1x2", other)
+    status, out, _ = rater("spec", "import", "--topology", "nodes=1x2", other)
     assert "(with another --topology: `rater rm 1` first)" in flat(out)
 
 
@@ -86,7 +86,7 @@ def test_a_described_machine_tells_the_lgroups_of_cpus(
 ) -> None:
     config = "bind = 1, 6\nsubmit = taskset -c $BIND $command\n"
     path = write(tmp_path, configured(config))
-    _, out, _ = rater("import", "spec", path, "--topology", "nodes=2x4", "--json")
+    _, out, _ = rater("spec", "import", path, "--topology", "nodes=2x4", "--json")
     (run,) = json.loads(out)["runs"]
     assert run["placement"] == "2 copies bound: on CPUs 1,6, lgroups 0-1 (by taskset)"
     assert ask(database, "SELECT DISTINCT copy, cpu, node, core FROM copy") == [
@@ -100,7 +100,7 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, configured("bind = 1, 6\nsubmit = taskset -c $BIND $command\n"))
-    _, out, _ = rater("import", "spec", path)
+    _, out, _ = rater("spec", "import", path)
     assert "the file tells copies' CPUs and not their lgroups; --topology supplies" in flat(out)
     assert ask(database, "SELECT DISTINCT cpu, node FROM copy") == [(1, None), (6, None)]
 
@@ -144,7 +144,7 @@ def test_what_is_odd_about_the_placement_is_said(
     rater: Rater, tmp_path: Path, config: str, machine: str | None, message: str
 ) -> None:
     more = ["--topology", machine] if machine else []
-    _, out, _ = rater("import", "spec", write(tmp_path, configured(config)), *more)
+    _, out, _ = rater("spec", "import", write(tmp_path, configured(config)), *more)
     assert message in flat(out)
     _, shown, _ = rater("show", 1)
     assert message in flat(shown)
@@ -157,7 +157,7 @@ def test_peak_may_be_bound_otherwise_than_base(
         "submit = taskset -c $SPECCOPYNUM $command\n"
         "default=peak=default=default:\nsubmit = taskset -c $((4+$SPECCOPYNUM)) $command\n"
     )
-    rater("import", "spec", write(tmp_path, configured(config)))
+    rater("spec", "import", write(tmp_path, configured(config)))
     assert ask(database, "SELECT tune, copy, cpu FROM copy") == [
         ("base", 0, 0),
         ("base", 1, 1),
@@ -170,7 +170,7 @@ def test_a_bracket_that_the_file_calls_not_valid_has_no_ratio(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     text = bracket(0).replace("valid: S", "valid: VE") + bracket(1)
-    rater("import", "spec", write(tmp_path, text))
+    rater("spec", "import", write(tmp_path, text))
     assert ask(database, "SELECT iteration, ratio FROM bracket_result") == [(0, None), (1, 20.0)]
     _, out, _ = rater("show")
     assert "400.perlbench: iteration 0: its output was wrong (VE)" in flat(out)
@@ -183,7 +183,7 @@ def test_a_bracket_that_the_file_calls_not_valid_has_no_ratio(
 def test_failed_copies_have_exit_status_and_signal(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
-    rater("import", "spec", write(tmp_path, NEW, "cpu.log"))
+    rater("spec", "import", write(tmp_path, NEW, "cpu.log"))
     assert ask(database, "SELECT copy, status, exit_code, validity, run_dir, node FROM copy") == [
         (0, "ok", None, "unchecked", None, 1),
         (1, "failed", 127, "unchecked", "/opt/run/run_peak_refrate_oct12a.0001", 1),
@@ -197,7 +197,7 @@ def test_failed_copies_have_exit_status_and_signal(
 def test_a_log_brings_its_workloads_and_starts(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
-    rater("import", "spec", write(tmp_path, OLD + NEW, "cpu.log"))
+    rater("spec", "import", write(tmp_path, OLD + NEW, "cpu.log"))
     assert ask(database, "SELECT copy, workload, elapsed_ns FROM workload") == [
         (0, 1, 500_250_000_000),
         (0, 2, 499_125_000_000),
@@ -213,7 +213,7 @@ def test_missing_times_of_copies_are_told_and_cost_the_ratio(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     text = bracket().replace("clcopies: 2", "clcopies: 64")
-    _, out, _ = rater("import", "spec", write(tmp_path, text))
+    _, out, _ = rater("spec", "import", write(tmp_path, text))
     assert "times of copies are missing in the file: 400.perlbench base" in flat(out)
     assert ask(database, "SELECT copies, good_copies, ratio FROM bracket_result") == [(64, 2, None)]
     _, shown, _ = rater("show")
@@ -222,7 +222,7 @@ def test_missing_times_of_copies_are_told_and_cost_the_ratio(
 
 def test_disagreements_and_problems_are_printed_and_kept(rater: Rater, tmp_path: Path) -> None:
     text = "garbage\n" + bracket(ratio=21)
-    _, out, _ = rater("import", "spec", write(tmp_path, text))
+    _, out, _ = rater("spec", "import", write(tmp_path, text))
     assert "2 values of the file checked, 1 disagree with its own numbers" in flat(out)
     assert "line 8: 400.perlbench base, iteration 0: ratio 21.000000, worked out 20.0" in flat(out)
     assert "1 problem: line 1: no `key: value` line: 'garbage'" in flat(out)
@@ -247,7 +247,7 @@ def test_rolling_round_robin_records_are_a_rotated_run(
                 more="runmode: rrrate",
             )
             records.append(record.replace("copies: 1", "copies: 2"))
-    rater("import", "spec", write(tmp_path, "".join(records)))
+    rater("spec", "import", write(tmp_path, "".join(records)))
     assert ask(database, "SELECT mode, copies, iterations FROM run") == [("rotated", 2, 2)]
     queue = "SELECT benchmark, iteration, elapsed_ns / 1000000000 FROM copy WHERE copy = 1"
     assert ask(database, f"{queue} ORDER BY step") == [
@@ -275,7 +275,7 @@ def test_a_log_without_times_of_copies_has_its_results(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, SHORT_LOG, "CPU2017.001.log")
-    _, out, _ = rater("import", "spec", path)
+    _, out, _ = rater("spec", "import", path)
     assert (
         "base geometric mean worked out: 22.44 (1 of 2 benchmarks without a valid ratio)"
         in flat(out)
@@ -301,20 +301,20 @@ def test_a_log_without_times_of_copies_has_its_results(
         ("1429610945.00: runspec v6674 started\n", "a log with a time before every line"),
         ("<!DOCTYPE html>\n<p>SPEC runcpu\n", "a report for people or a web page; give the raw"),
         ("  SPEC(R) CPU2017 Integer Rate Result\n", "a report as text; give the raw file (.rsf)"),
-        ("intrate:\n copies = 2\n", "a configuration, which `rater lint-bind` reads"),
+        ("intrate:\n copies = 2\n", "a configuration, which `rater spec lint-bind` reads"),
     ],
 )
 def test_what_else_lies_beside_a_result_is_named(
     rater: Rater, tmp_path: Path, text: str, message: str
 ) -> None:
-    status, _, err = rater("import", "spec", write(tmp_path, text, "other"))
+    status, _, err = rater("spec", "import", write(tmp_path, text, "other"))
     assert status == 2 and message in flat(err)
 
 
 def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database: Path) -> None:
     bad = write(tmp_path, "hello\n", "hello.txt")
     good = write(tmp_path, HEAD + bracket())
-    status, out, err = rater("import", "spec", bad, tmp_path / "none.rsf", good, tmp_path)
+    status, out, err = rater("spec", "import", bad, tmp_path / "none.rsf", good, tmp_path)
     assert status == 2
     assert "run 1: result.rsf" in out
     message = err.splitlines()
@@ -343,7 +343,7 @@ def test_a_file_with_nothing_in_it_is_refused(
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
-    status, _, err = rater("import", "spec", path)
+    status, _, err = rater("spec", "import", path)
     assert status == 2
     assert message in err
     assert not database.exists()  # nothing to store makes no database
@@ -352,13 +352,15 @@ def test_a_file_with_nothing_in_it_is_refused(
 def test_the_forms_of_import_are_told_apart(
     rater: Rater, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in (["spec"], []):
+    for words, message in (
+        (["import", "spec"], "required: FILE"),
+        (["import"], "required: FILE"),
+        (["import", "a.json", "--topology", "nodes=1x1"], "; `rater spec import` has it"),
+    ):
         with pytest.raises(SystemExit) as ended:
-            main(["import", *words])
+            main(words)
         assert ended.value.code == 2
-        assert "required: FILE" in capsys.readouterr().err
-    status, _, err = rater("import", "a.json", "--topology", "nodes=1x1")
-    assert (status, "--topology belongs to `rater import spec" in err) == (2, True)
+        assert message in capsys.readouterr().err
     path = write(tmp_path, HEAD + bracket())
     words = ["import", "spec", "--topology", "nodes=1x2", str(path), "--json"]
     assert json.loads(rater(*words)[1])["runs"][0]["added"] is True
@@ -372,9 +374,9 @@ def test_an_estimate_that_rater_once_exported_is_no_result_of_spec(
 ) -> None:
     own = 'spec.cpu2006.rater_estimate: 1\nspec.cpu2006.rater_run: {"mode": "staggered"}\n'
     path = write(tmp_path, HEAD + own + bracket(more='rater_copy001: {"status": "failed"}'))
-    status, out, _ = rater("import", "spec", path)
+    status, out, _ = rater("spec", "import", path)
     assert (status, "the file is an estimate that rater exported" in flat(out)) == (0, True)
-    assert json.loads(rater("import", "spec", path, "--json")[1])["runs"][0]["problem_count"] == 0
+    assert json.loads(rater("spec", "import", path, "--json")[1])["runs"][0]["problem_count"] == 0
 
 
 def test_failed_copies_of_a_result_file_are_failed_in_the_observations(
@@ -382,7 +384,7 @@ def test_failed_copies_of_a_result_file_are_failed_in_the_observations(
 ) -> None:
     more = "errors000: copy 1 non-zero return code (exit code=1, signal=0)"
     text = (HEAD + bracket(more=more)).replace("valid: S", "valid: RE")
-    rater("import", "spec", write(tmp_path, text))
+    rater("spec", "import", write(tmp_path, text))
     copies = json.loads(rater("export", 1)[1])["observations"]
     assert [copy.get("status", "ok") for copy in copies] == ["ok", "failed"]
 
@@ -412,7 +414,7 @@ def test_raw_files_are_no_longer_written_and_the_message_says_what_is(
     ],
 )
 def test_real_files_are_read_whole(rater: Rater, name: str, counts: tuple[int, ...]) -> None:
-    status, out, _ = rater("import", "spec", SAMPLES / name, "--json")
+    status, out, _ = rater("spec", "import", SAMPLES / name, "--json")
     (run,) = json.loads(out)["runs"]
     assert status == 0
     keys = ("benchmarks", "iterations", "copies", "copy_times", "checked")
@@ -428,7 +430,7 @@ def test_real_files_are_read_whole(rater: Rater, name: str, counts: tuple[int, .
 def test_every_copy_of_a_real_raw_file_has_its_cpu_and_its_memory_node(
     rater: Rater, database: Path
 ) -> None:
-    rater("import", "spec", SAMPLES / "CINT2006-64copies.rsf")
+    rater("spec", "import", SAMPLES / "CINT2006-64copies.rsf")
     rows = ask(database, "SELECT DISTINCT copy, cpu, node, mem_nodes FROM copy ORDER BY copy")
     assert rows == [(n, n, n // 16, str(n // 16)) for n in range(64)]
 
@@ -444,7 +446,7 @@ def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database
     config = "submit = MYMASK=`printf '0x%x' $((1<<$SPECCOPYNUM))`; taskset $MYMASK $command\n"
     pieces = "".join(f"spec.cpu2006.rawconfig{n:03}: {p}\n" for n, p in enumerate(pack(config)))
     text = HEAD + pieces + bracket(times=tuple(range(400, 464)), reported=463)
-    rater("import", "spec", write(tmp_path, text))
+    rater("spec", "import", write(tmp_path, text))
     assert ask(database, "SELECT copy, cpu FROM copy") == [(n, n) for n in range(64)]
 
 
@@ -452,7 +454,7 @@ def test_lgroups_are_those_that_the_file_names(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
-    _, out, _ = rater("import", "spec", path)
+    _, out, _ = rater("spec", "import", path)
     assert "lgroups are the nodes that the file's sysinfo names" in flat(out)
     assert "--topology" not in out
     assert ask(database, "SELECT DISTINCT copy, cpu, node FROM copy") == [(0, 0, 0), (1, 1, 1)]
@@ -463,7 +465,7 @@ def test_the_file_holds_where_a_topology_contradicts_it(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
-    _, out, _ = rater("import", "spec", "--topology", "nodes=1x4", path)
+    _, out, _ = rater("spec", "import", "--topology", "nodes=1x4", path)
     assert "have CPU 1 on different nodes: the file holds" in flat(out)
     assert ask(database, "SELECT DISTINCT copy, cpu, node, core FROM copy") == [
         (0, 0, 0, 0),
@@ -476,7 +478,7 @@ def test_copies_of_base_and_of_peak_do_not_share_a_cpu(rater: Rater, tmp_path: P
         "submit = taskset -c $BIND $command\nbind = 0, 1\n"
         "default=peak=default=default:\nbind = 1, 0\n"
     )
-    _, out, _ = rater("import", "spec", write(tmp_path, configured(config)))
+    _, out, _ = rater("spec", "import", write(tmp_path, configured(config)))
     assert "same CPU" not in flat(out)
 
 
@@ -489,7 +491,7 @@ def test_the_section_of_the_label_that_ran_binds(
         "default=default=default=boxB:\nsubmit = taskset -c 3$SPECCOPYNUM $command\n"
     )
     path = write(tmp_path, "spec.cpu2006.ext: mine\n" + configured(config))
-    rater("import", "spec", path)
+    rater("spec", "import", path)
     assert ask(database, "SELECT DISTINCT copy, cpu FROM copy") == [(0, 10), (1, 11)]
 
 
@@ -498,7 +500,7 @@ def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_pat
         "%if '%{mode}' =~ /far/\nsubmit = numactl -m 1 -C $SPECCOPYNUM $command\n"
         f"%else\n{BY_COPY}%endif\n"
     )
-    _, out, _ = rater("import", "spec", write(tmp_path, configured(config)))
+    _, out, _ = rater("spec", "import", write(tmp_path, configured(config)))
     assert (
         "note: the configuration inside, line 1: the condition %if '%{mode}' =~ /far/ is not "
         "understood: taken as false" in flat(out)
@@ -507,7 +509,7 @@ def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_pat
 
 def test_a_peak_that_is_its_base_is_told(rater: Rater, tmp_path: Path) -> None:
     text = HEAD + bracket() + bracket(tune="peak", more="basepeak: 1")
-    _, out, _ = rater("import", "spec", write(tmp_path, text))
+    _, out, _ = rater("spec", "import", write(tmp_path, text))
     assert "the peak of 400.perlbench is its base again (basepeak): measured once" in flat(out)
 
 
@@ -517,7 +519,7 @@ def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:
         for n, p in enumerate(pack("submit = taskset -c $((2*$SPECCOPYNUM)) $command\n"))
     )
     text = HEAD + pieces + bracket(times=tuple(range(400, 464)), reported=463)
-    _, out, _ = rater("import", "spec", write(tmp_path, text))
+    _, out, _ = rater("spec", "import", write(tmp_path, text))
     assert "64 copies bound: on CPUs 0-126:2 (by taskset)" in flat(out)
     assert "1 bracket, 64 copy times" in flat(out)
 
@@ -526,10 +528,10 @@ def test_relative_cpus_are_counted_on_the_described_machine(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
     path = write(tmp_path, configured("submit = numactl -i all -C +$SPECCOPYNUM $command\n"))
-    _, out, _ = rater("import", "spec", path)
+    _, out, _ = rater("spec", "import", path)
     assert "numactl counts +N inside the CPUs that it may use" in flat(out)
     rater("rm", "1")
-    _, out, _ = rater("import", "spec", "--topology", "nodes=2x1", path)
+    _, out, _ = rater("spec", "import", "--topology", "nodes=2x1", path)
     assert "numactl counts +N" not in flat(out)
     assert ask(database, "SELECT DISTINCT copy, cpu, node, mem_nodes FROM copy") == [
         (0, 0, 0, "0-1"),
@@ -542,10 +544,10 @@ def test_relative_cpus_are_counted_on_the_described_machine(
 
 def test_a_packed_file_is_the_same_as_the_plain_one(rater: Rater, tmp_path: Path) -> None:
     text = HEAD + bracket()
-    rater("import", "spec", write(tmp_path, text))
+    rater("spec", "import", write(tmp_path, text))
     packed = tmp_path / "result.rsf.gz"
     packed.write_bytes(gzip.compress(text.encode()))
-    status, out, _ = rater("import", "spec", packed)
+    status, out, _ = rater("spec", "import", packed)
     assert (status, "stored already" in out) == (0, True)
 
 
@@ -553,7 +555,7 @@ def test_of_a_torn_packed_file_what_can_be_read_is_read(rater: Rater, tmp_path: 
     text = HEAD + bracket() + "# " + os.urandom(4000).hex()
     packed = tmp_path / "result.rsf.gz"
     packed.write_bytes(gzip.compress(text.encode())[:-2000])
-    status, out, _ = rater("import", "spec", packed, "--json")
+    status, out, _ = rater("spec", "import", packed, "--json")
     (run,) = json.loads(out)["runs"]
     assert (status, run["copy_times"]) == (0, 2)
     assert "cannot be read further (gzip)" in run["problems"][-1]["text"]
@@ -562,7 +564,7 @@ def test_of_a_torn_packed_file_what_can_be_read_is_read(rater: Rater, tmp_path: 
 def test_standard_input_is_read(rater: Rater, monkeypatch: pytest.MonkeyPatch) -> None:
     data = (HEAD + bracket()).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    status, out, _ = rater("import", "spec", "-")
+    status, out, _ = rater("spec", "import", "-")
     assert status == 0
     assert "run 1: standard input (raw file, cpu2006 CINT2006 ref) imported" in flat(out)
 
@@ -572,7 +574,7 @@ def test_a_pipe_is_read(rater: Rater, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text(HEAD + bracket()))
     writer.start()
-    status, out, _ = rater("import", "spec", pipe)
+    status, out, _ = rater("spec", "import", pipe)
     writer.join()
     assert (status, "run 1: pipe" in out) == (0, True)
 
@@ -584,7 +586,7 @@ def test_packed_files_behind_each_other_are_one(
     packed = tmp_path / "result"
     parts = (HEAD + bracket(), bracket(1), "# " + "x" * 3_000_000 + "\n", bracket(2))
     packed.write_bytes(b"".join(pack_it(part.encode()) for part in parts))
-    _, out, _ = rater("import", "spec", packed, "--json")
+    _, out, _ = rater("spec", "import", packed, "--json")
     (run,) = json.loads(out)["runs"]
     assert (run["copy_times"], run["problem_count"]) == (6, 1)
 
@@ -592,6 +594,6 @@ def test_packed_files_behind_each_other_are_one(
 def test_bind_lines_are_taken_where_the_submit_line_is_not_there(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
-    _, out, _ = rater("import", "spec", write(tmp_path, configured("bind = 3, 7\n")))
+    _, out, _ = rater("spec", "import", write(tmp_path, configured("bind = 3, 7\n")))
     assert "has no submit line for what ran" in flat(out)
     assert ask(database, "SELECT copy, cpu FROM copy WHERE tune = 'base'") == [(0, 3), (1, 7)]

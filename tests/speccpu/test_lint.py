@@ -1,4 +1,4 @@
-"""Mistakes in bind lists, each found at its line, and `rater lint-bind` as it is typed."""
+"""Mistakes in bind lists, each found at its line, and `rater spec lint-bind` as it is typed."""
 
 from __future__ import annotations
 
@@ -369,7 +369,7 @@ RIGHT = WRONG.replace("-m 0 --physcpubind=2", "-m 1 --physcpubind=2").replace(
 
 @pytest.fixture
 def rater(rater: Rater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Rater:
-    """Run `rater lint-bind ...` in an empty folder; return status, standard output and error."""
+    """Run `rater spec lint-bind ...` in an empty folder; return status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     return partial(rater, "lint-bind")
 

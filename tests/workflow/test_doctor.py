@@ -394,7 +394,7 @@ def test_what_it_set_is_put_back_after_kill_9(wrong: Path, rater: Rater, tmp_pat
         for pid in sleeping:
             os.kill(int(pid), signal.SIGKILL)
     assert values(wrong) != before
-    assert rater("restore")[0] == 0
+    assert rater("settings", "restore")[0] == 0
     assert values(wrong) == before
 
 

@@ -1,4 +1,4 @@
-"""Fault with real processes, and `rater selftest` from end to end on copies of moments."""
+"""Fault with real processes, and `rater doctor selftest` from end to end on copies of moments."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(planted, "NOISIEST", math.inf)
-    status = main(["selftest", "--quick", "--copies", "3", "--seed", "1", "--keep", "--json"])
+    status = main(
+        ["doctor", "selftest", "--quick", "--copies", "3", "--seed", "1", "--keep", "--json"]
+    )
     document = json.loads(capsys.readouterr().out)
     assert (status == 0) == document["right"]  # whether it is, hangs on the machine
     assert document["seed"] == 1
@@ -168,7 +170,7 @@ def test_a_disturbed_run_that_is_not_right_is_made_once_more(
     monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)  # whatever others take is too much
     monkeypatch.setattr(selftest, "_REPEATS", 1)
     monkeypatch.setattr(selftest._SelftestRunner, "_judge", staticmethod(never_named))
-    assert main(["selftest", "--quick", "--copies", "3", "--json"]) == 3
+    assert main(["doctor", "selftest", "--quick", "--copies", "3", "--json"]) == 3
     said = capsys.readouterr()
     document = json.loads(said.out)
     plants = len(document["plants"]) - 1  # all but the undisturbed run, which is right
@@ -181,7 +183,7 @@ def test_nothing_is_planted_on_a_machine_that_is_too_noisy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(planted, "NOISIEST", 1e-9)
-    assert main(["selftest", "--quick", "--copies", "3"]) == 3
+    assert main(["doctor", "selftest", "--quick", "--copies", "3"]) == 3
     said = capsys.readouterr()
     assert said.out == ""
     assert "too noisy right now: copies differ by" in said.err
@@ -201,7 +203,7 @@ def test_one_undisturbed_run_is_enough_to_refuse_and_names_who_is_busy(
     monkeypatch.setattr(
         "rater.run.host.foreign_load.ForeignLoadSampler.busy", lambda *_, **__: busy
     )
-    assert main(["selftest", "--copies", "3", "--json"]) == 3
+    assert main(["doctor", "selftest", "--copies", "3", "--json"]) == 3
     said = capsys.readouterr()
     assert said.err.splitlines()[0] == (
         "rater: selftest in short (--quick), as other work goes on here"
@@ -223,7 +225,7 @@ def test_what_is_not_judged_for_too_long_is_given_up(
     monkeypatch.setattr(selftest, "_REPEATS", 5)
     monkeypatch.setattr(selftest, "_REPEATS_S", 0.0)
     monkeypatch.setattr(selftest._SelftestRunner, "_judge", staticmethod(never_named))
-    assert main(["selftest", "--quick", "--copies", "8", "--json"]) == 3
+    assert main(["doctor", "selftest", "--quick", "--copies", "8", "--json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["made_again"], document["not_judged"]) == (0, 1)
     given_up = [one for one in document["not_planted"] if "other work" in one["why"]]
@@ -248,7 +250,7 @@ def test_made_times_of_any_machine_have_their_plants_found(
 
 def test_the_lock_of_another_run_applies(capsys: pytest.CaptureFixture[str]) -> None:
     with machine_lock(default_lock_path(), "rater run 0123, process 1"):
-        assert main(["selftest"]) == 2
+        assert main(["doctor", "selftest"]) == 2
     assert "another run holds this machine: rater run 0123" in capsys.readouterr().err
 
 
@@ -265,5 +267,5 @@ def test_the_lock_of_another_run_applies(capsys: pytest.CaptureFixture[str]) -> 
 def test_mistakes_are_told_with_the_way_out(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["selftest", *words]) == 2
+    assert main(["doctor", "selftest", *words]) == 2
     assert said in capsys.readouterr().err

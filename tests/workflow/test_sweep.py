@@ -356,7 +356,7 @@ def test_a_run_whose_setting_somebody_changed_does_not_count_and_ends_the_sweep(
     assert rows("SELECT run_id, done FROM sweep_progress ORDER BY block, position") == [
         *((1, 1), (None, 0), (None, 0), (None, 0))
     ]
-    assert rater("restore", "--force")[0] == 0
+    assert rater("settings", "restore", "--force")[0] == 0
     assert values(machine)[SWAPPINESS] == "60"
 
 
@@ -411,7 +411,7 @@ def test_the_machines_own_switch_of_threads_is_named_where_the_option_was_meant(
 def test_looking_at_sweeps_tells_of_settings_that_were_left(rater: Rater, machine: Path) -> None:
     Path(os.environ["RATER_JOURNAL"]).write_text("{")
     for words in (("--list",), ("--example",)):
-        assert "rater restore --forget" in rater("sweep", *words)[2]
+        assert "rater settings restore --forget" in rater("sweep", *words)[2]
     assert machine.exists()
 
 

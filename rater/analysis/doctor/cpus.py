@@ -226,7 +226,7 @@ def virtualization(facts: MachineFacts) -> Opinion:
         where = "a hypervisor" if value == "none" else value
         return consider(
             f"{where}: free memory goes back to the host, and its first touch may wait for it: "
-            "rater model --y user leaves the kernel's part out"
+            "rater lab model --y user leaves the kernel's part out"
         )
     if value != "none":
         return consider(f"{value}: it places vCPUs and memory, and shows what it likes")

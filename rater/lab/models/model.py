@@ -71,7 +71,7 @@ class PageLab:
     models: tuple[SweepModel, ...]
     energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
     no_models: str | None  # why there are none, in words
-    checks: tuple[RankingCheck, ...]  # of benchmarks that were traced (rater pages)
+    checks: tuple[RankingCheck, ...]  # of benchmarks that were traced (rater lab trace)
     missing: tuple[str, ...]  # points without runs
 
 

@@ -291,13 +291,13 @@ def _kinds(wanted: PredictorKind) -> tuple[str, ...]:
 def _missing_x(wanted: PredictorKind | None) -> str:
     if wanted is PredictorKind.WALKS:
         return (
-            "no page-walk cycles were counted; `rater counters` says what works here, "
+            "no page-walk cycles were counted; `rater doctor counters` says what works here, "
             "`--counters` counts it"
         )
     if wanted is PredictorKind.MISSES:
         return (
             "no TLB misses were counted (`--counters`), and no stored trace predicts them "
-            "(`rater pages`)"
+            "(`rater lab trace`)"
         )
     if wanted is PredictorKind.HUGE:
         return "--x huge needs the axis pages; --x axis takes any axis of numbers"

@@ -68,8 +68,8 @@ def print_rankings(lab: PageLab, printer: Printer) -> None:
     """Print which data deserves large pages by the traces, and how far off they were."""
     if not lab.checks:
         printer.prose(
-            "No ranking: `rater pages SUITE/BENCHMARK --size SIZE` traces a benchmark, and what it "
-            "predicts of each layout is then held against these runs.",
+            "No ranking: `rater lab trace SUITE/BENCHMARK --size SIZE` traces a benchmark, and "
+            "what it predicts of each layout is then held against these runs.",
             "dim",
         )
         return

@@ -1,4 +1,4 @@
-"""`rater lab pages` and `rater model`: a sweep over page layouts, and what describes it."""
+"""`rater lab pages` and `rater lab model`: a sweep over page layouts, and what describes it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     return path
 
 
-# -- `rater model`: what describes the layouts of a sweep, and how well it predicts ----------------
+# -- `rater lab model`: what describes the layouts of a sweep, and how well it predicts ------------
 
 
 def model_sweep(args: argparse.Namespace) -> int:
@@ -215,7 +215,7 @@ def models_in(
     return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
 
 
-# -- Stored traces (`rater pages`) of the benchmarks of a sweep ------------------------------------
+# -- Stored traces (`rater lab trace`) of the benchmarks of a sweep --------------------------------
 
 
 def traces_of(store: Store, points: Sequence[Point]) -> dict[str, BenchmarkTrace]:

@@ -1,4 +1,4 @@
-"""`rater pages`: trace, rank, draw, store, and hold the prediction against runs."""
+"""`rater lab trace`: trace, rank, draw, store, and hold the prediction against runs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ from rater.workflow.arguments import (
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.sweep.execute import run_sweep
 
-# -- `rater pages`: trace, rank, draw, store, and hold the prediction against runs -----------------
+# -- `rater lab trace`: trace, rank, draw, store, and hold the prediction against runs -------------
 
 _HUGE = PAGE_SIZES[2]
 
@@ -300,15 +300,17 @@ def subject_of(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTa
         return _of_command(args.command)
     if args.which is None:
         raise InputError(
-            "what is to be traced? SUITE/BENCHMARK, as in `rater pages mini/gups`, or a command: "
-            "`rater pages -- ./program`"
+            "what is to be traced? SUITE/BENCHMARK, as in `rater lab trace mini/gups`, or a "
+            "command: `rater lab trace -- ./program`"
         )
     return _of_suite(args, cache, limits)
 
 
 def _of_command(command: list[str]) -> TraceTarget:
     if not command:
-        raise InputError("nothing behind `--`; expected a command, as in `rater pages -- ./bench`")
+        raise InputError(
+            "nothing behind `--`; expected a command, as in `rater lab trace -- ./bench`"
+        )
     found = find_command(command[0])
     lines = (CommandLine((str(found), *command[1:])),)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in found.name)[:60]
@@ -407,7 +409,7 @@ def limits_of(args: argparse.Namespace) -> Limits:
     return Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
 
 
-# -- `rater pages --check`: mappings run as a sweep over `--pages`, held against the prediction ----
+# -- `rater lab trace --check`: mappings run as a sweep over `--pages`, held against the prediction
 
 _ITERATIONS = 3  # of a run, of which the fastest counts: other load only adds
 _DEFAULTS = {
@@ -474,7 +476,7 @@ def _sweep_of(
     args: argparse.Namespace, trace: PageTrace, layouts: Sequence[str]
 ) -> argparse.Namespace:
     """Return what `rater sweep` would have been called with."""
-    parser = argparse.ArgumentParser(prog="rater pages --check")
+    parser = argparse.ArgumentParser(prog="rater lab trace --check")
     add_run_arguments(parser)
     words = ["--copies", "1", "--iterations", str(_ITERATIONS), "--timeout", f"{args.timeout:g}"]
     command: list[str] | None = None

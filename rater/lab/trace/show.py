@@ -53,7 +53,7 @@ def pages_document(
     number: int | None,
     check: BenefitCheck | None,
 ) -> dict[str, Any]:
-    """Return the document of `rater pages --json`; times in ns where names end so, else in s."""
+    """Return the document of `rater lab trace --json`; times in ns where names say so, else s."""
     touched = sum(trace.of_size(BASE_PAGE).pages)
     document: dict[str, Any] = {
         "rater": 1,
@@ -321,7 +321,7 @@ def costs_text(trace: PageTrace, costs: PageCosts) -> str:
 def print_heads(heads: Sequence[TraceHead], printer: Printer) -> None:
     """Print which traces there are."""
     if not heads:
-        printer.line("no traces stored yet; `rater pages SUITE/BENCHMARK` makes one")
+        printer.line("no traces stored yet; `rater lab trace SUITE/BENCHMARK` makes one")
         return
     of = Columns(heads)
     printer.table(

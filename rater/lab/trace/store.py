@@ -142,8 +142,8 @@ def find_trace(store: Store, word: str) -> int:
         found = [it.number for it in heads if it.uuid.startswith(plain)]
     if len(found) != 1:
         raise InputError(
-            f"{word!r}: no such trace in {store.path}; `rater pages --list` shows them, "
-            "`rater pages SUITE/BENCHMARK` makes one"
+            f"{word!r}: no such trace in {store.path}; `rater lab trace --list` shows them, "
+            "`rater lab trace SUITE/BENCHMARK` makes one"
         )
     return found[0]
 
@@ -155,7 +155,7 @@ def load_trace(store: Store, number: int) -> StoredTrace:
         names = [column[0] for column in row.description]
         found = row.fetchone()
         if found is None:
-            raise InputError(f"there is no trace {number}; `rater pages --list` shows them")
+            raise InputError(f"there is no trace {number}; `rater lab trace --list` shows them")
         head = dict(zip(names, found, strict=True))
 
         def rows(table: str, columns: str, order: str = "1") -> list[tuple[Any, ...]]:

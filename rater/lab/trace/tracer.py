@@ -113,18 +113,20 @@ def find_valgrind(environment: Mapping[str, str] = os.environ, root: Path = Path
     architecture = _ARCHITECTURES.get(platform.machine())
     if architecture is None:
         raise InputError(
-            f"rater pages traces programs on {', '.join(_ARCHITECTURES)}, "
+            f"rater lab trace traces programs on {', '.join(_ARCHITECTURES)}, "
             f"this machine is {platform.machine()}"
         )
     found = shutil.which("valgrind", path=environment.get("PATH"))
     if found is None:
-        raise InputError(f"rater pages traces programs with valgrind, not in PATH: {_INSTALL}")
+        raise InputError(f"rater lab trace traces programs with valgrind, not in PATH: {_INSTALL}")
     program = Path(found).resolve()
     version = run_tool([found, "--version"], Path("/")).output
     match = _VERSION.search(version)
     if match is None or (int(match[1]), int(match[2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
-        raise InputError(f"{found} says {version[:60]!r}: rater pages wants valgrind {oldest} on")
+        raise InputError(
+            f"{found} says {version[:60]!r}: rater lab trace wants valgrind {oldest} on"
+        )
     prefix = program.parent.parent
     core, tool = f"libcoregrind-{architecture}-linux.a", f"none-{architecture}-linux"
     prefixes = dict.fromkeys((prefix, root / "usr", root / "usr/local"))

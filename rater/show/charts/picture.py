@@ -216,7 +216,7 @@ def picture_of(
 
 
 def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[str, Any]:
-    """Return the JSON document of `rater plot --json`; `file` is where it was drawn, if so."""
+    """Return the JSON document of `rater show plot --json`; `file` is where it was drawn, if so."""
     document: dict[str, Any] = {
         "run": head.run,
         "file": file,

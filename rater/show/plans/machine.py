@@ -181,7 +181,7 @@ _WRITTEN = (
     (
         "./mine.toml",
         "a layout of your own: order, bind, smt, kind, reserve, nodes, cpus, [exclude], [counts]; "
-        "begin with: rater layouts show fill > mine.toml",
+        "begin with: rater plan layouts show fill > mine.toml",
     ),
 )
 
@@ -211,12 +211,12 @@ def layouts_parts(layouts: Sequence[Row]) -> Iterator[Part]:
 
     def about(it: Row) -> list[str]:
         if it["error"]:
-            return [f"broken: see rater layouts show {it['name']}"]
+            return [f"broken: see rater plan layouts show {it['name']}"]
         return [it["description"], *([f"= {it['equals']}"] if it["equals"] else [])]
 
     rows = [(it["name"], about(it)) for it in layouts]
     yield facts([*rows, *((text, [meaning]) for text, meaning in _WRITTEN)])
-    yield "more: rater layouts show LAYOUT"
+    yield "more: rater plan layouts show LAYOUT"
     yield "on a machine: rater plan --layout LAYOUT --copies N"
 
 

@@ -313,7 +313,7 @@ def _next(summary: Summary, divots: Analysis | None) -> Iterator[str]:
         yield f"rater run --resume {head.run}"
     if len(summary.failed) < len(summary.proof.copies) or not summary.failed:
         yield f"rater report {head.run}"
-        yield f"rater plot {head.run}"
+        yield f"rater show plot {head.run}"
     if divots is not None and divots.findings:
         yield f"rater divots --confirm {head.run}"
     yield f"rater show {head.run}"

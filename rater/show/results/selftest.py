@@ -195,8 +195,8 @@ def advice(test: SelfTest) -> str:
     if any(it.verdict is Verdict.NOT_JUDGED and it.others is not None for it in test.judged):
         return (
             "Other processes took more than a tenth of a CPU, also when it was repeated. Stop "
-            f"them, or wait for them: `{test.command} --until-idle`. Meanwhile `rater selftest "
-            "--simulate` tests the detector on this machine's shape."
+            f"them, or wait for them: `{test.command} --until-idle`. Meanwhile `rater doctor "
+            "selftest --simulate` tests the detector on this machine's shape."
         )
     if test.tally.unjudged:
         return (
@@ -222,8 +222,8 @@ def refusal(spread: Deviation, disturbed: str, noisiest: float) -> str:
         f"this machine is too noisy right now: copies differ by {spread.size:.0%} without "
         f"anything planted (copy {spread.copy} of {spread.benchmark}, iteration "
         f"{spread.iteration}; {noisiest:.0%} would do). {disturbed}{'; ' if disturbed else ''}"
-        "stop what else runs here, or let it wait for that: `rater selftest --until-idle`; what "
-        "the detector makes of this machine's shape: `rater selftest --simulate`"
+        "stop what else runs here, or let it wait for that: `rater doctor selftest --until-idle`; "
+        "what the detector makes of this machine's shape: `rater doctor selftest --simulate`"
     )
 
 

@@ -165,7 +165,7 @@ def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> st
 _OTHER_FILES = {
     rb"^\d{9,10}\.\d+: ": (
         "a log with a time before every line (.log.debug, log_timestamp), which "
-        "`sed -E 's/^[0-9.]+: //' FILE | rater import spec -` can read"
+        "`sed -E 's/^[0-9.]+: //' FILE | rater spec import -` can read"
     ),
     rb"^(?:%PDF|%!PS|\s*<(?:!DOCTYPE|html|\?xml))": "a report for people or a web page",
     rb"^\s*format: raw -> |^The log for this run is in ": (
@@ -173,7 +173,7 @@ _OTHER_FILES = {
     ),
     rb"^[ \t]*SPEC(?:\(R\))? ?CPU.{0,60}(?:Result|Summary)|^#{20}": "a report as text",
     rb"^[\w.,=+-]+:[ \t]*(?:#.*)?$(?s:.*)^\s*\w+\s*=": (
-        "a configuration, which `rater lint-bind` reads; it has no results"
+        "a configuration, which `rater spec lint-bind` reads; it has no results"
     ),
 }
 _NAMED = re.compile(rb"(?:format: raw -> |The log for this run is in )(\S+)")

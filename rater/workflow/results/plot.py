@@ -1,4 +1,4 @@
-"""`rater plot`: the times of a run's copies as a picture; what it shares with the page."""
+"""`rater show plot`: the times of a run's copies as a picture; what it shares with the page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
     )
 
 
-# -- `rater plot`: the times of a run's copies as a picture, in the terminal or in a file ----------
+# -- `rater show plot`: the times of a run's copies as a picture, in the terminal or in a file -----
 
 
 def plot(args: argparse.Namespace) -> int:
@@ -131,7 +131,7 @@ def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None)
     if chart is None:
         raise InputError(
             f"{' '.join(words)}: no CPI stack was counted; make a run with --counters cpi "
-            "(`rater counters` shows what this machine counts)"
+            "(`rater doctor counters` shows what this machine counts)"
         )
     title = " and ".join(label for label, _ in counted)
     if file is not None:

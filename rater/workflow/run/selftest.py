@@ -66,7 +66,7 @@ def selftest(args: argparse.Namespace) -> int:
             f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
             "store them in this one"
         )
-    holder = f"rater selftest, process {os.getpid()}, since {utc_timestamp()}"
+    holder = f"rater doctor selftest, process {os.getpid()}, since {utc_timestamp()}"
     with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=print_error):
         if args.keep:
             return _SelftestRunner(args, default_path(args.db)).run()

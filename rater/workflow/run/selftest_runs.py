@@ -123,7 +123,7 @@ def same_again(args: argparse.Namespace, seed: int, usual_s: float) -> str:
     more += f" --copies {args.copies}" if args.copies is not None else ""
     more += " --quick" if args.quick else ""
     more += "" if args.seconds == usual_s else f" --seconds {args.seconds:g}"
-    return f"rater selftest --seed {seed}{more}"
+    return f"rater doctor selftest --seed {seed}{more}"
 
 
 # -- The self-test's plants on made times: what the detector says, whatever this machine does now --

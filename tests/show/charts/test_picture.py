@@ -1,4 +1,4 @@
-"""The picture of the copies' times: what it consists of, in a terminal, in files, `rater plot`."""
+"""The picture of the copies' times: its parts, in a terminal, in files, by `rater show plot`."""
 
 from __future__ import annotations
 
@@ -486,14 +486,14 @@ def rater(rater: Rater, tmp_path: Path) -> Rater:
 def test_the_slow_lgroup_is_named_in_the_terminal_and_in_the_file(
     rater: Rater, tmp_path: Path
 ) -> None:
-    status, out, _ = rater("plot", "--benchmark", "mcf")
+    status, out, _ = rater("show", "plot", "--benchmark", "mcf")
     assert status == 0
     assert out.count("429.mcf, iteration ") == 3
     assert "470.lbm" not in out
     assert "lgroup 2: +40." in out
 
     file = tmp_path / "a.svg"
-    status, out, err = rater("plot", "-o", file)
+    status, out, err = rater("show", "plot", "-o", file)
     assert (status, err) == (0, "")
     assert out == f"{file}: time of each copy, run 1 on h, 16 copies, 2 benchmarks\n"
     assert any(it.startswith("lgroup 2: +40.") for it in texts(file.read_text()))
@@ -502,7 +502,7 @@ def test_the_slow_lgroup_is_named_in_the_terminal_and_in_the_file(
 @needs_vega
 def test_the_json_has_what_is_drawn(rater: Rater, tmp_path: Path) -> None:
     file = tmp_path / "a.svg"
-    status, out, err = rater("plot", "--iteration", 1, "-o", file, "--json")
+    status, out, err = rater("show", "plot", "--iteration", 1, "-o", file, "--json")
     assert (status, err) == (0, "")
     document = json.loads(out)
     assert (document["run"], document["file"]) == (1, str(file))
@@ -527,14 +527,20 @@ def test_the_json_has_what_is_drawn(rater: Rater, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named(rater: Rater, words: tuple[object, ...], message: str) -> None:
-    status, out, err = rater("plot", *words)
+    status, out, err = rater("show", "plot", *words)
     assert (status, out) == (2, "")
     assert message in err
 
 
 @pytest.mark.parametrize(
     "words",
-    [("plot", 99), ("plot", "--machine"), ("plot", "--timeline"), ("scale", 1), ("compare", 1, 1)],
+    [
+        ("show", "plot", 99),
+        ("show", "plot", "--machine"),
+        ("show", "plot", "--timeline"),
+        ("scale", 1),
+        ("compare", 1, 1),
+    ],
 )
 def test_without_the_extra_the_error_says_what_to_install_before_anything_is_read(
     rater: Rater, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...]
@@ -544,13 +550,13 @@ def test_without_the_extra_the_error_says_what_to_install_before_anything_is_rea
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "needs vl-convert-python" in err
     assert "`pip install 'rater[report]'` installs it" in err
-    assert rater("plot", "--benchmark", "mcf")[0] == 0, "the terminal needs none"
+    assert rater("show", "plot", "--benchmark", "mcf")[0] == 0, "the terminal needs none"
 
 
 @needs_vega
 def test_a_file_that_cannot_be_written_is_no_traceback(rater: Rater, tmp_path: Path) -> None:
     full = tmp_path / "full.svg"
     full.symlink_to("/dev/full")
-    status, out, err = rater("plot", "-o", full)
+    status, out, err = rater("show", "plot", "-o", full)
     assert (status, out) == (2, "")
     assert "cannot be written (No space left on device)" in err

@@ -266,13 +266,13 @@ def test_pictures_of_the_page_are_files_too(rater: Rater, tmp_path: Path, what: 
     rater("import", written(tmp_path, document(benchmarks=1, name="<b>")))
     file = tmp_path / "p.svg"
 
-    assert rater("plot", what, "-o", file)[0] == 0
+    assert rater("show", "plot", what, "-o", file)[0] == 0
 
     text = file.read_text(encoding="utf-8")
     ElementTree.fromstring(text)
     assert "var(--" not in text
     assert "run 1" in text
-    status, _, err = rater("plot", what)
+    status, _, err = rater("show", "plot", what)
     assert (status, f"{what}: expected -o FILE" in err) == (2, True)
 
 

@@ -141,7 +141,7 @@ a             1     5.00   4.00    4.50     5.00      1, 1, 1     0.0    10.0
 
 suite ratio 4.00 (int 4.00), the geometric mean over 1 benchmark
 
-Stored as run 7. Try: rater report 7, rater plot 7, rater show 7
+Stored as run 7. Try: rater report 7, rater show plot 7, rater show 7
 """
     )
 
