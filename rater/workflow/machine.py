@@ -237,7 +237,7 @@ def show_layout(args: argparse.Namespace) -> int:
     """Print a layout's file, which is TOML again; one that does not read is an error."""
     if args.layout.partition(":")[0] in EXPLICIT and ":" in args.layout:
         layout, path = load_layout(args.layout), None
-        lines = [written_text(layout)]
+        lines = written_text(layout).splitlines()
     else:
         path = layout_path(args.layout)
         text = layout_text(path)
