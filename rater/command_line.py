@@ -67,10 +67,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rater show plot": ("rater show plot last", "rater show plot 7 -o run7.svg"),
     "rater report": ("rater report last -o run.html",),
-    "rater doctor selftest": (
-        "rater doctor selftest --quick",
-        "rater doctor selftest --simulate --topology nodes=4x16",
-    ),
+    "rater doctor selftest": ("rater doctor selftest --quick",),
     "rater compare": (
         "rater compare 7 8",
         "rater compare tag:build=old tag:build=new",
