@@ -31,14 +31,6 @@ def on_config(config: Any) -> Any:
                 {"Settings": "reference/settings.md"},
                 {"Commands": made},
             ]
-    listed = str(config.nav)
-    for part in config.nav:  # guides that nobody put into the list yet
-        if isinstance(part.get("How-to guides"), list):
-            part["How-to guides"] += [
-                path
-                for it in sorted((docs / "how-to").glob("*.md"))
-                if (path := f"how-to/{it.name}") not in listed
-            ]
     return config
 
 

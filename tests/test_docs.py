@@ -81,3 +81,9 @@ def test_every_environment_variable_is_documented() -> None:
         for name in re.findall(r"\bRATER_[A-Z_]*[A-Z]\b", path.read_text())
     }
     assert used - told == set()
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=NAMES[1:])
+def test_a_page_begins_with_a_sentence(page: Path) -> None:
+    first = page.read_text().split("\n\n")[1]
+    assert re.match(r"[\w`*\[]", first), f"{page.name} begins with {first[:30]!r}"
