@@ -7,7 +7,7 @@ SELECT
   (SELECT count(DISTINCT node) FROM fleet_attempt
    WHERE fleet_id = fleet.id AND state = 'complete') AS complete,
   (SELECT count(*) FROM fleet_attempt
-   WHERE fleet_id = fleet.id AND state IN ('intent', 'submitted', 'pending', 'running')) AS live,
+   WHERE fleet_id = fleet.id AND state IN ('intent', 'submitted', 'pending', 'running', 'waiting')) AS live,
   (SELECT count(*) FROM fleet_attempt WHERE fleet_id = fleet.id) AS attempts
 FROM fleet
 ORDER BY fleet.id;

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
-import select
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -20,10 +20,18 @@ from rater import __version__
 from rater.errors import RaterError
 from rater.files import open_file, private_folder
 from rater.fleet.plan import VERDICT_VERSION, NodeVerdict, VerdictStatus, scheduler_job
-from rater.fleet.shared_folder import FleetSpec, SharedFolder, node_facts, partial_mask, shared_disk
+from rater.fleet.shared_folder import (
+    FleetSpec,
+    SharedFolder,
+    copy_whole,
+    node_facts,
+    partial_mask,
+    shared_disk,
+)
 from rater.fleet.store import NodeRun, node_run
 from rater.process import print_error
 from rater.record.run import RunStatus
+from rater.run.host.admission import MachineTakenError, default_lock_path, machine_lock
 from rater.run.programs.child_process import die_with_parent
 from rater.store.store import open_store
 from rater.text.values import printable
@@ -34,6 +42,7 @@ from rater.workflow.run.head import utc_timestamp
 # Claim the attempt, look at the node, make or resume the run in a database on the node's own disk,
 # publish that whole, then say what it came to. Whatever ends it early: what there is is published.
 
+_LOOK_S = 0.5  # between two looks whether another rater still holds the node
 _SAID = 2000  # characters of what `rater run` said
 _ENDED = {RunStatus.COMPLETE: VerdictStatus.COMPLETE, RunStatus.FAILED: VerdictStatus.FAILED}
 
@@ -76,6 +85,9 @@ class Agent:
             stack.callback(os.close, turn)
             if not self._until_ours(turn):
                 return self.verdict(VerdictStatus.PARTIAL, "ended while it waited for its turn")
+            refused = self._until_free()
+            if refused is not None:
+                return self.verdict(VerdictStatus.REFUSED, refused)
             return self._in_turn()
 
     def _refused(self) -> str | None:
@@ -128,9 +140,8 @@ class Agent:
 
     def _take_from(self, before: NodeVerdict) -> None:
         """Go on with what an attempt before published: this node's own file is gone."""
-        assert before.database is not None
-        shutil.copyfile(self.folder.inbox / before.database, self.database)
-        self.database.chmod(0o600)
+        with self.folder.opened(before) as published:
+            copy_whole(published, self.database)
         self._notes.append(f"goes on with what attempt {before.attempt} published")
 
     def _measure(self) -> tuple[int, str]:
@@ -164,13 +175,37 @@ class Agent:
                     file.replace(file.with_name(f"damaged-{file.name}"))
             return None
 
+    def _until_free(self) -> str | None:
+        """Wait for another rater that holds the node; say who it is where that takes too long."""
+        lock = Path(self.spec.lock) if self.spec.lock else default_lock_path()
+        limit_s, since = self.spec.busy_limit_s, utc_timestamp()
+        limit = f"{limit_s / 60:.0f} min" if limit_s >= 60 else f"{limit_s:g} s"
+        until_s, told = time.monotonic() + limit_s, ""
+        while self.signals.first is None:
+            try:
+                with machine_lock(lock, f"rater fleet agent, process {os.getpid()}"):
+                    break
+            except MachineTakenError as error:
+                if time.monotonic() >= until_s:
+                    return f"another rater held the node for {limit}; {error.first}"
+                if told != error.first:
+                    told = error.first
+                    what = f"another rater holds it; {told}; waits since {since}, {limit} at most"
+                    self.folder.mark_waiting(self.node, self.attempt, what)
+                time.sleep(_LOOK_S)
+            except RaterError:
+                break  # `rater run` says what is wrong
+        if told:
+            self.folder.mark_waiting(self.node, self.attempt, "")
+        return None
+
     def _rater(self, *words: str, behind: tuple[str, ...] = ()) -> tuple[int, str]:
-        """Call `rater run`, which waits where another run holds the machine."""
+        """Call `rater run`, which waits where another run has just taken the machine."""
         own = {"RATER_CACHE": str(self.home / "cache"), "RATER_CONFIG": ""}
         if self.spec.lock is not None:
             own["RATER_LOCK"] = self.spec.lock
         said = self.scratch / "said"
-        options = ("--db", str(self.database), "--quiet", "--wait=86400")
+        options = ("--db", str(self.database), "--quiet", f"--wait={self.spec.busy_limit_s:g}")
         command = [*this_rater(), "run", *options, *words, *behind]
         directory = Path(self.spec.directory)
         status = run_child(command, directory, dict(os.environ) | own, self.signals, said)
@@ -184,7 +219,7 @@ class Agent:
             try:
                 fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self.signals.wait(None, 0.1)
+                time.sleep(0.1)
             else:
                 return True
         return False
@@ -269,36 +304,23 @@ def _one_line_output(text: str) -> str | None:
     return printable(" ".join(told or lines), 400) or None
 
 
-# -- The agent's one child: `rater run`, waited for without waking up, told of the agent's signals -
+# -- Signals that end the agent: held, told to its one child, so that it publishes what there is ---
 
 _ENDING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class JobSignals:
-    """Signals that end the agent: held, so that it publishes what there is."""
+    """The first signal that came, and the child that is told of it."""
 
     def __init__(self) -> None:
         self.first: str | None = None  # USR1, TERM
-        self._ready, self._told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.child: subprocess.Popen[bytes] | None = None
 
     def take(self, number: int, _: FrameType | None) -> None:
         """Keep a signal: a handler."""
-        if self.first is None:
-            self.first = signal.Signals(number).name.removeprefix("SIG")
-        with suppress(BlockingIOError):
-            os.write(self._told, b"x")
-
-    def wait(self, descriptor: int | None, seconds: float | None = None) -> bool:
-        """Sleep until a signal comes, a descriptor can be read, or the time is over.
-
-        Returns whether the descriptor can be read.
-        """
-        wanted = [self._ready] + ([] if descriptor is None else [descriptor])
-        ready, _, _ = select.select(wanted, [], [], seconds)
-        if self._ready in ready:
-            with suppress(BlockingIOError):
-                os.read(self._ready, 1024)
-        return descriptor in ready
+        self.first = self.first or signal.Signals(number).name.removeprefix("SIG")
+        if self.child is not None:
+            self.child.terminate()
 
 
 @contextmanager
@@ -326,7 +348,7 @@ def run_child(
     standard error goes to the file `said`.
     """
     with said.open("wb") as file:
-        child = subprocess.Popen(
+        signals.child = subprocess.Popen(
             words,
             cwd=directory,
             env=dict(environment),
@@ -334,14 +356,6 @@ def run_child(
             stderr=file,
             preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
         )
-    pidfd = os.pidfd_open(child.pid)
-    try:
-        told = False
-        while True:
-            if signals.first is not None and not told:
-                child.terminate()
-                told = True
-            if signals.wait(pidfd):
-                return child.wait()
-    finally:
-        os.close(pidfd)
+    if signals.first is not None:  # it came before there was a child
+        signals.child.terminate()
+    return signals.child.wait()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -15,12 +15,14 @@ from shlex import quote
 from typing import Any
 
 from rater.errors import InputError, RaterError, RunError
-from rater.files import folder, private_folder, replace_file
-from rater.fleet.merge_source import SourceCopy, checked, copy_source, scratch_folder
+from rater.files import folder, private_folder
+from rater.fleet.merge_source import checked, copy_source, scratch_folder
+from rater.fleet.shared_folder import copy_whole
 from rater.record.run import RunStatus
 from rater.settings.known import is_volatile
+from rater.store.open_database import OpenDatabase
 from rater.store.rows import insert_row
-from rater.store.store import Store, open_store
+from rater.store.store import open_store
 
 
 def archived_file(connection: sqlite3.Connection, sha256: str) -> Path:
@@ -47,13 +49,6 @@ def copy_archived(connection: sqlite3.Connection, sha256: str, into: Path) -> Pa
     if found != sha256:
         raise RunError(f"{file}: the archived database is damaged (its SHA-256 differs); {way_out}")
     return copy
-
-
-def _forget(connection: sqlite3.Connection, sha256: str) -> None:
-    """Remove an archived database that no row refers to any more."""
-    used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ? LIMIT 1", (sha256,))
-    if used.fetchone() is None:
-        archived_file(connection, sha256).unlink(missing_ok=True)
 
 
 # -- Admit a published database: whole into the archive, what is compared into the index -----------
@@ -103,42 +98,29 @@ class AdmitOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A published database, judged; of one that is known, what is there already."""
+    """A published database, judged."""
 
     outcome: AdmitOutcome
     reason: str | None = None  # why it was set aside, in words
-    sha256: str | None = None
-    status: RunStatus | None = None  # the least of its runs: complete where all of them are
-    copy_runs: int = 0
-    failed: int = 0
+    sha256: str | None = None  # of what is there now
 
 
 @dataclass(frozen=True, slots=True)
 class _Extract:
-    """What the index takes from one database."""
+    """What the index takes from one database: rows, without whose they are."""
 
-    sha256: str
-    size: int
-    heads: tuple[dict[str, Any], ...]
-    settings: tuple[str, ...]  # of each run, as JSON
-    results: tuple[tuple[str, int, str | None, str], ...]  # benchmark, run, brackets, medians
-
-    @property
-    def status(self) -> RunStatus:
-        found = [RunStatus(str(head["status"])) for head in self.heads]
-        return next((it for it in found if it is not RunStatus.COMPLETE), RunStatus.COMPLETE)
-
-    def total(self, column: str) -> int:
-        return sum(int(head[column] or 0) for head in self.heads)
+    runs: list[dict[str, Any]]  # of `fleet_run`, with settings as JSON
+    results: list[dict[str, Any]]  # of `result`
 
     @property
     def worth(self) -> tuple[bool, int]:
         """More of it is better; what is complete stays so."""
-        return self.status is RunStatus.COMPLETE, self.total("copy_runs") - self.total("failed")
+        complete = all(run["status"] == RunStatus.COMPLETE for run in self.runs)
+        return complete, sum(run["copy_runs"] - run["failed"] for run in self.runs)
 
 
 def admit_database(
-    connection: sqlite3.Connection,
+    store: OpenDatabase,
     published: Path,
     fleet: int,
     node: str,
@@ -150,130 +132,95 @@ def admit_database(
 
     As often as one likes: what is known changes nothing. Of several databases of the same attempt
     the one with more copy runs that ended well stays, and one that is complete always. Attempts
-    stand beside each other; `index.latest` picks one. A file that is damaged, another program's, of
-    a newer rater, no regular file, or (`expected_sha256`) not what its node published is set aside:
-    the reason comes back and nothing is stored. All of it or nothing; inside a transaction of the
-    caller's, or else its own. Raises `OSError` where the archive cannot be written, and
-    `sqlite3.Error` of the database that it is added to.
+    stand beside each other; `record.latest` picks one. A file that is damaged, another program's,
+    of a newer rater, no regular file, or (`expected_sha256`) not what its node published is set
+    aside: the reason comes back and nothing is stored. All of it or nothing. Raises `OSError` where
+    the archive cannot be written, and `StoreError` of the database that it is added to.
     """
+    key: dict[str, Any] = {"fleet": fleet, "host": node, "attempt": attempt}
     with scratch_folder() as scratch:
         try:
             copy, sha256 = copy_source(published, scratch)
-            _refuse_other(copy, sha256, expected_sha256)
-        except InputError as error:
-            return Admission(AdmitOutcome.SET_ASIDE, str(error))
-        known = _known(connection, fleet, node, attempt)
-        if known is not None and known.sha256 == sha256:
-            return known
-        content = copy.read_bytes()  # before it is brought up to date: as it is
-        try:
-            found = _extract(checked(published, copy, sha256), len(content))
+            if copy.with_name(f"{copy.name}-wal").exists():
+                raise InputError("not published whole: it has a write-ahead log beside it")
+            if expected_sha256 not in (None, sha256):
+                raise InputError("its SHA-256 is not what its node said when it published it")
+            with store.reading() as connection:
+                if _known(connection, key)[0] == sha256:
+                    return Admission(AdmitOutcome.KNOWN, sha256=sha256)
+            whole = shutil.copyfile(copy, scratch / "whole.db")  # as it was published
+            found = _extract(checked(published, copy, sha256).path)
         except (RaterError, sqlite3.Error, ValueError, TypeError) as error:
-            return Admission(AdmitOutcome.SET_ASIDE, str(error).replace(str(copy), str(published)))
-        return _store(connection, content, found, (fleet, node, attempt))
+            reason = str(error).replace(str(scratch / "source.db"), str(published))
+            return Admission(AdmitOutcome.SET_ASIDE, reason)
+        try:
+            with store.writing("collecting") as connection:
+                before, worth = _known(connection, key)  # another rater may have been faster
+                if before == sha256 or (before and worth >= found.worth):
+                    return Admission(AdmitOutcome.KNOWN, sha256=before)
+                file = archived_file(connection, sha256)
+                private_folder(file.parent)
+                with whole.open("rb") as opened:
+                    copy_whole(opened, file)  # before the rows that refer to it
+                for table in ("result", "fleet_run"):
+                    connection.execute(f"DELETE FROM {table} WHERE {_OF}", key)
+                of_file = {**key, "sha256": sha256, "bytes": whole.stat().st_size}
+                for run in found.runs:
+                    of_file["setting"] = _setting(connection, run["setting"])
+                    insert_row(connection, "fleet_run", None, **run | of_file)
+                for result in found.results:
+                    insert_row(connection, "result", None, **result, **key)
+        except sqlite3.IntegrityError as error:
+            reason = f"{published}: its rows are not as rater makes them ({error})"
+            return Admission(AdmitOutcome.SET_ASIDE, reason)
+        with store.reading() as connection:
+            used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ?", (before,))
+            if before and used.fetchone() is None:
+                archived_file(connection, before).unlink(missing_ok=True)
+    return Admission(AdmitOutcome.REPLACED if before else AdmitOutcome.ADDED, sha256=sha256)
 
 
-def _refuse_other(copy: Path, sha256: str, expected: str | None) -> None:
-    if copy.with_name(f"{copy.name}-wal").exists():
-        raise InputError("not published whole: it has a write-ahead log beside it")
-    if expected not in (None, sha256):
-        raise InputError("its SHA-256 is not what its node said when it published it")
+_OF = "fleet = :fleet AND host = :host AND attempt = :attempt"
 
 
-def _store(
-    connection: sqlite3.Connection,
-    content: bytes,
-    found: _Extract,
-    key: tuple[int, str, int],
-) -> Admission:
-    with _transaction(connection):
-        known = _known(connection, *key)  # again: another rater may have been faster
-        if known is not None:
-            worth = known.status is RunStatus.COMPLETE, known.copy_runs - known.failed
-            if known.sha256 == found.sha256 or worth >= found.worth:
-                return known
-        file = archived_file(connection, found.sha256)
-        private_folder(file.parent)
-        replace_file(file, content, mode=0o600)  # before the rows that refer to it
-        where = "fleet = ? AND host = ? AND attempt = ?"
-        for table in ("result", "fleet_run"):
-            connection.execute(f"DELETE FROM {table} WHERE {where}", key)
-        fleet, node, attempt = key
-        of_node: dict[str, Any] = {"fleet": fleet, "host": node, "attempt": attempt}
-        for head, settings in zip(found.heads, found.settings, strict=True):
-            number = _setting(connection, settings)
-            more = {**of_node, "setting": number, "sha256": found.sha256, "bytes": found.size}
-            insert_row(connection, "fleet_run", None, **head, **more)
-        for benchmark, run, bracket_s, copy_s in found.results:
-            more = {**of_node, "benchmark": benchmark, "run": run}
-            insert_row(connection, "result", None, **more, bracket_s=bracket_s, copy_s=copy_s)
-    # In a transaction of the caller's it may yet be wanted again.
-    if known is not None and known.sha256 is not None and not connection.in_transaction:
-        _forget(connection, known.sha256)
-    return Admission(
-        AdmitOutcome.ADDED if known is None else AdmitOutcome.REPLACED,
-        sha256=found.sha256,
-        status=found.status,
-        copy_runs=found.total("copy_runs"),
-        failed=found.total("failed"),
-    )
+def _known(
+    connection: sqlite3.Connection, key: dict[str, Any]
+) -> tuple[str | None, tuple[bool, int]]:
+    """Return the checksum of what an attempt has in the archive, and what that is worth."""
+    sha256, complete, well = connection.execute(
+        f"SELECT max(sha256), min(status = '{RunStatus.COMPLETE}'), sum(copy_runs - failed) "
+        f"FROM fleet_run WHERE {_OF}",
+        key,
+    ).fetchone()
+    return sha256, (bool(complete), well or 0)
 
 
-def _known(connection: sqlite3.Connection, fleet: int, node: str, attempt: int) -> Admission | None:
-    rows = connection.execute(
-        "SELECT sha256, status, copy_runs, failed FROM fleet_run "
-        "WHERE fleet = ? AND host = ? AND attempt = ? ORDER BY run",
-        (fleet, node, attempt),
-    ).fetchall()
-    if not rows:
-        return None
-    statuses = [RunStatus(status) for _, status, *_ in rows]
-    return Admission(
-        AdmitOutcome.KNOWN,
-        sha256=rows[0][0],
-        status=next((it for it in statuses if it is not RunStatus.COMPLETE), RunStatus.COMPLETE),
-        copy_runs=sum(row[2] for row in rows),
-        failed=sum(row[3] for row in rows),
-    )
-
-
-def _extract(source: SourceCopy, size: int) -> _Extract:
-    with open_store(source.path) as store:
-        return _extracted(store, source.sha256, size)
-
-
-def _extracted(store: Store, sha256: str, size: int) -> _Extract:
-    with store.writing("reading it") as connection:
+def _extract(database: Path) -> _Extract:
+    with open_store(database) as store, store.writing("reading it") as connection:
         for view in ("bracket_result", "copy_time"):
             text = (folder("db") / "views" / f"{view}.sql").read_text(encoding="utf-8")
             connection.execute(text.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
         rows = connection.execute(_HEADS)
         columns = [column[0] for column in rows.description]
-        heads = [dict(zip(columns, row, strict=True)) for row in rows.fetchmany(_MOST_ROWS)]
-        if not heads:
+        found = _Extract([dict(zip(columns, row, strict=True)) for row in rows], [])
+        if not found.runs:
             raise InputError("there is no run in it")
-        results: list[tuple[str, int, str | None, str]] = []
-        settings = []
-        for head in heads:
-            number = int(head["run"])
-            if head["status"] == RunStatus.RUNNING:  # published: its process is gone
-                head["status"] = RunStatus.INTERRUPTED
-                head["reason"] = "rater did not live to end it"
+        for run in found.runs:
+            if RunStatus(run["status"]) is RunStatus.RUNNING:  # published: its process is gone
+                run["status"] = RunStatus.INTERRUPTED
+                run["reason"] = "rater did not live to end it"
             pairs = connection.execute(
-                "SELECT name, value FROM setting WHERE run_id = ? ORDER BY name", (number,)
+                "SELECT name, value FROM setting WHERE run_id = ? ORDER BY name", (run["run"],)
             )
-            kept = {k: v for k, v in pairs.fetchmany(_MOST_ROWS) if not is_volatile(k)}
-            settings.append(json.dumps(kept))
-            results += _results(connection, number)
-            if len(results) > _MOST_ROWS:
+            run["setting"] = json.dumps({k: v for k, v in pairs if not is_volatile(k)})
+            found.results.extend(_results(connection, run["run"]))
+            if len(found.results) > _MOST_ROWS:
                 raise InputError(f"it has more than {_MOST_ROWS} benchmarks")
-    return _Extract(sha256, size, tuple(heads), tuple(settings), tuple(results))
+    return found
 
 
-def _results(
-    connection: sqlite3.Connection, run: int
-) -> Iterator[tuple[str, int, str | None, str]]:
-    """Return benchmark, run, and its iterations' brackets and median copies in seconds as JSON."""
+def _results(connection: sqlite3.Connection, run: int) -> Iterator[dict[str, Any]]:
+    """Return rows of `result`: brackets and median copies of iterations in seconds, as JSON."""
     for query in (_BRACKETS, _MEDIANS):
         times: dict[str, list[tuple[float | None, float]]] = {}
         for benchmark, iteration, bracket_s, median_s in connection.execute(query, (run,)):
@@ -282,8 +229,12 @@ def _results(
             times.setdefault(str(benchmark), []).append((bracket_s, median_s))
         for benchmark, pairs in times.items():
             brackets = [_digits(it) for it, _ in pairs if it is not None]
-            medians = json.dumps([_digits(it) for _, it in pairs])
-            yield benchmark, run, json.dumps(brackets) if brackets else None, medians
+            yield {
+                "benchmark": benchmark,
+                "run": run,
+                "bracket_s": json.dumps(brackets) if brackets else None,
+                "copy_s": json.dumps([_digits(it) for _, it in pairs]),
+            }
         if times:
             return
 
@@ -301,22 +252,3 @@ def _setting(connection: sqlite3.Connection, settings: str) -> int:
     if known is not None:
         return int(known[0])
     return insert_row(connection, "fleet_setting", None, sha256=digest, settings=settings)
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """One transaction, or the caller's own."""
-    if connection.in_transaction:
-        yield
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        _roll_back(connection)
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Protocol
 
 from rater.errors import InputError, RunError
+from rater.files import Trusted, open_file
 from rater.fleet import local_job
 from rater.fleet.plan import JobPhase, JobSeen, compress
+from rater.fleet.shared_folder import read_ours
 from rater.process import ProcessId, boot_id, is_alive
 
 # Another scheduler, or ssh, is one more file beside `slurm.py` with a class of these four calls,
@@ -48,6 +50,7 @@ class FleetNode:
     name: str
     word: str  # the scheduler's: idle, drained*, allocated
     is_idle: bool
+    reason: str | None = None  # why it takes no jobs, who said so, and when
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class Backend(Protocol):
         """
         ...
 
-    def submit(self, order: JobSpec) -> str:
+    def submit(self, job: Trusted[JobSpec]) -> str:
         """Submit a job and return its id.
 
         Raises `JobRejectedError` where it can not be submitted as it is,
@@ -116,17 +119,18 @@ class LocalBackend:
         """Return all of them: a name is a node."""
         return tuple(FleetNode(name, "idle", True) for name in names)
 
-    def submit(self, order: JobSpec) -> str:
+    def submit(self, job: Trusted[JobSpec]) -> str:
         """Start a process that starts the job's, in a session of its own, and looks at its end."""
+        order = job.value
         if order.arguments:
             raise JobRejectedError(f"{order.arguments[0]}: this backend takes no options of a site")
-        job = f"{order.name}.j{secrets.token_hex(3)}"
-        folder = self._folder / job
+        name = f"{order.name}.j{secrets.token_hex(3)}"
+        folder = self._folder / name
         folder.mkdir(parents=True, mode=0o700)
-        command = [word.replace("{job}", job) for word in order.command]
+        command = [word.replace("{job}", name) for word in order.command]
         limit_s = "-" if order.minutes is None else str(order.minutes * 60)
         words = [sys.executable, "-I", "-S", "-B", local_job.__file__, str(folder), limit_s]
-        with order.log.open("ab") as log:
+        with os.fdopen(open_file(order.log, os.O_WRONLY | os.O_APPEND), "ab") as log:
             subprocess.run(
                 [*words, str(order.notice_s), *command],
                 cwd=order.directory,
@@ -135,7 +139,7 @@ class LocalBackend:
                 stderr=log,
                 check=True,
             )
-        return job
+        return name
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
         """Look at the folders of jobs."""
@@ -159,11 +163,11 @@ class LocalBackend:
     def _processes(self, job: str) -> list[ProcessId]:
         """Return the job's process, then the one that looks at its end; none before it began."""
         try:
-            lines = (self._folder / job / "process").read_text().splitlines()
-        except OSError:
+            lines = read_ours(self._folder / job / "process").decode().splitlines()
+            numbers = [map(int, line.split()) for line in lines]
+            return [ProcessId(pid, start, boot_id()) for pid, start in numbers]
+        except (OSError, ValueError):
             return []
-        numbers = [map(int, line.split()) for line in lines]
-        return [ProcessId(pid, start, boot_id()) for pid, start in numbers]
 
     def _seen(self, job: str) -> JobSeen | None:
         processes = self._processes(job)
@@ -172,7 +176,8 @@ class LocalBackend:
         # Asked before its end is read: who looks at it writes that, and is gone only then.
         runs = any(map(is_alive, processes))
         with suppress(OSError):
-            word, _, reason = (self._folder / job / "end").read_text().partition(" ")
+            said = read_ours(self._folder / job / "end").decode(errors="replace")
+            word, _, reason = said.partition(" ")
             return JobSeen(job, JobPhase.ENDED, word, reason.strip() or None)
         if runs:
             return JobSeen(job, JobPhase.RUNNING, "RUNNING")
@@ -220,20 +225,19 @@ class SlurmBackend:
 
     def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
         """Return those that Slurm has."""
-        said = self._run("sinfo", "-h", "-N", "-o", "%N|%T", "-n", compress(names))
-        words = dict(line.strip().split("|", 1) for line in said.splitlines() if "|" in line)
-        found = ((name, words[name]) for name in names if name in words)
-        return tuple(FleetNode(name, word, word == "idle") for name, word in found)
+        said = self._run("sinfo", "-h", "-N", "-o", "%N|%T|%u|%H|%E", "-n", compress(names))
+        found = {line.split("|", 1)[0]: line for line in said.splitlines() if line.count("|") > 3}
+        return tuple(_node(found[name]) for name in names if name in found)
 
-    def submit(self, order: JobSpec) -> str:
+    def submit(self, job: Trusted[JobSpec]) -> str:
         """Call sbatch with the script on standard input: it keeps a copy of its own."""
-        said = self._run(*sbatch_words(order), given=script(order))
-        job = said.strip().split(";")[0]
-        if not re.fullmatch(r"\d+", job):
+        said = self._run(*sbatch_words(job.value), given=script(job.value))
+        number = said.strip().split(";")[0]
+        if not re.fullmatch(r"\d+", number):
             raise SchedulerUnavailableError(
                 f"sbatch said {said.strip()[:200]!r} in place of a job's number"
             )
-        return job
+        return number
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
         """Ask squeue for all jobs of this user at once, then one by one for those it has not."""
@@ -325,6 +329,13 @@ def script(order: JobSpec) -> str:
     quoted = shlex.join(order.command)
     job = "'\"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\"'"
     return f"#!/bin/sh\nexec {quoted.replace('{job}', job)}\n"
+
+
+def _node(line: str) -> FleetNode:
+    """Return a node from `sinfo -N -o '%N|%T|%u|%H|%E'`."""
+    name, word, user, since, reason = line.strip().split("|", 4)
+    why = None if reason in ("none", *_NO_REASON) else f"{reason} ({user}, {since})"
+    return FleetNode(name, word, word == "idle", why)
 
 
 def jobs_of_squeue(said: str, jobs: Mapping[str, str | None]) -> dict[str, JobSeen]:

@@ -45,7 +45,11 @@ def register(subparsers: Subparsers) -> None:
         ("wait", "submit what is due, try lost nodes again, until the end; collect", "wait"),
         ("cancel", "end all jobs; what they have is published", "cancel"),
         ("collect", "take in what was published so far; at any time, again and again", "collect"),
-        ("retry", "one more attempt at nodes that were lost, late or never began", "retry"),
+        (
+            "retry",
+            "one more attempt at nodes that were lost, late, cancelled or never began",
+            "retry",
+        ),
     ):
         sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         sub.add_argument("fleet", metavar="FLEET", nargs="?", default="last", help=_FLEET)
@@ -88,6 +92,13 @@ def _register_run(commands: Subparsers) -> None:
         metavar="T",
         default=DEFAULT_PENDING_S,
         help="a job that is pending longer is ended (its node is drained, or full); default 1d",
+    )
+    fleet.add_argument(
+        "--busy-limit",
+        type=duration_s,
+        metavar="T",
+        default=600.0,
+        help="a node that another rater holds longer is refused; default 10m",
     )
     fleet.add_argument(
         "--backend",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from rater.errors import InputError
 from rater.fleet.agent import this_rater
 from rater.fleet.archive import AdmitOutcome, admit_database
 from rater.fleet.backends import (
@@ -22,9 +24,9 @@ from rater.fleet.backends import (
 from rater.fleet.plan import (
     AttemptObservation,
     AttemptState,
+    JobPhase,
     JobSeen,
     NodeAttempt,
-    deciding_attempt,
     due_actions,
     job_name,
     scheduler_job,
@@ -39,8 +41,9 @@ from rater.fleet.store import (
     intend,
     load_fleet,
     mark_begun,
+    unmark_cancelled,
 )
-from rater.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
+from rater.fleet.table import fleet_document, print_fleet
 from rater.process import is_alive, print_error, this_process
 from rater.store.open_database import OpenDatabase
 from rater.text.values import count
@@ -51,6 +54,9 @@ from rater.workflow.arguments import print_output
 
 _FIRMLY_AFTER_S = 60.0  # a job that was asked to end, and has not
 _FOR_GOOD = (AttemptState.COMPLETE, AttemptState.FAILED, AttemptState.REFUSED)
+
+
+type _Key = tuple[str, int]  # node and attempt
 
 
 def no_news(_: NodeAttempt) -> None:
@@ -68,29 +74,35 @@ class FleetDriver:
     _backend: Backend | None = None
     _seen: dict[str, JobSeen] = field(default_factory=dict)
     # What verdicts said, with the state of their files.
-    _files: dict[tuple[str, int], tuple[object, PublishedVerdict]] = field(default_factory=dict)
+    _files: dict[_Key, tuple[object, PublishedVerdict]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Judge whose the plan and its folder are: what they say is run, written and removed."""
+        asked = self.store.sourced(load_fleet(self.store, self.number).asked)
+        if asked.doubt is not None:
+            raise InputError(
+                f"fleet {self.number} is not known to be yours: {asked.doubt}; `rater fleet "
+                "status` shows it, a copy of the database that is yours goes on with it"
+            )
+        self.folder = SharedFolder(Path(asked.trusted().value.folder))
+        self.folder.check()
 
     def refresh(self) -> StoredFleet:
         """Look at what was published, and at the scheduler; store it; return the fleet."""
         fleet = load_fleet(self.store, self.number)
-        folder = SharedFolder(Path(fleet.asked.folder))
-        claimed = {
-            (row.attempt.node, row.attempt.attempt): folder.claimed_by(
-                row.attempt.node, row.attempt.attempt
-            )
-            for row in fleet.live
-        }
+        claimed = {row.key: self.folder.claimed_by(*row.key) for row in fleet.live}
         self._poll(fleet, claimed)  # before the look at what is published: it ends after that
         now_s = time.time()
-        published = self._published(fleet, folder)
+        published = self._published(fleet)
         changes = []
-        for row in (row for of_node in fleet.rows.values() for row in of_node):
-            key = (row.attempt.node, row.attempt.attempt)
-            looked = self._looked(fleet, row.attempt, published.get(key), claimed.get(key), now_s)
+        for row in fleet.every:
+            looked = self._looked(
+                fleet, row.attempt, published.get(row.key), claimed.get(row.key), now_s
+            )
             now = updated_attempt(row.attempt, looked, fleet.limits)
             changes.append((row, now))
             if looked.damaged and now.state is AttemptState.LOST and now.state != row.attempt.state:
-                folder.set_aside(*key)
+                self.folder.set_aside(*row.key)
         self._store(changes, now_s)
         return load_fleet(self.store, self.number)
 
@@ -103,7 +115,7 @@ class FleetDriver:
         """
         now_s = time.time()
         todo = due_actions(fleet.rules, fleet.nodes, fleet.attempts)
-        rows = {(row.attempt.node, row.attempt.attempt): row for row in fleet.live}
+        rows = {row.key: row for row in fleet.live}
         ends = [
             (rows[it.node, it.attempt], replace(it, ending=why, ending_s=now_s))
             for it, why in todo.end
@@ -126,50 +138,56 @@ class FleetDriver:
 
     # -- looking ----------------------------------------------------------------------------------
 
-    def _published(
-        self, fleet: StoredFleet, folder: SharedFolder
-    ) -> dict[tuple[str, int], PublishedVerdict]:
+    def _published(self, fleet: StoredFleet) -> dict[_Key, PublishedVerdict]:
         """Return what is published and not known to be whole yet, by node and attempt.
 
         A file that has not changed since the last look is not read again.
         """
-        found: dict[tuple[str, int], PublishedVerdict] = {}
-        states = folder.verdict_files()
-        for row in (row for of_node in fleet.rows.values() for row in of_node):
-            key = (row.attempt.node, row.attempt.attempt)
-            state = states.get(key)
-            if state is None or (
-                row.attempt.verdict is not None and row.attempt.state in _FOR_GOOD
-            ):
+        found: dict[_Key, PublishedVerdict] = {}
+        states = self.folder.verdict_files()
+        for row in fleet.every:
+            state = states.get(row.key)
+            if state is None or (row.attempt.verdict and row.attempt.state in _FOR_GOOD):
                 continue
-            known = self._files.get(key)
-            if known is None or known[0] != state:
-                looked_up = folder.looked_up(fleet.asked.uuid, *key)
-                if looked_up is None:
-                    continue
-                known = (state, looked_up)
-                if not looked_up.absent:
-                    self._files[key] = known
-            found[key] = known[1]
+            before, known = self._files.get(row.key, (None, None))
+            if before != state:
+                known = self.folder.looked_up(fleet.asked.uuid, *row.key)
+                if known is not None and not known.absent:
+                    self._files[row.key] = state, known
+            if known is not None:
+                found[row.key] = known
         return found
 
-    def _poll(self, fleet: StoredFleet, claimed: Mapping[tuple[str, int], str | None]) -> None:
+    def _poll(self, fleet: StoredFleet, claimed: Mapping[_Key, str | None]) -> None:
         """Ask for the jobs that have not ended; why there is no answer is kept.
 
-        The job that began on the node is the one, where a killed submitter left two.
+        The job that began on the node is the one, where a killed submitter left two. Of one that
+        is pending the node may have more to say than the job.
         """
         self.silent, self._seen = None, {}
+        names = {job_name(fleet.asked.uuid, *row.key): row for row in fleet.live}
         jobs = {}
-        for it in (row.attempt for row in fleet.live):
-            began = claimed.get((it.node, it.attempt))
-            job = it.job if began is None else scheduler_job(began)
-            jobs[job_name(fleet.asked.uuid, it.node, it.attempt)] = job
+        for name, row in names.items():
+            began = claimed.get(row.key)
+            jobs[name] = row.attempt.job if began is None else scheduler_job(began)
         if not jobs:
             return
         try:
             self._seen = dict(self._calls(fleet).poll(jobs))
+            pending = {
+                name: names[name].attempt.node
+                for name, it in self._seen.items()
+                if it.phase is JobPhase.PENDING
+            }
+            found = self._calls(fleet).nodes(tuple(pending.values())) if pending else ()
         except (SchedulerUnavailableError, JobRejectedError) as error:
             self.silent = str(error)
+            return
+        nodes = {it.name: it for it in found if it.reason}
+        for name in (name for name, node in pending.items() if node in nodes):
+            node, it = nodes[pending[name]], self._seen[name]
+            why = "; ".join(filter(None, (f"{node.name} is {node.word}: {node.reason}", it.reason)))
+            self._seen[name] = replace(it, reason=why)
 
     def _looked(
         self,
@@ -188,13 +206,18 @@ class FleetDriver:
         elif published is not None:
             damaged = published.damaged
             verdict = None if damaged else published.verdict
+        job = self._seen.get(job_name(fleet.asked.uuid, it.node, it.attempt))
+        gone = job is None or job.phase is JobPhase.ENDED
+        of = it.node, it.attempt
         return AttemptObservation(
             now_s,
             verdict,
             damaged,
             self.silent is None,
-            self._seen.get(job_name(fleet.asked.uuid, it.node, it.attempt)),
+            job,
             None if claimed is None else scheduler_job(claimed),
+            waits_for=None if gone else self.folder.waits_for(*of),
+            log=self.folder.last_words(*of) if gone and not it.state.ended else None,
         )
 
     # -- doing ------------------------------------------------------------------------------------
@@ -232,13 +255,13 @@ class FleetDriver:
     def _submit(self, fleet: StoredFleet, row: StoredAttempt) -> bool:
         """Submit what is written down; False: the scheduler gives no answers now."""
         asked, it = fleet.asked, row.attempt
-        folder = SharedFolder(Path(asked.folder))
-        log = folder.log(it.node, it.attempt)
+        log = self.folder.log(it.node, it.attempt)
+        os.close(self.folder.open_log(it.node, it.attempt))
         order = JobSpec(
             name=job_name(asked.uuid, it.node, it.attempt),
             node=it.node,
             command=(
-                *(*this_rater(), "fleet", "agent", "--spec", str(folder.spec_file)),
+                *(*this_rater(), "fleet", "agent", "--spec", str(self.folder.spec_file)),
                 *("--node", it.node, "--attempt", str(it.attempt), "--job", "{job}"),
             ),
             directory=Path(asked.directory),
@@ -248,7 +271,7 @@ class FleetDriver:
         )
         now_s = time.time()
         try:
-            job = self._calls(fleet).submit(order)
+            job = self._calls(fleet).submit(self.store.sourced(order).trusted())
         except SchedulerUnavailableError as error:
             self.silent = str(error)
             self._store([(row, replace(it, reason=f"not submitted yet: {error}"))], now_s)
@@ -276,10 +299,27 @@ class FleetDriver:
 
     def _store(self, changes: Iterable[tuple[StoredAttempt, NodeAttempt]], now_s: float) -> None:
         pairs = list(changes)
-        before = {(row.attempt.node, row.attempt.attempt): row.attempt.state for row, _ in pairs}
+        before = {row.key: row.attempt.state for row, _ in pairs}
         for it in change(self.store, self.number, pairs, now_s):
             if before[it.node, it.attempt] is not it.state:
                 self.news(it)
+
+
+def take_back_cancelling(steps: FleetDriver, wanted: Collection[str]) -> StoredFleet:
+    """Let a cancelled fleet go on with these nodes; the others stay cancelled for good."""
+    unmark_cancelled(steps.store, steps.number)
+    steps.folder.mark_cancelled(False)
+    fleet, now_s = load_fleet(steps.store, steps.number), time.time()
+    for node in (it for it in fleet.nodes if it not in wanted):
+        left = fleet.rows.get(node) or (intend(steps.store, steps.number, node, 1, now_s),)
+        changes = []
+        for row in (it for it in left if it is not None):
+            now = replace(row.attempt, ending=None)
+            if node not in fleet.rows:
+                now = replace(now, state=AttemptState.CANCELLED, reason="`rater fleet cancel`")
+            changes.append((row, now if now.state.ended else row.attempt))
+        change(steps.store, steps.number, changes, now_s)
+    return load_fleet(steps.store, steps.number)
 
 
 # -- A fleet on the screen: as it is, and what becomes of it while somebody waits ------------------
@@ -287,49 +327,15 @@ class FleetDriver:
 _MOST_FOLLOWED = 16  # nodes whose every step is said
 
 
-def view_of(fleet: StoredFleet, silent: str | None = None) -> FleetView:
-    """Return a fleet as it is shown."""
-    asked = fleet.asked
-    nodes = tuple(
-        NodeView(node, deciding_attempt(tried) if tried else None, tried)
-        for node, tried in fleet.attempts.items()
-    )
-    return FleetView(
-        fleet.number,
-        asked.uuid,
-        asked.started_at,
-        asked.backend,
-        asked.folder,
-        what_text(asked.words, asked.command),
-        status_of(fleet),
-        silent,
-        nodes,
-    )
-
-
-def status_of(fleet: StoredFleet) -> str:
-    """Return in a word how a fleet stands."""
-    if is_complete(fleet):
-        return "complete"
-    if not fleet.is_settled:
-        return "cancelling" if fleet.cancelled_at else "running"
-    return "cancelled" if fleet.cancelled_at else "incomplete"
-
-
-def is_complete(fleet: StoredFleet) -> bool:
-    """Tell whether every node has measured all that was planned."""
-    return all(
-        tried and deciding_attempt(tried).state is AttemptState.COMPLETE
-        for tried in fleet.attempts.values()
-    )
-
-
 def show_fleet(
     args: argparse.Namespace, fleet: StoredFleet, silent: str | None, *, every: bool = False
 ) -> None:
-    """Print a fleet."""
-    view = view_of(fleet, silent)
-    print_output(args, partial(fleet_document, view), partial(print_fleet, view, every=every))
+    """Print a fleet; `silent`: why the scheduler gave no answer."""
+    print_output(
+        args,
+        partial(fleet_document, fleet, silent),
+        partial(print_fleet, fleet, silent, every=every),
+    )
 
 
 def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
@@ -341,7 +347,7 @@ def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
         if nodes > _MOST_FOLLOWED and not it.state.ended:
             return
         again = f" (attempt {it.attempt})" if it.attempt > 1 else ""
-        print_error(f"{it.node}{again}: {it.state}" + (f": {it.reason}" if it.reason else ""))
+        print_error(f"{it.node}{again}: {it.state.text}" + (f": {it.reason}" if it.reason else ""))
 
     return no_news if quiet else tell
 
@@ -366,7 +372,7 @@ def waited(args: argparse.Namespace, steps: FleetDriver) -> int:
     fleet = steps.refresh()
     if args.json or not args.quiet:
         show_fleet(args, fleet, steps.silent)
-    return 0 if is_complete(fleet) else 1
+    return 0 if fleet.status == "complete" else 1
 
 
 # -- Collect what nodes have published: into the archive and its index, as often as one likes ------
@@ -378,42 +384,29 @@ def collect_published(steps: FleetDriver, *, quiet: bool) -> int:
     One that is damaged makes its attempt a lost one, which is tried again where attempts are left.
     """
     fleet = load_fleet(steps.store, steps.number)
-    folder = SharedFolder(Path(fleet.asked.folder))
     added = aside = 0
-    for row in (row for of_node in fleet.rows.values() for row in of_node):
+    for row in fleet.every:
         verdict = row.attempt.verdict
         if verdict is None or verdict.database is None or row.attempt.collected == verdict.sha256:
             continue
-        file = folder.inbox / verdict.database
+        file = steps.folder.inbox / verdict.database
         if not file.exists():
             print_error(f"{row.attempt.node}: {file} is not there (yet)")
             continue
-        with steps.store.writing("collecting") as connection:
-            admission = admit_database(
-                connection,
-                file,
-                fleet.number,
-                row.attempt.node,
-                row.attempt.attempt,
-                expected_sha256=verdict.sha256,
-            )
+        admission = admit_database(
+            steps.store, file, fleet.number, *row.key, expected_sha256=verdict.sha256
+        )
+        now = replace(row.attempt, collected=verdict.sha256)
         if admission.outcome is AdmitOutcome.SET_ASIDE:
             print_error(f"{row.attempt.node}: {verdict.database} is set aside: {admission.reason}")
-            folder.set_aside(row.attempt.node, row.attempt.attempt)
+            steps.folder.set_aside(*row.key)
             why = f"the published database was set aside: {admission.reason}"
-            _stored(
-                steps, row, replace(row.attempt, state=AttemptState.LOST, reason=why, verdict=None)
-            )
+            now = replace(row.attempt, state=AttemptState.LOST, reason=why, verdict=None)
             aside += 1
-            continue
         added += admission.outcome in (AdmitOutcome.ADDED, AdmitOutcome.REPLACED)
-        _stored(steps, row, replace(row.attempt, collected=verdict.sha256))
+        change(steps.store, steps.number, [(row, now)], time.time())
     if not quiet:
         print_error(
             f"{count(added, 'database')} collected" + (f", {aside} set aside" if aside else "")
         )
     return aside
-
-
-def _stored(steps: FleetDriver, row: StoredAttempt, now: NodeAttempt) -> None:
-    change(steps.store, steps.number, [(row, now)], time.time())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -13,6 +14,7 @@ import numpy as np
 from rater.analysis.divots.confirm import ConfirmResult, judge_pairs
 from rater.analysis.stats.estimate import two_sided_p
 from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Floats
+from rater.fleet.hosts import is_other_memory
 from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.record import HistoryPoint
 from rater.settings.known import is_volatile
@@ -163,11 +165,81 @@ class History:
     steps: tuple[DatedStep, ...]  # in the order of time
     series: tuple[FleetTrend, ...]  # the first one of all benchmarks
     alone: int  # fleets in which fewer than three others were like it
+    program: str = ""  # a command line, or suite and size
 
     @property
     def too_short(self) -> bool:
         """Too few fleets to show a step."""
         return self.points < FEWEST_POINTS
+
+
+def points_of_host(
+    host: str, fleets: Mapping[int, Iterable[HostResult]]
+) -> dict[str, list[HistoryPoint]]:
+    """Return a host in each fleet that has it, with what is usual there, by what was run."""
+    points: dict[str, list[HistoryPoint]] = {}
+    for fleet, results in fleets.items():
+        timed = [it for it in results if it.copy_s]
+        for own in (it for it in timed if it.host == host):
+            others = [it for it in timed if it is not own and _are_alike(it, own)]
+            points.setdefault(own.program, []).append(_point(fleet, own, others))
+    return points
+
+
+def points_of_benchmark(
+    benchmark: str, fleets: Mapping[int, Iterable[HostResult]]
+) -> dict[str, tuple[list[HistoryPoint], dict[str, list[HistoryPoint]]]]:
+    """Return a benchmark's usual time in each fleet, and each host's, by what was run.
+
+    Of each fleet the hosts of the most common kind; the usual one stands as `seconds`.
+    """
+    points: dict[str, tuple[list[HistoryPoint], dict[str, list[HistoryPoint]]]] = {}
+    for fleet, results in fleets.items():
+        timed = [it for it in results if benchmark in it.copy_s]
+        if not timed:
+            continue
+        alike = max(([it for it in timed if _are_alike(it, one)] for one in timed), key=len)
+        usual, of_hosts = points.setdefault(alike[0].program, ([], {}))
+        dates = sorted(it.started_at for it in alike if it.started_at)
+        date = dates[len(dates) // 2] if dates else None
+        seconds = {benchmark: median(it.seconds[benchmark] for it in alike)}
+        facts = _usual_facts(alike)
+        program = alike[0].program
+        usual.append(HistoryPoint(fleet, date, seconds, {}, len(alike), facts, {}, program))
+        for it in alike:
+            own = replace(_point(fleet, it, []), usual_s=seconds, hosts=len(alike) - 1)
+            of_hosts.setdefault(it.host, []).append(replace(own, usual_facts=facts))
+    return points
+
+
+def _point(fleet: int, own: HostResult, others: Sequence[HostResult]) -> HistoryPoint:
+    of_others = [it.seconds for it in others]
+    times = {name: [it[name] for it in of_others if name in it] for name in own.copy_s}
+    return HistoryPoint(
+        fleet,
+        own.started_at,
+        own.seconds,
+        {name: median(them) for name, them in times.items() if them},
+        len(others),
+        own.facts,
+        _usual_facts(others),
+        own.program,
+    )
+
+
+def _are_alike(one: HostResult, other: HostResult) -> bool:
+    """Tell whether two hosts are of one kind, whatever their kernel and microcode."""
+    here, there = (
+        replace(it.kind, kernel=None, microcode=None, memory_bytes=None) for it in (one, other)
+    )
+    memory = one.kind.memory_bytes, other.kind.memory_bytes
+    return here == there and one.program == other.program and not is_other_memory(*memory)
+
+
+def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:
+    """Return what most hosts are and how they are set."""
+    counted = Counter(fact for it in hosts for fact in it.facts.items())
+    return {name: value for (name, value), many in counted.items() if 2 * many > len(hosts)}
 
 
 def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
@@ -191,7 +263,8 @@ def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
                 told.append(one)
     told.sort(key=lambda it: (it.fleet, it.benchmark or ""))
     series = [_series("", whole), *(_series(name, values) for name, values in logs.items())]
-    return History(host, len(held), tuple(told), tuple(series), len(points) - len(held))
+    alone = len(points) - len(held)
+    return History(host, len(held), tuple(told), tuple(series), alone, points[-1].program)
 
 
 def benchmark_history(
@@ -212,7 +285,8 @@ def benchmark_history(
         ]
         told += _significant_steps(benchmark, values, ONE, _ALPHA / max(len(hosts), 1), host)
     told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
-    return History(benchmark, len(usual), tuple(told), (_series(benchmark, apart),), 0)
+    series = (_series(benchmark, apart),)
+    return History(benchmark, len(usual), tuple(told), series, 0, points[-1].program)
 
 
 def _significant_steps(

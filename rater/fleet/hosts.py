@@ -37,8 +37,12 @@ def results_of(
     runs: Iterable[IndexedRun],
     times: Iterable[HostTimes],
     settings: Mapping[int, dict[str, str]],
+    command: str | None = None,
 ) -> list[HostResult]:
-    """Return each host's last complete attempt, else its last; of several runs in it the last."""
+    """Return each host's last complete attempt, else its last; of several runs in it the last.
+
+    `command`: what they ran, where that is no suite.
+    """
     of_run = group_by_key(((it.host, it.attempt, it.run), it) for it in times)
     found = []
     for own in latest(runs).values():
@@ -54,9 +58,25 @@ def results_of(
                 {row.benchmark: row.bracket_s for row in rows if row.bracket_s},
                 {row.benchmark: row.copy_s for row in rows},
                 is_taken(run.others_cost),
+                command or ", ".join(filter(None, (run.suite, run.size))),
+                settings.get(run.setting, {}) | _facts(run),
+                run.started_at,
             )
         )
     return found
+
+
+def _facts(run: IndexedRun) -> dict[str, str]:
+    names = (
+        "kernel",
+        "microcode",
+        "machine_id_hash",
+        "cpu_model",
+        "memory_bytes",
+        "cpus",
+        "copies",
+    )
+    return {name: str(it) for name in names if (it := getattr(run, name)) is not None}
 
 
 def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
@@ -162,13 +182,11 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
         )
         for it in found.slow
     ]
-    worst = {it.host: it.worst for it in slow}
-    overall = median(found.distances)
-    order = sorted(
-        range(len(results)), key=lambda h: (-worst.get(results[h].host, 0.0), -overall[h])
-    )
+    named = {it.host for it in slow}
+    mean = np.nanmean(found.distances, axis=1)
+    order = sorted(range(len(results)), key=lambda h: (results[h].host not in named, -mean[h]))
     quiet = sorted(
-        (h for h in range(len(results)) if results[h].host not in worst),
+        (h for h in range(len(results)) if results[h].host not in named),
         key=lambda h: float(np.nanmax(np.abs(found.distances[h]))),
     )
     return KindComparison(
@@ -205,6 +223,7 @@ def _slow(
         ),
         found.by_chance,
         (),
+        float(np.exp(np.mean(known))),
     )
 
 
@@ -256,7 +275,7 @@ def _apart(kind: HostKind, first: HostKind) -> Iterator[str]:
     ):
         if own != usual:
             yield f"{what} {own or 'not known'}"
-    if _is_other_memory(kind.memory_bytes, first.memory_bytes):
+    if is_other_memory(kind.memory_bytes, first.memory_bytes):
         size = "not known" if kind.memory_bytes is None else f"{kind.memory_bytes / 2**30:.0f} GiB"
         yield f"memory {size}"
     if kind.cpus != first.cpus:
@@ -267,6 +286,7 @@ def _apart(kind: HostKind, first: HostKind) -> Iterator[str]:
         yield kind.what
 
 
-def _is_other_memory(own: int | None, usual: int | None) -> bool:
+def is_other_memory(own: int | None, usual: int | None) -> bool:
+    """Tell whether memory differs by more than what kernels keep of it."""
     low, high = sorted((own or 0, usual or 0))
     return high > low * (1 + _SAME_MEMORY)

@@ -13,13 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.files import UntrustedError, is_trusted, opened, write_all
+from rater.files import OpenedFile, UntrustedError, is_trusted, opened
 from rater.store.connection import (
     APPLICATION_ID,
     APPLICATION_ID_AT,
@@ -49,7 +50,6 @@ DERIVED = {"run_score"}
 # Numbers of runs that stand in a text column: of rows whose FIELD is WORD, VALUE is a number.
 NUMBERS_AS_TEXT = {("tag", "value"): ("name", "replaced-by", "run")}
 GONE = "removed"  # what stands there for a run that is in no database any more
-_UUID = "uuid"
 
 
 class Role(StrEnum):
@@ -74,14 +74,15 @@ class MergeTable:
     """A table as merging sees it."""
 
     name: str
-    role: Role
     columns: tuple[str, ...]  # without a number of its own
     key: tuple[str, ...]  # of the primary key
     number: str | None  # the column with a number of its own
-    numbers: dict[str, str]  # column: table whose number it holds
     nullable: frozenset[str]
     references: tuple[Reference, ...]
-    owner: str | None  # the root's name; of a root its own, of a shared table None
+    has_uuid: bool
+    numbers: dict[str, str] = field(default_factory=dict)  # column: table whose number it holds
+    role: Role = Role.OWNED
+    owner: str | None = None  # the root's name; of a root its own, of a shared table None
 
     @property
     def owner_column(self) -> str:
@@ -89,17 +90,6 @@ class MergeTable:
         if self.role is Role.ROOT:
             return self.number or ""
         return next(name for name in self.numbers if self.numbers[name] == self.owner)
-
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    name: str
-    columns: tuple[str, ...]
-    nullable: frozenset[str]
-    key: tuple[str, ...]
-    references: tuple[Reference, ...]
-    has_uuid: bool
-    number: str | None
 
 
 @cache
@@ -116,8 +106,8 @@ def merge_tables(connection: sqlite3.Connection, schema: str = "main") -> tuple[
     Raises `RuntimeError` for a table that belongs to nothing: one that is new wants a reference
     to a root at the beginning of its primary key, or a word in `LOCAL`.
     """
-    raw = {
-        name: _raw(connection, name, schema)
+    every = {
+        name: _table(connection, name, schema)
         for (name,) in connection.execute(
             "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = ? "
             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
@@ -125,11 +115,11 @@ def merge_tables(connection: sqlite3.Connection, schema: str = "main") -> tuple[
         )
         if name not in LOCAL
     }
-    tables = {name: _table(it, raw) for name, it in raw.items()}
-    return _in_order(tables)
+    after = {name: {it.table for it in table.references} for name, table in every.items()}
+    return tuple(_placed(every[name], every) for name in TopologicalSorter(after).static_order())
 
 
-def _raw(connection: sqlite3.Connection, name: str, schema: str) -> _Raw:
+def _table(connection: sqlite3.Connection, name: str, schema: str) -> MergeTable:
     info = connection.execute(
         'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?)', (name, schema)
     ).fetchall()
@@ -145,94 +135,53 @@ def _raw(connection: sqlite3.Connection, name: str, schema: str) -> _Raw:
     types = {it[0]: it[1] for it in info}
     referring = {column for it in references for column in it.columns}
     numbered = len(key) == 1 and types[key[0]] == "INTEGER" and key[0] not in referring
-    unique = {
-        tuple(
-            column
-            for (column,) in connection.execute(
-                "SELECT name FROM pragma_index_info(?, ?) ORDER BY seqno", (index, schema)
-            )
-        )
-        for (index,) in connection.execute(
-            'SELECT name FROM pragma_index_list(?, ?) WHERE "unique" AND NOT partial',
-            (name, schema),
-        )
-    }
-    return _Raw(
-        name=name,
-        columns=tuple(types),
-        nullable=frozenset(it[0] for it in info if not it[2] and not it[3]),
-        key=key,
-        references=references,
-        has_uuid=(_UUID,) in unique,
-        number=key[0] if numbered else None,
-    )
-
-
-def _table(raw: _Raw, every: dict[str, _Raw]) -> MergeTable:
-    numbers = {
-        column: space
-        for column in raw.columns
-        if column != raw.number and (space := _space(raw, column, every))
-    }
-    if raw.number and raw.has_uuid:
-        role, owner = Role.ROOT, raw.name
-    elif raw.number and any(
-        it.table == raw.name for one in every.values() for it in one.references
-    ):
-        role, owner = Role.SHARED, None
-    else:
-        role, owner = Role.OWNED, _owner(raw, numbers)
-        if owner is None or not (every[owner].has_uuid and every[owner].number):
-            raise RuntimeError(
-                f"table {raw.name}: merging does not know whose it is: its primary key should "
-                "begin with a reference to a run, a sweep or another table with a uuid (or name "
-                "it in rater/fleet/merge_source.py, LOCAL)"
-            )
+    number = key[0] if numbered else None
+    (has_uuid,) = connection.execute(
+        'SELECT count(*) FROM pragma_index_list(:name, :schema) AS it WHERE "unique" AND NOT '
+        "partial AND (SELECT group_concat(name) FROM pragma_index_info(it.name, :schema)) = 'uuid'",
+        {"name": name, "schema": schema},
+    ).fetchone()
     return MergeTable(
-        name=raw.name,
-        role=role,
-        columns=tuple(it for it in raw.columns if it != raw.number),
-        key=raw.key,
-        number=raw.number,
-        numbers=numbers,
-        nullable=raw.nullable,
-        references=raw.references,
-        owner=owner,
+        name=name,
+        columns=tuple(it for it in types if it != number),
+        key=key,
+        number=number,
+        nullable=frozenset(it[0] for it in info if not it[2] and not it[3]),
+        references=references,
+        has_uuid=bool(has_uuid),
     )
 
 
-def _owner(raw: _Raw, numbers: dict[str, str]) -> str | None:
-    if raw.number:  # a number of its own: whose it is says its one reference
-        spaces = set(numbers.values())
-        return spaces.pop() if len(spaces) == 1 else None
-    return numbers.get(raw.key[0]) if raw.key else None
+def _placed(table: MergeTable, every: dict[str, MergeTable]) -> MergeTable:
+    """Return a table with its role, and the tables whose numbers it holds."""
+    numbers = {it: space for it in table.columns if (space := _space(table, it, every))}
+    if table.number and table.has_uuid:
+        return replace(table, role=Role.ROOT, owner=table.name, numbers=numbers)
+    if table.number and any(
+        it.table == table.name for one in every.values() for it in one.references
+    ):
+        return replace(table, role=Role.SHARED, numbers=numbers)
+    owner = numbers.get(table.key[0]) if table.key else None
+    if table.number:  # a number of its own: whose it is says its one reference
+        owner = next(iter(numbers.values())) if len({*numbers.values()}) == 1 else None
+    if owner is None or not (every[owner].has_uuid and every[owner].number):
+        raise RuntimeError(
+            f"table {table.name}: merging does not know whose it is: its primary key should begin "
+            "with a reference to a run, a sweep or another table with a uuid (or name it in "
+            "rater/fleet/merge_source.py, LOCAL)"
+        )
+    return replace(table, owner=owner, numbers=numbers)
 
 
-def _space(raw: _Raw, column: str, every: dict[str, _Raw]) -> str | None:
+def _space(table: MergeTable, column: str, every: dict[str, MergeTable]) -> str | None:
     """Return the table whose number a column holds, through however many references."""
-    for it in raw.references:
+    for it in table.references:
         if column in it.columns:
             target, name = every[it.table], it.target[it.columns.index(column)]
-            if name == target.number:
-                return target.name
-            found = _space(target, name, every)
+            found = target.name if name == target.number else _space(target, name, every)
             if found:
                 return found
     return None
-
-
-def _in_order(tables: dict[str, MergeTable]) -> tuple[MergeTable, ...]:
-    done: dict[str, MergeTable] = {}
-    while len(done) < len(tables):
-        ready = {
-            name: it
-            for name, it in tables.items()
-            if name not in done and all(one.table in done for one in it.references)
-        }
-        if not ready:
-            raise RuntimeError(f"tables refer to each other in a circle: {sorted(tables)}")
-        done |= ready
-    return tuple(done.values())
 
 
 # -- A database of somebody else's, copied to a private place, checked and brought up to date there
@@ -246,8 +195,6 @@ _PAUSE_S = 0.05
 _PREFIX = "rater-merge-"
 _LEFT_S = 60.0  # nobody takes so long from making a folder to locking it
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
-
-type _State = tuple[int, int, int, int]  # what changes with a file's content
 
 
 class SourceRefusedError(InputError):
@@ -299,18 +246,30 @@ def _locked(folder: Path) -> Iterator[None]:
 def copy_source(path: Path, folder: Path) -> tuple[Path, str]:
     """Copy a database with its write-ahead log into `folder`; return the copy and its SHA-256.
 
-    Raises `SourceRefusedError` for what is no database of rater by its header, and for one that is
-    written all the time.
+    Raises `SourceRefusedError` for what is no database of rater by its header, and for one that
+    is written all the time.
     """
     target = folder / "source.db"
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            time.sleep(_PAUSE_S)
-        for name in (target, Path(f"{target}-wal")):
-            name.unlink(missing_ok=True)
-        sha256 = _copy_once(path, target)
-        if sha256:
-            return target, sha256
+    try:
+        for attempt in range(_ATTEMPTS):
+            time.sleep(_PAUSE_S if attempt else 0.0)
+            with opened(path) as file, _read_with_log(path, file) as numbers:
+                before = _states(file)
+                sha256 = _digest(numbers, target)
+                # It is read twice: a time stamp does not tell two changes within one tick of the
+                # kernel's clock.
+                if _digest(numbers) == sha256 and _states(file) == before:
+                    return target, sha256
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise InputError(
+                f"{folder}: no room for a copy of {path}; name another place with TMPDIR"
+            ) from error
+        what = (
+            error.strerror if isinstance(error, UntrustedError) else os.strerror(error.errno or 0)
+        )
+        end = "-wal" if str(error.filename).endswith("-wal") else ""
+        raise SourceRefusedError(f"{path}{end}: cannot be read ({what})") from error
     raise SourceRefusedError(
         f"{path}: it is being written all the time; merge it when its run has ended, or a copy "
         "made by `sqlite3 FILE '.backup COPY'`"
@@ -348,67 +307,34 @@ def checked(path: Path, copy: Path, sha256: str) -> SourceCopy:
 # -- copying ---------------------------------------------------------------------------------------
 
 
-def _copy_once(path: Path, target: Path) -> str | None:
-    """Return the SHA-256 of what was copied, None where it changed meanwhile."""
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(opened(path))
-            number = file.reopen()
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        stack.callback(os.close, number)
-        _check_header(path, number)
-        log = _open_beside(path, file.folder, f"{file.path.name}-wal", file.state)
-        if log is not None:
-            stack.callback(os.close, log)
-        try:
-            before = _states(file.folder, file.path.name)
-            digest = hashlib.sha256()
-            _copy(number, target, digest)
-            if log is not None:
-                _copy(log, Path(f"{target}-wal"), digest)
-            # A file that others may write now is read twice: a time stamp does not tell two
-            # changes within one tick of the kernel's clock.
-            if log is not None and _digest(number, log) != digest.hexdigest():
-                return None
-            unchanged = _states(file.folder, file.path.name) == before
-            return digest.hexdigest() if unchanged else None
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise InputError(
-                    f"{target.parent}: no room for a copy of {path}; name another place with TMPDIR"
-                ) from error
-            raise _unreadable(path, error) from error
+@contextmanager
+def _read_with_log(path: Path, file: OpenedFile) -> Iterator[dict[str, int]]:
+    """Give descriptors of a database, and of its log where that has anything, by their ends.
 
-
-def _open_beside(path: Path, folder: int, log: str, of: os.stat_result) -> int | None:
-    """Return a descriptor of the write-ahead log, None where there is none with anything in it.
-
-    Raises `SourceRefusedError` for a rollback journal: playing one back removes files that it
+    Raises `SourceRefusedError` for a rollback journal too: playing one back removes files that it
     names, and rater makes none.
     """
-    with suppress(FileNotFoundError):
-        if os.stat(f"{log[:-4]}-journal", dir_fd=folder, follow_symlinks=False).st_size:
-            raise SourceRefusedError(
-                f"{path}: a transaction of another program was interrupted in it (there is a "
-                "-journal beside it); `sqlite3 FILE 'PRAGMA journal_mode = WAL'` undoes that"
-            )
-    try:
-        number = os.open(log, _READ, dir_fd=folder)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _unreadable(path.with_name(log), error) from error
-    found = os.fstat(number)
-    if not found.st_size:
-        os.close(number)
-        return None
-    if not stat.S_ISREG(found.st_mode) or not (
-        found.st_uid == of.st_uid or is_trusted(found.st_uid)
-    ):
-        os.close(number)
-        raise SourceRefusedError(f"{path.with_name(log)}: SQLite did not make this: remove it")
-    return number
+    name = file.path.name
+    with ExitStack() as stack:
+        files = {"": file.reopen()}
+        stack.callback(os.close, files[""])
+        _check_header(path, files[""])
+        with suppress(FileNotFoundError):
+            if os.stat(f"{name}-journal", dir_fd=file.folder, follow_symlinks=False).st_size:
+                raise SourceRefusedError(
+                    f"{path}: a transaction of another program was interrupted in it (there is a "
+                    "-journal beside it); `sqlite3 FILE 'PRAGMA journal_mode = WAL'` undoes that"
+                )
+        with suppress(FileNotFoundError):
+            log = os.open(f"{name}-wal", _READ, dir_fd=file.folder)
+            stack.callback(os.close, log)
+            state = os.fstat(log)
+            ours = state.st_uid == file.state.st_uid or is_trusted(state.st_uid)
+            if not (stat.S_ISREG(state.st_mode) and ours):
+                raise SourceRefusedError(f"{path}-wal: SQLite did not make this: remove it")
+            if state.st_size:
+                files["-wal"] = log
+        yield files
 
 
 def _check_header(path: Path, number: int) -> None:
@@ -426,21 +352,18 @@ def _check_header(path: Path, number: int) -> None:
         raise SourceRefusedError(str(foreign(path)))
 
 
-def _copy(number: int, target: Path, digest: hashlib._Hash) -> None:
-    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        for piece in _pieces(number):
-            digest.update(piece)
-            write_all(out, piece)
-    finally:
-        os.close(out)
-
-
-def _digest(*numbers: int) -> str:
+def _digest(files: dict[str, int], copy: Path | None = None) -> str:
+    """Return the checksum of all of them; write them to a copy as well."""
     digest = hashlib.sha256()
-    for number in numbers:
-        for piece in _pieces(number):
-            digest.update(piece)
+    if copy is not None:
+        Path(f"{copy}-wal").unlink(missing_ok=True)
+    for end, number in files.items():
+        with ExitStack() as stack:
+            out = None if copy is None else stack.enter_context(Path(f"{copy}{end}").open("wb"))
+            for piece in _pieces(number):
+                digest.update(piece)
+                if out is not None:
+                    out.write(piece)
     return digest.hexdigest()
 
 
@@ -453,21 +376,14 @@ def _pieces(number: int) -> Iterator[bytes]:
         left -= len(piece)
 
 
-def _states(folder: int, name: str) -> list[_State | None]:
-    found: list[_State | None] = []
-    for one in (name, f"{name}-wal", f"{name}-journal"):
-        try:
-            it = os.stat(one, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            found.append(None)
-        else:
-            found.append((it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns))
+def _states(file: OpenedFile) -> list[tuple[int, ...] | None]:
+    """Return what changes with the content of a database, its log and its journal."""
+    found: list[tuple[int, ...] | None] = [None] * 3
+    for place, end in enumerate(("", "-wal", "-journal")):
+        with suppress(OSError):
+            it = os.stat(f"{file.path.name}{end}", dir_fd=file.folder, follow_symlinks=False)
+            found[place] = it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns
     return found
-
-
-def _unreadable(path: Path, error: OSError) -> SourceRefusedError:
-    what = error.strerror if isinstance(error, UntrustedError) else os.strerror(error.errno or 0)
-    return SourceRefusedError(f"{path}: cannot be read ({what})")
 
 
 # -- checking --------------------------------------------------------------------------------------

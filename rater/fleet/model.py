@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import statistics
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def compare_hosts(logs: Floats, alpha: float = _ALPHA) -> HostsJudged:
                 float(min(chances)),
             )
         )
-    slow.sort(key=lambda it: (-it.worst, it.host))
+    slow.sort(key=lambda it: (-float(np.nanmean(each[it.host])), it.host))
     return HostsJudged(
         each,
         tuple(slow),
@@ -244,6 +245,17 @@ class HostResult:
     bracket_s: dict[str, tuple[float, ...]]  # by benchmark, of each counted iteration
     copy_s: dict[str, tuple[float, ...]]  # the median copy's, in the same iterations
     taken: bool = False  # others disturbed its run
+    program: str = ""  # the command line, or suite and size
+    facts: dict[str, str] = field(default_factory=dict)  # settings, and what the machine is
+    started_at: str | None = None  # by the host's clock
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Its time in each benchmark: of the median iteration."""
+        return {
+            name: statistics.median(self.bracket_s.get(name) or copy_s)
+            for name, copy_s in self.copy_s.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +289,7 @@ class SlowHost:
     benchmarks: tuple[SlowBenchmark, ...]  # slow beyond that, the slowest first
     by_chance: float  # hosts so slow that a fleet without slow ones would show
     odd_settings: tuple[OddSetting, ...]
+    mean_slowdown: float = 1.0  # geometric mean over all benchmarks: what hosts are ranked by
 
     @property
     def worst(self) -> float:
@@ -330,7 +343,7 @@ class FleetComparison:
     def slow(self) -> tuple[SlowHost, ...]:
         """Every slow host, the slowest first."""
         found = [one for kind in self.kinds for one in (*kind.slow, *(kind.beside or ()))]
-        return tuple(sorted(found, key=lambda it: (-it.worst, it.host)))
+        return tuple(sorted(found, key=lambda it: (-it.mean_slowdown, it.host)))
 
     @property
     def hosts(self) -> int:

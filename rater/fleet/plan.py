@@ -141,6 +141,7 @@ class AttemptState(StrEnum):
     SUBMITTED = "submitted"  # the scheduler gave it a number
     PENDING = "pending"
     RUNNING = "running"
+    WAITING = "waiting"  # on its node, which another rater holds
     COMPLETE = "complete"  # all that was planned was measured, and is published
     FAILED = "failed"  # published, and copies of it failed
     PARTIAL = "partial"  # published, and something is missing
@@ -156,14 +157,24 @@ class AttemptState(StrEnum):
         return self not in LIVE
 
     @property
+    def text(self) -> str:
+        """What people read."""
+        return "not started" if self is self.NEVER else self.value
+
+    @property
     def is_retried(self) -> bool:
         """Tell whether another attempt may come to more without anybody changing anything."""
-        return self in (self.LOST, self.TIMEOUT, self.NEVER, self.PARTIAL)
+        return self in (self.LOST, self.TIMEOUT, self.PARTIAL)
 
 
 LIVE = (
-    *(AttemptState.INTENT, AttemptState.SUBMITTED),
-    *(AttemptState.PENDING, AttemptState.RUNNING),
+    *(AttemptState.INTENT, AttemptState.SUBMITTED, AttemptState.PENDING),
+    *(AttemptState.RUNNING, AttemptState.WAITING),
+)
+# What `rater fleet retry` tries without being told the nodes.
+RETRIED = (
+    *(AttemptState.LOST, AttemptState.TIMEOUT, AttemptState.PARTIAL),
+    *(AttemptState.NEVER, AttemptState.CANCELLED),
 )
 
 
@@ -229,6 +240,7 @@ class NodeVerdict:
 
 
 VERDICT_VERSION = 1
+JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,400}")  # is given to a scheduler's commands
 
 
 def verdict_from_json(text: str) -> NodeVerdict:
@@ -237,11 +249,14 @@ def verdict_from_json(text: str) -> NodeVerdict:
     verdict: NodeVerdict = found
     if verdict.rater != VERDICT_VERSION:
         raise ValueError(f"version {verdict.rater} of this document, {VERDICT_VERSION} is known")
-    name = verdict.database
-    if name is not None and ("/" in name or name.startswith(".")):
-        raise ValueError(f"database: {name!r} is no name of a file beside it")
-    if (name is None) != (verdict.sha256 is None):
-        raise ValueError("database and sha256: one without the other")
+    sha256 = verdict.sha256
+    if sha256 is not None and not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ValueError(f"sha256: {sha256!r} is none")
+    name = sha256 and f"{verdict.node}.{verdict.attempt}.{sha256[:12]}.db"
+    if verdict.database != name:
+        raise ValueError(f"database: {verdict.database!r}, expected {name!r}")
+    if not JOB.fullmatch(verdict.job):
+        raise ValueError(f"job: {verdict.job!r} is no number or name of one")
     return verdict
 
 
@@ -277,8 +292,8 @@ def scheduler_job(told: str) -> str:
 
 # -- What becomes of an attempt: its verdict decides, the scheduler explains what is absent --------
 #
-# intent -> submitted -> pending <-> running -> complete | failed | partial | refused -> lost |
-# timeout | cancelled | never
+# intent -> submitted -> pending <-> running <-> waiting -> complete | failed | partial | refused |
+# lost | timeout | cancelled | never
 #
 # No answer of the scheduler concludes nothing. What is published late goes before what was
 # concluded.
@@ -320,6 +335,8 @@ class AttemptObservation:
     answered: bool = True  # the scheduler did
     job: JobSeen | None = None  # None: it does not know the job
     claimed_by: str | None = None  # the job that began on the node
+    waits_for: str | None = None  # what that job says of another rater there
+    log: str | None = None  # the end of what it printed, and where that is
 
 
 def updated_attempt(
@@ -392,8 +409,8 @@ def _without_verdict(
         ending = None if attempt.ending is Ending.NEVER else attempt.ending  # it began after all
         return replace(
             attempt,
-            state=AttemptState.RUNNING,
-            reason=None,
+            state=AttemptState.WAITING if looked.waits_for else AttemptState.RUNNING,
+            reason=_short(looked.waits_for),
             started_s=started,
             pending_s=None,
             ending=ending,
@@ -422,6 +439,8 @@ def _gone(attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits)
         state, why = _forgotten(attempt, never_ran)
     else:
         state, why = _concluded(attempt, looked.job)
+    if state in (AttemptState.LOST, AttemptState.TIMEOUT):
+        why = _and(why, looked.log)
     return _ended(attempt, state, why, looked)
 
 
@@ -540,7 +559,11 @@ def is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
         return True
     if not all(it.state.ended for it in attempts):
         return False
-    return len(attempts) < most and deciding_attempt(attempts).state.is_retried
+    last = deciding_attempt(attempts)
+    if last.state is AttemptState.CANCELLED:  # by `rater fleet cancel`, which was taken back since
+        return last.ending is Ending.CANCELLED
+    tried = [it for it in attempts if it.state is not AttemptState.CANCELLED]
+    return len(tried) < most and last.state.is_retried
 
 
 def deciding_attempt(attempts: Sequence[NodeAttempt]) -> NodeAttempt:

@@ -97,6 +97,7 @@ class HistoryPoint:
     hosts: int  # how many others
     facts: dict[str, str]  # what it was and how it was set
     usual_facts: dict[str, str]  # what most others were
+    program: str = ""  # what was run: histories of several are told apart
 
 
 def latest(runs: Iterable[IndexedRun]) -> dict[str, tuple[IndexedRun, ...]]:

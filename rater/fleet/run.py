@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import sys
 import time
 import uuid as uuids
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from rater.fleet.driver import (
     FleetDriver,
     collect_published,
     show_fleet,
-    status_of,
+    take_back_cancelling,
     update_printer,
     waited,
 )
-from rater.fleet.plan import AttemptState, deciding_attempt, expand
+from rater.fleet.plan import RETRIED, AttemptState, deciding_attempt, expand
 from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
 from rater.fleet.store import (
     FleetRequest,
@@ -38,7 +39,7 @@ from rater.fleet.store import (
     new_fleet,
     unfinished_like,
 )
-from rater.fleet.table import FleetListed, listed_document, print_fleets, what_text
+from rater.fleet.table import listed_document, print_fleets
 from rater.plan.options import OptionForm, was_given
 from rater.plan.placement.layout import load_layout, override_layout
 from rater.plan.placement.memory_policy import parse_memory
@@ -65,25 +66,17 @@ _SETTLE_S = {"slurm": 60.0, "local": 1.0}
 _NOT_PASSED = {"wait": None, "share": False}
 
 
-@dataclass(frozen=True, slots=True)
-class _FleetPlan:
-    """A fleet that can be begun."""
-
-    asked: FleetRequest
-    nodes: tuple[str, ...]
-
-
 def run(args: argparse.Namespace) -> int:
     """Begin a fleet, or go on with the one that a killed `rater fleet run` left."""
-    wanted = _checked(args)
+    asked, nodes = _checked(args)
     with open_store(default_path(args.db)) as store:
-        number = unfinished_like(store, wanted.asked, wanted.nodes)
+        number = unfinished_like(store, asked, nodes)
         if number is not None:
             claim_fleet(store, number)
             print_error(f"goes on with fleet {number}: the same command was killed before its end")
         else:
-            _make_folder(wanted.asked)  # before the plan: what cannot be made leaves no fleet
-            number = new_fleet(store, wanted.asked, wanted.nodes)
+            _make_folder(asked)  # before the plan: what cannot be made leaves no fleet
+            number = new_fleet(store, asked, nodes)
         fleet = load_fleet(store, number)
         _make_folder(fleet.asked)
         steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
@@ -94,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         return _submitted(args, store, steps)
 
 
-def create_retry_fleet(store: Store, number: int, nodes: tuple[str, ...]) -> int:
+def create_confirming_fleet(store: Store, number: int, nodes: tuple[str, ...]) -> int:
     """Plan what a fleet ran once more on some of its nodes, all at a time; return its number.
 
     Nothing is submitted yet: that is the first step's.
@@ -111,6 +104,7 @@ def create_retry_fleet(store: Store, number: int, nodes: tuple[str, ...]) -> int
         command_line=command_line,
         rater_version=__version__,
         parallel=None,
+        confirms=number,
     )
     _make_folder(again)
     made = new_fleet(store, again, nodes)
@@ -137,8 +131,11 @@ def _submitted(args: argparse.Namespace, store: Store, steps: FleetDriver) -> in
     return 1 if refused else 0
 
 
-def _checked(args: argparse.Namespace) -> _FleetPlan:
-    """Check what was typed as far as this machine can tell. Raises `InputError`."""
+def _checked(args: argparse.Namespace) -> tuple[FleetRequest, tuple[str, ...]]:
+    """Return what was typed, and its nodes, checked as far as this machine can tell.
+
+    Raises `InputError`.
+    """
     check_current_directory()
     if args.nodes is None:
         raise InputError("--nodes is missing: the nodes to run on, such as --nodes n[001-128]")
@@ -151,7 +148,10 @@ def _checked(args: argparse.Namespace) -> _FleetPlan:
         _check_command(request.command[0])
     uuid = str(uuids.uuid4())
     folder = _home(args) / f"rater-{uuid}"
-    found = {it.name for it in backend(args.backend, folder).nodes(nodes)}
+    found = {it.name: it for it in backend(args.backend, folder).nodes(nodes)}
+    for it in found.values():
+        if it.reason is not None:
+            print_error(f"warning: {it.name} is {it.word}: {it.reason}")
     unknown = [name for name in nodes if name not in found]
     if unknown:
         raise InputError(
@@ -176,8 +176,9 @@ def _checked(args: argparse.Namespace) -> _FleetPlan:
         settle_s=_SETTLE_S[args.backend] if args.settle is None else args.settle,
         arguments=tuple(args.slurm_arg),
         allow_partial=args.allow_partial,
+        busy_limit_s=args.busy_limit,
     )
-    return _FleetPlan(asked, nodes)
+    return asked, nodes
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
@@ -185,7 +186,7 @@ def _check_numbers(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         if value is not None and not 1 <= value <= 10**6:
             raise InputError(f"--{name} {value}: expected a whole number, 1 or more")
-    for name in ("pending-limit", "settle"):
+    for name in ("pending-limit", "busy-limit", "settle"):
         value = getattr(args, name.replace("-", "_"))
         if value is not None and not 0 <= value < 1e9:
             raise InputError(f"--{name} {value:g}: expected seconds, 0 or more")
@@ -210,8 +211,6 @@ def _check_request(request: Request) -> None:
 
 
 def _check_command(word: str) -> None:
-    import shutil
-
     if shutil.which(word) is None and not Path(word).exists():
         print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
 
@@ -251,6 +250,7 @@ def _make_folder(asked: FleetRequest) -> None:
         scratch=asked.scratch,
         allow_partial=asked.allow_partial,
         lock=os.environ.get("RATER_LOCK"),
+        busy_limit_s=asked.busy_limit_s,
     )
     SharedFolder(Path(asked.folder)).make(spec)
 
@@ -263,13 +263,14 @@ _CANCEL_WAIT_S, _CANCEL_POLL_S = 60.0, 2.0
 def status(args: argparse.Namespace) -> int:
     """Look once, store what is seen and show it; nothing is submitted or ended."""
     with open_existing_store(args) as store:
-        steps = FleetDriver(store, find_fleet(store, args.fleet))
+        number, silent = find_fleet(store, args.fleet), None
         try:
-            fleet = steps.refresh()
-        except InputError as error:  # without Slurm's commands: what is stored is shown
+            steps = FleetDriver(store, number)
+            fleet, silent = steps.refresh(), steps.silent
+        except InputError as error:  # no commands of Slurm, somebody else's: as it is stored
             print_error(str(error))
-            fleet = load_fleet(store, steps.number)
-        show_fleet(args, fleet, steps.silent, every=args.all)
+            fleet = load_fleet(store, number)
+        show_fleet(args, fleet, silent, every=args.all)
     return 0
 
 
@@ -287,11 +288,11 @@ def cancel(args: argparse.Namespace) -> int:
         number = find_fleet(store, args.fleet)
         fleet = load_fleet(store, number)
         if fleet.is_settled:
-            print_error(f"fleet {number} has no jobs left: {status_of(fleet)}")
+            print_error(f"fleet {number} has no jobs left: {fleet.status}")
             return 0
-        mark_fleet_cancelled(store, number, utc_timestamp())
-        SharedFolder(Path(fleet.asked.folder)).mark_cancelled()
         steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
+        mark_fleet_cancelled(store, number, utc_timestamp())
+        steps.folder.mark_cancelled(True)
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:
             fleet = steps.act(steps.refresh(), submit=False)
@@ -328,12 +329,12 @@ def retry(args: argparse.Namespace) -> int:
         nodes = len(load_fleet(store, number).nodes)
         steps = FleetDriver(store, number, update_printer(nodes, quiet=args.quiet))
         fleet = steps.refresh()
-        if fleet.cancelled_at is not None:
-            raise InputError(f"fleet {number} was cancelled; `rater fleet run` makes a new one")
         wanted = _retried(fleet, args.nodes)
         if not wanted:
-            print_error(f"fleet {number}: nothing to try again ({status_of(fleet)})")
+            print_error(f"fleet {number}: nothing to try again ({fleet.status})")
             return 0
+        if fleet.cancelled_at is not None:
+            fleet = take_back_cancelling(steps, wanted)
         fleet = steps.act(fleet, again=wanted)
         if args.wait:
             return waited(args, steps)
@@ -348,9 +349,8 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
         return tuple(
             node
             for node, tried in fleet.attempts.items()
-            if tried
-            and all(it.state.ended for it in tried)
-            and deciding_attempt(tried).state.is_retried
+            if all(it.state.ended for it in tried)
+            and (not tried or deciding_attempt(tried).state in RETRIED)
         )
     nodes = expand(named)
     unknown = [node for node in nodes if node not in fleet.nodes]
@@ -372,23 +372,10 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
 def list_fleets(args: argparse.Namespace) -> int:
     """Print the fleets that are stored; no scheduler is asked."""
     path = default_path(args.db)
-    lines: list[FleetListed] = []
+    lines: tuple[StoredFleet, ...] = ()
     if is_there(path):
         with open_store(path) as store:
-            for it in fleets(store):
-                fleet = load_fleet(store, it.fleet)
-                what = what_text(it.words, it.command)
-                lines.append(
-                    FleetListed(
-                        it.fleet,
-                        it.started_at,
-                        it.backend,
-                        what,
-                        it.nodes,
-                        it.complete,
-                        status_of(fleet),
-                    )
-                )
+            lines = fleets(store)
     else:
         print_error(f"there is no database {path} yet")
     print_output(args, partial(listed_document, lines), partial(print_fleets, lines))

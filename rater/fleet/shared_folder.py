@@ -6,26 +6,39 @@ import hashlib
 import json
 import os
 import platform
-import shutil
+import re
+import stat
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
-from rater.files import flush_folder, replace_file, resolve_trusted_folder, shared_file_system
-from rater.fleet.plan import NodeVerdict, verdict_from_json
+from rater.files import (
+    UntrustedError,
+    flush_folder,
+    open_file,
+    private_folder,
+    replace_file,
+    resolve_trusted_folder,
+    shared_file_system,
+    write_all,
+)
+from rater.fleet.plan import JOB, NodeVerdict, verdict_from_json
 from rater.process import boot_id
 from rater.run.host.facts import machine_id
 from rater.run.host.procfs import read_text
 from rater.text import cpuset
 from rater.text.kinds import from_json
+from rater.text.values import printable
 
 # -- The folder that the submit host and all nodes see: what was asked for, and what came of it ----
 #
 #     spec.json                what every node is to do
-#     claim/NODE.ATTEMPT/      made by the job that does it: of two with one name, one runs
+#     claim/NODE.ATTEMPT/      made by the job that does it: of two with one name, one runs; in it
+#                              `job`, its number, and `waiting`, for which other rater it waits
 #     in/NODE.ATTEMPT.SHA.db   a database, whole when it has this name
 #     in/NODE.ATTEMPT.json     the verdict: what the attempt came to; written last
 #     log/NODE.ATTEMPT.log     what the agent and rater printed
@@ -33,10 +46,14 @@ from rater.text.kinds import from_json
 #     cancelled                no agent begins any more
 #
 # No SQLite call is ever made on it: databases come as bytes and get their name when they are whole.
+# What lies here came from hosts that may be broken or hostile: every file is opened by the door of
+# `rater.files` (a regular file of ours, no link), read up to a limit, and believed in no name.
 
 SPEC_VERSION = 1
 _BLOCK = 1 << 20
-_MOST_VERDICT = 1 << 20
+_MOST_TEXT = 1 << 20  # of a verdict or a spec
+_MOST_WORD = 1000
+_MOST_DATABASE = 1 << 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +69,13 @@ class FleetSpec:
     scratch: str
     allow_partial: bool
     lock: str | None  # RATER_LOCK of the submit host
+    busy_limit_s: float = 600.0  # so long another rater may hold the node
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedVerdict:
     """A verdict that lies in the folder."""
 
-    node: str
-    attempt: int
     verdict: NodeVerdict | None
     damaged: str | None = None  # what is wrong with it, or with its database
     absent: bool = False  # its database is not there: not yet, on some file systems
@@ -81,6 +97,42 @@ class SharedFolder:
         """Where a job prints to."""
         return self.path / "log" / f"{node}.{attempt}.log"
 
+    def open_log(self, node: str, attempt: int) -> int:
+        """Open it to append: a file of ours, before a scheduler makes one where a link leads.
+
+        Raises `InputError`.
+        """
+        try:
+            return open_file(self.log(node, attempt), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        except OSError as error:
+            raise InputError(f"{error.filename}: no log of a fleet ({error.strerror})") from error
+
+    def last_words(self, node: str, attempt: int) -> str:
+        """Return the last line that a job printed, and where the others are."""
+        log = self.log(node, attempt)
+        try:
+            with os.fdopen(open_file(log, os.O_RDONLY), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_WORD))
+                lines = file.read(_MOST_WORD).decode(errors="replace").split("\n")
+        except OSError as error:
+            return f"its log {log} cannot be read ({error.strerror})"
+        last = next((it.strip() for it in reversed(lines) if it.strip()), None)
+        said = "is empty" if last is None else f"ends: {printable(last, 160)}"
+        return f"its log {log} {said}"
+
+    def check(self) -> None:
+        """Raise `InputError` for a folder that another user made or may write into."""
+        try:
+            if resolve_trusted_folder(self.path).stat().st_mode & stat.S_IWOTH:
+                raise UntrustedError(self.path, "everybody may write into it")
+        except FileNotFoundError:
+            return  # nothing of it is read then
+        except OSError as error:
+            raise InputError(
+                f"{error.filename or self.path}: not the folder of a fleet of yours "
+                f"({error.strerror})"
+            ) from error
+
     def make(self, spec: FleetSpec) -> None:
         """Make the folder; one that is there already is left as it is. Raises `InputError`."""
         try:
@@ -88,6 +140,7 @@ class SharedFolder:
             for name in ("", "in", "log", "claim", "aside", "jobs"):
                 with suppress(FileExistsError):
                     (self.path / name).mkdir(0o700)
+                private_folder(self.path / name)
             text = json.dumps(asdict(spec), indent=1)
             replace_file(self.spec_file, text.encode(), mode=0o600)
         except OSError as error:
@@ -99,7 +152,7 @@ class SharedFolder:
     def spec(self) -> FleetSpec:
         """Return what is asked for. Raises `InputError`."""
         try:
-            found: Any = from_json(FleetSpec, self.spec_file.read_text(encoding="utf-8"))
+            found: Any = from_json(FleetSpec, read_ours(self.spec_file).decode())
         except OSError as error:
             raise InputError(
                 f"{self.spec_file}: cannot be read here ({error.strerror}): the fleet's folder "
@@ -133,19 +186,37 @@ class SharedFolder:
 
     def claimed_by(self, node: str, attempt: int) -> str | None:
         """Return the job that began an attempt, as the agent was told its id."""
+        return self._claim(node, attempt, "job", JOB)
+
+    def waits_for(self, node: str, attempt: int) -> str | None:
+        """Return for which other rater on its node an attempt waits, in its words."""
+        return self._claim(node, attempt, "waiting", re.compile(".*"))
+
+    def mark_waiting(self, node: str, attempt: int, text: str) -> None:
+        """Say for whom an attempt waits; an empty text: for nobody any more."""
+        file = self._claims(node, attempt) / "waiting"
+        replace_file(file, f"{printable(text)}\n".encode(errors="replace"), mode=0o600)
+
+    def _claim(self, node: str, attempt: int, name: str, form: re.Pattern[str]) -> str | None:
+        """Return the line that a file of an attempt has, None for what is none of that form."""
         try:
-            return (self._claims(node, attempt) / "job").read_text().strip() or None
+            said = read_ours(self._claims(node, attempt) / name, _MOST_WORD)
         except OSError:
             return None
+        text = said.decode(errors="replace").strip()
+        return text if form.fullmatch(text) and text else None
 
     def _claims(self, node: str, attempt: int) -> Path:
         return self.path / "claim" / f"{node}.{attempt}"
 
     # -- ending -----------------------------------------------------------------------------------
 
-    def mark_cancelled(self) -> None:
-        """Let no agent begin any more."""
-        replace_file(self.path / "cancelled", b"", mode=0o600)
+    def mark_cancelled(self, is_so: bool) -> None:
+        """Let no agent begin any more, or let them again."""
+        if is_so:
+            replace_file(self.path / "cancelled", b"", mode=0o600)
+        else:
+            (self.path / "cancelled").unlink(missing_ok=True)
 
     @property
     def is_cancelled(self) -> bool:
@@ -160,10 +231,12 @@ class SharedFolder:
         Whoever sees the verdict sees the whole of the database. Raises `OSError`.
         """
         if database is not None:
-            sha256 = sha256_of(database)
-            name = f"{verdict.node}.{verdict.attempt}.{sha256[:12]}.db"
-            size = _copied(database, self.inbox / name)
-            verdict = replace(verdict, database=name, sha256=sha256, bytes=size)
+            with database.open("rb") as opened:
+                sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+                name = f"{verdict.node}.{verdict.attempt}.{sha256[:12]}.db"
+                opened.seek(0)
+                copy_whole(opened, self.inbox / name)
+                verdict = replace(verdict, database=name, sha256=sha256, bytes=opened.tell())
         text = json.dumps(asdict(verdict), indent=1)
         replace_file(self._verdict(verdict.node, verdict.attempt), text.encode(), mode=0o600)
         return verdict
@@ -179,42 +252,58 @@ class SharedFolder:
                 node, _, attempt = entry.name.removesuffix(".json").rpartition(".")
                 if entry.name.endswith(".json") and attempt.isdecimal():
                     with suppress(OSError):
-                        now = entry.stat()
+                        now = entry.stat(follow_symlinks=False)
                         found[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
         return found
+
+    def published_nodes(self) -> set[str]:
+        """Return the nodes of which a database is published."""
+        with suppress(OSError):
+            return {it.name.rsplit(".", 3)[0] for it in self.inbox.glob("[!.]*.db")}
+        return set()
 
     def looked_up(self, fleet: str, node: str, attempt: int) -> PublishedVerdict | None:
         """Return what was published of an attempt, its database checked; None: nothing yet."""
         try:
-            with self._verdict(node, attempt).open("rb") as file:
-                text = file.read(_MOST_VERDICT).decode("utf-8")
-            verdict = verdict_from_json(text)
-        except FileNotFoundError:
-            return None
-        except OSError:  # ESTALE of NFS, and the like: to be read again
+            verdict = verdict_from_json(read_ours(self._verdict(node, attempt)).decode())
+        except UntrustedError as error:
+            return PublishedVerdict(None, f"its verdict is {error.strerror}")
+        except OSError:  # not there, ESTALE of NFS, and the like: to be read again
             return None
         except ValueError as error:
-            return PublishedVerdict(node, attempt, None, f"its verdict is damaged: {error}")
+            return PublishedVerdict(None, f"its verdict is damaged: {error}")
         if (verdict.fleet, verdict.node, verdict.attempt) != (fleet, node, attempt):
-            return PublishedVerdict(node, attempt, None, "its verdict is of another attempt")
+            return PublishedVerdict(None, "its verdict is of another attempt")
         return self.checked(verdict)
 
     def checked(self, verdict: NodeVerdict) -> PublishedVerdict:
         """Compare a database with its verdict's checksum."""
-        of = (verdict.node, verdict.attempt)
         if verdict.database is None:
-            return PublishedVerdict(*of, verdict)
+            return PublishedVerdict(verdict)
         try:
-            found = sha256_of(self.inbox / verdict.database)
-        except FileNotFoundError:
-            return PublishedVerdict(*of, verdict, f"{verdict.database} is not there", absent=True)
+            with self.opened(verdict) as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except UntrustedError as error:
+            return PublishedVerdict(verdict, f"{verdict.database} is {error.strerror}")
         except OSError as error:
-            told = f"{verdict.database}: {error.strerror}"
-            return PublishedVerdict(*of, verdict, told, absent=True)
+            what = error.strerror
+            if isinstance(error, FileNotFoundError):
+                what = "not there"
+            return PublishedVerdict(verdict, f"{verdict.database} is {what}", absent=True)
         if found != verdict.sha256:
             what = f"the published database {verdict.database} is damaged (another sha256)"
-            return PublishedVerdict(*of, verdict, what)
-        return PublishedVerdict(*of, verdict)
+            return PublishedVerdict(verdict, what)
+        return PublishedVerdict(verdict)
+
+    def opened(self, verdict: NodeVerdict) -> BufferedReader:
+        """Open a published database. Raises `OSError`."""
+        file = self.inbox / (verdict.database or "")
+        opened = os.fdopen(open_file(file, os.O_RDONLY), "rb")
+        size = os.fstat(opened.fileno()).st_size
+        if size > _MOST_DATABASE or size != verdict.bytes:
+            opened.close()
+            raise UntrustedError(file, f"{size} bytes large, which its verdict does not say")
+        return opened
 
     def set_aside(self, node: str, attempt: int) -> None:
         """Move what was published of an attempt out of the way: it is damaged."""
@@ -232,29 +321,28 @@ class SharedFolder:
                 yield found
 
 
-def sha256_of(file: Path) -> str:
-    """Return the checksum of a file. Raises `OSError`."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def read_ours(file: Path, most: int = _MOST_TEXT) -> bytes:
+    """Return what a file of ours has, its beginning where that is more. Raises `OSError`."""
+    with os.fdopen(open_file(file, os.O_RDONLY), "rb") as opened:
+        return opened.read(most)
 
 
-def _copied(source: Path, target: Path) -> int:
-    """Copy bytes to a name that is there when all of them are; return how many."""
+def copy_whole(source: BufferedReader, target: Path) -> None:
+    """Copy bytes to a name that is there when all of them are. Raises `OSError`."""
     part = target.with_name(f".{target.name}.part")
-    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    number = open_file(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        with source.open("rb") as opened, os.fdopen(number, "wb") as written:
-            shutil.copyfileobj(opened, written, _BLOCK)
-            written.flush()
-            os.fsync(written.fileno())
-            size = written.tell()
+        while block := source.read(_BLOCK):
+            write_all(number, block)
+        os.fsync(number)
         part.replace(target)
     except OSError:
         with suppress(OSError):
             part.unlink()
         raise
+    finally:
+        os.close(number)
     flush_folder(target.parent)
-    return size
 
 
 # -- What a node must be before it takes part in a fleet; reasons in words where it is not ---------

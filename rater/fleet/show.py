@@ -156,7 +156,8 @@ def finding_text(slow: SlowHost) -> str:
         every = "all benchmarks" if slow.of > 1 else "its benchmark"
         return f"{format_slowdown(slow.slowdown)} in {every} (median{of}){beyond}"
     others = slow.of - len(slow.benchmarks)
-    return f"{told}; level in the other {others}" if others else told
+    mean = format_slowdown(slow.mean_slowdown)
+    return f"{told}; level in the other {others} (geometric mean {mean})" if others else told
 
 
 def kind_text(kind: HostKind) -> str:
@@ -192,7 +193,8 @@ def _print_kind(
     if several and len(kind.hosts) <= _MOST_NAMED:
         printer.prose(f"  {', '.join(kind.hosts)}")
     if kind.slow:
-        printer.line(f"{count(len(kind.slow), 'slow host')}, the slowest first:", "bold")
+        many = count(len(kind.slow), "slow host")
+        printer.line(f"{many}, the slowest first (geometric mean of all benchmarks):", "bold")
     for number, slow in enumerate(kind.slow[:_MOST_HOSTS], 1):
         first, *more = slow_lines(slow, inside.get(slow.host))
         printer.prose(f"  {number}. {first}")
@@ -348,7 +350,8 @@ _LEAST_SPAN = 0.02  # ln, of a line of marks: noise of less is flat
 def print_history(history: History, printer: Printer) -> None:
     """Print the steps and the course of it all."""
     what = "of a host against the others of its kind" if _is_of_host(history) else "of a benchmark"
-    printer.line(f"{history.name}: history {what}, {count(history.points, 'fleet')}", "bold")
+    many = count(history.points, "fleet")
+    printer.prose(f"{history.name} in {history.program}: history {what}, {many}", "bold")
     if history.alone:
         printer.prose(f"{count(history.alone, 'more fleet')} had fewer than 3 others of its kind.")
     for this_series in history.series[:1]:
@@ -397,9 +400,9 @@ def changes_lines(changes: Sequence[FactChange]) -> list[str]:
     return lines
 
 
-def history_document(history: History) -> dict[str, object]:
-    """Return all of it as JSON values."""
-    return asdict(history)
+def history_document(histories: Sequence[History]) -> dict[str, object]:
+    """Return all of it as JSON values: the first one, and those of other programs."""
+    return asdict(histories[0]) | {"others": [asdict(it) for it in histories[1:]]}
 
 
 def _is_of_host(history: History) -> bool:

@@ -22,13 +22,15 @@ from rater.fleet.history import (
     host_history,
     judge_suspect,
     pairs_of,
+    points_of_benchmark,
+    points_of_host,
     suspect_of,
 )
 from rater.fleet.hosts import compare_fleet, results_of
 from rater.fleet.index import (
+    command_of,
     fleet_number,
-    history_of_benchmark,
-    history_of_host,
+    fleets_with,
     indexed_runs,
     known_names,
     opened_run,
@@ -40,7 +42,7 @@ from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.page import FleetPage, fleet_page, summary_line
 from rater.fleet.plan import AttemptState, deciding_attempt
 from rater.fleet.record import IndexedRun, fleet_word, latest
-from rater.fleet.run import create_retry_fleet
+from rater.fleet.run import create_confirming_fleet
 from rater.fleet.show import (
     HostConfirmView,
     MissingHost,
@@ -128,7 +130,7 @@ def _chosen(args: argparse.Namespace, fleet: int, found: FleetComparison) -> lis
 
 def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace) -> int:
     """Make a fleet of these nodes with what the first one ran; return its number."""
-    number = create_retry_fleet(store, fleet, tuple(dict.fromkeys(nodes)))
+    number = create_confirming_fleet(store, fleet, tuple(dict.fromkeys(nodes)))
     steps = FleetDriver(store, number, update_printer(len(set(nodes)), quiet=args.quiet))
     while not steps.act(steps.refresh()).is_settled:
         time.sleep(POLL_S[load_fleet(store, number).asked.backend])
@@ -140,29 +142,44 @@ def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace)
 
 
 def history(args: argparse.Namespace) -> int:
-    """Print the history of a name."""
+    """Print the histories of a name: one for each program, the last one run first."""
     with open_existing_store(args) as store:
-        found = history_in(store, args.name)
-    print_output(
-        args, lambda: history_document(found), lambda printer: print_history(found, printer)
-    )
+        found = histories_in(store, args.name)
+
+    def text(printer: Printer) -> None:
+        for one in found:
+            print_history(one, printer)
+
+    print_output(args, lambda: history_document(found), text)
     return 0
 
 
-def history_in(store: Store, name: str) -> History:
-    """Return the history of a host, else of a benchmark; raises `InputError` for neither."""
+def histories_in(store: Store, name: str) -> list[History]:
+    """Return the histories of a host, else of a benchmark; raises `InputError` for neither.
+
+    A benchmark may stand behind the name of its suite: `mini/lu`.
+    """
     with store.reading() as connection:
         hosts, benchmarks = known_names(connection)
         if not hosts:
-            raise InputError(
-                "no host of a fleet has published a run yet; `rater fleet run` makes fleets and "
-                "`rater fleet collect` takes them in"
-            )
-        if name in hosts:
-            return host_history(name, history_of_host(connection, name))
-        if name in benchmarks:
-            return benchmark_history(name, *history_of_benchmark(connection, name))
-    raise unknown_name(name, hosts, benchmarks)
+            fleet_number(connection, fleet_word("fleet:last"))  # which says what there is
+        suite, _, benchmark = name.rpartition("/")
+        fleets = fleets_with(connection, name if name in hosts else None)
+    by_fleet = {fleet: results(store, fleet) for fleet in fleets}
+    if name in hosts:
+        found = [host_history(name, it) for it in points_of_host(name, by_fleet).values()]
+    elif benchmark in benchmarks:
+        of = points_of_benchmark(benchmark, by_fleet).items()
+        found = [
+            benchmark_history(benchmark, *points)
+            for program, points in of
+            if not suite or program.startswith(f"{suite}, ")
+        ]
+    else:
+        found = []
+    if not found:
+        raise unknown_name(name, hosts, benchmarks)
+    return sorted(found, key=lambda it: -max(it.series[0].fleets, default=0))
 
 
 # -- `rater report fleet:3`: a fleet as one page that a person can send ----------------------------
@@ -211,20 +228,27 @@ def page_data(store: Store, fleet: int) -> FleetPage:
         {host: _about(run) for host, run in chosen.items()},
         missing,
         max(planned, len(chosen)),
-        _histories(store, found),
+        _histories(store, fleet, found),
         starts[0] if starts else None,
     )
 
 
-def _histories(store: Store, found: FleetComparison) -> list[History]:
+def _histories(store: Store, fleet: int, found: FleetComparison) -> list[History]:
     """Return those of the slow hosts, and of hosts too few of a kind to be compared in a fleet."""
     names = [one.host for one in found.slow]
     names += [host for kind in found.kinds if kind.cannot_tell for host in kind.hosts]
+    if not names:
+        return []
     with store.reading() as connection:
-        return [
-            host_history(name, history_of_host(connection, name))
-            for name in names[:_MOST_HISTORIES]
-        ]
+        fleets = {*fleets_with(connection), fleet}
+    by_fleet = {number: results(store, number) for number in sorted(fleets)}
+    of_names = (points_of_host(name, by_fleet) for name in names[:_MOST_HISTORIES])
+    return [
+        host_history(name, points)
+        for name, by_program in zip(names, of_names, strict=False)
+        for points in by_program.values()
+        if any(it.fleet == fleet for it in points)
+    ]
 
 
 def _about(run: IndexedRun) -> str:
@@ -355,7 +379,8 @@ def results(store: Store, fleet: int) -> list[HostResult]:
         runs = indexed_runs(connection, fleet)
         times = times_of(connection, fleet)
         settings = settings_of(connection, (run.setting for run in runs))
-    return results_of(runs, times, settings)
+        command = command_of(connection, fleet)
+    return results_of(runs, times, settings, command)
 
 
 def compared(store: Store, fleet: int) -> FleetComparison:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,14 +16,15 @@ from rater.fleet.plan import (
     FleetRules,
     NodeAttempt,
     NodeVerdict,
+    deciding_attempt,
     is_settled,
     verdict_from_json,
 )
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import RunStatus, escape_undecodable
 from rater.store.open_database import OpenDatabase
-from rater.store.read import named, number_meant
-from rater.store.rows import Value, insert_row, read_rows, read_table
+from rater.store.read import number_meant
+from rater.store.rows import Value, insert_row, read_table
 from rater.store.store import Store
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------
@@ -97,6 +99,15 @@ class FleetRequest:
     settle_s: float
     arguments: tuple[str, ...]
     allow_partial: bool
+    busy_limit_s: float = 600.0  # so long another rater may hold a node
+    confirms: int | None = None  # the fleet whose slow hosts are run again; None: no other's
+
+    @property
+    def what(self) -> str:
+        """What is measured: the suites, or the command; and for which fleet again."""
+        suites = " ".join(it for it in self.words if not it.startswith("-")) or "mini"
+        what = shlex.join(self.command) if self.command else suites
+        return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,11 @@ class StoredAttempt:
     attempt: NodeAttempt
     version: int  # of its row
     owner: ProcessId  # who submits it
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The node, and the number of the attempt."""
+        return self.attempt.node, self.attempt.attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +142,14 @@ class StoredFleet:
         return {node: tuple(row.attempt for row in self.rows.get(node, ())) for node in self.nodes}
 
     @property
+    def every(self) -> tuple[StoredAttempt, ...]:
+        """All attempts, node by node."""
+        return tuple(row for of in self.rows.values() for row in of)
+
+    @property
     def live(self) -> tuple[StoredAttempt, ...]:
         """The attempts that have not ended."""
-        return tuple(row for of in self.rows.values() for row in of if not row.attempt.state.ended)
+        return tuple(row for row in self.every if not row.attempt.state.ended)
 
     @property
     def rules(self) -> FleetRules:
@@ -146,22 +167,25 @@ class StoredFleet:
         """Tell whether no job is left and none will be submitted."""
         return is_settled(self.rules, self.attempts.values())
 
+    @property
+    def deciding(self) -> dict[str, NodeAttempt | None]:
+        """The attempt that stands for each node; None: not tried yet."""
+        return {it: deciding_attempt(own) if own else None for it, own in self.attempts.items()}
 
-@dataclass(frozen=True, slots=True)
-class FleetLine:
-    """A fleet in the list of all."""
+    @property
+    def complete(self) -> int:
+        """How many nodes have measured all that was planned."""
+        found = self.deciding.values()
+        return sum(it is not None and it.state is AttemptState.COMPLETE for it in found)
 
-    fleet: int
-    uuid: str
-    started_at: str
-    backend: str
-    words: tuple[str, ...]
-    command: tuple[str, ...] | None
-    cancelled_at: str | None
-    nodes: int
-    complete: int
-    live: int
-    attempts: int
+    @property
+    def status(self) -> str:
+        """How it stands, in a word."""
+        if self.complete == len(self.nodes):
+            return "complete"
+        if not self.is_settled:
+            return "cancelling" if self.cancelled_at else "running"
+        return "cancelled" if self.cancelled_at else "incomplete"
 
 
 def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) -> int:
@@ -219,6 +243,12 @@ def mark_fleet_cancelled(store: OpenDatabase, number: int, at: str) -> None:
         )
 
 
+def unmark_cancelled(store: OpenDatabase, number: int) -> None:
+    """Store that a fleet goes on: what was cancelled is tried again."""
+    with store.writing("taking up a cancelled fleet") as connection:
+        connection.execute("UPDATE fleet SET cancelled_at = NULL WHERE id = ?", (number,))
+
+
 def intend(
     store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
 ) -> StoredAttempt | None:
@@ -229,7 +259,7 @@ def intend(
         (is_there,) = connection.execute(
             "SELECT count(*) FROM fleet_attempt JOIN fleet ON fleet.id = fleet_id WHERE "
             "fleet_id = :fleet AND node = :node AND (attempt >= :attempt OR state IN "
-            "('intent', 'submitted', 'pending', 'running', 'complete'))",
+            "('intent', 'submitted', 'pending', 'running', 'waiting', 'complete'))",
             {"fleet": number, "node": node, "attempt": attempt},
         ).fetchone()
         (ended,) = connection.execute(
@@ -309,22 +339,28 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
     return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), nodes, rows)
 
 
-def fleets(store: OpenDatabase) -> tuple[FleetLine, ...]:
+def fleets(store: OpenDatabase) -> tuple[StoredFleet, ...]:
     """Return all fleets in the order they were begun."""
     with store.reading() as connection:
-        return tuple(read_rows(connection, FleetLine, named("fleets")))
+        known = connection.execute("SELECT id FROM fleet ORDER BY id").fetchall()
+    return tuple(load_fleet(store, number) for (number,) in known)
 
 
 def find_fleet(store: OpenDatabase, spec: str) -> int:
     """Return the number of the fleet that FLEET means: a number, `last`, the start of a uuid.
 
-    With or without `fleet:` before it. Raises `InputError` when it means none, or several.
+    With or without `fleet:` before it; those that confirm another one are no `last`. Raises
+    `InputError` when it means none, or several.
     """
+    word = spec.removeprefix(PREFIX)
     with store.reading() as connection:
-        known = connection.execute("SELECT id, uuid FROM fleet ORDER BY id DESC").fetchall()
+        known = connection.execute(
+            "SELECT id, uuid FROM fleet WHERE confirms IS NULL OR ? ORDER BY id DESC",
+            (not word.startswith("last"),),
+        ).fetchall()
     if not known:
         raise InputError(f"{store.path}: no fleets stored yet; `rater fleet run` makes one")
-    found = number_meant(spec.removeprefix(PREFIX), known)
+    found = number_meant(word, known)
     if found is None:
         raise InputError(
             f"{spec!r}: no such fleet in {store.path}; FLEET is a number up to {known[0][0]}, "

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rater.fleet.plan import AttemptState, NodeAttempt, compress, copies_told
+from rater.fleet.store import StoredFleet
 from rater.show.console import Columns, Printer
-from rater.text.values import count
+from rater.text.values import count, group_by_key
 
 _MOST_ROWS = 40  # of a terminal: nodes that came to nothing stand before others
+_MOST_WHY = 60
+_NOT_TRIED = "not submitted"
 _STYLES = {
     AttemptState.COMPLETE: "green",
     **dict.fromkeys((AttemptState.PENDING, AttemptState.SUBMITTED, AttemptState.INTENT), "dim"),
@@ -20,125 +22,52 @@ _STYLES = {
 # Nodes that want somebody's attention come first.
 _ORDER = (
     *(AttemptState.LOST, AttemptState.REFUSED, AttemptState.FAILED, AttemptState.NEVER),
-    *(AttemptState.TIMEOUT, AttemptState.PARTIAL, AttemptState.CANCELLED, AttemptState.RUNNING),
-    *(AttemptState.PENDING, AttemptState.SUBMITTED, AttemptState.INTENT, None),
-    AttemptState.COMPLETE,
+    *(AttemptState.TIMEOUT, AttemptState.PARTIAL, AttemptState.CANCELLED, AttemptState.WAITING),
+    *(AttemptState.RUNNING, AttemptState.PENDING, AttemptState.SUBMITTED, AttemptState.INTENT),
+    *(None, AttemptState.COMPLETE),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """A node of a fleet: the attempt that stands for it, and all there were."""
-
+class _Row(NamedTuple):
     node: str
     stands: NodeAttempt | None  # None: not tried yet
-    attempts: tuple[NodeAttempt, ...]
+    attempts: Sequence[NodeAttempt]
 
     @property
-    def word(self) -> str:
-        """How far it came."""
-        return "waiting" if self.stands is None else self.stands.state.value
-
-
-@dataclass(frozen=True, slots=True)
-class FleetView:
-    """A fleet as it is shown."""
-
-    number: int
-    uuid: str
-    started_at: str
-    backend: str
-    folder: str
-    what: str  # suites or command
-    status: str  # running, complete, incomplete, cancelled
-    silent: str | None  # why the scheduler gave no answer
-    nodes: tuple[NodeView, ...]
+    def state(self) -> AttemptState | None:
+        return self.stands.state if self.stands else None
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many nodes came how far."""
-        found = Counter(it.word for it in self.nodes)
-        order = [*(state.value for state in AttemptState), "waiting"]
-        return {word: found[word] for word in order if found[word]}
+    def text(self) -> str:
+        return self.state.text if self.state else _NOT_TRIED
 
+    @property
+    def copies(self) -> str | None:
+        verdict = self.stands and self.stands.verdict
+        if not verdict or verdict.copies_done is None:
+            return None
+        planned = verdict.copies_planned
+        return f"{verdict.copies_done}" + ("" if planned is None else f"/{planned}")
 
-@dataclass(frozen=True, slots=True)
-class FleetListed:
-    """A fleet in the list of all."""
+    @property
+    def job(self) -> str | None:
+        job = self.stands.job if self.stands else None
+        return job if job and job.isdecimal() else None  # of `local`: a name as long as a line
 
-    number: int
-    started_at: str
-    backend: str
-    what: str
-    nodes: int
-    complete: int
-    status: str
+    @property
+    def why(self) -> str | None:
+        """The reason, without what the column of copies has, or why the attempt before ended."""
+        it = self.stands
+        if it is None or it.reason is not None:
+            return _bare(it) if it else None
+        before = [one for one in self.attempts if one.attempt < it.attempt][-1:]
+        return next((f"attempt {o.attempt} {o.state.text}: {_bare(o)}" for o in before), None)
 
-
-def what_text(words: Sequence[str], command: Sequence[str] | None) -> str:
-    """Return what is measured: the suites, or the command."""
-    if command:
-        return shlex.join(command)
-    return " ".join(word for word in words if not word.startswith("-")) or "mini"
-
-
-def print_fleet(view: FleetView, printer: Printer, *, every: bool = False) -> None:
-    """Print the head, then a line for each node; of many, those that are complete as a number."""
-    told = ", ".join(f"{number} {word}" for word, number in view.counts.items())
-    printer.prose(f"Fleet {view.number}: {view.what}, {count(len(view.nodes), 'node')}: {told}")
-    if view.silent is not None:
-        printer.prose(f"the scheduler gave no answer, nothing is concluded: {view.silent}")
-    nodes = sorted(view.nodes, key=lambda it: _ORDER.index(it.stands.state if it.stands else None))
-    shown = list(nodes)
-    if not every and len(nodes) > _MOST_ROWS:
-        shown = [it for it in nodes if it.word != "complete"][:_MOST_ROWS]
-    if shown:
-        of = Columns(shown)
-        styles = [_STYLES.get(it.stands.state, "yellow") if it.stands else "dim" for it in shown]
-        printer.table(
-            [
-                of.left("node", lambda it: it.node),
-                of.left("state", lambda it: it.word),
-                of.right("try", lambda it: it.stands.attempt if it.stands else None),
-                of.right("job", _job, optional=2),
-                of.right("copies", _copies, optional=1),
-                of.left("why", _why, flexible=True),
-            ],
-            styles,
-        )
-    left = [it for it in nodes if it not in shown]
-    by_word = Counter(it.word for it in left)
-    for word, number in by_word.items():
-        names = compress(it.node for it in left if it.word == word)
-        printer.prose(f"{count(number, 'more node')} {word}: {names}")
-
-
-def _job(view: NodeView) -> str | None:
-    job = view.stands.job if view.stands else None
-    return job if job is None or job.isdecimal() else None  # of `local`: a name as long as a line
-
-
-def _copies(view: NodeView) -> str | None:
-    verdict = view.stands.verdict if view.stands else None
-    if verdict is None or verdict.copies_done is None:
-        return None
-    planned = verdict.copies_planned
-    return f"{verdict.copies_done}" + ("" if planned is None else f"/{planned}")
-
-
-def _why(view: NodeView) -> str | None:
-    """Return the reason, without what the column of copies has, or why the attempt before ended."""
-    it = view.stands
-    if it is None:
-        return None
-    if it.reason is None:
-        before = [one for one in view.attempts if one.attempt < it.attempt]
-        return (
-            f"attempt {before[-1].attempt} {before[-1].state}: {_bare(before[-1])}"
-            if before
-            else None
-        )
-    return _bare(it)
+    @property
+    def short(self) -> str | None:
+        """The reason, of a long one its beginning: it stands whole below the table."""
+        whole = self.why
+        return whole if whole is None or len(whole) <= _MOST_WHY else whole.partition("; ")[0]
 
 
 def _bare(it: NodeAttempt) -> str | None:
@@ -146,49 +75,96 @@ def _bare(it: NodeAttempt) -> str | None:
     return (it.reason or "").removesuffix(told or "").removesuffix("; ") or None
 
 
-def print_fleets(lines: Sequence[FleetListed], printer: Printer) -> None:
+def _rows(fleet: StoredFleet) -> list[_Row]:
+    return [_Row(it, stands, fleet.attempts[it]) for it, stands in fleet.deciding.items()]
+
+
+def print_fleet(
+    fleet: StoredFleet, silent: str | None, printer: Printer, *, every: bool = False
+) -> None:
+    """Print the head, then a line for each node; of many, those that are complete as a number.
+
+    `silent`: why the scheduler gave no answer.
+    """
+    rows = sorted(_rows(fleet), key=lambda it: _ORDER.index(it.state))
+    counted = Counter(it.text for it in rows)
+    words = [it.text for it in AttemptState] + [_NOT_TRIED]
+    told = ", ".join(f"{counted[word]} {word}" for word in words if counted[word])
+    printer.prose(
+        f"Fleet {fleet.number}: {fleet.asked.what}, {count(len(fleet.nodes), 'node')}: {told}"
+    )
+    if silent is not None:
+        printer.prose(f"the scheduler gave no answer, nothing is concluded: {silent}")
+    shown = rows
+    if not every and len(rows) > _MOST_ROWS:
+        shown = [it for it in rows if it.state is not AttemptState.COMPLETE][:_MOST_ROWS]
+    if shown:
+        of = Columns(shown)
+        styles = [_STYLES.get(it.state, "yellow") if it.state else "dim" for it in shown]
+        printer.table(
+            [
+                of.left("node", lambda it: it.node),
+                of.left("state", lambda it: it.text),
+                of.right("try", lambda it: it.stands and it.stands.attempt),
+                of.right("job", lambda it: it.job, optional=2),
+                of.right("copies", lambda it: it.copies, optional=1),
+                of.left("why", lambda it: it.short, flexible=True),
+            ],
+            styles,
+        )
+    long = group_by_key((it.why, it.node) for it in shown if it.why and it.short != it.why)
+    for why, nodes in long.items():
+        printer.prose(f"{compress(nodes)}: {why}")
+    left = [it for it in rows if it not in shown]
+    for word, number in Counter(it.text for it in left).items():
+        names = compress(it.node for it in left if it.text == word)
+        printer.prose(f"{count(number, 'more node')} {word}: {names}")
+
+
+def print_fleets(fleets: Sequence[StoredFleet], printer: Printer) -> None:
     """Print a line for each fleet."""
-    if not lines:
+    if not fleets:
         printer.prose("no fleets stored yet; `rater fleet run` makes one")
         return
-    of = Columns(lines)
+    of = Columns(fleets)
     printer.table(
         [
             of.right("fleet", lambda it: it.number),
-            of.left("started (UTC)", lambda it: it.started_at[:16].replace("T", " ")),
-            of.left("on", lambda it: it.backend, optional=1),
-            of.left("what", lambda it: it.what, flexible=True),
-            of.right("complete", lambda it: f"{it.complete}/{it.nodes}"),
+            of.left("started (UTC)", lambda it: it.asked.started_at[:16].replace("T", " ")),
+            of.left("on", lambda it: it.asked.backend, optional=1),
+            of.left("what", lambda it: it.asked.what, flexible=True),
+            of.right("complete", lambda it: f"{it.complete}/{len(it.nodes)}"),
             of.left("status", lambda it: it.status),
         ]
     )
 
 
-def fleet_document(view: FleetView) -> dict[str, object]:
+def fleet_document(fleet: StoredFleet, silent: str | None) -> dict[str, object]:
     """Return a fleet for JSON."""
+    rows, asked = _rows(fleet), fleet.asked
+    counted = Counter(it.state.value if it.state else _NOT_TRIED for it in rows)
     return {
         "rater": 1,
-        "fleet": view.number,
-        "uuid": view.uuid,
-        "started_at": view.started_at,
-        "backend": view.backend,
-        "folder": view.folder,
-        "what": view.what,
-        "status": view.status,
-        "scheduler": view.silent,
-        "counts": view.counts,
-        "nodes": [_node_document(it) for it in view.nodes],
-    }
-
-
-def _node_document(view: NodeView) -> dict[str, object]:
-    stands = view.stands
-    return {
-        "node": view.node,
-        "state": view.word,
-        "reason": stands.reason if stands else None,
-        "run": stands.verdict.run if stands and stands.verdict else None,
-        "attempts": [_attempt_document(it) for it in view.attempts],
+        "fleet": fleet.number,
+        "uuid": asked.uuid,
+        "started_at": asked.started_at,
+        "backend": asked.backend,
+        "folder": asked.folder,
+        "what": asked.what,
+        "confirms": asked.confirms,
+        "status": fleet.status,
+        "scheduler": silent,
+        "counts": {it: counted[it] for it in (*AttemptState, _NOT_TRIED) if counted[it]},
+        "nodes": [
+            {
+                "node": it.node,
+                "state": it.state.value if it.state else _NOT_TRIED,
+                "reason": it.stands.reason if it.stands else None,
+                "run": it.stands.verdict.run if it.stands and it.stands.verdict else None,
+                "attempts": [_attempt_document(one) for one in it.attempts],
+            }
+            for it in rows
+        ],
     }
 
 
@@ -208,17 +184,18 @@ def _attempt_document(it: NodeAttempt) -> dict[str, object]:
     }
 
 
-def listed_document(lines: Sequence[FleetListed]) -> list[dict[str, object]]:
+def listed_document(fleets: Sequence[StoredFleet]) -> list[dict[str, object]]:
     """Return all fleets for JSON."""
     return [
         {
             "fleet": it.number,
-            "started_at": it.started_at,
-            "backend": it.backend,
-            "what": it.what,
-            "nodes": it.nodes,
+            "started_at": it.asked.started_at,
+            "backend": it.asked.backend,
+            "what": it.asked.what,
+            "confirms": it.asked.confirms,
+            "nodes": len(it.nodes),
             "complete": it.complete,
             "status": it.status,
         }
-        for it in lines
+        for it in fleets
     ]

@@ -9,7 +9,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +18,13 @@ import pytest
 
 from rater.cli import main
 from rater.errors import RunError
-from rater.fleet.archive import AdmitOutcome, admit_database, archived_file
+from rater.fleet.archive import Admission, AdmitOutcome, admit_database, archived_file
 from rater.fleet.index import indexed_runs, opened_run
+from rater.fleet.record import IndexedRun
+from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.record.run import RunStatus
-from rater.store.connection import connect
-from rater.store.store import Store
+from rater.store.store import Store, open_store
 from tests.support.browser import Browser
 from tests.support.calls import Rater
 from tests.support.fleets import ASKED, SETTINGS, MadeHost, collected, publish
@@ -36,15 +37,15 @@ TIMES = np.array([[[2.0, 4.0], [3.0, 5.0]]])  # one benchmark, two iterations, t
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database without runs, and one that a node published."""
     folder = tmp_path_factory.mktemp("made")
-    connect(folder / "all.db").connection.close()
+    open_store(folder / "all.db").close()
     publish(folder / "n1.db", MadeHost(node="n1"), TIMES, ["lu"])
     return folder
 
 
 @pytest.fixture
-def into(made: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(connect(Path(shutil.copy(made / "all.db", tmp_path))).connection) as connection:
-        yield connection
+def into(made: Path, tmp_path: Path) -> Iterator[Store]:
+    with open_store(Path(shutil.copy(made / "all.db", tmp_path))) as store:
+        yield store
 
 
 @pytest.fixture
@@ -52,67 +53,74 @@ def published(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(made / "n1.db", tmp_path))
 
 
-def archived(connection: sqlite3.Connection) -> list[Path]:
-    return sorted(it for it in archived_file(connection, "x").parent.rglob("*") if it.is_file())
+def archived(store: Store) -> list[Path]:
+    with store.reading() as connection:
+        folder = archived_file(connection, "x").parent
+    return sorted(it for it in folder.rglob("*") if it.is_file())
+
+
+def told(store: Store, sql: str) -> list[tuple[object, ...]]:
+    with store.reading() as connection:
+        return connection.execute(sql).fetchall()
 
 
 def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
-    into: sqlite3.Connection, published: Path
+    into: Store, published: Path
 ) -> None:
     before = published.read_bytes()
     found = admit_database(into, published, 3, "n1", 1)
-    assert (found.outcome, found.status, found.copy_runs, found.failed) == (
-        *(AdmitOutcome.ADDED, RunStatus.COMPLETE),
-        *(4, 0),
-    )
+    assert found.outcome is AdmitOutcome.ADDED
+    stored = told(into, "SELECT status, copy_runs, failed, sha256 FROM fleet_run")
+    assert stored == [("complete", 4, 0, found.sha256)]
     assert published.read_bytes() == before
-    assert into.execute("SELECT * FROM result").fetchall() == [
-        (3, "lu", "n1", 1, 1, "[4.0, 5.0]", "[3.0, 4.0]")
-    ]
-    row = into.execute(
+    assert told(into, "SELECT * FROM result") == [(3, "lu", "n1", 1, 1, "[4.0, 5.0]", "[3.0, 4.0]")]
+    [row] = told(
+        into,
         "SELECT host, hostname, cpu_model, microcode, kernel, cpus, settings "
-        "FROM fleet_run JOIN fleet_setting ON id = setting"
-    ).fetchone()
+        "FROM fleet_run JOIN fleet_setting ON id = setting",
+    )
     assert row == (
         *("n1", "n1", "AMD EPYC 7763", "0xa0011d5", "6.1.0-42-amd64", 2),
         '{"cpu.governor": "performance", "kernel.release": "6.1.0-42-amd64", '
         '"thp.enabled": "madvise"}',
     )
-    assert found.sha256 is not None
-    (run,) = indexed_runs(into, 3)
-    with opened_run(into, run) as store:
-        assert [head.status for head in store.runs()] == [RunStatus.COMPLETE]
+    with into.reading() as connection:
+        (run,) = indexed_runs(connection, 3)
+        with opened_run(connection, run) as store:
+            assert [head.status for head in store.runs()] == [RunStatus.COMPLETE]
     assert [it.read_bytes() for it in archived(into)] == [before]  # the store was a copy
 
 
-def test_admitting_again_changes_nothing(into: sqlite3.Connection, published: Path) -> None:
+def test_admitting_again_changes_nothing(into: Store, published: Path) -> None:
     first = admit_database(into, published, 3, "n1", 1)
-    files, content = archived(into), list(into.iterdump())
+    rows = [f"SELECT * FROM {it}" for it in ("fleet_run", "result", "fleet_setting")]
+    files, content = archived(into), [told(into, it) for it in rows]
     again = admit_database(into, published, 3, "n1", 1)
-    assert (again.outcome, again.sha256, again.copy_runs) == (AdmitOutcome.KNOWN, first.sha256, 4)
+    assert again == Admission(AdmitOutcome.KNOWN, sha256=first.sha256)
     assert archived(into) == files
-    assert list(into.iterdump()) == content
+    assert [told(into, it) for it in rows] == content
 
 
 def test_more_of_an_attempt_replaces_less_and_never_the_other_way(
-    into: sqlite3.Connection, published: Path, tmp_path: Path
+    into: Store, published: Path, tmp_path: Path
 ) -> None:
     part = publish(
         tmp_path / "part.db",
         *(MadeHost(node="n1"), TIMES[:, :1], ["lu"]),
         status=RunStatus.INTERRUPTED,
     )
-    assert admit_database(into, part, 3, "n1", 1).status is RunStatus.INTERRUPTED
+    assert admit_database(into, part, 3, "n1", 1).outcome is AdmitOutcome.ADDED
+    assert told(into, "SELECT status FROM fleet_run") == [("interrupted",)]
     whole = admit_database(into, published, 3, "n1", 1)
     assert whole.outcome is AdmitOutcome.REPLACED
     late = admit_database(into, part, 3, "n1", 1)
     assert (late.outcome, late.sha256) == (AdmitOutcome.KNOWN, whole.sha256)
     assert [it.name for it in archived(into)] == [f"{whole.sha256}.db"]
-    assert into.execute("SELECT bracket_s FROM result").fetchall() == [("[4.0, 5.0]",)]
+    assert told(into, "SELECT bracket_s FROM result") == [("[4.0, 5.0]",)]
 
 
 def test_attempts_and_fleets_stand_beside_each_other_in_one_file(
-    into: sqlite3.Connection, published: Path
+    into: Store, published: Path
 ) -> None:
     for fleet, attempt in ((3, 1), (3, 2), (4, 1)):
         assert admit_database(into, published, fleet, "n1", attempt).outcome is AdmitOutcome.ADDED
@@ -161,6 +169,18 @@ def with_a_view_for_a_table(path: Path) -> None:
         connection.commit()
 
 
+def with_a_name_that_is_no_text(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'STRICT', '') WHERE name = 'host'"
+        )
+        connection.commit()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE host SET hostname = x'00ff'")
+        connection.commit()
+
+
 def a_text(path: Path) -> None:
     path.write_text("no database\n" * 100)
 
@@ -184,50 +204,57 @@ def gone(path: Path) -> None:
         (without_runs, "no run"),
         (with_orphans, "belongs to no"),
         (with_a_view_for_a_table, "without setting"),
+        (with_a_name_that_is_no_text, "its rows are not as rater makes them"),
         (a_text, "SQLite database"),
         (a_pipe, "not a regular file"),
         (gone, "No such file"),
     ],
 )
 def test_what_is_no_database_to_be_trusted_is_set_aside_with_the_reason(
-    into: sqlite3.Connection, published: Path, harm: Callable[[Path], None], reason: str
+    into: Store, published: Path, harm: Callable[[Path], None], reason: str
 ) -> None:
     harm(published)
     found = admit_database(into, published, 3, "n1", 1)
     assert found.outcome is AdmitOutcome.SET_ASIDE
     assert reason in (found.reason or "")
-    assert archived(into) == []
-    assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
+    assert [it for it in archived(into) if harm is not with_a_name_that_is_no_text] == []
+    assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
 
 
 def test_a_byte_that_no_check_of_sqlite_sees_is_seen_by_the_nodes_sha256(
-    into: sqlite3.Connection, published: Path
+    into: Store, published: Path
 ) -> None:
     found = admit_database(into, published, 3, "n1", 1, expected_sha256="0" * 64)
     assert (found.outcome, archived(into)) == (AdmitOutcome.SET_ASIDE, [])
     assert "SHA-256" in (found.reason or "")
 
 
-def test_a_failed_transaction_leaves_no_row_and_no_half_file(
-    into: sqlite3.Connection, published: Path
-) -> None:
-    into.execute(
-        "CREATE TEMP TRIGGER stop BEFORE INSERT ON result BEGIN SELECT raise(FAIL, 'x'); END"
-    )
-    into.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
-    with pytest.raises(sqlite3.Error):
-        admit_database(into, published, 3, "n1", 1)
-    assert into.execute("SELECT count(*) FROM fleet_run").fetchone() == (0,)
+def test_a_failed_transaction_leaves_no_row_and_no_half_file(into: Store, published: Path) -> None:
+    with into.writing("stopping it") as connection:
+        connection.execute(
+            "CREATE TEMP TRIGGER stop BEFORE INSERT ON result BEGIN SELECT raise(FAIL, 'x'); END"
+        )
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
+    assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.SET_ASIDE
+    assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
     assert [it for it in archived(into) if it.suffix != ".db"] == []
-    into.execute("DROP TRIGGER stop")
+    with into.writing("letting it") as connection:
+        connection.execute("DROP TRIGGER stop")
     assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.ADDED
 
 
+@contextmanager
+def opening(store: Store, run: IndexedRun) -> Iterator[Store]:
+    with store.reading() as connection, opened_run(connection, run) as opened:
+        yield opened
+
+
 def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_way_out(
-    into: sqlite3.Connection, published: Path
+    into: Store, published: Path
 ) -> None:
     admit_database(into, published, 3, "n1", 1)
-    (run,) = indexed_runs(into, 3)
+    with into.reading() as connection:
+        (run,) = indexed_runs(connection, 3)
     (file,) = archived(into)
     for harm, reason in (
         (
@@ -237,17 +264,20 @@ def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_wa
         (file.unlink, "cannot be read: .* can be copied there again"),
     ):
         harm()
-        with pytest.raises(RunError, match=reason), opened_run(into, run):
+        with pytest.raises(RunError, match=reason), opening(into, run):
             pass
     packed = file.parent / run.sha256[:2] / f"{run.sha256}.db.xz"
     packed.parent.mkdir()
     packed.write_bytes(lzma.compress(published.read_bytes()))
-    with pytest.raises(RunError, match="packed by an older rater") as told, opened_run(into, run):
+    with (
+        pytest.raises(RunError, match="packed by an older rater") as said,
+        opening(into, run),
+    ):
         pass
-    command = str(told.value).partition("unpack it: ")[2]
+    command = str(said.value).partition("unpack it: ")[2]
     file.write_bytes(lzma.decompress(packed.read_bytes()))
     assert command == f"xz -dc {packed} > {file}"
-    with opened_run(into, run) as store:
+    with opening(into, run) as store:
         assert len(store.runs()) == 1
 
 
@@ -285,7 +315,7 @@ def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: 
     assert (status, err) == (0, "")
     told = " ".join(out.split())
     assert "Fleet 1: 1 slow host. 5 hosts compared." in told
-    assert "1 slow host, the slowest first: 1. n2: +" in told
+    assert "1 slow host, the slowest first (geometric mean of all benchmarks): 1. n2: +" in told
     assert "in all benchmarks (median) inside: no copy and no part stands out" in told
     assert "set otherwise: cpu.governor is powersave (most others: performance)" in told
     assert "1 host (apart: microcode 0x77)" in told
@@ -351,8 +381,8 @@ def test_a_hosts_run_is_shown_and_compared_like_any_other(rater: Rater) -> None:
     [
         (("show", "fleet:1"), "5 hosts, and one run is wanted: name one, such as fleet:1/n1"),
         (("show", "fleet:1/n9"), "this host has published no run"),
-        (("show", "fleet:1/n2/7"), "no run in this attempt"),
-        (("divots", "fleet:7"), "no host of it has published a run; there are fleets 1"),
+        (("show", "fleet:1/n2/7"), "no run of this attempt is collected"),
+        (("divots", "fleet:7"), "fleet:7: there is no such fleet; there are fleets 1"),
         (("divots", "fleet:x"), "expected fleet:N or fleet:last"),
         (("compare", "fleet:1/n1", "7"), "are compared with each other"),
         (("rm", "fleet:1/n1"), "can be read"),
@@ -366,11 +396,35 @@ def test_words_that_mean_no_run_are_answered_with_what_does(
     assert said in err
 
 
+def test_what_is_published_and_not_collected_is_told_with_the_way_and_confirming_is_no_last_fleet(
+    rater: Rater, store: Store, tmp_path: Path
+) -> None:
+    asked = replace(ASKED, folder=str(tmp_path / "f"), backend="local")
+    assert new_fleet(store, asked, ("n1", "n2")) == 1
+    assert "fleet:1: no node has published a run" in rater("divots", "fleet:1")[2]
+    folder = SharedFolder(tmp_path / "f")
+    folder.inbox.mkdir(parents=True)
+    (folder.inbox / "n1.1.0123456789ab.db").write_bytes(b"")
+    for words in (("divots", "fleet:1"), ("report", "fleet:last"), ("history", "n1")):
+        status, _, err = rater(*words)
+        said = (
+            "fleet:1: runs of 1 node are published and not collected yet; `rater fleet collect 1`"
+        )
+        assert (status, said in err) == (2, True), words
+    assert new_fleet(store, replace(asked, uuid="c", confirms=1), ("n1", "n2")) == 2
+    assert "fleet:1: runs of 1 node" in rater("divots", "fleet:last")[2]
+    listed = json.loads(rater("fleet", "list", "--json")[1])
+    assert [(it["fleet"], it["confirms"]) for it in listed] == [(1, None), (2, 1)]
+    assert "mini (confirms fleet 1)" in rater("fleet", "list")[1]
+    assert json.loads(rater("fleet", "status", "--json")[1])["fleet"] == 1
+    assert json.loads(rater("fleet", "status", "2", "--json")[1])["confirms"] == 1
+
+
 @pytest.mark.usefixtures("fleet")
 def test_a_history_of_one_fleet_shows_where_the_host_is_and_no_steps(rater: Rater) -> None:
     status, out, _ = rater("fleet", "history", "n2")
     assert status == 0
-    assert "n2: history of a host against the others of its kind, 1 fleet" in out
+    assert "n2 in mini, test: history of a host against the others of its kind, 1 fleet" in out
     assert "Cannot tell of steps: 1 fleet, expected 6 or more." in out
     status, _, err = rater("fleet", "history", "n77")
     assert status == 2

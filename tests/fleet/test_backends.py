@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from rater import __version__
 from rater.errors import InputError
+from rater.files import Trusted
 from rater.fleet import agent, shared_folder
 from rater.fleet.agent import Agent, JobSignals, ending_signals
 from rater.fleet.backends import (
@@ -39,9 +41,11 @@ from rater.fleet.shared_folder import (
 from rater.process import start_of
 from rater.record.events import RunEnded
 from rater.record.run import RunStatus
+from rater.run.host.admission import machine_lock
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.stored_runs import begin
+from tests.support.strangers import give, needs_root
 
 ORDER = JobSpec(
     name="rater-0123456789ab-n1.1",
@@ -163,7 +167,7 @@ def test_what_may_pass_is_tried_later_and_what_is_wrong_is_told(
 ) -> None:
     commands(tmp_path, monkeypatch, sbatch=f"echo 'sbatch: error: {said}' >&2; exit 1")
     with pytest.raises(kind) as error:
-        SlurmBackend().submit(ORDER)
+        SlurmBackend().submit(Trusted(ORDER))
     assert said in str(error.value)
 
 
@@ -175,7 +179,7 @@ def test_the_shells_options_for_slurm_change_nothing(
     monkeypatch.setenv("SLURM_JOB_ID", "9")
     monkeypatch.setenv("SLURM_CONF", "/etc/mine")
     with pytest.raises(JobRejectedError) as error:
-        SlurmBackend().submit(ORDER)
+        SlurmBackend().submit(Trusted(ORDER))
     assert "SLURM_CONF=/etc/mine" in str(error.value)
     assert "SBATCH_PARTITION" not in str(error.value)
     assert "SLURM_JOB_ID" not in str(error.value)
@@ -320,10 +324,10 @@ def test_a_database_that_was_cut_changed_or_removed_is_told(
     database.write_bytes(b"x" * 100)
     put = folder.publish(VERDICT, database)
     file = folder.inbox / str(put.database)
-    for content in (b"x" * 99, b"x" * 99 + b"y"):
+    for content, said in ((b"x" * 99, "99 bytes large"), (b"x" * 99 + b"y", "another sha256")):
         file.write_bytes(content)
         found = folder.checked(put)
-        assert "another sha256" in str(found.damaged)
+        assert said in str(found.damaged)
         assert not found.absent
     file.unlink()
     assert folder.checked(put).absent
@@ -349,7 +353,7 @@ def test_setting_aside_takes_the_files_of_one_attempt_alone(
         ('"complete"', '"perfect"', "status"),
         ('"rater": 1', '"rater": 2', "version 2"),
         ('"node": "n1"', '"node": "n2"', "another attempt"),
-        ('"database": null', '"database": "../../etc/passwd"', "no name of a file"),
+        ('"database": null', '"database": "../../etc/passwd"', "expected 'n1.1.abababababab.db'"),
         ("{", "[", "damaged"),
     ],
 )
@@ -360,7 +364,7 @@ def test_a_verdict_that_is_none_is_told(
     file = folder.inbox / "n1.1.json"
     text = file.read_text().replace(old, new, 1)
     if "passwd" in new:
-        text = text.replace('"sha256": null', '"sha256": "ab"')
+        text = text.replace('"sha256": null', f'"sha256": "{"ab" * 32}"')
     file.write_text(text)
     found = folder.looked_up("f", "n1", 1)
     assert found is not None
@@ -370,7 +374,7 @@ def test_a_verdict_that_is_none_is_told(
 
 def test_a_cancelled_fleet_is_seen_by_its_nodes(folder: SharedFolder) -> None:
     before = folder.is_cancelled
-    folder.mark_cancelled()
+    folder.mark_cancelled(True)
     assert (before, folder.is_cancelled) == (False, True)
     assert folder.spec().words == ("mini",)
 
@@ -422,9 +426,22 @@ def test_a_disk_of_several_machines_and_a_narrow_mask_are_refused(
 
 
 def test_a_cancelled_fleet_is_not_begun(it: Agent) -> None:
-    it.folder.mark_cancelled()
+    it.folder.mark_cancelled(True)
     assert it.run().status is VerdictStatus.CANCELLED
     assert not it.database.exists()
+
+
+def test_a_node_that_another_rater_holds_is_waited_for_and_refused_with_who_it_is(
+    it: Agent,
+) -> None:
+    assert it.folder.claim("n1", 1, "17.0") is None
+    who = f"rater run 1a2b, process {os.getpid()}, user me, since 10:03"
+    with machine_lock(it.scratch.parent.parent / "held", who):
+        said = refused(it, lock=str(it.scratch.parent.parent / "held"), busy_limit_s=0.3)
+    assert said == f"another rater held the node for 0.3 s; {who}"
+    waits = str(it.folder.waits_for("n1", 1))
+    assert waits.startswith(f"another rater holds it; {who}; waits since 20")
+    assert waits.endswith("Z, 0.3 s at most")
 
 
 def test_a_damaged_database_of_the_node_is_set_aside(
@@ -487,3 +504,106 @@ def test_what_was_measured_before_the_time_limit_is_published_and_resumed_elsewh
         "resumed: 2 copies were there",
     )
     assert (again.status, again.reason, again.copies_done) == (VerdictStatus.PARTIAL, "no", 2)
+
+
+def put_link(file: Path, secret: Path) -> None:
+    file.symlink_to(secret)
+
+
+def put_hard_link(file: Path, secret: Path) -> None:
+    file.hardlink_to(secret)
+
+
+def put_pipe(file: Path, _: Path) -> None:
+    os.mkfifo(file)
+
+
+def put_folder(file: Path, _: Path) -> None:
+    file.mkdir()
+
+
+def put_huge(file: Path, _: Path) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(1 << 40)  # sparse: a terabyte of zeros
+
+
+PUTS = [
+    (put_link, "a symbolic link, expected a file"),
+    (put_hard_link, "a file of 2 hard links, expected one"),
+    (put_pipe, "not a regular file but a pipe or a device"),
+    (put_folder, "not a regular file but a directory"),
+    (put_huge, ""),
+]
+
+
+@pytest.mark.parametrize(("put", "said"), PUTS)
+def test_what_a_host_put_in_place_of_a_verdict_or_a_database_is_named_and_never_followed(
+    folder: SharedFolder, tmp_path: Path, put: Callable[[Path, Path], None], said: str
+) -> None:
+    database = tmp_path / "node.db"
+    database.write_bytes(b"x" * 100)
+    published = folder.publish(VERDICT, database)
+    file = folder.inbox / str(published.database)
+    secret = tmp_path / "secret"
+    file.rename(secret)
+    put(file, secret)
+    found = folder.looked_up("f", "n1", 1)
+    assert found is not None
+    assert (said or "bytes large, which its verdict does not say") in str(found.damaged)
+    verdict = folder.inbox / "n1.1.json"
+    verdict.rename(secret)
+    put(verdict, secret)
+    found = folder.looked_up("f", "n1", 1)
+    assert found is not None
+    assert (found.verdict, (said or "its verdict is damaged") in str(found.damaged)) == (None, True)
+    folder.set_aside("n1", 1)
+    assert list(folder.inbox.iterdir()) == []
+
+
+@pytest.mark.parametrize(("put", "said"), PUTS[:4])
+def test_a_log_is_no_way_to_another_file(
+    folder: SharedFolder, tmp_path: Path, put: Callable[[Path, Path], None], said: str
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("root's own")
+    put(folder.log("n1", 1), secret)
+    assert f"cannot be read ({said})" in folder.last_words("n1", 1)
+    with pytest.raises(InputError, match="no log of a fleet"):
+        folder.open_log("n1", 1)
+    assert secret.read_text() == "root's own"
+
+
+@pytest.mark.parametrize("job", ["--user=alice", "../../x", "17 18", "\udcff", "17\x00", "a" * 999])
+def test_a_job_that_a_host_names_reaches_no_command_of_the_scheduler(
+    folder: SharedFolder, job: str
+) -> None:
+    folder.publish(replace(VERDICT, job=job), None)
+    found = folder.looked_up("f", "n1", 1)
+    assert found is not None
+    assert (found.verdict, "is no number or name of one" in str(found.damaged)) == (None, True)
+    assert folder.claim("n1", 1, "17.0") is None
+    (folder.path / "claim/n1.1/job").write_text(job, errors="replace")
+    assert folder.claimed_by("n1", 1) is None
+
+
+@needs_root
+def test_the_folder_of_a_fleet_that_a_stranger_swaps_is_never_used(
+    folder: SharedFolder, tmp_path: Path
+) -> None:
+    folder.check()
+    theirs = tmp_path / "theirs"
+    folder.path.rename(tmp_path / "ours")
+    shutil.copytree(tmp_path / "ours", theirs)
+    give(theirs)
+    for swapped in (theirs, tmp_path / "link"):
+        if swapped.name == "link":
+            swapped.symlink_to(tmp_path / "ours")
+            give(swapped)
+        swapped.rename(folder.path)
+        with pytest.raises(InputError, match="user 1234"):
+            folder.check()
+        with pytest.raises(InputError, match="user 1234"):
+            folder.open_log("n1", 1)
+        assert "user 1234" in folder.last_words("n1", 1)
+        folder.path.rename(tmp_path / f"gone-{swapped.name}")
+    assert list((tmp_path / "ours/log").iterdir()) == []

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rater.files import Trusted
 from rater.fleet.backends import (
     FleetNode,
     JobRejectedError,
@@ -30,6 +31,7 @@ from rater.fleet.store import StoredFleet, new_fleet
 from rater.store.store import Store
 from tests.support.calls import Rater, rows
 from tests.support.fleets import ASKED
+from tests.support.strangers import give, needs_root
 
 VERDICT = NodeVerdict(
     *(1, ASKED.uuid, "n1", 1, "1", VerdictStatus.COMPLETE, None, None, None, None, None, "u", 2, 2),
@@ -45,19 +47,21 @@ class Scheduler:
     fails: dict[str, Exception] = field(default_factory=dict)
     ended: list[tuple[tuple[str, ...], bool]] = field(default_factory=list)
     submitted: list[str] = field(default_factory=list)
+    drained: str | None = None  # why the nodes are
 
     def _may_fail(self, call: str) -> None:
         if call in self.fails:
             raise self.fails[call]
 
     def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
-        return tuple(FleetNode(name, "idle", name == "n2") for name in names)
+        word = "drained" if self.drained else "idle"
+        return tuple(FleetNode(name, word, name == "n2", self.drained) for name in names)
 
-    def submit(self, order: JobSpec) -> str:
+    def submit(self, job: Trusted[JobSpec]) -> str:
         self._may_fail("submit")
-        self.submitted.append(order.node)
+        self.submitted.append(job.value.node)
         number = str(len(self.submitted))
-        self.seen[order.name] = JobSeen(number, JobPhase.RUNNING, "RUNNING")
+        self.seen[job.value.name] = JobSeen(number, JobPhase.RUNNING, "RUNNING")
         return number
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
@@ -126,19 +130,55 @@ def test_what_the_scheduler_does_not_take_is_refused_with_its_words(
     assert it.is_settled
 
 
-def test_a_job_that_waits_too_long_is_ended_and_the_node_tried_again(
+def test_a_job_that_waits_too_long_is_ended_with_what_is_wrong_with_its_node_and_not_tried_again(
     store: Store, scheduler: Scheduler, tmp_path: Path
 ) -> None:
     steps = begun(store, scheduler, tmp_path, 1, pending_limit_s=0.0)
     step(steps)
     scheduler.now_all(JobPhase.PENDING, "PENDING", "ReqNodeNotAvail")
-    assert states(step(steps)) == {"n1": [("pending", "ReqNodeNotAvail")]}
+    scheduler.drained = "bad DIMM in slot A1 (root, 2026-11-26T03:40)"
+    why = f"n1 is drained: {scheduler.drained}; ReqNodeNotAvail"
+    assert states(step(steps)) == {"n1": [("pending", why)]}
     assert scheduler.ended == [(("1",), True)]
     scheduler.now_all(JobPhase.ENDED, "CANCELLED")
-    assert states(step(steps))["n1"] == [
-        ("never", "pending too long; ReqNodeNotAvail"),
-        ("submitted", None),
+    assert states(step(steps))["n1"] == [("never", f"pending too long; {why}")]
+    assert states(step(steps))["n1"] == [("never", f"pending too long; {why}")]
+    assert [text for text in states(steps.act(steps.refresh(), again=["n1"]))["n1"]][1:] == [
+        ("submitted", None)
     ]
+
+
+def test_a_node_that_another_rater_holds_is_waiting_for_whom_it_says(
+    store: Store, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    steps = begun(store, scheduler, tmp_path, 1)
+    step(steps)
+    assert steps.folder.claim("n1", 1, "1") is None
+    steps.folder.mark_waiting("n1", 1, "for rater run ab12, process 7\x1b[31m\n; since 10:03")
+    assert states(step(steps)) == {
+        "n1": [("waiting", "for rater run ab12, process 7?[31m?; since 10:03")]
+    }
+    steps.folder.mark_waiting("n1", 1, "")
+    assert states(step(steps)) == {"n1": [("running", None)]}
+
+
+def test_a_lost_node_tells_the_last_line_of_its_log_and_where_that_is(
+    store: Store, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    steps = begun(store, scheduler, tmp_path, 1, attempts=1)
+    step(steps)
+    log = steps.folder.log("n1", 1)
+    log.write_bytes(b"x" * 5000 + b"\nslurmstepd: error: execve(): \x1b[1mno python\n\n")
+    scheduler.now_all(JobPhase.ENDED, "FAILED", "exit status 127")
+    assert states(step(steps)) == {
+        "n1": [
+            (
+                "lost",
+                "the job ended (FAILED) and published nothing; exit status 127; its log "
+                f"{log} ends: slurmstepd: error: execve(): ?[1mno python",
+            )
+        ]
+    }
 
 
 def test_what_is_published_late_makes_the_second_attempt_unneeded(
@@ -235,8 +275,8 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
 ) -> None:
     submit = LocalBackend.submit
 
-    def killed(self: LocalBackend, order: JobSpec) -> str:
-        submit(self, order)
+    def killed(self: LocalBackend, job: Trusted[JobSpec]) -> str:
+        submit(self, job)
         raise KeyboardInterrupt
 
     second = "[ $(wc -l < ran) -gt 1 -a ! -e go ]"  # waits, the first does not
@@ -266,7 +306,9 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     assert (document["status"], node["state"]) == ("complete", "complete")
     lost, resumed = node["attempts"]
     assert lost["state"] == "lost"
-    assert lost["reason"] == "the job ended (FAILED) and published nothing; signal 9"
+    assert lost["reason"].startswith(
+        "the job ended (FAILED) and published nothing; signal 9; its log /"
+    )
     assert (resumed["copies_done"], resumed["copies_planned"]) == (2, 2)
     assert resumed["notes"] == ["resumed: 1 copies were there"]
     assert resumed["collected"]
@@ -301,10 +343,13 @@ def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
     assert document["status"] == "cancelled"
     first, second = document["nodes"]
     assert (first["state"], first["reason"]) == ("cancelled", "`rater fleet cancel`")
-    assert (second["state"], second["attempts"]) == ("waiting", [])
+    assert (second["state"], second["attempts"]) == ("not submitted", [])
     assert shown(rater, "collect")["status"] == "cancelled"
-    status, _, err = rater("fleet", "retry")
-    assert (status, "was cancelled" in err) == (2, True)
+    document = shown(rater, "retry", "--nodes", "n1", "--wait", "--poll", "0.05")
+    assert [it["state"] for it in document["nodes"]] == ["complete", "cancelled"]
+    assert [len(it["attempts"]) for it in document["nodes"]] == [2, 1]
+    document = shown(rater, "retry", "--wait", "--poll", "0.05")
+    assert (document["status"], document["counts"]) == ("complete", {"complete": 2})
 
 
 def copies_on_node(tmp_path: Path) -> int:
@@ -358,3 +403,21 @@ def test_a_fleet_whose_nodes_are_all_refused_is_not_called_submitted(
     status, out, err = rater(*loud, "--slurm-arg=--x", "--nodes", "n1", *PROGRAM, "--", "true")
     assert (status, "not taken by the scheduler" in out) == (1, True)
     assert "submitted" not in err
+
+
+@needs_root
+def test_a_plan_that_somebody_else_may_have_written_starts_and_removes_nothing(
+    fleet: list[str], rater: Rater, database: Path, tmp_path: Path
+) -> None:
+    assert rater(*fleet, "--nodes", "n1", *PROGRAM, "--", "true")[0] == 0
+    until(lambda: list(tmp_path.glob("fleets/*/in/*.json")))
+    before = rows("SELECT state FROM fleet_attempt")
+    give(database)
+    for verb in ("wait", "retry", "cancel", "collect"):
+        status, _, err = rater("fleet", verb)
+        assert (status, "fleet 1 is not known to be yours" in err) == (2, True), verb
+    status, out, err = rater("fleet", "status")
+    assert (status, "n1" in out, "not known to be yours" in err) == (0, True, True)
+    os.chown(database, 0, 0)
+    assert rows("SELECT state FROM fleet_attempt") == before
+    assert rater("fleet", "wait")[0] == 0

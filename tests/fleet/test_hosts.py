@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -23,6 +23,8 @@ from rater.fleet.history import (
     judge_suspect,
     pair_slowdown,
     pairs_of,
+    points_of_benchmark,
+    points_of_host,
 )
 from rater.fleet.hosts import compare_fleet, results_of
 from rater.fleet.model import (
@@ -39,9 +41,12 @@ from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStat
 from rater.fleet.record import HistoryPoint, HostTimes, IndexedRun, latest
 from rater.fleet.show import MissingHost, changes_lines, finding_text, part_lines, step_text
 from rater.fleet.show import print_fleet as print_fleet_hosts
-from rater.fleet.table import FleetView, NodeView, fleet_document, print_fleet, what_text
+from rater.fleet.store import StoredAttempt, StoredFleet
+from rater.fleet.table import fleet_document, print_fleet
+from rater.process import this_process
 from rater.record.run import RunStatus
 from rater.show.console import Printer
+from tests.support.fleets import ASKED
 
 SETTINGS = {1: {"cpu.governor": "performance", "load.1min": "0.1"}}
 
@@ -49,7 +54,7 @@ SETTINGS = {1: {"cpu.governor": "performance", "load.1min": "0.1"}}
 def run(host: str, **other: Any) -> IndexedRun:
     made = IndexedRun(
         fleet=1, host=host, attempt=1, run=1, uuid=host, hostname=host, machine_id_hash=None,
-        status=RunStatus.COMPLETE, reason=None, started_at=None, suite="mini", size="ref",
+        status=RunStatus.COMPLETE, reason=None, started_at=None, suite="mini", size="test",
         tune="base", mode="homogeneous", copies=4, cpu_model="CPU 9000", microcode="0x1",
         memory_bytes=64 << 30, kernel="6.1", cpus=4, setting=1, copy_runs=8, failed=0,
         sha256="", bytes=1,
@@ -80,6 +85,7 @@ def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
     settings = SETTINGS | {2: {"cpu.governor": "powersave", "load.1min": "9.9"}}
     found = compared(runs, [times(h, 1.06 if h == "n4" else 1.0) for h in hosts], settings)
     (slow,) = found.slow
+    assert slow.mean_slowdown == pytest.approx(1.06, abs=0.003)
     assert (slow.host, slow.alike, slow.of, slow.benchmarks) == ("n4", 2, 2, ())
     assert slow.slowdown == pytest.approx(1.06, abs=0.003)
     assert slow.odd_settings == (OddSetting("cpu.governor", "powersave", "performance"),)
@@ -235,6 +241,13 @@ def test_a_host_slow_in_two_benchmarks_is_level_in_the_others(hosts: int) -> Non
     assert slow.effects == pytest.approx((0.15, 0.12), abs=0.02)
 
 
+def test_slow_hosts_are_ranked_by_the_geometric_mean_of_all_their_benchmarks() -> None:
+    logs = fleet(16)
+    logs[2] += 0.05
+    logs[3, 1] += 0.12
+    assert [it.host for it in compare_hosts(logs).slow] == [2, 3]
+
+
 def test_slow_in_all_and_slower_in_one_is_told_apart() -> None:
     logs = fleet(16)
     logs[0] += 0.05
@@ -304,6 +317,26 @@ def points(
         date = f"2026-09-{week:02}T12:00:00Z"
         made.append(HistoryPoint(week, date, seconds, usual, 7, facts(week), usual_facts(week)))
     return made
+
+
+def test_a_host_has_a_history_for_each_command_line_and_for_each_suite_and_size() -> None:
+    hosts = ["n1", "n2", "n3", "n4", "n5"]
+    fleets = {}
+    for fleet in range(1, 13):
+        slow = 1.05 if fleet % 2 == 0 and fleet > 6 else 1.0  # of the other program alone
+        rows = [it for h in hosts for it in times(h, slow if h == "n2" else 1.0)]
+        command = "./solve --big" if fleet % 2 == 0 else None
+        fleets[fleet] = results_of([run(h) for h in hosts], rows, SETTINGS, command)
+    found = {
+        program: host_history("n2", them) for program, them in points_of_host("n2", fleets).items()
+    }
+    assert [(it, len(of.series[0].fleets)) for it, of in found.items()] == [
+        ("mini, test", 6),
+        ("./solve --big", 6),
+    ]
+    assert (found["mini, test"].steps, found["mini, test"].program) == ((), "mini, test")
+    assert [it.fleet for it in found["./solve --big"].steps] == [8]
+    assert points_of_benchmark("lu", fleets).keys() == found.keys()
 
 
 def test_a_step_is_found_where_it_is_and_nothing_else() -> None:
@@ -470,7 +503,7 @@ def test_one_round_alone_says_nothing() -> None:
 
 def slow_host(whole: float, alike: int, *benchmarks: tuple[str, float], typical: float) -> SlowHost:
     each = tuple(SlowBenchmark(name, size, typical) for name, size in benchmarks)
-    return SlowHost("n1", 1, whole, typical, alike, 14, each, 1e-6, ())
+    return SlowHost("n1", 1, whole, typical, alike, 14, each, 1e-6, (), 1.009)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +520,7 @@ def slow_host(whole: float, alike: int, *benchmarks: tuple[str, float], typical:
         ),
         (
             slow_host(1.0, 0, ("gups", 1.093), ("vm", 1.04), typical=1.04),
-            "gups +9.3 % and vm +4.0 %; level in the other 12",
+            "gups +9.3 % and vm +4.0 %; level in the other 12 (geometric mean +0.9 %)",
         ),
     ],
 )
@@ -508,40 +541,49 @@ VERDICT = NodeVerdict(
 )
 
 
-def node(name: str, state: str, reason: str | None = None, attempt: int = 1) -> NodeView:
-    it = NodeAttempt(name, attempt, AttemptState(state), 0.0, reason=reason, job="17")
-    return NodeView(name, it, (it,))
+def node(name: str, state: str, reason: str | None = None, attempt: int = 1) -> NodeAttempt:
+    return NodeAttempt(name, attempt, AttemptState(state), 0.0, reason=reason, job="17")
 
 
-def view(*nodes: NodeView, silent: str | None = None) -> FleetView:
-    return FleetView(3, "u", "t", "slurm", "/f", "mini", "running", silent, nodes)
+def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
+    rows: dict[str, tuple[StoredAttempt, ...]] = {}
+    for it in tried:
+        row = StoredAttempt(it, 0, this_process())
+        rows[it.node] = (*rows.get(it.node, ()), row)
+    nodes = (*rows, *untried)
+    return StoredFleet(3, ASKED, True, None, this_process(), nodes, rows)
 
 
-def printed(it: FleetView) -> list[str]:
+def printed(it: StoredFleet, silent: str | None = None) -> list[str]:
     console = Console(file=StringIO(), width=80)
-    print_fleet(it, Printer(console))
+    print_fleet(it, silent, Printer(console))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 def test_what_wants_attention_comes_first_and_each_node_has_its_reason() -> None:
-    waiting = NodeView("n4", None, ())
-    lost = node("n3", "lost", "the node failed (NODE_FAIL)")
-    assert printed(view(node("n1", "complete"), node("n2", "running"), lost, waiting)) == [
-        "Fleet 3: mini, 4 nodes: 1 running, 1 complete, 1 lost, 1 waiting",
-        "node  state     try  job  copies  why",
-        "n3    lost        1   17       -  the node failed (NODE_FAIL)",
-        "n2    running     1   17       -  -",
-        "n4    waiting     -    -       -  -",
-        "n1    complete    1   17       -  -",
+    tried = [
+        node("n1", "complete"),
+        node("n2", "waiting", "for rater run 1a2b"),
+        node("n3", "lost", "the node failed (NODE_FAIL)"),
+        node("n5", "never", "pending too long"),
+    ]
+    assert printed(view(*tried, untried=["n4"])) == [
+        "Fleet 3: mini, 5 nodes: 1 waiting, 1 complete, 1 lost, 1 not started, 1 not",
+        "    submitted",
+        "node  state          try  job  copies  why",
+        "n3    lost             1   17       -  the node failed (NODE_FAIL)",
+        "n5    not started      1   17       -  pending too long",
+        "n2    waiting          1   17       -  for rater run 1a2b",
+        "n4    not submitted    -    -       -  -",
+        "n1    complete         1   17       -  -",
     ]
 
 
 def test_a_second_attempt_tells_why_there_was_a_first_one_and_copies_are_told_once() -> None:
     late = node("n1", "timeout", "the time limit was near; 12 of 16 copies")
-    assert late.stands is not None
-    part = replace(late.stands, verdict=VERDICT)
+    part = replace(late, verdict=VERDICT)
     again = replace(part, attempt=2, state=AttemptState.COMPLETE, reason=None)
-    lines = printed(view(NodeView("n1", again, (part, again)), NodeView("n2", part, (part,))))
+    lines = printed(view(part, again, replace(part, node="n2")))
     assert lines[2:] == [
         "n2    timeout     1   17   12/16  the time limit was near",
         "n1    complete    2   17   12/16  attempt 1 timeout: the time limit was near",
@@ -558,13 +600,13 @@ def test_many_nodes_take_a_line_for_all_that_are_complete() -> None:
 
 
 def test_a_silent_scheduler_is_told_before_the_nodes() -> None:
-    [_, said, *_] = printed(view(node("n1", "running"), silent="timed out"))
+    [_, said, *_] = printed(view(node("n1", "running")), "timed out")
     assert said == "the scheduler gave no answer, nothing is concluded: timed out"
 
 
 def test_a_fleet_is_a_document() -> None:
-    document = fleet_document(view(node("n1", "lost", "power"), NodeView("n2", None, ())))
-    assert document["counts"] == {"lost": 1, "waiting": 1}
+    document = fleet_document(view(node("n1", "lost", "power"), untried=["n2"]), None)
+    assert document["counts"] == {"lost": 1, "not submitted": 1}
     assert document["nodes"] == [
         {
             "node": "n1",
@@ -586,11 +628,11 @@ def test_a_fleet_is_a_document() -> None:
                 }
             ],
         },
-        {"node": "n2", "state": "waiting", "reason": None, "run": None, "attempts": []},
+        {"node": "n2", "state": "not submitted", "reason": None, "run": None, "attempts": []},
     ]
 
 
 def test_what_is_measured_is_the_command_or_the_suites() -> None:
-    assert what_text(("mini", "--copies=4"), None) == "mini"
-    assert what_text(("--copies=4",), None) == "mini"
-    assert what_text((), ("./my bench", "-x")) == "'./my bench' -x"
+    assert replace(ASKED, words=("mini", "--copies=4")).what == "mini"
+    assert replace(ASKED, words=("--copies=4",)).what == "mini"
+    assert replace(ASKED, words=(), command=("./my bench", "-x")).what == "'./my bench' -x"

@@ -59,7 +59,7 @@ def test_there_are_never_more_jobs_than_were_asked_for() -> None:
 
 @pytest.mark.parametrize("state", list(AttemptState))
 def test_only_what_another_attempt_may_mend_is_tried_again(state: AttemptState) -> None:
-    again = {"lost", "timeout", "never", "partial"}
+    again = {"lost", "timeout", "partial"}
     attempts = {
         "n1": tried("n1", state),
         "n2": tried("n2", "complete"),
@@ -308,7 +308,7 @@ def test_every_look_at_every_state_ends_in_a_state_and_a_second_one_changes_noth
     ]
     looks = product(jobs, verdicts, (True, False), (None, "17"), (None, "damaged"))
     states = list(product(AttemptState, (None, Ending.NEVER, Ending.CANCELLED)))
-    assert len(states) == 36
+    assert len(states) == 39
     for job, published, answered, claimed, damaged in looks:
         for state, ending in states:
             before = replace(RUNNING, state=state, ending=ending)

@@ -16,7 +16,6 @@ from rater.fleet.archive import admit_database
 from rater.fleet.store import FleetRequest
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, RunStatus
-from rater.store.connection import connect
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
 
@@ -155,11 +154,11 @@ def collected(
     """A fleet of n1, n2, ... (two benchmarks, iterations, copies); `slow` instead of some."""
     random = np.random.default_rng(fleet)
     names = ("lu", "vm")
-    with closing(connect(database).connection) as connection:
+    with open_store(database) as store:
         for number in range(1, hosts + 1):
             host = slow.get(f"n{number}", MadeHost(node=f"n{number}"))
             times = times_of(host, names, 2, 2, random, noise=0.001, spread=0.001)
             path = database.with_name("published.db")
             publish(path, host, times, names, started_at=started_at)
-            assert admit_database(connection, path, fleet, host.node, 1).reason is None
+            assert admit_database(store, path, fleet, host.node, 1).reason is None
             path.unlink()
