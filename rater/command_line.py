@@ -496,9 +496,11 @@ def _paths() -> Iterator[Path]:
             raise InputError(f"RATER_CONFIG={named}: no such file")
         yield Path(named)
         return
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - no home: as it is, Path raises
-    for path in (_LOCAL, Path(home) / "rater" / "config.toml"):
-        if os.path.lexists(path):
+    from rater.files import user_folder
+
+    own = user_folder("CONFIG")
+    for path in (_LOCAL, own and own / "config.toml"):
+        if path and os.path.lexists(path):
             yield path
 
 

@@ -7,7 +7,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -458,14 +458,15 @@ def default_journal_path() -> Path:
     named = os.environ.get("RATER_JOURNAL")
     if named:
         return Path(named)
-    return _MACHINE if os.geteuid() == 0 else _own()
+    return _MACHINE if os.geteuid() == 0 else journal_paths()[-1]
 
 
 def journal_paths() -> tuple[Path, ...]:
-    """Return where journals that concern this user may be: root's of the machine, and their own."""
+    """Return where journals that concern this user may be: the machine's, then their own."""
     if os.environ.get("RATER_JOURNAL") or os.geteuid() == 0:
         return (default_journal_path(),)
-    return (_MACHINE, _own())
+    own = user_folder("STATE")
+    return (_MACHINE,) if own is None else (_MACHINE, own / "settings.json")
 
 
 def is_there(path: Path) -> bool:
@@ -477,7 +478,18 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def _own() -> Path:
-    state = os.environ.get("XDG_STATE_HOME")
-    base = Path(state) if state else Path.home() / ".local/state"
-    return base / "rater/settings.json"
+def user_folder(kind: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return rater's folder below $XDG_KIND_HOME, else below its default; None: no home is known.
+
+    A relative one is to be ignored (XDG base directory specification).
+    """
+    base = Path(environment.get(f"XDG_{kind}_HOME") or "")
+    if not base.is_absolute():
+        try:
+            base = Path.home() / _XDG[kind]
+        except RuntimeError:  # no HOME, and no line of passwd
+            return None
+    return base / "rater"
+
+
+_XDG = {"STATE": ".local/state", "DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}

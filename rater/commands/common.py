@@ -19,8 +19,8 @@ ALL_RUNS = f"{_RUN} (all runs with that tag)"
 RESTORE = "runs that were removed (`rater rm`) come back; without it they stay removed"
 POINTS = (
     "a point: a run (a number, the start of a uuid, last, last~1), several runs of one point "
-    "(7,8,9), all runs with a tag (tag:thp=always), all points of a sweep (sweep:3, sweep:last), "
-    "or a host's run of a fleet (fleet:3/n017)"
+    "(7,8,9 or 25-44), all runs with a tag (tag:thp=always), all points of a sweep (sweep:3, "
+    "sweep:last), or a host's run of a fleet (fleet:3/n017)"
 )
 
 

@@ -143,7 +143,6 @@ def _groups_of(
 
 
 def _table_of(word: str, processor: Processor, notes: dict[str, None]) -> tuple[CounterTable, str]:
-    """Return the table that a word is about, and the group's name."""
     place, colon, name = word.rpartition(":")
     if colon and "/" not in name:
         return load_table(place), name

@@ -444,7 +444,6 @@ def _poor(name: str, poor: Sequence[Starts], there: int, ring: int) -> str:
 
 
 def _in_step(units: dict[str, list[Starts]], ring: int) -> list[str]:
-    """Name units that all run the same mix at any time."""
     same = {
         name: found
         for name, found in units.items()

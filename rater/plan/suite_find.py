@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rater.command_line import program_hint
 from rater.errors import InputError
-from rater.files import folder
+from rater.files import folder, user_folder
 from rater.plan.suite import Benchmark, Size, Suite, read_suite
 from rater.text.documents import (
     NAME,
@@ -132,13 +132,8 @@ def suite_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, .
     named = _named_folders(values)
     if named:
         return named
-    data = Path(values.get("XDG_DATA_HOME", ""))
-    if not data.is_absolute():
-        try:
-            data = Path.home() / ".local" / "share"
-        except RuntimeError:  # no home directory is known
-            return ()
-    return (data / "rater" / "suites",)
+    own = user_folder("DATA", values)
+    return () if own is None else (own / "suites",)
 
 
 def find_suites(

@@ -24,6 +24,7 @@ from rater.files import (
     opened,
     read_file,
     shared_file_system,
+    user_folder,
     user_name,
 )
 from rater.process import print_error
@@ -53,15 +54,10 @@ def default_path(given: str | None) -> Path:
     named = given or os.environ.get("RATER_DB")
     if named:
         return Path(named)
-    data = Path(os.environ.get("XDG_DATA_HOME") or "")
-    if not data.is_absolute():  # a relative one is to be ignored (XDG base directory spec)
-        try:
-            data = Path.home() / ".local" / "share"
-        except RuntimeError as error:
-            raise InputError(
-                "no home directory to keep the database in; name one with --db or RATER_DB"
-            ) from error
-    return data / "rater" / "rater.db"
+    own = user_folder("DATA")
+    if own is None:
+        raise InputError("no home directory to keep the database in; name it with --db or RATER_DB")
+    return own / "rater.db"
 
 
 def is_there(path: Path) -> bool:

@@ -29,7 +29,7 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
         "copies": head.copies,
         "started_at": head.started_at,
     }
-    run |= _how_it_ended(stored)
+    run |= _how_it_ended(stored) | ({"tags": dict(head.tags)} if head.tags else {})
     if head.stagger_ms:
         run["stagger_ms"] = head.stagger_ms
     rotated = head.order == "rotated"
@@ -127,7 +127,6 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
 
 
 def _shared(pus: Sequence[MachinePU], name: str) -> dict[str, list[int]]:
-    """Return the CPUs by node, core or package."""
     groups = group_by_key((getattr(pu, name), pu.cpu) for pu in pus)
     return {str(number): groups[number] for number in sorted(groups.keys() - {None})}
 

@@ -131,6 +131,7 @@ def insert_imported(
     """
     refuse_drifted(connection)
     number = _insert_head(connection, stored.head, stored.host)
+    _pairs(connection, number, "tag", stored.head.tags)
     _pairs(connection, number, "setting", stored.settings)
     _benchmarks(connection, number, stored.benchmarks)
     place_copies(connection, number, stored.placements, stored.pus)

@@ -25,7 +25,18 @@ from rater.record.run import (
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
-from rater.text.kinds import FLAG, LINE, ValueKind, WrongKindError, choice, number, of_type, whole
+from rater.text.kinds import (
+    FLAG,
+    LINE,
+    ValueKind,
+    WrongKindError,
+    choice,
+    describe_value,
+    number,
+    of_type,
+    whole,
+)
+from rater.text.values import truncate_list
 
 MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
 _MOST_ROUNDED = 0.001  # of a time that is shorter than a microsecond
@@ -254,14 +265,14 @@ def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
 
 # -- The observations document, the neutral form of per-copy times from any runner, read -----------
 #
-# Beside the keys of the contract, `run.energy` (joules by domain of phases), `mean_rss_bytes` and
-# `peak_rss_bytes` of an observation, `run.stagger_ms`, `run.increment`, `run.status` and
-# `run.reason` (how it ended; else its observations say that), an observation's `counted` (false: a
-# discarded iteration) and, in rotated order, `step` (position in the copy's queue, from 0) are read
-# where they stand. Mode `steady` has `run.order`, `run.warmup_s`, `run.window_s` and `run.windows`
-# (one for each phase whose window closed); its `step` counts a copy's runs from 0. What was counted
-# is in an observation's `counts`, the tables it was counted by in `run.counter_tables`. Others
-# are left alone.
+# Beside the keys of the contract, `run.tags` (texts by name), `run.energy` (joules by domain of
+# phases), `mean_rss_bytes` and `peak_rss_bytes` of an observation, `run.stagger_ms`,
+# `run.increment`, `run.status` and `run.reason` (how it ended; else its observations say that),
+# an observation's `counted` (false: a discarded iteration) and, in rotated order, `step`
+# (position in the copy's queue, from 0) are read where they stand. Mode `steady` has `run.order`,
+# `run.warmup_s`, `run.window_s` and `run.windows` (one for each phase whose window closed); its
+# `step` counts a copy's runs from 0. What was counted is in an observation's `counts`, the tables
+# it was counted by in `run.counter_tables`. Others are left alone.
 # `rater.store.export` writes it.
 
 VERSION = 1
@@ -297,6 +308,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     is wrong, such as `observations[3].elapsed_s`, and what was expected.
     """
     document = json_document(data, file, _EXPECTED)
+    _refuse_foreign(document.data, file)
     root = document.root()
     root.get("rater", _FORMAT)
     document.raise_mistakes()  # of another version the rest may be anything
@@ -335,6 +347,17 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         machine_readings=energy,
         notes=_what_is_missing(head.copies, rows),
     )
+
+
+def _refuse_foreign(data: Any, file: str) -> None:
+    """Raise `InputError` for JSON that is no attempt at such a document."""
+    if isinstance(data, dict) and ("observations" in data or data.keys() == {"rater"}):
+        return
+    what = f"JSON of another program ({describe_value(data, 'an object')})"
+    if isinstance(data, dict):
+        what = "other JSON of rater" if "rater" in data else "JSON of another program"
+        what += f" (with {truncate_list(list(data), 4)})" if data else " (empty)"
+    raise InputError(f"{file}: this is {what}, not {_EXPECTED}")
 
 
 type _Windows = dict[tuple[str | None, int], tuple[int, int]]
@@ -407,6 +430,7 @@ def _head(run: TableReader) -> RunHead:
         increment=run.get("increment", whole(), 1),
         warmup_s=run.get("warmup_s", _DURATION, None),
         window_s=run.get("window_s", _DURATION, None),
+        tags=tuple(run.get("tags", of_type(dict[str, str]), {}).items()),
     )
 
 

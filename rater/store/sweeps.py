@@ -319,7 +319,6 @@ def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored
 
 
 def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
-    """Return a sweep, or none."""
     axes = connection.execute(
         "SELECT name, kind FROM sweep_axis WHERE sweep_id = ? ORDER BY position", (number,)
     ).fetchall()

@@ -114,7 +114,6 @@ def numbers_of(mask: int) -> tuple[int, ...]:
 
 
 def _number(text: str, position: int) -> tuple[int, int]:
-    """Read one number from `position`, blanks around it included."""
     position = _skip_blanks(text, position)
     match = _NUMBER.match(text, position)
     if match is None:

@@ -129,7 +129,6 @@ class Redactor:
         return value
 
     def _words(self, words: Sequence[str]) -> list[str]:
-        """Return the words of a command, without quotes."""
         shown: list[str] = []
         before, program = "", ""
         for word in words:

@@ -85,8 +85,11 @@ def test_several_runs_are_one_point_and_several_points_are_columns(
     make(database, both(SLOW))
     make(database, both(FAST))
     make(database, both([time_s * 1.1 for time_s in SLOW]))
-    status, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10", "11,12,13,14,15")
+    status, out, _ = rater("compare", "1-5", "6-8,9,10", "11-90")
     assert status == 0
+    assert rater("compare", "1-5", "70-90")[2] == (
+        "rater: 70-90: no run has a number from 70 to 90\n"
+    )
     # Of one benchmark, every point has a line of its own.
     table = out.splitlines()[5:10]
     assert table[0] == "gups: runs 1, 2, 3, 4, 5 is 2.00 ratio (geomean)"

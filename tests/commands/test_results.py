@@ -193,6 +193,15 @@ def test_an_imported_document_is_exported_as_it_was(document: Path, rater: Rater
     assert (status, parsed(out)) == (0, DOCUMENT)
 
 
+def test_tags_of_an_imported_run_are_kept_and_exported(tmp_path: Path, rater: Rater) -> None:
+    tagged = {**DOCUMENT, "run": {**DOCUMENT["run"], "tags": {"thp": "always"}}}
+    file = tmp_path / "tagged.json"
+    file.write_text(json.dumps(tagged))
+    rater("import", str(file))
+    assert parsed(rater("list", "--json", "--tag", "thp=always")[1])[0]["run"] == 1
+    assert parsed(rater("export", "1", "--format", "observations")[1]) == tagged
+
+
 def test_importing_twice_adds_nothing_and_says_so(document: Path, rater: Rater) -> None:
     rater("import", document)
     status, out, _ = rater("import", document)

@@ -548,6 +548,27 @@ def test_numactl_inside_a_bound_copy_is_told_the_way_out(rater: Rater) -> None:
     assert "--bind none" not in rater("run", "--bind", "none", *command)[2]
 
 
+@pytest.mark.parametrize("words", [("list",), ("run", "--copies", "1", "--", "true"), ("suites",)])
+def test_a_user_without_home_or_line_of_passwd_needs_neither(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def unknown(user: int) -> object:
+        raise KeyError(user)
+
+    for name in ("HOME", "RATER_JOURNAL", "RATER_CONFIG", "RATER_SUITES"):
+        monkeypatch.delenv(name, raising=False)
+    for kind in ("STATE", "DATA", "CACHE", "CONFIG"):
+        monkeypatch.delenv(f"XDG_{kind}_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr("os.geteuid", lambda: 54321)
+    assert rater(*words)[0] == 0
+    monkeypatch.delenv("RATER_DB")
+    monkeypatch.delenv("RATER_CACHE")
+    status, _, err = rater(*words)
+    assert status == (0 if words == ("suites",) else 2)
+    assert not err or "no home directory" in err
+
+
 def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:
     ours, terminal = os.openpty()
     process = subprocess.Popen(

@@ -542,12 +542,21 @@ def test_a_key_that_must_be_there_is_missed(key: str) -> None:
     [
         (b'{"rater": 1,\n "run": }', "f.json:2:9: not JSON .* `rater export RUN"),
         (b"[" * 100_000, "f.json: not JSON that can be read"),
-        (b"[]", "f.json: expected an object, got a list"),
+        (b"[]", "f.json: this is JSON of another program .a list., not an observations document"),
+        (b'{"results": [], "context": {}}', "of another program .with results, context., not an"),
+        (b'{"rater": 1, "run": {}, "copies": []}', "this is other JSON of rater .with rater, run"),
     ],
 )
 def test_what_is_no_document_is_refused(data: bytes, says: str) -> None:
     with pytest.raises(InputError, match=says):
         read_observations(data, "f.json")
+
+
+def test_tags_of_a_run_are_texts_by_name() -> None:
+    given = {"thp": "always", "block": "2"}
+    assert read(changed("run.tags", given)).head.tags == (("thp", "always"), ("block", "2"))
+    with pytest.raises(InputError, match=r"tags.thp.: expected a string, got the number 3"):
+        read(changed("run.tags", {"thp": 3}))
 
 
 def test_a_byte_order_mark_is_no_mistake() -> None:

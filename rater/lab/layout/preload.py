@@ -221,7 +221,6 @@ def page_regions(
 
 
 def _reachable(windows: Iterable[PageWindow], seen: RegionSeen) -> list[PageWindow]:
-    """Leave out what lies behind the region's end."""
     return [it for it in windows if it.start < seen.end - seen.base]
 
 

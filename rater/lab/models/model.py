@@ -151,7 +151,6 @@ def _models(
 def _checks(
     points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[RankingCheck, ...]:
-    """Hold what traces predict of each layout against its runs."""
     try:
         found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
     except InputError:

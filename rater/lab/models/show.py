@@ -415,7 +415,6 @@ def _chart(model: SweepModel) -> dict[str, Any]:
 
 
 def _error(fit: PolynomialFit, layout: LayoutValue) -> float:
-    """Return how far a fit is off a layout, in per cent."""
     return 100 * (float(fit.at(np.array([layout.x]))[0]) / layout.y - 1)
 
 

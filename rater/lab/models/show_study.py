@@ -324,7 +324,6 @@ def page_part(lab: PageLab) -> PagePart:
 
 
 def _sections(lab: PageLab) -> Iterator[Html]:
-    """Yield memory and models."""
     printer = HtmlPrinter()
     if has_memory(lab):
         print_memory_rows(lab.memory, layouts_of(lab), printer)

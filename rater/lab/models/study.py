@@ -126,7 +126,6 @@ def tell_ended(page: LabPage, args: argparse.Namespace, store: Store, sweep: int
 
 
 def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
-    """Print what a sweep came to, and write its page."""
     word = f"{PREFIX}{sweep}"
     points = load_points(store, [word])
     lab = page_lab(

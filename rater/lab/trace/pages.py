@@ -133,7 +133,6 @@ def pages(args: argparse.Namespace) -> int:
 
 
 def _record_trace(args: argparse.Namespace) -> StoredTrace:
-    """Trace, and store what was found."""
     check_current_directory()
     sizes = parse_page_sizes(args.sizes)
     cache, limits = cache_root(), limits_of(args)
@@ -475,7 +474,6 @@ def checked(
 def _sweep_of(
     args: argparse.Namespace, trace: PageTrace, layouts: Sequence[str]
 ) -> argparse.Namespace:
-    """Return what `rater sweep` would have been called with."""
     parser = argparse.ArgumentParser(prog="rater lab trace --check")
     add_run_arguments(parser)
     words = ["--copies", "1", "--iterations", str(_ITERATIONS), "--timeout", f"{args.timeout:g}"]

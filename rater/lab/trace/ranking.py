@@ -377,7 +377,6 @@ def _faults_saved_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts) -
 
 
 def _large(trace: PageTrace, mapping: PageMapping) -> tuple[int, int]:
-    """Return how many large pages a mapping needs, and their bytes."""
     pages = [
         (trace.of_size(size).pages[category], size)
         for category, size in enumerate(mapping.sizes)

@@ -303,7 +303,6 @@ def _with_64k(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _without_twins(arrays: Iterable[TlbArray]) -> list[TlbArray]:
-    """Keep one array a level and page size, the largest."""
     kept: list[TlbArray] = []
     for array in sorted(arrays, key=lambda it: -it.entries):
         taken = {size for it in kept if it.level == array.level for size in it.sizes}

@@ -157,7 +157,6 @@ def _distrib_runs(numbers: Sequence[int | None]) -> list[_Span]:
 
 
 def _nested(spans: Iterable[_Span]) -> bool:
-    """Tell whether no two spans cross."""
     open_: list[int] = []  # ends
     for first, end in sorted(spans, key=lambda span: (span[0], -span[1])):
         while open_ and open_[-1] <= first:
@@ -264,7 +263,6 @@ def _room(topology: Topology, order: CpuOrder, threads: int) -> int:
 
 
 def _disjoint(slots: Sequence[Slot]) -> int:
-    """Count the slots that share no PU with one counted before."""
     taken: set[int] = set()
     found = 0
     for slot in slots:
@@ -431,7 +429,6 @@ def counted(topology: Topology, layout: Layout, counts: Counts) -> list[tuple[Do
 
 
 def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
-    """Say why copies cannot run on these lgroups."""
     machine = {pu.node for pu in topology.machine_pus}
 
     def reason(number: int) -> str:

@@ -374,7 +374,6 @@ class _Machine:
         return domains[index]
 
     def _domains(self, letter: str) -> dict[int, list[PU]]:
-        """Return usable PUs in logical order by number of domain."""
         number = _numbering(self.topology, letter)
         numbers = ((number(pu), pu) for pu in self.topology.pus)
         domains = group_by_key((index, pu) for index, pu in numbers if index is not None)

@@ -228,7 +228,6 @@ def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
 
 
 def _united(masks: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return what several ascending masks hold together."""
     return masks[0] if len(masks) == 1 else tuple(sorted({cpu for mask in masks for cpu in mask}))
 
 

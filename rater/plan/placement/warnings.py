@@ -122,7 +122,6 @@ def placement_warnings(
 
 
 def _crowded(it: _Copies) -> list[str]:
-    """Warn of CPUs and cores that copies share, the worst only."""
     wide = any(len(mask) > len(slot) for mask, slot in zip(it.masks, it.given, strict=True))
     if it.threads == 1:
         crowd = _crowded_pools(it) if wide else _crowd(it.loads.values(), it.usable)
@@ -174,7 +173,6 @@ def _crowd_of_threads(copies: int, pus: int, threads: int) -> str:
 
 
 def _sharing_pus(it: _Copies) -> str:
-    """Warn of copies of several threads that meet on PUs."""
     shared = sum(load > 1 for load in it.loads.values())
     if not shared:
         return ""

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import sleep, time_ns
 
 from rater.errors import InputError
-from rater.files import private_folder
+from rater.files import private_folder, user_folder
 from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.text.documents import did_you_mean
@@ -70,15 +70,12 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     files held that need not be read again, `work/` run directories. All of it may be
     deleted while no rater runs.
     """
-    own, xdg = environment.get("RATER_CACHE"), environment.get("XDG_CACHE_HOME", "")
-    if own:
-        return Path(own).absolute()
-    if Path(xdg).is_absolute():
-        return Path(xdg) / "rater"
-    try:
-        return Path.home() / ".cache" / "rater"
-    except RuntimeError:
-        raise InputError("no home directory is known: set RATER_CACHE to a folder") from None
+    named, own = environment.get("RATER_CACHE"), user_folder("CACHE", environment)
+    if named:
+        return Path(named).absolute()
+    if own is None:
+        raise InputError("no home directory is known: set RATER_CACHE to a folder")
+    return own
 
 
 def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None) -> BuiltProgram:

@@ -109,16 +109,17 @@ class _LongLineError(Exception):
 def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] | None:
     r"""Return the last match in a file, searched from its end.
 
-    Windows begin and end at line breaks, so that what `^`, `$` and `\b` say of their
-    edges holds in the whole file. A match belongs to the window that it begins in and
-    may go on for a while behind it. Raises `_LongLineError` where a line is too long.
+    A carriage return ends a line, as where a program draws over its last one. Windows begin
+    and end at line breaks, so that what `^`, `$` and `\b` say of edges holds in the file. A
+    match belongs to the window that it begins in and may go on for a while behind it. Raises
+    `_LongLineError` where a line is too long.
     """
     end = os.fstat(file.fileno()).st_size
     whole = end
     while end > 0:
         begin = max(0, end - _WINDOW)
         file.seek(begin)
-        data = file.read(end - begin)
+        data = file.read(end - begin).replace(b"\r", b"\n")
         if begin:
             cut = data.find(b"\n", 0, len(data) - 1) + 1
             if not cut:
@@ -128,7 +129,7 @@ def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] 
         text = "\n" * bool(begin) + data.decode(errors="replace")
         limit = len(text)
         if end < whole:
-            text += _behind(file, end).decode(errors="replace")
+            text += _behind(file, end).replace(b"\r", b"\n").decode(errors="replace")
         last = None
         for match in pattern.finditer(text, bool(begin)):
             if match.start() >= limit and end < whole:

@@ -107,7 +107,6 @@ class _Shell:
             yield from self._part(part)
 
     def _running(self) -> bool | None:
-        """Tell whether a command here runs."""
         if not self.blocks:
             return True
         block = self.blocks[-1]
@@ -250,7 +249,6 @@ def _split(text: str) -> list[str]:
 
 
 def _sum_test(text: str, values: dict[str, str]) -> bool | None:
-    """Return what `((a < b))` comes to."""
     sides = _INNER_SIGN.split(text)
     if len(sides) != 3:
         return None
@@ -287,14 +285,12 @@ def _one_test(left: str, sign: str, right: str) -> bool | None:
 
 
 def _with(text: str, values: dict[str, str]) -> str:
-    """Return the text with the variables that have a value."""
     return _VARIABLE.sub(lambda found: values.get(found[1] or found[2], found[0]), text)[
         : 4 * LONGEST
     ]
 
 
 def _computed(text: str, values: dict[str, str]) -> str:
-    """Return the text with what it works out put in its place."""
     if "expr" in text:
         text = _EXPR.sub(_expr, text)
     text = with_sums(text, values)
@@ -349,7 +345,6 @@ def with_sums(text: str, values: Mapping[str, str]) -> str:
 
 
 def _end_of(text: str, at: int, close: str) -> int:
-    """Return where an expression ends, -1 where it does not."""
     depth = 0
     for place in range(at, min(len(text), at + _LONGEST)):
         if depth == 0 and text.startswith(close, place):

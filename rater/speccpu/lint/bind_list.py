@@ -273,7 +273,6 @@ def _candidates(
 
 
 def _example(name: str, taken: set[str]) -> str:
-    """Return a benchmark that a section's name means."""
     if name in _EXAMPLES:
         free = [one for one in _EXAMPLES[name] if one[:3] not in taken]
         return free[0] if free else _EXAMPLES[name][0]

@@ -286,7 +286,6 @@ def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[
 def _shared(
     seat: BoundCopy, same: list[BoundCopy], free: tuple[int, ...], where: Callable[[int], str]
 ) -> LintFinding:
-    """Return that copies are bound to fewer CPUs than they are."""
     first = same[0]
     before = f"{first.name}, {where(first.line)}" if first.line != seat.line else first.name
     cpus = cpus_text(seat.cpus)

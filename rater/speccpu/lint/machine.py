@@ -172,7 +172,6 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
 
 
 def _far(seat: BoundCopy, scope: Scope, topology: Topology) -> Iterator[LintFinding]:
-    """Find memory bound to nodes that do not hold the CPUs."""
     binding = seat.binding
     if binding.policy not in ("bind", "preferred") or not binding.mem_nodes:
         return
@@ -206,7 +205,6 @@ def _far(seat: BoundCopy, scope: Scope, topology: Topology) -> Iterator[LintFind
 
 
 def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[LintFinding]:
-    """Find copies on one core while another one has none."""
     seats = [seat for seat in scope.used if len(seat.cpus) == 1 and seat.cpus[0] in topology.by_cpu]
     if len(seats) < len(scope.used) or not seats:
         return

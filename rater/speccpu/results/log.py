@@ -575,7 +575,6 @@ def _described(cells: Sequence[str]) -> tuple[str | None, int | None]:
 
 
 def _take(values: Mapping[str, str], one: SpecIteration, number: int) -> None:
-    """Fill in an iteration from its cells by column."""
 
     def figure(*columns: str) -> ReportedNumber | None:
         text = next((values[it] for it in columns if it in values), "")

@@ -124,7 +124,6 @@ def _read(commands: Iterable[str], depth: int = 0) -> Binding:
 
 
 def _command(part: str, depth: int) -> Binding:
-    """Return what one command binds."""
     found = UNBOUND
     words = _words(part)
     for place, word in enumerate(words):
@@ -326,7 +325,6 @@ class BindingResolver:
         return notes
 
     def _shared(self) -> Iterable[str]:
-        """Say which CPUs several copies were bound to."""
         twice: dict[int, set[int]] = {}
         for users in self._users.values():
             for cpu, copies in users.items():

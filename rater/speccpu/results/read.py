@@ -400,7 +400,6 @@ def _first(texts: Sequence[str], number: int, most: int, what: str) -> Iterator[
 
 
 def _missing(file: SpecFile) -> Iterator[str]:
-    """Say of which brackets the times of copies are missing."""
     short = [
         one
         for one in file.iterations

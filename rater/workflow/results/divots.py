@@ -244,7 +244,6 @@ def find_divots(args: argparse.Namespace) -> int:
 
 
 def _any_good(store: Store, run: int) -> bool:
-    """Tell whether a copy of a run ended well."""
     column = TimeRow._fields.index("good")
     return any(chunk[:, column].any() for chunk in store.times(run).chunks)
 

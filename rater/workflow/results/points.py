@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -16,6 +17,7 @@ from rater.files import UntrustedError, is_trusted, resolve_target
 from rater.record.run import is_fleet_word
 from rater.record.stored import StoredRun
 from rater.show.charts.vega import rendered, vega
+from rater.store.read import RunFilter
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, count_looks, find_sweep, load_sweep
 from rater.text.values import truncate_list
@@ -134,6 +136,7 @@ def _give_mode(part: int, real: Path) -> None:
 NOT_DONE = "no run is done"
 _TAG = "tag:"
 _BLOCK, _SWEEP = "block", "sweep"
+_BETWEEN = re.compile(r"([0-9]{1,7})-([0-9]{1,7})", re.ASCII)  # a uuid has 8 digits before its dash
 
 
 def load_points(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
@@ -207,7 +210,18 @@ def _numbers(store: Store, word: str) -> list[int]:
     parts = [part.strip() for part in word.split(",")]
     if not all(parts):
         raise InputError(f"{word!r}: expected runs separated by commas, as in 7,8,9")
-    return list(dict.fromkeys(number for part in parts for number in store.find_all(part)))
+    return list(dict.fromkeys(number for part in parts for number in _runs_of(store, part)))
+
+
+def _runs_of(store: Store, word: str) -> Sequence[int]:
+    between = _BETWEEN.fullmatch(word)
+    if between is None:
+        return store.find_all(word)
+    first, last = map(int, between.groups())
+    found = [it for it in store.matching(RunFilter(), None)[0] if first <= it <= last]
+    if not found:
+        raise InputError(f"{word}: no run has a number from {first} to {last}")
+    return found
 
 
 def _block(run: StoredRun) -> tuple[str, str] | None:

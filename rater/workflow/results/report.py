@@ -198,7 +198,6 @@ def scale_points(args: argparse.Namespace) -> int:
 
 
 def _reasons(alone: Sequence[ExcludedRuns]) -> list[str]:
-    """Say why runs are on no curve, a line for each reason."""
     by_reason: dict[str, list[ExcludedRuns]] = {}
     for one in alone:
         by_reason.setdefault(one.reason, []).append(one)

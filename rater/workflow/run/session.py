@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import getpass
 import json
 import os
 import shutil
@@ -22,7 +21,14 @@ import trio
 
 from rater.analysis.results.placement import RunProof
 from rater.errors import InputError
-from rater.files import Trusted, default_journal_path, replace_file, sysroot
+from rater.files import (
+    Trusted,
+    default_journal_path,
+    replace_file,
+    sysroot,
+    user_folder,
+    user_name,
+)
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
 from rater.process import DeferredSignals, held, print_error
@@ -318,8 +324,8 @@ class Session:
         if resolved.refusals:
             raise InputError("\n".join(resolved.refusals))
         holder = (
-            f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, user {_user()}, "
-            f"since {utc_timestamp()}"
+            f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, "
+            f"user {user_name(os.getuid())}, since {utc_timestamp()}"
         )
         refuse_copies(resolved.plan, resolved.counted_events)
         with ExitStack() as stack:
@@ -532,7 +538,9 @@ class Session:
         print_error(f"run {number}: {recorder.problem}")
         lost = f"{len(lines)} records are not in the database"
         data = "".join(f"{line}\n" for line in lines).encode()
-        for folder in (Path(), Path(tempfile.gettempdir()), Path.home()):
+        for folder in (Path(), Path(tempfile.gettempdir()), user_folder("DATA")):
+            if folder is None:
+                continue
             rescue = folder / f"rater-{self.attempt.mark}.jsonl"
             try:
                 replace_file(rescue, data, mode=0o600)
@@ -549,10 +557,3 @@ def _idle_watch(resolved: RunPlan) -> IdleWatch | None:
     cpus = {cpu for placement in resolved.placements for cpu in placement.cpus or ()}
     every = {pu.os for pu in resolved.topology.pus}
     return IdleWatch(cpus or every, max_s=resolved.request.until_idle_s)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())

@@ -155,7 +155,6 @@ def _same_problems(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> list
 def _store(
     store: Store, args: argparse.Namespace, asked: SweepRequest, points: Sequence[ResolvedPoint]
 ) -> int:
-    """Store a sweep that begins now; return its number."""
     usable = [point for point in points if not point.refusals]
     text = asked.file_text
     return new_sweep(
@@ -372,7 +371,6 @@ def _tuned(
 
 
 def _wanted(points: Iterable[ResolvedPoint]) -> dict[str, list[str]]:
-    """Return all values that settings of the machine are to have."""
     found = group_by_key(pair for point in points for pair in point.settings.items())
     return {name: list(dict.fromkeys(values)) for name, values in found.items()}
 

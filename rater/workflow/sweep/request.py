@@ -195,7 +195,6 @@ def _common_name(axes: Sequence[Axis]) -> str | None:
 
 
 def _command(text: str) -> list[str]:
-    """Return the words of a value of the axis `command`."""
     return list(COMMAND.kind.check(f"axis {COMMAND.name}", text))
 
 
@@ -246,7 +245,6 @@ def _until(text: str) -> tuple[float, SweepMeasure]:
 
 
 def _first[T](*values: T) -> T:
-    """Return the first that is something, else the last."""
     return next((value for value in values if value is not None), values[-1])
 
 

@@ -352,7 +352,6 @@ class SweepRunner:
 
     @property
     def _retries(self) -> int:
-        """How often a run that others disturbed is made again."""
         asked: int | None = getattr(self.args, "retries", None)
         return (RETRIES if asked is None else asked) if self._in_vain < _MOST_IN_VAIN else 0
 
@@ -545,7 +544,6 @@ def _where(sweep: StoredSweep, slot: SweepSlot, label: str) -> str:
 
 
 def _result(stored: StoredRun, *, failed: bool) -> str:
-    """Return what a run came to, in words."""
     from rater.analysis.results.rates import overall
 
     result = overall(stored)

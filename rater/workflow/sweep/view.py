@@ -208,7 +208,6 @@ def _what_of(sweep: StoredSweep) -> str:
 
 
 def _what(requests: Iterable[Request | None]) -> str:
-    """Return what the points that can be asked for run."""
     made = [request for request in requests if request is not None]
     if not made:
         return "nothing that can run"

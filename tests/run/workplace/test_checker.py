@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,12 @@ def value(tmp_path: Path, written: str | bytes, pattern: str, scale: float = 1.0
     stdout = tmp_path / "stdout"
     stdout.write_bytes(written if isinstance(written, bytes) else written.encode())
     return read_metric(stdout, metric(pattern, scale=scale))
+
+
+def test_a_carriage_return_ends_a_line_of_progress(tmp_path: Path) -> None:
+    drawn = "speed 1\rspeed 2\r\nspeed 30\rdone\r"
+    [found] = Checker().check([request(tmp_path, drawn, replace(NUMBER, pattern=r"^speed (\d+)$"))])
+    assert found.metrics == (("speed", 30.0),)
 
 
 @pytest.mark.parametrize(
