@@ -175,8 +175,8 @@ def heat(facts: MachineFacts) -> Opinion:
     core, package = (facts.number(f"throttle.{it}_events") for it in ("core", "package"))
     seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest sensor"]
     if core is not None:
-        events = int(core + (package or 0))
-        seen.append(f"throttled {count(events, 'time')} since the boot")
+        packages = "" if package is None else f", packages {package:.0f}"
+        seen.append(f"throttled since the boot: cores {core:.0f} times{packages}")
     if not seen:
         return unknown(
             "no sensor and no counter of throttling" if facts.now else "not kept with runs"
