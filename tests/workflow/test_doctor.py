@@ -63,11 +63,11 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     ("heat", BAD, "91 C", {"sys/class/hwmon/hwmon0/temp1_input": "91000"}),
     ("heat", BAD, "92 C", {"sys/class/thermal/thermal_zone0/temp": "92000"}),
     (
-        *("heat", CONSIDER, "throttled since the boot: cores 12 times"),
+        *("heat", CONSIDER, "throttled: cores 12 times"),
         {f"{CPUS}/cpu0/thermal_throttle/core_throttle_count": "12"},
     ),
     (
-        *("heat", CONSIDER, "cores 14 times, packages 36"),
+        *("heat", CONSIDER, "throttled: cores 14 times, packages 36"),
         {
             f"{CPUS}/cpu{cpu}/{file}": str(number)
             for cpu, numbers in enumerate([(5, 30, 0), (0, 30, 0), (0, 6, 1), (9, 6, 1)])

@@ -173,10 +173,10 @@ def heat(facts: MachineFacts) -> Opinion:
     """a hot CPU slows its clock in the midst of a run."""
     degrees = facts.number("temperature.highest_c")
     core, package = (facts.number(f"throttle.{it}_events") for it in ("core", "package"))
-    seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest sensor"]
+    seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest"]
     if core is not None:
         packages = "" if package is None else f", packages {package:.0f}"
-        seen.append(f"throttled since the boot: cores {core:.0f} times{packages}")
+        seen.append(f"throttled: cores {core:.0f} times{packages}")
     if not seen:
         return unknown(
             "no sensor and no counter of throttling" if facts.now else "not kept with runs"
