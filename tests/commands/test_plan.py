@@ -73,22 +73,21 @@ def test_the_screen_has_copies_lgroups_order_and_warnings(
         capsys, "--topology", SMALL, "--copies", "3", "--smt", "1", "--bind", "core", "--", "x"
     )
     assert text == (
-        "what     x\n"
-        "how      homogeneous, 3 copies, 1 iteration\n"
-        f"where    layout balanced, bind core, smt 1 on {SMALL}\n"
+        "what   x\n"
+        "how    homogeneous, 3 copies, 1 iteration\n"
+        f"where  layout balanced, bind core, smt 1 on {SMALL}\n"
         "\n"
-        "copy  CPUs  core  LLC  lgroup  package  memory\n"
-        "   0  0        0    0       0        0  local 0\n"
-        "   1  2        1    0       0        0  local 0\n"
-        "   2  4        2    1       1        1  local 1\n"
+        "copy  CPUs  core  LLC  node  package  memory\n"
+        "   0  0        0    0     0        0  local 0\n"
+        "   1  2        1    0     0        0  local 0\n"
+        "   2  4        2    1     1        1  local 1\n"
         "\n"
-        "lgroup  package  copies  cores   PUs\n"
-        "                          used  used\n"
-        "     0        0       2    2/2   2/4\n"
-        "     1        1       1    1/2   1/4\n"
+        "node  package  copies  cores  CPUs\n"
+        "                        used  used\n"
+        "   0        0       2    2/2   2/4\n"
+        "   1        1       1    1/2   1/4\n"
         "\n"
         "order    all copies: x\n"
-        "\n"
         "warning  lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1\n"
     )
 
@@ -117,7 +116,7 @@ def test_thousands_of_copies_are_summarised_by_lgroup(
     planned: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = shown(capsys, "--topology", "nodes=64x64", "--layout", "scatter", "--", "x")
-    assert "    63      64  64/64  64/64  local 63  63-4095:64  4032-4095\n" in text
+    assert "  63      64  64/64  64/64  local 63  63-4095:64  4032-4095\n" in text
     assert max(map(len, text.splitlines())) <= 80
     assert len(planned("--topology", "nodes=64x64", "--", "x")["copies"]) == 4096
 
@@ -289,8 +288,10 @@ def test_lgroups_whose_memory_is_forbidden_are_marked_and_keep_their_cpus(
     assert (first["node"], first["copies"], first["cpus"]) == (0, [0, 1], [0, 1])
     assert (first["memory_allowed"], first["memory_bytes"]) == (False, 8587984896)
     text = shown(capsys, *words, "--", "x")
-    assert "     0        0       2    2/2   2/2       -\n" in text
-    assert "lgroups 0,5-7: memory not allowed (a cpuset), for their CPUs all memory is\n" in text
+    assert "   0        0       2    2/2   2/2       -\n" in text
+    assert "nodes 0,5-7: memory not allowed (a cpuset), for their CPUs all memory is remote" in (
+        " ".join(text.split())
+    )
 
 
 def test_many_copies_are_shown_in_runs_where_their_cpus_follow_each_other(
@@ -298,17 +299,17 @@ def test_many_copies_are_shown_in_runs_where_their_cpus_follow_each_other(
 ) -> None:
     # CPUs and copies rise alike: the line of the lgroup says all.
     text = shown(capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--", "x")
-    assert "     0        0      40  20/20  40/40  local 0  0-39     0-39\n" in text
+    assert "   0        0      40  20/20  40/40  local 0  0-39     0-39\n" in text
     text = shown(
         capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--layout", "scatter", "--", "x"
     )
     assert (
-        "  copies  CPUs       lgroup  package  memory\n"
-        "  0-76:4  0-38:2          0        0  local 0\n"
-        "  1-77:4  80-118:2        2        1  local 2\n"
-        "  2-78:4  40-78:2         1        0  local 1\n"
+        "  copies  CPUs       node  package  memory\n"
+        "  0-76:4  0-38:2        0        0  local 0\n"
+        "  1-77:4  80-118:2      2        1  local 2\n"
+        "  2-78:4  40-78:2       1        0  local 1\n"
     ) in text
-    assert "80-156:4  1-39:2          0        0  local 0\n" in text
+    assert "80-156:4  1-39:2        0        0  local 0\n" in text
     assert "not shown" not in text
     assert max(map(len, text.splitlines())) <= 80
 

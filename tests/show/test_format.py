@@ -48,7 +48,7 @@ from rater.show.format import (
     sanitize,
     wrap_text,
 )
-from rater.show.plans.plan import Estimates, PlanView, plan_document, print_plan
+from rater.show.plans.plan import Estimates, ExecutedCommands, PlanView, plan_document, plan_parts
 from rater.show.results.listing import ListedRun, RunPage, print_list
 from rater.store.store import Store
 from rater.workflow.results.points import count_interim_looks, load_points
@@ -336,14 +336,13 @@ def view(copies: int = 2, **options: Any) -> PlanView:
         estimates=Estimates(10**9, "lu", 8 * 10**9, 0, 10**10),
         warnings=(),
         refusals=(),
+        executed=ExecutedCommands("/", (), (("lu", "lu"), ("gups", "gups")), None, None, ()),
         **extra,
     )
 
 
 def shown(view: PlanView, width: int = 80) -> str:
-    out = io.StringIO()
-    print_plan(view, out, width)
-    return out.getvalue()
+    return printed_by(partial(print_parts, plan_parts(plan_document(view))), width)
 
 
 WINDOW = Window(6 * S, 60 * S)
@@ -352,18 +351,18 @@ WINDOW = Window(6 * S, 60 * S)
 def test_windows_are_told_with_their_warm_up() -> None:
     text = shown(view(mode="steady", window=WINDOW))
     assert (
-        "window   2 windows of 60 s, each after 6.0 s of warm-up; copies repeat until\n"
-        "         every run that began before its end has ended\n"
+        "window  2 windows of 60 s, each after 6.0 s of warm-up; copies repeat until\n"
+        "        every run that began before its end has ended\n"
     ) in text
-    assert "how      steady, 2 copies, 1 iteration\n" in text
-    assert "time     about 2 min, the windows and the runs that cross their ends\n" in text
+    assert "how     steady, 2 copies, 1 iteration\n" in text
+    assert "time    about 2 min, the windows and the runs that cross their ends\n" in text
 
 
 def test_a_steady_mix_is_one_window_an_iteration_in_rotated_order() -> None:
     text = shown(view(mode="steady", order=Order.ROTATED, window=WINDOW, iterations=3))
-    assert "how      steady in rotated order, 2 copies, 3 iterations" in text
+    assert "how     steady in rotated order, 2 copies, 3 iterations" in text
     assert "3 windows of 60 s" in text
-    assert "order    copies with the same queue, one round:" in text
+    assert "order   copies with the same queue, one round" in text
 
 
 @pytest.mark.parametrize(

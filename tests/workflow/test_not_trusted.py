@@ -163,7 +163,7 @@ def test_a_sweep_of_another_user_is_shown_and_does_not_go_on(
     assert "sweep 1 is not known to be yours" in errors
     status, text, _ = rater("sweep", "--resume", "last", "--dry-run")
     assert f"prepare  {PREPARE}" in text
-    assert "REFUSED  as it stands: sweep 1 is not known to be yours" in text
+    assert "REFUSED  `--resume` would refuse this: sweep 1 is not known to be yours" in text
     assert not (tmp_path / "prepared").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,19 +24,18 @@ from rater.show.plans.plan import (
     EXECUTED,
     changes_document,
     changes_text,
-    print_executed,
-    print_remainder,
     remainder_document,
+    remainder_parts,
 )
 from rater.store.store import Store
-from rater.text.values import count
+from rater.text.values import count, to_json
 from rater.workflow.arguments import (
     BESIDE_RESUME,
     check_current_directory,
     given_options,
     open_existing_store,
     parse_request,
-    print_json,
+    print_view,
     tags_from,
 )
 from rater.workflow.doctor import tuned_settings_of
@@ -221,19 +219,12 @@ def _dry_run(
     weighty = [it for it in found if it.significant]
     weighs = refusal(run, weighty) if weighty and left.ahead and not args.force else None
     refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
-    what = executed_commands(resolved)
-    if args.json:
-        document = remainder_document(run.head, left) | {"executes": EXECUTED.of(what)}
-        print_json(document | {"differences": changes_document(found), "refused": refused})
-        return 0
-    print_remainder(run.head, left, sys.stdout)
-    print_executed(what, sys.stdout)
-    if refused is not None:
-        print(f"REFUSED  as it stands: {refused}")
-    elif found:
-        print(f"differs from when it began:{changes_text(found)}")
-    else:
-        print("machine, settings and suite are as they were; programs are compared once built")
+    document = remainder_document(run.head, left) | {
+        "executes": EXECUTED.of(executed_commands(resolved)),
+        "differences": changes_document(found),
+        "refused": refused,
+    }
+    print_view(args, to_json(document), remainder_parts)
     return 0
 
 

@@ -30,7 +30,9 @@ from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.facts import host_facts
 from rater.run.programs.compile import cache_root
-from rater.show.plans.plan import print_executed
+from rater.show.console import Printer, terminal
+from rater.show.document import print_parts
+from rater.show.plans.plan import EXECUTED, executed_facts
 from rater.show.results.divots import (
     ConfirmView,
     cpus_text,
@@ -91,7 +93,8 @@ def confirm(args: argparse.Namespace) -> int:
         print_output(args, lambda: trial_document(view), partial(print_trial, view))
     if args.dry_run:
         if not args.json:
-            print_executed(executed_commands(resolve(requests[0], topology)), sys.stdout)
+            executed = EXECUTED.of(executed_commands(resolve(requests[0], topology)))
+            print_parts([executed_facts(executed)], Printer(terminal()))
         if again.doubt is not None:
             print_error(again.doubt)
         return 0

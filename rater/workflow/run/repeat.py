@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from rater.analysis.compare.conditions import (
@@ -39,18 +38,20 @@ from rater.run.host.facts import machine_id
 from rater.run.host.memory import read_node_memory
 from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
-from rater.show.format import sanitize
+from rater.show.document import Part
 from rater.show.plans.plan import (
     Estimates,
     ExecutedCommands,
     PlanView,
+    changes_document,
     changes_text,
+    difference_parts,
     plan_document,
-    print_plan,
+    plan_parts,
 )
 from rater.store.connection import default_path
 from rater.store.store import Store
-from rater.workflow.arguments import parse_request, print_json, print_json_rows, with_common
+from rater.workflow.arguments import parse_request, print_json_rows, print_view, with_common
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
 from rater.workflow.run.prepare import checked, obstacles
@@ -72,11 +73,11 @@ def plan(args: argparse.Namespace) -> int:
         if args.topology is None
         else machine.load_topology(args.topology)
     )
-    view = plan_view(resolve(request, topology))
+    document = plan_document(plan_view(resolve(request, topology)))
     if args.json:
-        print_json_rows(plan_document(view))
+        print_json_rows(document)
     else:
-        print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
+        print_view(args, document, plan_parts)
     return 0
 
 
@@ -383,24 +384,18 @@ def dry_run(
     )
     refusals = tuple(dict.fromkeys([*refusals, *obstacles(args, resolved)]))
     view = plan_view(resolved, estimates, warnings=warnings, refusals=refusals)
-    document = plan_document(view) if args.json else {}
-    if not args.json:
-        print_plan(view, sys.stdout, shutil.get_terminal_size().columns)
+    document, since = plan_document(view), ""
     if again is not None:
-        from rater.show.plans.plan import changes_document, changes_text
-        from rater.workflow.doctor import tuned_settings_of
         from rater.workflow.run.head import conditions_now
 
-        planned, number = tuned_settings_of(resolved.request), again.head.run
+        planned, since = tuned_settings_of(resolved.request), f"run {again.head.run}"
         found = changed_conditions(again, conditions_now(resolved), planned)
         document["differences"] = changes_document(found)
-        if not args.json:
-            print(sanitize(f"in       {Path.cwd()}"))
-            print(
-                f"differs from run {number}:{changes_text(found)}"
-                if found
-                else f"nothing that is known before building differs from run {number}"
-            )
-    if args.json:
-        print_json(document)
+
+    def parts(it: dict[str, Any]) -> Iterator[Part]:
+        yield from plan_parts(it)
+        if since:
+            yield from difference_parts(it["differences"], since)
+
+    print_view(args, document, parts)
     return 0

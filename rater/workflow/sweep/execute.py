@@ -34,7 +34,9 @@ from rater.settings.tuner import (
     refuse_together,
 )
 from rater.show.compare.sweep import dry_document, print_dry, print_missing, sweep_document
-from rater.show.plans.plan import EXECUTED, print_executed
+from rater.show.console import Printer, terminal
+from rater.show.document import print_parts
+from rater.show.plans.plan import EXECUTED, executed_facts
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import (
@@ -488,8 +490,7 @@ def _show_missing(
     document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
     print_output(args, lambda: sweep_document(view) | document, partial(print_missing, view))
     if not args.json:
-        for it in dict.fromkeys(runs):
-            print_executed(it, sys.stdout)
+        print_parts(map(executed_facts, map(EXECUTED.of, dict.fromkeys(runs))), Printer(terminal()))
         for text in refused:
-            print(f"REFUSED  as it stands: {text}")
+            print(f"REFUSED  `--resume` would refuse this: {text}")
     return 0
