@@ -12,6 +12,7 @@ from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import NodeShare, nodes_of_memory
 from rater.plan.schedule import Order, Plan
 from rater.plan.topology import Topology
+from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.show.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
 from rater.show.format import format_duration, format_gigabytes, sanitize
@@ -442,6 +443,7 @@ def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, Any]:
         "run": head.run,
         "uuid": head.uuid,
         "status": head.status.reported,
+        "killed": head.status is RunStatus.KILLED,
         "phases": [
             {
                 "phase": _number(it),
@@ -464,8 +466,9 @@ def remainder_parts(document: Row) -> Iterator[Part]:
     """Yield the same for people, and what goes on would execute."""
     phases = document["phases"]
     done = sum(it["state"] == PhaseState.DONE.value for it in phases)
+    status = RunStatus.KILLED.value if document["killed"] else document["status"]
     yield (
-        f"run {document['run']} ({document['uuid'][:8]}), {document['status']}: "
+        f"run {document['run']} ({document['uuid'][:8]}), {status}: "
         f"{done} of {count(len(phases), 'phase')} done"
     )
 
