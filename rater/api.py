@@ -46,7 +46,7 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
         copies=columns_of_copies(stored),
         brackets=_brackets(stored),
         settings=dict(stored.settings),
-        divots=tuple(divot_rows(found.findings, stored.head)) if found else (),
+        divots=tuple(divot_rows(found.findings, found.confirm)) if found else (),
     )
 
 

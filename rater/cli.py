@@ -150,7 +150,7 @@ def _command(argv: Sequence[str] | None) -> int:
         return error.exit_status
     if args.subcommand is None:
         if command is not None:
-            parser.error(f"to measure a program: rater run -- {shlex.join(command)}")
+            parser.error(f"to measure a program: `rater run -- {shlex.join(command)}`")
         parser.print_help()
         return 0
     meant = list(parsers_meant(parser, args))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from textwrap import fill
 from typing import Any, NamedTuple, NoReturn
 
 from rater.errors import InputError
-from rater.process import print_error
+from rater.process import as_typed, print_error, remember_database, typed_command
 from rater.text.documents import is_file
 
 # -- What stands at the end of each help: command lines to copy. A test parses every one of them ---
@@ -58,7 +59,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater import times.json more.json",
         "rater import other-machine.db   # all its runs, as `rater fleet merge` does",
     ),
-    "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3"),
+    "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3 --yes"),
     "rater divots": (
         "rater divots                    # of the last run",
         "rater divots 12 13 14           # what comes back, what moves about",
@@ -153,10 +154,10 @@ class Parser(argparse.ArgumentParser):
         if self._short_usage is not None:
             whole = self._short_usage + whole.removeprefix(self.format_usage())
         also = "".join(f"  rater {name:<18} {about}\n" for name, about in self.also.items())
-        lines = "".join(f"  {line}\n" for line in self.examples)
+        lines = "".join(f"  {typed_command(line)}\n" for line in self.examples)
         for title, block in (("see also", also), ("examples", lines)):
             whole += f"\n{title}:\n{block}" if block else ""
-        return whole
+        return as_typed(whole)
 
     @property
     def _short_usage(self) -> str | None:
@@ -173,8 +174,8 @@ class Parser(argparse.ArgumentParser):
         for kind, expected in _EXPECTED.items():
             message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
         example = self.examples[:1] if _ABSENT in message else ()
-        as_in = "".join(f"as in: {line.partition('  #')[0].rstrip()}; " for line in example)
-        print_error(f"{message}\n  {as_in}more: {self.prog} --help")
+        as_in = "".join(f"as in: `{line.partition('  #')[0].rstrip()}`; " for line in example)
+        print_error(f"{message}\n  {as_in}more: `{self.prog} --help`")
         self.exit(2)
 
     def parse_args(  # type: ignore[override]  # one namespace class is enough
@@ -182,6 +183,7 @@ class Parser(argparse.ArgumentParser):
     ) -> argparse.Namespace:
         """Parse; what is left over is reported by the subcommand it stands behind."""
         parsed, left = self.parse_known_args(args, namespace)
+        remember_database(getattr(parsed, "db", None))
         if left:
             parser = [self, *parsers_meant(self, parsed)][-1]
             several = next((it for it in parser._actions if it.nargs in ("+", "*")), None)
@@ -256,20 +258,18 @@ def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | 
         return f"unknown command {word!r}; did you mean `rater {near}`?"
     if program is not None:
         line = shlex.join([program, *words[words.index(word) + 1 :]])
-        return f"{word} is not a command of rater; to measure that program: rater run -- {line}"
-    return f"unknown command {word!r}; `rater` alone lists the commands"
+        return f"{word} is not a command of rater; to measure that program: `rater run -- {line}`"
+    return f"unknown command {word!r}; `rater help` lists the commands"
 
 
 def program_hint(word: str) -> str:
     """Return how to measure a program where its name was given in place of a suite, else ""."""
     program = _program(word)
-    return "" if program is None else f"to measure that program: rater run -- {program} ..."
+    return "" if program is None else f"to measure that program: `rater run -- {program} ...`"
 
 
 def _program(word: str) -> str | None:
     """Return how to type a program, on the PATH or a file here, None for what is none."""
-    import shutil  # of some milliseconds, for a mistake only
-
     if shutil.which(word) is not None:
         return word
     return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
@@ -370,7 +370,7 @@ class TopLevelParser(Parser):
                 "",
                 *rows,
                 "",
-                *self.examples,
+                *map(typed_command, self.examples),
                 *fill(self.epilog or "", width - 1).splitlines(),
                 "",
             ]

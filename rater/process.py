@@ -1,21 +1,87 @@
-"""This process: who it is, signals that end it, streams whose reader may leave."""
+"""This process: how it was called, who it is, signals that end it, streams whose reader leaves."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
+import shlex
 import shutil
 import signal
 import sys
 import textwrap
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, cast
+
+# -- Commands in a text, as they can be typed where this process was called ------------------------
+#
+# Whatever suggests one writes `rater show 7`, in these quotes, and every door to people (lines on
+# standard error, a `Printer`, help, a report) passes its text through `as_typed`.
+
+DISTRIBUTION = "rater-bench"  # what pip installs: `rater` is a stranger's package
+_QUOTED = re.compile(r"`([^`\n]*)`")
+_CALL = re.compile(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
+# Commands that open no database, or are told which by their own words.
+_NO_DATABASE = re.compile(
+    "(completion|doctor|fleet merge|help|plan|settings|spec lint-bind|suites|topo)\\b"
+)
+_database: list[str] = []  # as --db was given
+_runs: dict[str, str] = {}  # what names runs that have another number in that database
+_RUN = re.compile(r"(?<= )(show|divots|report|plot|export|compare) (\d+)(?= |$)")
+
+
+def remember_database(typed: str | None) -> None:
+    """Let commands that are suggested from now on name the database that --db was given."""
+    _database[:] = ["--db", typed] if typed is not None else []
+    _runs.clear()
+
+
+def remember_runs(words: Mapping[int, str]) -> None:
+    """Let commands name runs by these words, which are no numbers of that database."""
+    _runs.update({str(number): word for number, word in words.items()})
+
+
+def as_typed(text: str) -> str:
+    """Return a text with the commands in it, between ``, as they can be typed."""
+    return _QUOTED.sub(lambda it: f"`{typed_command(it[1])}`", text) if "`" in text else text
+
+
+def typed_command(line: str) -> str:
+    """Return a command line as it can be typed: by this process's program, on its database."""
+
+    def call(found: re.Match[str]) -> str:
+        rest = found.string[found.end() + 1 :]
+        told = _NO_DATABASE.match(rest) or re.search("--(db|help)\\b", rest)
+        typed = [_program(sudo=bool(found[1])), *([] if told else map(shlex.quote, _database))]
+        return (found[1] or "") + " ".join(typed)
+
+    return _CALL.sub(call, _RUN.sub(lambda it: f"{it[1]} {_runs.get(it[2], it[2])}", line))
+
+
+def _program(*, sudo: bool) -> str:
+    """Return how rater was called, in short where it is the one on the PATH (of sudo: for all)."""
+    called = sys.argv[0]
+    if Path(called) == Path(__file__).with_name("__main__.py") and "-m" in sys.orig_argv:
+        return shlex.join([sys.orig_argv[0], "-m", "rater"])
+    if Path(called).name != "rater":
+        return "rater"  # imported by a program of the user's
+    found = shutil.which("rater", path=os.defpath if sudo else None)
+    if found and Path(found).samefile(called):
+        return "rater"
+    return shlex.quote(str(Path(called).absolute()) if sudo else called)
+
+
+def pip_install(what: str) -> str:
+    """Return what installs a requirement beside rater; `[report]` is an extra of its own."""
+    whole = what.replace("[", f"{DISTRIBUTION}[", 1)
+    return shlex.join([sys.executable, "-m", "pip", "install", whole])
+
 
 # -- A process by name: does it still live? --------------------------------------------------------
 #
@@ -208,7 +274,7 @@ def ignore_broken_pipe() -> None:
 
 def print_error(text: object) -> None:
     """Print lines on standard error as rater's; on a terminal none is broken within a word."""
-    lines = f"rater: {text}".split("\n")
+    lines = f"rater: {as_typed(str(text))}".split("\n")
     if sys.stderr.isatty():
         width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - 1)
         lines = [part for line in lines for part in _wrapped(line, width)]
@@ -220,4 +286,5 @@ def _wrapped(line: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
-    return wrapper.wrap(line) or [""]
+    whole = _QUOTED.sub(lambda it: it[0].replace(" ", "\0"), line)  # a command is a word, too
+    return [part.replace("\0", " ") for part in wrapper.wrap(whole)] or [""]

@@ -59,27 +59,27 @@ def files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "answer"),
     [
         ("sleep 1", "sleep is not a command of rater; to measure that program: "
-         "rater run -- sleep 1"),
-        ("--json sleep 1", "to measure that program: rater run -- sleep 1"),
+         "`rater run -- sleep 1`"),
+        ("--json sleep 1", "to measure that program: `rater run -- sleep 1`"),
         ("lst", "unknown command 'lst'; did you mean `rater list`?"),
-        ("xyzzy", "unknown command 'xyzzy'; `rater` alone lists the commands"),
-        ("run sleep 1", "unknown suite 'sleep'; to measure that program: rater run -- sleep ..."),
+        ("xyzzy", "unknown command 'xyzzy'; `rater help` lists the commands"),
+        ("run sleep 1", "unknown suite 'sleep'; to measure that program: `rater run -- sleep ...`"),
         ("run ./prog", "./prog is a program, not a suite; to measure that program: "
-         "rater run -- ./prog ..."),
-        ("run prog", "to measure that program: rater run -- ./prog ..."),
+         "`rater run -- ./prog ...`"),
+        ("run prog", "to measure that program: `rater run -- ./prog ...`"),
         ("prog -x", "prog is not a command of rater; to measure that program: "
-         "rater run -- ./prog -x"),
+         "`rater run -- ./prog -x`"),
         ("run ./big.txt", "./big.txt is no suite, which is a TOML file; to measure a program with "
-         "that file: rater run -- PROGRAM ./big.txt"),
-        ("run notes.txt", "rater run -- PROGRAM notes.txt"),
+         "that file: `rater run -- PROGRAM ./big.txt`"),
+        ("run notes.txt", "`rater run -- PROGRAM notes.txt`"),
         ("run --coppies 3", "rater run has no option --coppies; did you mean --copies?"),
-        ("compare", "are required: POINT\n  as in: rater compare 7 8; more: rater compare --help"),
-        ("import", "are required: FILE\n  as in: rater import times.json more.json; more: rater"),
+        ("compare", "required: POINT\n  as in: `rater compare 7 8`; more: `rater compare --help`"),
+        ("import", "required: FILE\n  as in: `rater import times.json more.json`; more: `rater"),
         ("show 1 2", "rater show takes no further argument '2'"),
         ("run --timeout 1x", "argument --timeout: expected seconds or a number with a unit"),
         ("run --iterations x", "argument --iterations: expected a whole number, got 'x'"),
         ("export 1 --format jsn", "argument --format: 'jsn' is no choice; did you mean json?"),
-        ("-- sleep 1", "to measure a program: rater run -- sleep 1"),
+        ("-- sleep 1", "to measure a program: `rater run -- sleep 1`"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_with_the_way_out(

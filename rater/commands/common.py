@@ -75,6 +75,15 @@ def add_file(parser: argparse._ActionsContainer, text: str) -> None:
     parser.add_argument("-o", dest="file", metavar="FILE", help=text)
 
 
+def add_sweep_options(parser: argparse._ActionsContainer, rounds: str) -> None:
+    """Add what every command that sweeps takes; `rounds`: the help of `--rounds`."""
+    parser.add_argument("--rounds", type=int, metavar="N", help=rounds)
+    parser.add_argument("--skip-refused", action="store_true", help="skip points that cannot run")
+    parser.add_argument(
+        "--stop-on-failure", action="store_true", help="stop when a copy fails; default: go on"
+    )
+
+
 def add_doing(parser: argparse._ActionsContainer, dry_run: str, quiet: str) -> None:
     """Add `--dry-run` and `--quiet`."""
     parser.add_argument("--dry-run", action="store_true", help=dry_run)

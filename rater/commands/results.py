@@ -19,6 +19,7 @@ from rater.commands.common import (
     lazy_command,
 )
 from rater.errors import InputError
+from rater.process import DISTRIBUTION
 from rater.record.run import is_fleet_word
 from rater.text.values import parse_percent
 from rater.wings import Hook
@@ -136,7 +137,7 @@ def register_results(subparsers: Subparsers) -> None:
         choices=("observations", "csv", "json", "parquet"),
         default="observations",
         help="observations: times and places as `rater import` takes them (default); "
-        "csv: a line per copy; parquet: the same with types (pip install 'rater-bench[data]'); "
+        f"csv: a line per copy; parquet: the same with types (pip install '{DISTRIBUTION}[data]'); "
         "json: everything that is stored",
     )
     export.set_defaults(run=lazy_command("workflow.results.stored", "export_run"))

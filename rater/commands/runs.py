@@ -13,6 +13,7 @@ from rater.commands.common import (
     add_doing,
     add_force_and_share,
     add_run_word,
+    add_sweep_options,
     add_topology,
     add_verbose,
     lazy_command,
@@ -132,11 +133,8 @@ def register_sweep(subparsers: Subparsers) -> None:
         metavar="NAME=V1,V2,...",
         help="what varies, and its values; several times: every combination",
     )
-    sweep.add_argument(
-        "--rounds",
-        type=int,
-        metavar="N",
-        help="blocks; default 6, the fewest that show whether blocks are independent",
+    add_sweep_options(
+        sweep, "blocks; default 6, the fewest that show whether blocks are independent"
     )
     sweep.add_argument(
         "--block-order",
@@ -152,10 +150,6 @@ def register_sweep(subparsers: Subparsers) -> None:
         "baseline is better, worse or the same within P%%; intervals are wider for the repeated "
         "checks, so that equal points are not called different more often; energy:P%% compares "
         "joules per copy",
-    )
-    sweep.add_argument("--skip-refused", action="store_true", help="skip points that cannot run")
-    sweep.add_argument(
-        "--stop-on-failure", action="store_true", help="stop when a copy fails; default: go on"
     )
     sweep.add_argument(
         "--retries",

@@ -17,7 +17,7 @@ whole when it ends. The plan is stored before the first job is submitted, so
 that any command here may be killed and typed again. What a node has not
 measured is tried again (--attempts), and only that.
 
-  rater fleet run mini --nodes n[001-128] --minutes 30 --wait
+  rater fleet run mini --nodes 'n[001-128]' --minutes 30 --wait
   rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag
 """
 
@@ -27,7 +27,7 @@ def register(subparsers: Subparsers) -> None:
     fleet = subparsers.add_parser(
         "fleet",
         examples=(
-            "rater fleet run mini --nodes n[001-128] --minutes 30 --wait",
+            "rater fleet run mini --nodes 'n[001-128]' --minutes 30 --wait",
             "rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag",
             "rater fleet status              # of the last fleet",
             "rater fleet wait 3              # goes on with it, and collects",
@@ -78,7 +78,7 @@ def _register_run(commands: Subparsers) -> None:
         description=_DESCRIPTION,
     )
     fleet = parser.add_argument_group("the fleet")
-    fleet.add_argument("--nodes", metavar="NODES", help="their names: n[001-128], n1,n2")
+    fleet.add_argument("--nodes", metavar="NODES", help="their names: 'n[001-128]', n1,n2")
     fleet.add_argument("--parallel", type=int, metavar="K", help="jobs at a time; default: all")
     fleet.add_argument(
         "--attempts", type=int, metavar="N", default=2, help="at each node, at most; default 2"

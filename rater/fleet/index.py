@@ -47,7 +47,8 @@ def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
     if not own:
         there = truncate_list([*map(str, known)], 8)
         what = f"fleet:{word.fleet}: there is no such fleet; there are fleets {there}"
-        raise InputError(what if known else "no fleets stored yet; `rater fleet run` makes one")
+        none = "no fleets stored yet; `rater fleet run --nodes NODES` makes one"
+        raise InputError(what if known else none)
     number = own[-1]
     if not connection.execute("SELECT 1 FROM fleet_run WHERE fleet = ?", (number,)).fetchone():
         raise _nothing_collected(connection, number, None)
@@ -142,6 +143,7 @@ def opened_run(connection: sqlite3.Connection, run: IndexedRun) -> Iterator[Stor
         scratch_folder() as scratch,
         open_store(copy_archived(connection, run.sha256, scratch)) as store,
     ):
+        store.is_copy = True
         yield store
 
 
@@ -154,6 +156,8 @@ def _times(text: str | None) -> tuple[float, ...]:
 
 class ArchivedStore(Store):
     """Copies of archived runs in a database that goes when it is closed; their words find them."""
+
+    is_copy = True
 
     def __init__(self, store: Store, words: Sequence[str]) -> None:
         """Copy what `words` mean; `store` has the index, and is not needed afterwards.
@@ -190,7 +194,7 @@ class ArchivedStore(Store):
         if spec not in self.numbers:
             raise InputError(
                 f"{spec}: runs of a fleet's archive are compared with each other, not with those "
-                "of this database; `rater fleet merge` brings a host's published database in"
+                "of this database; `rater import FILE` brings a host's published database in"
             )
         return self.numbers[spec]
 

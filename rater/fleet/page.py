@@ -24,6 +24,7 @@ from rater.fleet.show import (
     verdict_text,
     visible_text,
 )
+from rater.process import typed_command
 from rater.show.charts.vega import Html, element, joined
 from rater.show.console import Column
 from rater.show.format import sanitize
@@ -103,7 +104,7 @@ def _slow(page: FleetPage) -> Iterator[Html]:
     for kind in page.compared.kinds[:1]:
         yield element("p", visible_text(kind), class_="warn" if kind.cannot_tell else "how")
     if slow:
-        command = element("code", f"rater divots --confirm fleet:{page.fleet}")
+        command = element("code", typed_command(f"rater divots --confirm fleet:{page.fleet}"))
         yield element("p", "next: ", command, " (slow hosts beside quiet ones)", class_="how")
 
 
@@ -133,7 +134,7 @@ def _missing(page: FleetPage) -> Iterator[Html]:
         element("h2", f"Not complete: {count(len(rows), 'host')}"),
         element(
             "p",
-            element("code", f"rater fleet retry {page.fleet}"),
+            element("code", typed_command(f"rater fleet retry {page.fleet}")),
             " runs what is missing.",
             class_="how",
         ),

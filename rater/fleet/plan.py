@@ -128,7 +128,7 @@ def _numbers(ranges: str, text: str) -> Iterator[str]:
 
 def _bad(text: str, what: str) -> InputError:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
-    return InputError(f"--nodes {shown!r}: {what}; expected names such as n[001-128] or n1,n2")
+    return InputError(f"--nodes {shown!r}: {what}; expected names such as 'n[001-128]' or n1,n2")
 
 
 # -- One try at a node, what a scheduler says of its job, what the node published of it ------------

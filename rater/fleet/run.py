@@ -138,7 +138,7 @@ def _checked(args: argparse.Namespace) -> tuple[FleetRequest, tuple[str, ...]]:
     """
     check_current_directory()
     if args.nodes is None:
-        raise InputError("--nodes is missing: the nodes to run on, such as --nodes n[001-128]")
+        raise InputError("--nodes is missing: the nodes to run on, such as --nodes 'n[001-128]'")
     nodes = expand(args.nodes)
     _check_numbers(args)
     request = parse_request(argparse.Namespace(**vars(args) | _NOT_PASSED))
@@ -300,9 +300,8 @@ def cancel(args: argparse.Namespace) -> int:
                 break
             time.sleep(min(_CANCEL_POLL_S, POLL_S[fleet.asked.backend]))
         if fleet.live and args.wait:
-            print_error(
-                f"{count(len(fleet.live), 'job')} still ending; `rater fleet status` looks again"
-            )
+            ending = f"{count(len(fleet.live), 'job')} still ending"
+            print_error(f"{ending}; `rater fleet status {number}` looks again")
         if args.json or not args.quiet:
             show_fleet(args, fleet, steps.silent)
         return 1 if steps.silent else 0
@@ -359,9 +358,8 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
     attempts = fleet.attempts
     busy = [node for node in nodes if any(not it.state.ended for it in attempts[node])]
     if busy:
-        raise InputError(
-            f"--nodes: {truncate_list(busy)}: has a job already; `rater fleet cancel` ends it"
-        )
+        ends = f"`rater fleet cancel {fleet.number}` ends it"
+        raise InputError(f"--nodes: {truncate_list(busy)}: has a job already; {ends}")
     return tuple(
         node
         for node in nodes

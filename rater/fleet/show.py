@@ -95,8 +95,10 @@ def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
 def print_next(fleet: int, compared: FleetComparison, printer: Printer) -> None:
     """Print the commands that follow."""
     if compared.slow:
-        printer.line(f"next: rater divots --confirm fleet:{fleet}   (slow hosts beside quiet ones)")
-        printer.line(f"next: rater report fleet:{fleet}   (a page with all hosts)")
+        printer.line(
+            f"next: `rater divots --confirm fleet:{fleet}`   (slow hosts beside quiet ones)"
+        )
+        printer.line(f"next: `rater report fleet:{fleet}`   (a page with all hosts)")
 
 
 def slow_lines(slow: SlowHost, inside: Analysis | None = None) -> list[str]:

@@ -287,7 +287,7 @@ def fleet_divots(args: argparse.Namespace) -> int:
     inside = {host: analysis for host, (_, analysis) in own.items()}
 
     def document() -> object:
-        divots = {host: divot_rows(it.findings, head) for host, (head, it) in own.items()}
+        divots = {host: divot_rows(it.findings) for host, (_, it) in own.items()}
         told = [asdict(it) for it in missing]
         return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
 
@@ -391,6 +391,6 @@ def compared(store: Store, fleet: int) -> FleetComparison:
 def one_fleet(store: Store, words: Sequence[str], command: str) -> int:
     """Return the number of the fleet that a command was given; raises `InputError` for several."""
     if len(words) != 1:
-        raise InputError(f"{' '.join(words)}: one fleet at a time: rater {command} fleet:N")
+        raise InputError(f"{' '.join(words)}: one fleet at a time: `rater {command} fleet:N`")
     with store.reading() as connection:
         return fleet_number(connection, fleet_word(words[0]))

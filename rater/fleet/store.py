@@ -359,7 +359,8 @@ def find_fleet(store: OpenDatabase, spec: str) -> int:
             (not word.startswith("last"),),
         ).fetchall()
     if not known:
-        raise InputError(f"{store.path}: no fleets stored yet; `rater fleet run` makes one")
+        makes = "`rater fleet run --nodes NODES` makes one"
+        raise InputError(f"{store.path}: no fleets stored yet; {makes}")
     found = number_meant(word, known)
     if found is None:
         raise InputError(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rater.fleet.plan import AttemptState, NodeAttempt, compress, copies_told
 from rater.fleet.store import StoredFleet
 from rater.show.console import Columns, Printer
-from rater.text.values import count, group_by_key
+from rater.text.values import JsonFields, count, group_by_key, to_json
 
 _MOST_ROWS = 40  # of a terminal: nodes that came to nothing stand before others
 _MOST_WHY = 60
@@ -124,7 +124,7 @@ def print_fleet(
 def print_fleets(fleets: Sequence[StoredFleet], printer: Printer) -> None:
     """Print a line for each fleet."""
     if not fleets:
-        printer.prose("no fleets stored yet; `rater fleet run` makes one")
+        printer.prose("no fleets stored yet; `rater fleet run --nodes NODES` makes one")
         return
     of = Columns(fleets)
     printer.table(
@@ -139,63 +139,49 @@ def print_fleets(fleets: Sequence[StoredFleet], printer: Printer) -> None:
     )
 
 
+_ASKED = JsonFields("uuid started_at backend folder what confirms")
+_TABLE = {
+    _Row: JsonFields(
+        {"node": lambda it: it.node, "state": lambda it: it.state or _NOT_TRIED},
+        "stands.reason run=stands.verdict.run attempts",
+    ),
+    NodeAttempt: JsonFields(
+        "attempt state reason job verdict.copies_done verdict.copies_planned verdict.database",
+        {
+            "collected": lambda it: it.collected is not None,
+            "notes": lambda it: it.verdict.notes if it.verdict else [],
+            "host": lambda it: it.verdict.host if it.verdict else {},
+        },
+    ),
+}
+
+
 def fleet_document(fleet: StoredFleet, silent: str | None) -> dict[str, object]:
     """Return a fleet for JSON."""
-    rows, asked = _rows(fleet), fleet.asked
+    rows = _rows(fleet)
     counted = Counter(it.state.value if it.state else _NOT_TRIED for it in rows)
-    return {
-        "rater": 1,
-        "fleet": fleet.number,
-        "uuid": asked.uuid,
-        "started_at": asked.started_at,
-        "backend": asked.backend,
-        "folder": asked.folder,
-        "what": asked.what,
-        "confirms": asked.confirms,
-        "status": fleet.status,
-        "scheduler": silent,
-        "counts": {it: counted[it] for it in (*AttemptState, _NOT_TRIED) if counted[it]},
-        "nodes": [
-            {
-                "node": it.node,
-                "state": it.state.value if it.state else _NOT_TRIED,
-                "reason": it.stands.reason if it.stands else None,
-                "run": it.stands.verdict.run if it.stands and it.stands.verdict else None,
-                "attempts": [_attempt_document(one) for one in it.attempts],
-            }
-            for it in rows
-        ],
-    }
-
-
-def _attempt_document(it: NodeAttempt) -> dict[str, object]:
-    verdict = it.verdict
-    return {
-        "attempt": it.attempt,
-        "state": it.state.value,
-        "reason": it.reason,
-        "job": it.job,
-        "copies_done": verdict.copies_done if verdict else None,
-        "copies_planned": verdict.copies_planned if verdict else None,
-        "database": verdict.database if verdict else None,
-        "collected": it.collected is not None,
-        "notes": list(verdict.notes) if verdict else [],
-        "host": verdict.host if verdict else {},
-    }
+    document: dict[str, object] = to_json(
+        {
+            "rater": 1,
+            "fleet": fleet.number,
+            **_ASKED.of(fleet.asked),
+            "status": fleet.status,
+            "scheduler": silent,
+            "counts": {it: counted[it] for it in (*AttemptState, _NOT_TRIED) if counted[it]},
+            "nodes": rows,
+        },
+        _TABLE,
+    )
+    return document
 
 
 def listed_document(fleets: Sequence[StoredFleet]) -> list[dict[str, object]]:
     """Return all fleets for JSON."""
-    return [
-        {
-            "fleet": it.number,
-            "started_at": it.asked.started_at,
-            "backend": it.asked.backend,
-            "what": it.asked.what,
-            "confirms": it.asked.confirms,
-            "nodes": len(it.nodes),
-            "complete": it.complete,
-            "status": it.status,
-        }
-        for it in fleets
-    ]
+    table = {
+        StoredFleet: JsonFields(
+            "fleet=number asked.started_at asked.backend asked.what asked.confirms",
+            {"nodes": lambda it: len(it.nodes)},
+            "complete status",
+        )
+    }
+    return [to_json(it, table) for it in fleets]

@@ -5,9 +5,16 @@ from __future__ import annotations
 import argparse
 
 from rater.command_line import RUNS, CommandTrait
-from rater.commands.common import Subparsers, add_common, add_doing, add_file, lazy_command
+from rater.commands.common import (
+    Subparsers,
+    add_common,
+    add_doing,
+    add_file,
+    add_sweep_options,
+    lazy_command,
+)
 from rater.text.values import duration_s
-from rater.workflow.arguments import add_run_arguments
+from rater.workflow.arguments import OF_A_SWEEP, add_run_arguments
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -111,31 +118,18 @@ def _register_study(actions: Subparsers) -> None:
         help="as --pages takes them, 0%% among them; default: nine from 0%% to 100%%",
     )
     add_y(study)
-    study.add_argument("--rounds", type=int, metavar="N", help="default 6")
+    add_sweep_options(study, "default 6")
     study.add_argument(
         "--quick",
         action="store_true",
         help="size test, four layouts, two rounds: about a minute, to see that all works",
     )
     study.add_argument("--show", metavar="SWEEP", help="of a sweep that is stored; runs nothing")
-    study.add_argument("--skip-refused", action="store_true", help="leave out what cannot run")
-    study.add_argument(
-        "--stop-on-failure", action="store_true", help="stop when a copy failed; else it goes on"
-    )
     add_doing(study, "show all layouts; run nothing", "no progress, no summary")
     add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
     add_common(pages)
-    pages.set_defaults(
-        run=lazy_command("lab.models.study", "lab_pages"),
-        block_order=None,
-        seed=None,
-        until=None,
-        axis=[],
-        verbose=False,
-        listing=False,
-        example=False,
-        resume=None,
-    )
+    defaults = {"run": lazy_command("lab.models.study", "lab_pages"), "axis": []}
+    pages.set_defaults(**OF_A_SWEEP | defaults)
 
 
 def _register_trace(actions: Subparsers) -> None:

@@ -206,7 +206,7 @@ def load_suite(name_or_path: str) -> Suite:
             raise
         raise InputError(
             f"{name_or_path} is no suite, which is a TOML file; to measure a program with that "
-            f"file: rater run -- PROGRAM {shlex.quote(name_or_path)}\n  ({error})"
+            f"file: `rater run -- PROGRAM {shlex.quote(name_or_path)}`\n  ({error})"
         ) from None
     if mistakes:
         raise MistakesError(mistakes)

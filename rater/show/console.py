@@ -18,6 +18,7 @@ from rich.pager import Pager
 from rich.segment import Segment
 from rich.text import Text
 
+from rater.process import as_typed
 from rater.show.format import (
     align_columns,
     crop,
@@ -405,12 +406,12 @@ class Printer:
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line as it is."""
-        text = sanitize(text, ascii_only=self.ascii_only)
+        text = sanitize(as_typed(text), ascii_only=self.ascii_only)
         self.console.print(Text(text, style), soft_wrap=True, highlight=False)
 
     def prose(self, text: str, style: str = "") -> None:
         """Print a sentence, broken between words where the console ends."""
-        clean = sanitize(text, ascii_only=self.ascii_only)
+        clean = sanitize(as_typed(text), ascii_only=self.ascii_only)
         for line in wrap_text(clean, max(20, self.width)):
             self.line(line, style)
 
@@ -437,7 +438,7 @@ class Printer:
 
     def _clean(self, cell: str, wrap: bool) -> str:
         lines = cell.split("\n") if wrap else [cell]
-        return "\n".join(sanitize(line, ascii_only=self.ascii_only) for line in lines)
+        return "\n".join(sanitize(as_typed(line), ascii_only=self.ascii_only) for line in lines)
 
     def some(
         self, texts: Iterable[str], style: str = "", *, most: int = _MOST_REMARKS, indent: str = ""

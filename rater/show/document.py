@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from rater.process import as_typed
 from rater.show.console import COMMAND, Column, Heading, Printer, heading_lines
 from rater.show.format import (
     format_number,
@@ -212,10 +213,6 @@ class MarkdownPrinter(Printer):
         if text := _markdown(text.strip()):
             self._out.write(f"**{text}**\n\n" if "bold" in style else f"{text}\n\n")
 
-    def prose(self, text: str, style: str = "") -> None:
-        """Write a paragraph."""
-        self.line(text, style)
-
     def table(
         self,
         columns: Sequence[Column],
@@ -232,7 +229,7 @@ class MarkdownPrinter(Printer):
 
 
 def _markdown(text: str) -> str:
-    return sanitize(text.replace("\n", "; ")).replace("|", r"\|").replace("<", "&lt;")
+    return sanitize(as_typed(text).replace("\n", "; ")).replace("|", r"\|").replace("<", "&lt;")
 
 
 def write_csv(parts: Iterable[Part], out: TextIO) -> None:

@@ -77,58 +77,40 @@ def counted(one: SpecImport) -> str:
 _TABLE = {
     Disagreement: JsonFields("line where what file own"),
     Problem: JsonFields("line text"),
+    SpecIteration: JsonFields(
+        "benchmark tune iteration copies",
+        {
+            "copy_times": lambda it: len(it.times_s),
+            "failed_copies": lambda it: format_list(it.failures),
+        },
+        "reported_s reference_s reference_derived ratio=ratio.value selected valid errors",
+    ),
 }
-_RESULT = JsonFields(
-    "benchmark tune iteration copies",
+_IMPORT = JsonFields(
+    "file=file.name file.format stored.head.uuid file.sha256 file.suite file.metric file.size"
+    " stored.head.copies stored.head.iterations",
     {
-        "copy_times": lambda it: len(it.times_s),
-        "failed_copies": lambda it: format_list(it.failures),
+        "benchmarks": lambda one: len(one.stored.head.benchmarks),
+        "tunes": lambda one: {it.tune for it in one.file.iterations},
+        "placement": lambda one: one.places.summary(),
+        "means": lambda one: {
+            tune: {"file": getattr(one.file.means.get(tune), "value", None), "own": mean}
+            for tune, mean in one.recomputed.means
+        },
+        "problems": lambda one: [*one.file.problems],
     },
-    "reported_s reference_s reference_derived ratio=ratio.value",
+    "copy_times=copy_runs results=file.iterations checked=recomputed.compared"
+    " recomputed.disagreements problem_count=file.problems.count stored.notes",
 )
 
 
 def import_document(one: SpecImport, run: int, added: bool) -> dict[str, Any]:
     """Return one imported file as JSON values."""
-    file, recomputed = one.file, one.recomputed
-    head = one.stored.head
-    return {
-        "file": file.name,
-        "format": file.format,
-        "run": run,
-        "uuid": head.uuid,
-        "sha256": file.sha256,
-        "added": added,
-        "suite": file.suite,
-        "metric": file.metric,
-        "size": file.size,
-        "copies": head.copies,
-        "iterations": head.iterations,
-        "benchmarks": len(head.benchmarks),
-        "tunes": sorted({it.tune for it in file.iterations}),
-        "copy_times": one.copy_runs,
-        "placement": one.places.summary(),
-        "means": {
-            tune: {"file": file.means[tune].value if tune in file.means else None, "own": mean}
-            for tune, mean in recomputed.means
-        },
-        "results": [_result(it, file.suite) for it in file.iterations],
-        "checked": recomputed.compared,
-        "disagreements": to_json(recomputed.disagreements, _TABLE),
-        "problem_count": file.problems.count,
-        "problems": to_json([*file.problems], _TABLE),
-        "notes": [*one.stored.notes],
-    }
-
-
-def _result(it: SpecIteration, suite: str | None) -> dict[str, Any]:
-    return {
-        **_RESULT.of(it),
-        "own_ratio": own_ratio(it, suite),
-        "selected": it.selected,
-        "valid": it.valid,
-        "errors": it.errors,
-    }
+    file = one.file
+    document: dict[str, Any] = to_json({**_IMPORT.of(one), "run": run, "added": added}, _TABLE)
+    results = zip(document["results"], file.iterations, strict=True)
+    document["results"] = [it | {"own_ratio": own_ratio(of, file.suite)} for it, of in results]
+    return document
 
 
 def _mean(mean: float | None, tune: str, recomputed: RecomputedResults) -> str:

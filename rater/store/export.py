@@ -210,6 +210,19 @@ _TABLE: Table = {
         "metrics{} gate_cpus gate_mems",
     ),
     Sampled: JsonFields("* node_bytes{} page_bytes{} astray_bytes{}"),
+    StoredRun: JsonFields(
+        "run=head host settings{} environment{} redacted benchmarks placements pus imported"
+        " brackets copies samples observed counted",
+        {
+            "cpu_readings": lambda run: [
+                {"phase": it.phase, **all_fields(row)} for it in run.cpu_readings for row in it.rows
+            ],
+            "phase_readings": lambda run: [
+                {"phase": it.phase, **dict(it.values)} for it in run.machine_readings
+            ],
+        },
+        "warnings notes",
+    ),
 }
 
 
@@ -221,37 +234,7 @@ def head_document(head: RunHead) -> dict[str, Any]:
 
 def full_document(stored: StoredRun) -> dict[str, Any]:
     """Return everything that is stored of a run as JSON values, named as in the database."""
-    document: dict[str, Any] = to_json(
-        {
-            "rater": VERSION,
-            "run": stored.head,
-            "host": stored.host,
-            "settings": dict(stored.settings),
-            "environment": dict(stored.environment),
-            "redacted": list(stored.redacted),  # names of what has its value left out
-            "benchmarks": stored.benchmarks,
-            "placements": stored.placements,
-            "pus": stored.pus,
-            "imported": stored.imported,
-            "brackets": stored.brackets,
-            "copies": stored.copies,
-            "samples": stored.samples,
-            "observed": stored.observed,
-            "counted": stored.counted,
-            "cpu_readings": [
-                {"phase": it.phase, **all_fields(row)}
-                for it in stored.cpu_readings
-                for row in it.rows
-            ],
-            "phase_readings": [
-                {"phase": it.phase, **dict(it.values)} for it in stored.machine_readings
-            ],
-            "warnings": stored.warnings,
-            "notes": stored.notes,
-        },
-        _TABLE,
-    )
-    return document
+    return {"rater": VERSION, **to_json(stored, _TABLE)}
 
 
 # Columns of the table: fields of `StoredCopy`, those in nanoseconds as exact seconds.

@@ -177,7 +177,7 @@ def read_columns(
                     path = connection.execute("PRAGMA database_list").fetchone()[2]
                     raise InputError(
                         f"{path}: a row is damaged: {name} is {describe_value(value)} ({error}); "
-                        "remove its run with `rater rm`, or name another database with --db"
+                        "remove its run with `rater rm RUN`, or name another database with --db"
                     ) from error
             columns[name] = [known[value] for value in columns[name]]
         yield columns

@@ -55,6 +55,8 @@ class Store(OpenDatabase):
     One thread at a time; it need not be the one that opened it.
     """
 
+    is_copy = False  # of what is stored elsewhere, which goes when it is closed
+
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._contexts: dict[int, InsertContext] = {}

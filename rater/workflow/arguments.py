@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rater.errors import InputError
 from rater.plan.options import Option, OptionForm, was_given
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, KIT_COPIES, OPTIONS, Request
-from rater.process import print_error
+from rater.process import print_error, remember_runs
 
 if TYPE_CHECKING:
     from rater.show.console import Printer
@@ -100,6 +100,11 @@ def with_common(request: Request, args: argparse.Namespace) -> Request:
     )
 
 
+# Of a sweep, where the command that makes it has no option of this name.
+OF_A_SWEEP: dict[str, Any] = dict.fromkeys(("block_order", "seed", "until", "show", "resume"))
+OF_A_SWEEP |= dict.fromkeys(
+    ("skip_refused", "listing", "example", "dry_run", "quiet", "verbose"), False
+)
 # What the command line adds to the arguments: which command it is, and what files gave.
 _NO_OPTIONS = ("run", "subcommand", "command", "defaults")
 # What may stand beside `--resume`: it says how to do or to show it, not what.
@@ -222,6 +227,7 @@ def open_store_for_reading(args: argparse.Namespace) -> Store:
         return store
     with store:
         copied, numbers = archive().copy_runs(store, archived)
+    remember_runs({number: word for word, number in numbers.items()})
     for word, number in numbers.items():
         print_error(f"{word} is called run {number} here, and {word} in commands")
     return copied

@@ -92,7 +92,7 @@ def doctor(args: argparse.Namespace) -> int:
     if args.fix:
         return _fix(args)
     if args.command is not None:
-        raise InputError("a command behind `--` belongs to --fix: rater doctor --fix -- COMMAND")
+        raise InputError("a command behind `--` belongs to --fix: `rater doctor --fix -- COMMAND`")
     view = _of_run(args) if args.run_of else _now(with_load=True)
     findings = _named(view.findings, args.checks)
     if args.checks and not args.json:
@@ -154,7 +154,7 @@ def fix(args: argparse.Namespace) -> int:
     """Run a command with what the doctor would set; return the command's exit status."""
     if not args.command:
         raise InputError(
-            "--fix sets settings for the time of a command: rater doctor --fix -- make bench; "
+            "--fix sets settings for the time of a command: `rater doctor --fix -- make bench`; "
             "`rater run --tuned` does so for a run"
         )
     what = f"rater doctor --fix -- {shlex.join(args.command)}"[:80]

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rater.process import typed_command
 from rater.workflow.arguments import print_json
 
 if TYPE_CHECKING:
@@ -284,8 +285,8 @@ def _new(args: argparse.Namespace) -> int:
     by_name = main.parent.absolute() in suite_folders()
     shown = main.stem if by_name else shlex.quote(_as_path(main))
     next_ = [
-        (f"rater suites check {shown} --run", "is every answer right?"),
-        (f"rater run {shown} --size test", "a copy on every CPU, all at once"),
+        (typed_command(f"rater suites check {shown} --run"), "is every answer right?"),
+        (typed_command(f"rater run {shown} --size test"), "a copy on every CPU, all at once"),
         (f"${{EDITOR:-vi}} {shlex.quote(_as_path(main))}", "put your own program in"),
     ]
     if args.json:

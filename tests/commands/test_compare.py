@@ -75,7 +75,7 @@ def test_of_runs_without_a_common_benchmark_it_is_said_alone(database: Path, rat
         "No benchmark has a valid result in both points: nothing to compare.",
         "  no valid result in run 2: gups",
         "  no valid result in run 1: lu",
-        "What they ran: rater show 1, rater show 2",
+        "What they ran: `rater show 1`, `rater show 2`",
     ]
 
 

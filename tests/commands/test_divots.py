@@ -153,7 +153,7 @@ def test_what_is_found_in_a_disturbed_run_is_shown_where_it_is_asked_for(
     found = json.loads(rater("divots", "1", "--json")[1])["divots"]
     assert found
     plain, every = (in_words(rater("divots", "1", *more)[1]) for more in ((), ("-v",)))
-    assert f"{len(found)} finding" in plain and "rater divots 1 -v shows" in plain
+    assert f"{len(found)} finding" in plain and "`rater divots 1 -v` shows" in plain
     assert found[0]["place"] not in plain and found[0]["place"] in every
     assert "It may have caused" not in plain and "It may have caused" in every
     assert found[0]["place"] not in rater("divots", "1", "2")[1]

@@ -409,7 +409,7 @@ def test_a_run_goes_on_without_what_is_not_counted_here(rater: Rater) -> None:
     assert rows("SELECT phase, copies FROM counted ORDER BY phase")[-1] == (1, 2)
     [text] = rows("SELECT value FROM setting WHERE name = 'rater.counters.software'")
     assert "task_clock_ns" in text[0]
-    assert "counters: rater show 1 --counters" in " ".join(rater("show")[1].split())
+    assert "counters: `rater show 1 --counters`" in " ".join(rater("show")[1].split())
     assert " minor_faults" in rater("show", "--counters")[1]
     if len(groups) == 1:
         assert error.count("counters: ibm-power9:memory not counted") == 1

@@ -530,7 +530,7 @@ def test_suites_in_the_users_folders_are_listed_with_their_folder(
         f"in {second}",
         "odd",
     ]
-    assert lines[at + 4].endswith("broken: see rater suites check odd")
+    assert lines[at + 4].endswith("broken: `rater suites check odd`")
     assert f"the name own means {first}/own.toml, not {second}/own.toml" in out
     assert f"the name mini means the suite that comes with rater, not {second}/mini.toml" in out
     assert err == f"rater: {own.parent}/none (of RATER_SUITES): no such folder\n"

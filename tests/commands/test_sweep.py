@@ -250,7 +250,7 @@ def test_a_sweep_whose_first_block_fails_as_a_whole_ends_with_what_the_program_s
     assert told[told.index("No point has a result: copies failed in every run.") + 1 :] == [
         "  runs 1, 2: failed (1 copy failed), nothing of it counts",
         "  runs 1, 2: sh: copy 0: exit status 3",
-        "How the copies ended: rater show 1. Once that is mended, sweep anew: runs in",
+        "How the copies ended: `rater show 1`. Once that is mended, sweep anew: runs in",
         "    which copies failed are not made again.",
     ]
     assert err.count("rater: its standard error:\n  no such option\n") == 1

@@ -241,7 +241,7 @@ THP = "sys/kernel/mm/transparent_hugepage"
             "64k",
             False,
             {},
-            "thp.64kB is never; as root: rater sweep --axis thp.64kB=madvise",
+            "thp.64kB is never; as root: `rater sweep --axis thp.64kB=madvise",
         ),
         (
             "64k",

@@ -264,8 +264,8 @@ def test_what_is_left_out_is_said() -> None:
     assert listed(TAGGED, OTHER, count=12, narrowed=True)[-1] == (
         "the latest 2 of 12 runs that match (--limit N: more, --limit 0: all)"
     )
-    assert listed() == ["no runs yet: rater run makes one"]
-    assert listed(narrowed=True) == ["no run matches: rater list shows all"]
+    assert listed() == ["no runs yet: `rater run` makes one"]
+    assert listed(narrowed=True) == ["no run matches: `rater list` shows all"]
 
 
 def test_a_rate_is_told_from_a_ratio() -> None:
@@ -452,7 +452,7 @@ def test_a_sweep_of_two_points_ends_within_a_screen_and_v_says_the_rest(
     brief, whole = shown
     assert len(brief.splitlines()) <= 17  # the rest of 24 is of progress
     assert "speed-" in brief
-    assert brief.rstrip().endswith("rater sweep --show 1")
+    assert brief.rstrip().endswith("`rater sweep --show 1`")
     assert "Compared:" not in brief
     assert "Compared:" in whole
     assert "paired within 2 blocks" in whole

@@ -301,7 +301,7 @@ def test_a_log_without_times_of_copies_has_its_results(
         ("1429610945.00: runspec v6674 started\n", "a log with a time before every line"),
         ("<!DOCTYPE html>\n<p>SPEC runcpu\n", "a report for people or a web page; give the raw"),
         ("  SPEC(R) CPU2017 Integer Rate Result\n", "a report as text; give the raw file (.rsf)"),
-        ("intrate:\n copies = 2\n", "a configuration, which `rater spec lint-bind` reads"),
+        ("intrate:\n copies = 2\n", "a configuration, which `rater spec lint-bind FILE`"),
     ],
 )
 def test_what_else_lies_beside_a_result_is_named(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.pages import VEGA
 
-needs_vega = pytest.mark.skipif(not VEGA, reason="vl-convert-python (rater[report]) is missing")
+needs_vega = pytest.mark.skipif(not VEGA, reason="vl-convert-python ([report]) is missing")
 _SVG = "{http://www.w3.org/2000/svg}"
 
 

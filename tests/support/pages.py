@@ -20,9 +20,7 @@ PROGRAM = chromium()
 
 needs_browser = pytest.mark.skipif(
     PROGRAM is None or not VEGA,
-    reason="no chromium here"
-    if PROGRAM is None
-    else "vl-convert-python (rater[report]) is missing",
+    reason="no chromium here" if PROGRAM is None else "vl-convert-python ([report]) is missing",
 )
 
 

@@ -29,7 +29,7 @@ from rater.record.run import RunStatus, Validity
 from rater.record.stored import StoredRun, TimeRow
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, create_slot_run, new_sweep
-from rater.workflow.results import points
+from rater.workflow.results import divots, points
 from rater.workflow.results.divots import load_or_analyse
 from rater.workflow.results.points import (
     check_distinct,
@@ -38,7 +38,6 @@ from rater.workflow.results.points import (
     missing_points,
     write_output,
 )
-from rater.workflow.run import confirm
 from tests.support.calls import RATER, Rater
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
@@ -228,8 +227,8 @@ def test_a_run_of_another_host_is_refused_though_its_machine_id_is_the_same(
 ) -> None:
     run = stored([copy_row(0, 1.0)])
     run = replace(run, host=HOST, head=replace(run.head, hostname=HOST.hostname))
-    monkeypatch.setattr(confirm, "host_facts", lambda _: replace(HOST, **changes))
-    refused = confirm._refused(run, machine(1))
+    monkeypatch.setattr(divots, "host_facts", lambda _: replace(HOST, **changes))
+    refused = divots.refusal(run, machine(1))
     assert (refused is None) if said is None else (said in (refused or ""))
 
 

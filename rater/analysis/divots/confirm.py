@@ -17,7 +17,7 @@ from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
 from rater.analysis.stats.estimate import t_quantile
 from rater.record.run import PlacedCopy
-from rater.record.stored import RunHead, StoredRun, is_good
+from rater.record.stored import StoredRun, is_good
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 2
@@ -58,16 +58,19 @@ class ConfirmResult:
     pairs: tuple[float, ...]  # slowdown of each pair, in order
 
 
-def next_command(number: int, one: Finding, head: RunHead) -> str | None:
-    """Return what to type to see whether a finding is there again; None for imported runs.
+def next_commands(findings: Sequence[Finding], run: StoredRun, *, of_kit: bool) -> tuple[str, ...]:
+    """Return what to type to see whether each divot of a run, as numbered, is there again.
 
-    `number` is that of the finding in the run, from 1.
+    `of_kit`: in run directories of SPEC CPU, which are made for one number of copies.
     """
-    if head.source != "run" or head.request is None or one.explained:
-        return None
-    if one.kind in PLACED and one.cpus and len(one.copies) < head.copies:
-        return f"rater divots --confirm {head.run} --finding {number}"
-    return f"rater rerun {head.run} && rater divots {head.run} last"
+    number, again = run.head.run, f"rater rerun {run.head.run} && rater divots {run.head.run} last"
+    divots = [one for one in findings if not one.explained]
+    return tuple(
+        again
+        if of_kit or isinstance(trial_of(one, findings, run), str)
+        else f"rater divots --confirm {number} --finding {place}"
+        for place, one in enumerate(divots, 1)
+    )
 
 
 def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> ConfirmPlan | str:

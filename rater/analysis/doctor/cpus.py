@@ -28,14 +28,14 @@ def isolation(facts: MachineFacts) -> Opinion:
     if not isolated:
         return consider(
             "no CPU is isolated: the scheduler puts others' work beside copies",
-            "boot with isolcpus=LIST nohz_full=LIST, or rater run --reserve 1",
+            "boot with isolcpus=LIST nohz_full=LIST, or `rater run --reserve 1`",
         )
     usable = _cpus(facts, "cpu.usable")
     shown = f"CPUs {format_list(isolated)} are isolated"
     if usable and not usable & isolated:
         return bad(
             f"{shown}, and rater may use {format_list(usable)} only",
-            f"taskset -c {format_list(isolated)} rater run ...",
+            f"`taskset -c {format_list(isolated)} rater run ...`",
         )
     if not isolated <= ticks:
         return consider(
@@ -78,7 +78,7 @@ def cpuset_of_ours(facts: MachineFacts) -> Opinion:
     if lacking:
         return consider(
             f"rater may use CPUs {format_list(usable)}; {format_list(lacking)} are others'",
-            f"taskset -c {format_list(online)} rater run ..., or widen the cpuset",
+            f"`taskset -c {format_list(online)} rater run ...`, or widen the cpuset",
         )
     if offline:
         present = f"; {offline} are offline"
@@ -149,7 +149,7 @@ def turbo(facts: MachineFacts) -> Opinion:
         return unknown("no switch for it here")
     if boost == "0" or no_turbo == "1":
         return good("off: one frequency, however warm and busy")
-    return consider("on: speed depends on heat and busy cores", "rater sweep --axis boost=on,off")
+    return consider("on: speed depends on heat and busy cores", "`rater sweep --axis boost=on,off`")
 
 
 @check("SMT", "cpu.smt.")
@@ -161,7 +161,7 @@ def smt(facts: MachineFacts) -> Opinion:
     if active == "1":
         return consider(
             "on: two copies share a core where both threads are used",
-            "rater run --smt 1 ... uses one thread of each core",
+            "`rater run --smt 1 ...` uses one thread of each core",
         )
     return good(
         {"notsupported": "none here", "notimplemented": "none here"}.get(control or "", "off")
@@ -183,9 +183,9 @@ def heat(facts: MachineFacts) -> Opinion:
         )
     text = ", ".join(seen)
     if degrees is not None and degrees >= _HOT_C:
-        return bad(text, "rater run --until-idle=300 ...; look at fans and airflow")
+        return bad(text, "`rater run --until-idle=300 ...`; look at fans and airflow")
     if core or package:
-        return consider(text, "rater run --cooldown 30 ..., or boost=off")
+        return consider(text, "`rater run --cooldown 30 ...`, or boost=off")
     return good(text)
 
 
@@ -226,7 +226,7 @@ def virtualization(facts: MachineFacts) -> Opinion:
         where = "a hypervisor" if value == "none" else value
         return consider(
             f"{where}: free memory goes back to the host, and its first touch may wait for it: "
-            "rater lab model --y user leaves the kernel's part out"
+            "`rater lab model SWEEP --y user` leaves the kernel's part out"
         )
     if value != "none":
         return consider(f"{value}: it places vCPUs and memory, and shows what it likes")

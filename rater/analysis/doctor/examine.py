@@ -34,14 +34,14 @@ def other_load(facts: MachineFacts) -> Opinion:
     """copies share CPUs, caches and memory with it."""
     busy, named = facts.number("others.busy_cpus"), facts.text("others.named")
     if not facts.now:  # the load before a run is that of the run before it
-        return unknown("`rater show` has what disturbed the run")
+        return unknown("`rater show RUN` has what disturbed the run")
     if busy is None:
         return _load(facts)
     text = f"others keep {busy:.1f} CPUs busy{f': {named}' if named else ''}"
     if busy >= _VERY_BUSY_CPUS:
-        return bad(text, "end it, or wait: rater run --until-idle=300 ...")
+        return bad(text, "end it, or wait: `rater run --until-idle=300 ...`")
     if busy >= _BUSY_CPUS:
-        return consider(text, "end it, or wait: rater run --until-idle=300 ...")
+        return consider(text, "end it, or wait: `rater run --until-idle=300 ...`")
     return good("nobody works here")
 
 

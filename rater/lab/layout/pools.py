@@ -231,8 +231,8 @@ def _thp_problems(
         value = now.get(name, thp)
         file = f"hugepages-{size >> 10}kB/enabled" if name != "thp" else "enabled"
         yield (
-            f"the machine's setting {name} is {value}; as root: rater sweep --axis {name}=madvise, "
-            f"or echo madvise > /{_THP}/{file}"
+            f"the machine's setting {name} is {value}; as root: "
+            f"`rater sweep --axis {name}=madvise`, or echo madvise > /{_THP}/{file}"
         )
         return
     larger = [
@@ -245,8 +245,9 @@ def _thp_problems(
         name = f"thp.{larger[-1] >> 10}kB"
         yield (
             f"transparent pages of {size_text(larger[-1])} are on, and where they fit the kernel "
-            f"takes them rather than {size_text(size)}; as root: rater sweep --axis {name}=never, "
-            f"or echo never > /{_THP}/hugepages-{larger[-1] >> 10}kB/enabled"
+            f"takes them rather than {size_text(size)}; as root: "
+            f"`rater sweep --axis {name}=never`, or echo never > "
+            f"/{_THP}/hugepages-{larger[-1] >> 10}kB/enabled"
         )
 
 

@@ -297,7 +297,7 @@ def _missing_x(wanted: PredictorKind | None) -> str:
     if wanted is PredictorKind.MISSES:
         return (
             "no TLB misses were counted (`--counters`), and no stored trace predicts them "
-            "(`rater lab trace`)"
+            "(`rater lab trace SUITE/BENCHMARK`)"
         )
     if wanted is PredictorKind.HUGE:
         return "--x huge needs the axis pages; --x axis takes any axis of numbers"

@@ -53,6 +53,11 @@ class Quantity:
     unit: str  # "" for a plain number
     source: str  # where the values are from, in words
 
+    @property
+    def title(self) -> str:
+        """Its name with its unit."""
+        return f"{self.name}, {self.unit}" if self.unit else self.name
+
 
 EFFORTS = {
     EffortKind.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),

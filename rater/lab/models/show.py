@@ -63,7 +63,7 @@ def noise_text(model: SweepModel) -> str:
     if noise.degrees is None:
         return (
             f"Too few runs were repeated to know how much they differ: {noise.sd * 100:.0f} % is "
-            "assumed (rater sweep --rounds)."
+            "assumed (`rater sweep --rounds 3 ...`)."
         )
     return (
         f"Runs of one layout differ by {noise.sd * 100:.2g} % (standard deviation), a layout's "
@@ -347,18 +347,6 @@ def model_charts(models: Sequence[SweepModel]) -> list[dict[str, Any]]:
     return [_chart(model) for model in models if model.fits]
 
 
-def axis_name(model: SweepModel) -> str:
-    """Return x with its unit."""
-    of = model.observed.x
-    return f"{of.name}, {of.unit}" if of.unit else of.name
-
-
-def effort_name(model: SweepModel) -> str:
-    """Return y with its unit."""
-    of = model.observed.y
-    return f"{of.name}, {of.unit}" if of.unit else of.name
-
-
 def _chart(model: SweepModel) -> dict[str, Any]:
     layouts = model.observed.layouts
     xs = np.linspace(layouts[0].x, layouts[-1].x, _STEPS + 1)
@@ -378,13 +366,13 @@ def _chart(model: SweepModel) -> dict[str, Any]:
         if all(abs(y - one["y"]) > _TIGHT * (high - low) for one in names):
             names.append({"y": y, "text": fit.name, "colour": _COLOURS[place]})
     return {
-        "title": sanitize(f"{model.observed.name}, {effort_name(model)}"),
+        "title": sanitize(f"{model.observed.name}, {model.observed.y.title}"),
         "signals": {
             "bottom": low - pad,
             "top": high + pad,
             "first": layouts[0].x,
             "last": layouts[-1].x,
-            "xname": sanitize(axis_name(model)),
+            "xname": sanitize(model.observed.x.title),
         },
         "data": {
             "points": [
@@ -402,8 +390,8 @@ def _chart(model: SweepModel) -> dict[str, Any]:
                     "high": max(one.values),
                     "card": [
                         sanitize(one.label),
-                        f"{sanitize(axis_name(model))}: {one.x:.6g}",
-                        f"{sanitize(effort_name(model))}: {one.y:.6g}",
+                        f"{sanitize(model.observed.x.title)}: {one.x:.6g}",
+                        f"{sanitize(model.observed.y.title)}: {one.y:.6g}",
                         *(f"{fit.name}: {_error(fit, one):+.1f} %" for fit, _ in curves),
                     ],
                 }
@@ -466,7 +454,7 @@ def model_lines(model: SweepModel, width: int) -> list[str]:
     lines = [
         f"{marks.get(at, ''):>{margin - 1}} |{''.join(one).rstrip()}" for at, one in enumerate(grid)
     ]
-    left, right = f"{first:.4g}", f"{last:.4g} {axis_name(model)}"
+    left, right = f"{first:.4g}", f"{last:.4g} {model.observed.x.title}"
     lines.append(" " * margin + f"{left}{right:>{max(1, room + 1 - len(left))}}")
     key = ", ".join(f"{sign} {fit.name}" for fit, sign in zip(fits, _SIGNS, strict=False))
-    return [f"{effort_name(model)}  ({_LAYOUT} layouts, {key})", *lines]
+    return [f"{model.observed.y.title}  ({_LAYOUT} layouts, {key})", *lines]

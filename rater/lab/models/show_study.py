@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rater.analysis.compare.model import Effect
 from rater.analysis.results.copies import MemoryCell
@@ -14,10 +15,11 @@ from rater.show.charts.vega import Html, element
 from rater.show.compare.notes import cpi_document, print_cpi_changes, print_troubles
 from rater.show.compare.table import comparison_document, memory_document, print_memory_rows
 from rater.show.console import Column, Columns, Printer, names_with_tunes
+from rater.show.document import TEXT, Field, ViewTable, print_parts
 from rater.show.format import format_number
 from rater.show.html.page import PagePart
 from rater.show.html.shell import HtmlPrinter
-from rater.text.values import count, percent, signed_percent, to_json
+from rater.text.values import JsonFields, count, percent, signed_percent, to_json
 
 _MB = 1e6
 _SUITE = "geometric mean"
@@ -112,28 +114,19 @@ def print_gains(lab: PageLab, printer: Printer) -> None:
     )
     printer.prose(
         "improvement: (T base - T) / T; reduction: (T base - T) / T base; intervals and verdicts "
-        f"as in rater compare sweep:{lab.sweep}.",
+        f"as in `rater compare sweep:{lab.sweep}`.",
         "dim",
     )
 
 
 def print_layouts(lab: PageLab, printer: Printer) -> None:
     """Print the speedup of every layout, as many beside each other as there is room for."""
-    sides = lab.comparison.sides[1:]
-    names = Column("speedup", [_name(one) for one in lab.rows], right=False, flexible=True)
-    columns = [
-        Column(_value(side.label), [_factor(one.row.cells[at]) for one in lab.rows])
-        for at, side in enumerate(sides)
+    names = Field("speedup", _name, TEXT, flexible=True)
+    layouts = [
+        Field(_value(side.label), partial(_factor_at, at))
+        for at, side in enumerate(lab.comparison.sides[1:])
     ]
-    while columns:
-        room, taken = printer.width - min(24, names.width), 0
-        while taken < len(columns) and (not taken or room >= columns[taken].width + 2):
-            room -= columns[taken].width + 2
-            taken += 1
-        printer.table([names, *columns[:taken]])
-        columns = columns[taken:]
-        if columns:
-            printer.line()
+    print_parts([ViewTable("", lab.rows, [names, *layouts], repeated=1)], printer)
 
 
 def print_lab_memory(lab: PageLab, printer: Printer) -> None:
@@ -147,16 +140,16 @@ def print_lab_memory(lab: PageLab, printer: Printer) -> None:
     printer.table(
         [
             Column("MB a copy", names_with_tunes(lab.memory), right=False, flexible=True),
-            of.numbers((base, "average"), lambda it: _average(it[0])),
-            of.numbers(("", "most"), lambda it: _most(it[0])),
-            of.numbers((most, "average"), lambda it: _average(it[1])),
-            of.numbers(("", "most"), lambda it: _most(it[1])),
+            of.numbers((base, "average"), lambda it: _megabytes(it[0], "average_bytes")),
+            of.numbers(("", "most"), lambda it: _megabytes(it[0], "max_bytes")),
+            of.numbers((most, "average"), lambda it: _megabytes(it[1], "average_bytes")),
+            of.numbers(("", "most"), lambda it: _megabytes(it[1], "max_bytes")),
             of.change("more|%", lambda it: _more(*it)),
         ]
     )
     printer.prose(
         "Average of looks once a second: copies of less than a second have a maximum only. All "
-        f"layouts: rater compare sweep:{lab.sweep} --memory.",
+        f"layouts: `rater compare sweep:{lab.sweep} --memory`.",
         "dim",
     )
 
@@ -189,6 +182,15 @@ def print_overview(models: Sequence[SweepModel], no_models: str | None, printer:
     )
 
 
+_TABLE = {
+    RankingCheck: JsonFields(
+        "benchmark trace",
+        {"best": lambda it: mapping_name(it.best.mapping.sizes)},
+        "best.large_pages saved_ns check",
+    )
+}
+
+
 def lab_document(lab: PageLab) -> dict[str, object]:
     """Return everything for programs."""
     labels = layouts_of(lab)
@@ -203,17 +205,7 @@ def lab_document(lab: PageLab) -> dict[str, object]:
         "models": to_json(lab.models, TABLE),
         "energy_models": to_json(lab.energy, TABLE),
         "no_models_because": lab.no_models,
-        "rankings": [
-            {
-                "benchmark": it.benchmark,
-                "trace": it.trace,
-                "best": mapping_name(it.best.mapping.sizes),
-                "large_pages": it.best.large_pages,
-                "saved_ns": it.saved_ns,
-                "check": to_json(it.check),
-            }
-            for it in lab.checks
-        ],
+        "rankings": to_json(lab.checks, _TABLE),
         "points_without_runs": list(lab.missing),
     }
 
@@ -233,6 +225,10 @@ def _factor(cell: Effect) -> str:
     return format_number(cell.speedup.ratio if cell.speedup else None, 3)
 
 
+def _factor_at(at: int, one: LabRow) -> str:
+    return _factor(one.row.cells[at])
+
+
 def _interval(cell: Effect) -> str:
     told = cell.speedup
     if told is None or told.low is None or told.high is None:
@@ -248,16 +244,13 @@ def _fastest(one: LabRow) -> str | None:
     return None if one.best is None else f"{_value(one.best[0])} {_factor(one.best[1])}"
 
 
-def _average(cell: MemoryCell | None) -> float | None:
-    return None if cell is None or cell.average_bytes is None else cell.average_bytes / _MB
-
-
-def _most(cell: MemoryCell | None) -> float | None:
-    return None if cell is None or cell.max_bytes is None else cell.max_bytes / _MB
+def _megabytes(cell: MemoryCell | None, name: str) -> float | None:
+    size = getattr(cell, name, None)
+    return None if size is None else size / _MB
 
 
 def _more(base: MemoryCell | None, most: MemoryCell | None) -> float | None:
-    here, there = _most(most), _most(base)
+    here, there = (_megabytes(it, "max_bytes") for it in (most, base))
     return None if not here or not there else here / there - 1
 
 

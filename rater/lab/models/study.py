@@ -27,7 +27,7 @@ from rater.lab.models.show_study import lab_document, page_part, print_lab
 from rater.lab.trace.ranking import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
 from rater.lab.trace.tlb import parse_tlb
-from rater.process import print_error
+from rater.process import pip_install, print_error
 from rater.show.charts.vega import library
 from rater.show.console import Printer
 from rater.show.html.page import RunSet, report_html
@@ -142,9 +142,7 @@ def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> 
         return
     print_output(args, lambda: None, partial(print_lab, lab))
     if path is None:
-        print_error(
-            "no page: it needs vl-convert-python; `pip install 'rater[report]'` installs it"
-        )
+        print_error(f"no page: it needs vl-convert-python; `{pip_install('[report]')}` installs it")
     else:
         size = path.stat().st_size / 1e6
         print(f"\n{path.resolve()}: {count(len(lab.points), 'layout')}, {size:.1f} MB")

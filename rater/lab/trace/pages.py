@@ -91,6 +91,7 @@ from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
 from rater.workflow.arguments import (
+    OF_A_SWEEP,
     add_run_arguments,
     check_current_directory,
     open_existing_store,
@@ -411,19 +412,6 @@ def limits_of(args: argparse.Namespace) -> Limits:
 # -- `rater lab trace --check`: mappings run as a sweep over `--pages`, held against the prediction
 
 _ITERATIONS = 3  # of a run, of which the fastest counts: other load only adds
-_DEFAULTS = {
-    "block_order": None,
-    "seed": None,
-    "until": None,
-    "skip_refused": False,
-    "stop_on_failure": True,
-    "listing": False,
-    "show": None,
-    "example": False,
-    "resume": None,
-    "dry_run": False,
-    "quiet": False,
-}
 
 
 def run_check(
@@ -483,9 +471,7 @@ def _sweep_of(
     else:
         words = [f"{trace.suite}/{trace.name}", *words, "--tune", args.tune]
         words += ["--size", trace.size] if trace.size else []
-    sweep = parser.parse_args(words)
-    for name, value in _DEFAULTS.items():
-        setattr(sweep, name, value)
+    sweep = parser.parse_args(words, argparse.Namespace(**OF_A_SWEEP, stop_on_failure=True))
     sweep.axis = [f"pages={','.join(layouts)}"]
     sweep.rounds, sweep.db, sweep.json = args.rounds, args.db, args.json
     sweep.command, sweep.subcommand = command, "sweep"
@@ -499,9 +485,6 @@ def _time_s(run: StoredRun) -> float:
         if it.status is CopyStatus.OK
     ]
     if not times:
-        raise RunError(f"--check: no copy of run {run.head.run} ended well ({_why(run)})")
+        why = f"`rater show {run.head.run}`"
+        raise RunError(f"--check: no copy of run {run.head.run} ended well ({why})")
     return min(times) * 1e-9
-
-
-def _why(run: StoredRun) -> str:
-    return shlex.join(("rater", "show", str(run.head.run)))

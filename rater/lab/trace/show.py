@@ -36,11 +36,21 @@ from rater.lab.trace.tlb import (
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
 from rater.show.console import Column, Columns, Printer
 from rater.show.format import format_duration, sanitize
-from rater.text.values import count, percent
+from rater.text.values import JsonFields, count, percent, to_json
 
 # -- A trace, its ranking and its check as JSON ----------------------------------------------------
 
 _KINDS: dict[str, Loads | None] = {**{it.value: it for it in Loads}, "store": None}
+_TRACE = JsonFields(
+    "name suite size command engine tlb sample=rate elapsed_s native_s page_changes programs"
+    " processes_not_traced=processes notes"
+)
+_CHECK = {
+    BenefitCheck: JsonFields(
+        "told predicted_s most_saved_s most_saved_noise_s mean_error max_error mappings"
+    ),
+    CheckedMapping: JsonFields("layout=name times_s median_s predicted measured noise error"),
+}
 
 
 def pages_document(
@@ -58,19 +68,7 @@ def pages_document(
     document: dict[str, Any] = {
         "rater": 1,
         "trace": number,
-        "name": trace.name,
-        "suite": trace.suite,
-        "size": trace.size,
-        "command": list(trace.command),
-        "engine": trace.engine,
-        "tlb": trace.tlb,
-        "sample": trace.rate,
-        "elapsed_s": trace.elapsed_s,
-        "native_s": trace.native_s,
-        "page_changes": trace.page_changes,
-        "programs": trace.programs,
-        "processes_not_traced": trace.processes,
-        "notes": list(trace.notes),
+        **to_json(_TRACE.of(trace)),
         "references": _by_category(trace.references),
         "stores": _by_category(trace.stores),
         "pages": [
@@ -95,26 +93,7 @@ def pages_document(
         best = best_within(ranked, budget, loads)
         document["budget"] = {"pages": budget, "best": mapping_layout(best.mapping.sizes)}
     if check is not None:
-        document["check"] = {
-            "told": check.told,
-            "predicted_s": check.predicted_s,
-            "most_saved_s": check.most_saved_s,
-            "most_saved_noise_s": check.most_saved_noise_s,
-            "mean_error": check.mean_error,
-            "max_error": check.max_error,
-            "mappings": [
-                {
-                    "layout": it.name,
-                    "times_s": list(it.times_s),
-                    "median_s": it.median_s,
-                    "predicted": it.predicted,
-                    "measured": it.measured,
-                    "noise": it.noise,
-                    "error": it.error,
-                }
-                for it in check.mappings
-            ],
-        }
+        document["check"] = to_json(check, _CHECK)
     return document
 
 
@@ -138,14 +117,11 @@ def _reuse(reuse: PageReuse) -> dict[str, Any]:
 
 def _mapping(one: RankedMapping, benefit: float, costs: PageCosts) -> dict[str, Any]:
     saved = {it: one.saved_ns(it) for it in Loads}
+    misses = ("l1_misses", "walks", "store_walks")
     return {
         "layout": mapping_layout(one.mapping.sizes),
-        "large_pages": one.large_pages,
-        "large_bytes": one.large_bytes,
-        "l1_misses": sum(one.mapping.l1_misses),
-        "walks": sum(one.mapping.walks),
-        "store_walks": sum(one.mapping.store_walks),
-        "faults_saved_ns": one.faults_saved_ns,
+        **JsonFields("large_pages large_bytes faults_saved_ns").of(one),
+        **{name: sum(getattr(one.mapping, name)) for name in misses},
         "saved_ns": saved,
         "saved_cycles": {it: ns / costs.cycle_ns for it, ns in saved.items()},
         "benefit": benefit,

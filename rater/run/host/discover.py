@@ -34,6 +34,7 @@ from rater.plan.topology import (
     shown,
     without_types,
 )
+from rater.process import pip_install
 from rater.text import packed
 from rater.text.cpuset import MAX_NUMBER, mask_of, parse_list
 
@@ -261,7 +262,7 @@ def _hwloc_xml(synthetic: str | None, what: str) -> str:
         except (ImportError, OSError, AttributeError) as error:
             raise InputError(
                 f"hwloc cannot be loaded to read {what}: {error}. Install it beside rater with "
-                "`python -m pip install 'pyhwloc>=3.0.1'` (x86-64 or ARM64, glibc 2.34 or newer)"
+                f"`{pip_install('pyhwloc>=3.0.1')}` (x86-64 or ARM64, glibc 2.34 or newer)"
             ) from error
         try:
             topology = (

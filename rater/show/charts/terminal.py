@@ -229,7 +229,7 @@ def _label_lines(panel: Panel, room: _PlotArea) -> list[Text]:
             lines.append(line)
         line.append(" " * (begin - line.cell_len)).append(text, style)
     if left_over:
-        lines.append(Text(f"and {left_over} more: rater divots", _SLOW))
+        lines.append(Text(f"and {left_over} more", _SLOW))
     # The first taken line is the lowest: the names stay near what they name.
     return [room.text("", line) for line in reversed(lines)]
 

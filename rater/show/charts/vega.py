@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.errors import InputError
+from rater.process import pip_install
 from rater.show.format import sanitize
 
 # -- Elements of HTML and SVG from text that may hold anything -------------------------------------
@@ -125,14 +126,14 @@ class PlacedChart:
 def vega(what: str = "a picture in a file") -> Any:
     """Return vl-convert: 85 MB, loaded only where something is drawn.
 
-    Raises `InputError` where the extra `rater[report]` is not installed.
+    Raises `InputError` where the extra `[report]` is not installed.
     """
     try:
         import vl_convert  # noqa: PLC0415 - heavy
     except ImportError as error:
         raise InputError(
             f"{what} needs vl-convert-python, which is not installed ({error}); "
-            "`pip install 'rater[report]'` installs it"
+            f"`{pip_install('[report]')}` installs it"
         ) from error
     return vl_convert
 

@@ -376,7 +376,7 @@ def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
         else:
             yield (
                 f"no interval{some_of}: single runs or sessions say nothing of their noise; make "
-                "several runs of each, in turn (`rater sweep --rounds 6`)"
+                "several runs of each, in turn (`rater sweep --rounds 6 --axis ...`)"
             )
 
 

@@ -169,11 +169,11 @@ def _print_without_results(
     _print_left_out(view, printer)
     if failed:
         printer.prose(
-            f"How the copies ended: rater show {min(failed)}. Once that is mended, sweep anew: "
+            f"How the copies ended: `rater show {min(failed)}`. Once that is mended, sweep anew: "
             "runs in which copies failed are not made again."
         )
     elif view.number is not None:
-        printer.prose(f"What is missing of it: rater sweep --resume {view.number}")
+        printer.prose(f"What is missing of it: `rater sweep --resume {view.number}`")
 
 
 def print_dry(view: SweepView, printer: Printer) -> None:
@@ -366,7 +366,7 @@ def print_brief(view: SweepView, comparison: Comparison | None, printer: Printer
     printer.line()
     print_comparison(comparison, printer, brief=True)
     if view.number is not None:
-        printer.prose(f"Points, noise and all benchmarks: rater sweep --show {view.number}")
+        printer.prose(f"Points, noise and all benchmarks: `rater sweep --show {view.number}`")
 
 
 def _whole(view: SweepView) -> bool:

@@ -248,7 +248,7 @@ def _print_empty(comparison: Comparison, printer: Printer) -> None:
     printer.prose(f"No benchmark has a valid result in {where}: nothing to compare.", "bold")
     printer.some(comparison.left_out, most=_MOST_REASONS, indent="  ")
     runs = [side.runs[0].run.head.run for side in comparison.sides[:2] if side.runs]
-    printer.prose(f"What they ran: {', '.join(f'rater show {run}' for run in runs)}")
+    printer.prose(f"What they ran: {', '.join(f'`rater show {run}`' for run in runs)}")
 
 
 def _print_sides(comparison: Comparison, printer: Printer) -> None:

@@ -36,7 +36,7 @@ from rater.show.results.placement import print_memory, print_metrics, print_plac
 from rater.show.results.run import print_failed, print_results
 from rater.show.results.steady import print_beside
 from rater.text.cpuset import format_list
-from rater.text.values import group_by_key
+from rater.text.values import JsonFields, group_by_key
 
 # -- The page that tells a run, or several, to someone who was not there: one HTML file ------------
 #
@@ -216,38 +216,29 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
     )
 
 
+_FACTS = JsonFields(
+    "head.uuid started=head.started_at host=head.hostname machine=host.product"
+    " processor=host.cpu_model host.packages lgroups=host.nodes host.cores CPUs=host.pus"
+    " host.microcode head.suite head.size head.tune head.mode head.order head.copies head.layout"
+    " head.directory"
+)
+
+
 def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
     """Return what is known of a run and its machine by name, in the words of the record."""
     run, head = page_run.run, page_run.run.head
     host, file, observed = run.host, run.imported, run.observed
     bound = sorted({cpu for placed in run.placements for cpu in placed.cpus or ()})
     discarded = f", the first {head.discard} not counted" if head.discard else ""
-    facts: dict[str, object] = {
-        "uuid": head.uuid,
-        "started": head.started_at,
-        "host": head.hostname,
-        "machine": host.product,
-        "processor": host.cpu_model,
-        "packages": host.packages,
-        "lgroups": host.nodes,
-        "cores": host.cores,
-        "CPUs": host.pus,
+    facts = {
+        **_FACTS.of(run),
         "memory": None if host.memory_bytes is None else format_gigabytes(host.memory_bytes),
-        "microcode": host.microcode,
-        "suite": head.suite,
-        "size": head.size,
-        "tune": head.tune,
-        "mode": head.mode,
-        "order": head.order,
-        "copies": head.copies,
         "iterations": f"{head.iterations}{discarded}",
         "stagger": f"{head.stagger_ms:g} ms" if head.stagger_ms else None,
-        "layout": head.layout,
         "memory policy": head.memory,
         "timeout": None if head.timeout_s is None else format_duration(head.timeout_s),
         "wrapped in": head.wrap,
         "command line": head.command_line,
-        "directory": head.directory,
         "tags": _assignments(head.tags),
         "environment": _assignments(run.environment),
         "redacted": f"{', '.join(run.redacted)}: secrets by name or form; the database has their "

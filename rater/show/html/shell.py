@@ -14,6 +14,7 @@ from string import Template
 from rich.console import Console
 
 from rater import __version__
+from rater.process import as_typed
 from rater.show.charts.vega import ASSETS, Html, element, joined
 from rater.show.console import Column, Printer
 from rater.show.format import sanitize
@@ -119,11 +120,7 @@ class HtmlPrinter(Printer):
     def line(self, text: str = "", style: str = "") -> None:
         """Add a paragraph; what only sets things apart on a terminal is left out."""
         if text.strip():
-            self.parts.append(element("p", text.strip(), class_=_CLASSES.get(style)))
-
-    def prose(self, text: str, style: str = "") -> None:
-        """Add a paragraph."""
-        self.line(text, style)
+            self.parts.append(element("p", as_typed(text.strip()), class_=_CLASSES.get(style)))
 
     def table(
         self,

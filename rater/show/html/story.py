@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind, nothing_to_compare
 from rater.analysis.results.copies import Cell
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.score import Summary
+from rater.process import typed_command
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun, is_good
 from rater.show.charts.machine import machine_rows, slowdowns
@@ -234,7 +234,7 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
     yield element(heading, "What stands out, slow or fast" if fast else "What is slow")
     if analysis is None:
         yield element(
-            "p", f"The search for divots failed; rater divots {head.run} makes it once more."
+            "p", f"The search for divots failed; `rater divots {head.run}` makes it once more."
         )
         return
     found = _divots(page_run)
@@ -298,18 +298,18 @@ def _unseen(page_run: ReportRun, analysis: Analysis) -> str:
 
 
 def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:
-    head = page_run.run.head
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
     line = evidence_line(one)
     lead, rest = (one.place, line[len(one.place) :]) if line.startswith(one.place) else ("", line)
-    command = next_command(place, one, head)
+    analysis = page_run.divots
+    command = analysis.confirm[place - 1] if analysis and analysis.confirm else None
     return element(
         "li",
         element("b", lead) if lead else "",
         rest,
         " ",
         links_of(one, page_run),
-        element("code", command, class_="next") if command else "",
+        element("code", typed_command(command), class_="next") if command else "",
         class_="dim" if one.cost < 0.002 and not one.fast else None,
     )
 

@@ -181,7 +181,7 @@ _WRITTEN = (
     (
         "./mine.toml",
         "a layout of your own: order, bind, smt, kind, reserve, nodes, cpus, [exclude], [counts]; "
-        "begin with: rater plan layouts show fill > mine.toml",
+        "begin with: `rater plan layouts show fill > mine.toml`",
     ),
 )
 
@@ -211,13 +211,13 @@ def layouts_parts(layouts: Sequence[Row]) -> Iterator[Part]:
 
     def about(it: Row) -> list[str]:
         if it["error"]:
-            return [f"broken: see rater plan layouts show {it['name']}"]
+            return [f"broken: `rater plan layouts show {it['name']}`"]
         return [it["description"], *([f"= {it['equals']}"] if it["equals"] else [])]
 
     rows = [(it["name"], about(it)) for it in layouts]
     yield facts([*rows, *((text, [meaning]) for text, meaning in _WRITTEN)])
-    yield "more: rater plan layouts show LAYOUT"
-    yield "on a machine: rater plan --layout LAYOUT --copies N"
+    yield "more: `rater plan layouts show LAYOUT`"
+    yield "on a machine: `rater plan --layout LAYOUT --copies N`"
 
 
 def written_text(layout: Layout) -> str:

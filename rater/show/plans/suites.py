@@ -94,7 +94,7 @@ def suite_parts(suite: Row) -> Iterator[Part]:
     if any(size["total_memory_bytes"] is not None for it in benchmarks for size in it["sizes"]):
         yield "* of all copies together"
     if len(benchmarks) > _DETAILED:
-        yield "commands, inputs and answers: rater suites show SUITE/BENCHMARK"
+        yield "commands, inputs and answers: `rater suites show SUITE/BENCHMARK`"
         return
     for it in benchmarks:
         for size in it["sizes"]:
@@ -234,7 +234,7 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
         Field(
             "description",
             lambda it: (
-                f"broken: see rater suites check {it['name']}" if it["error"] else it["description"]
+                f"broken: `rater suites check {it['name']}`" if it["error"] else it["description"]
             ),
             wrap=True,
         ),
@@ -248,8 +248,8 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
             ours = any(one["path"] == it["instead"] and not one["folder"] for one in suites)
             first = "the suite that comes with rater" if ours else it["instead"]
             yield f"the name {it['name']} means {first}, not {it['path']}"
-    yield "more: rater suites show SUITE    run one: rater run SUITE"
-    yield "begin your own: rater suites new NAME"
+    yield "more: `rater suites show SUITE`    run one: `rater run SUITE`"
+    yield "begin your own: `rater suites new NAME`"
 
 
 def _folder(listed: Row) -> str:

@@ -33,7 +33,7 @@ def notable_text(notable: Sequence[MachineDisturbance], run: int) -> str | None:
     if not notable:
         return None
     text = "; ".join(_told(one) for one in notable)
-    return f"while copies ran: {text} (rater show {run} --cpus)"
+    return f"while copies ran: {text} (`rater show {run} --cpus`)"
 
 
 def notable_document(notable: Sequence[MachineDisturbance]) -> list[Json]:
@@ -293,7 +293,7 @@ def print_counters(counts: RunCounts, printer: Printer) -> None:
     """Print what was counted, benchmark by benchmark, and how far it can be trusted."""
     printer.line()
     if not counts.benchmarks:
-        printer.prose("counters: nothing was counted in this run (rater run --counters cpi)")
+        printer.prose("nothing was counted in this run; `rater doctor counters` shows what can be")
         return
     rated = [it for it in counts.benchmarks if it.rates is not None]
     if rated:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVerdict, next_command
+from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
-    PLACED,
     Analysis,
     Finding,
     RecurringDivot,
@@ -23,6 +22,7 @@ from rater.show.format import run_title
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
 from rater.text.values import (
+    JsonFields,
     copies_text,
     count,
     group_by_key,
@@ -79,7 +79,7 @@ def print_findings(
     if analysis.disturbed:
         printer.prose(disturbed_line(analysis, shown=bool(divots)), "bold yellow")
         if hidden := len(analysis.findings) - len(shown):
-            way = f"rater divots {head.run} -v shows {'it' if hidden == 1 else 'them'}"
+            way = f"`rater divots {head.run} -v` shows {'it' if hidden == 1 else 'them'}"
             printer.prose(f"{count(hidden, 'finding')} of a disturbed run: {way}", "dim")
     if divots:
         _print_found(divots, analysis.lost, printer)
@@ -98,10 +98,10 @@ def print_findings(
     if analysis.failed and (divots or analysis.visible):
         runs = count(analysis.failed, "copy run")
         printer.prose(f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out.")
-    if analysis.disturbed and head.source == "run":
-        printer.line(f"next: rater rerun {head.run}   (when nothing else works on this machine)")
+    if analysis.disturbed and analysis.rerun:
+        printer.line(f"next: `{analysis.rerun}`   (when nothing else works on this machine)")
         return
-    for text in _next_lines(divots, head):
+    for text in _next_lines(divots, analysis.confirm):
         printer.line(text)
 
 
@@ -146,16 +146,15 @@ def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> No
         printer.line(f"  and {len(divots) - _MOST_LINES} more (--json has them all)")
 
 
-def _next_lines(divots: Sequence[Finding], head: RunHead) -> list[str]:
+def _next_lines(divots: Sequence[Finding], commands: Sequence[str]) -> list[str]:
     """Return the commands that would confirm what was found, the same one once."""
     lines: dict[str, str] = {}
-    for number, one in enumerate(divots[:_MOST_LINES], 1):
-        command = next_command(number, one, head)
-        if command is not None and len(lines) < _MOST_NEXT:
-            confirms = one.kind in PLACED and "--confirm" in command
+    for one, command in zip(divots[:_MOST_LINES], commands, strict=False):
+        if len(lines) < _MOST_NEXT:
+            confirms = "--confirm" in command
             what = f"against others like {'it' if len(one.cpus) == 1 else 'them'}"
             why = f"{one.place} {what}" if confirms else "whether it comes back"
-            lines.setdefault(command, f"next: {command}   ({why})")
+            lines.setdefault(command, f"next: `{command}`   ({why})")
     return list(lines.values())
 
 
@@ -259,10 +258,7 @@ def trial_document(view: ConfirmView) -> dict[str, object]:
     trial, verdict = view.trial, view.verdict
     document: dict[str, object] = to_json(
         {
-            "run": view.run,
-            "finding": view.number,
-            "evidence": view.evidence,
-            "refused": view.refused,
+            **JsonFields("run finding=number evidence refused").of(view),
             "trial": trial
             and {
                 "benchmarks": trial.benchmarks,
@@ -275,12 +271,9 @@ def trial_document(view: ConfirmView) -> dict[str, object]:
             "runs": objects("a b", view.runs),
             "verdict": verdict
             and {
-                "answer": verdict.answer,
-                "slowdown": verdict.slowdown,
+                **JsonFields("answer slowdown pairs").of(verdict),
                 "interval": [verdict.low, verdict.high],
-                "pairs": verdict.pairs,
-                "foreign": view.foreign,
-                "disturbed": view.disturbed,
+                **JsonFields("foreign disturbed").of(view),
             },
         }
     )

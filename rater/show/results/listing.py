@@ -69,9 +69,9 @@ def print_list(page: RunPage, printer: Printer) -> None:
     runs = page.runs
     if not runs:
         printer.line(
-            "no run matches: rater list shows all"
+            "no run matches: `rater list` shows all"
             if page.narrowed
-            else "no runs yet: rater run makes one"
+            else "no runs yet: `rater run` makes one"
         )
         return
     of = Columns(runs)

@@ -11,7 +11,6 @@ from rich.console import Console
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.outcome import FailedCopy
-from rater.analysis.results.placement import RunProof
 from rater.analysis.results.rotated import RotatedScore, RunTail
 from rater.analysis.results.score import BenchmarkScore, RunPages, SuiteScore, Summary
 from rater.record.run import RunStatus
@@ -251,7 +250,7 @@ def print_summary(
         print_energy(summary, printer)
     print_accounts(summary, printer, every=not brief)
     if not (dense and as_planned(summary.proof)):
-        _print_proof(summary.proof, printer, every=proof, brief=brief)
+        _print_proof(summary, printer, every=proof, brief=brief)
     if summary.pages is not None:
         PAGE_TABLES().print_pages(summary.pages, printer, every=proof)
     beside_copies = notable_text(notable, head.run)
@@ -280,7 +279,9 @@ def print_summary(
     if after_run:
         if not brief:
             printer.line()
-        printer.prose(f"Stored as run {head.run}. Try: {', '.join(_next(summary, divots))}")
+        printer.prose(
+            f"Stored as run {head.run}. Try: {', '.join(f'`{it}`' for it in _next(summary))}"
+        )
 
 
 def print_results(summary: Summary, printer: Printer, *, dense: bool = False) -> None:
@@ -307,15 +308,13 @@ def _note(remark: str, printer: Printer, short: Container[str]) -> str:
     return crop(text, printer.width, ascii_only=printer.ascii_only) if remark in short else text
 
 
-def _next(summary: Summary, divots: Analysis | None) -> Iterator[str]:
+def _next(summary: Summary) -> Iterator[str]:
     head = summary.head
     if head.status is RunStatus.INTERRUPTED and head.request is not None:
         yield f"rater run --resume {head.run}"
     if len(summary.failed) < len(summary.proof.copies) or not summary.failed:
         yield f"rater report {head.run}"
         yield f"rater show plot {head.run}"
-    if divots is not None and divots.findings:
-        yield f"rater divots --confirm {head.run}"
     yield f"rater show {head.run}"
 
 
@@ -373,7 +372,7 @@ def print_benchmarks(summary: Summary, printer: Printer, *, dense: bool = False)
         printer.prose(f"* the iteration that counts{discarded}")
     if dense and several:
         printer.prose(
-            f"of each benchmark the iteration that counts; all: rater show {summary.head.run}"
+            f"of each benchmark the iteration that counts; all: `rater show {summary.head.run}`"
         )
     if any(it.bracket_from_slowest for _, it in rows):
         printer.prose("start times are not known: the slowest copy stands for the bracket")
@@ -449,7 +448,8 @@ def _print_stagger(rows: Rows, printer: Printer) -> None:
         printer.prose("none: the copies never all ran at once")
 
 
-def _print_proof(proof: RunProof, printer: Printer, *, every: bool, brief: bool) -> None:
+def _print_proof(summary: Summary, printer: Printer, *, every: bool, brief: bool) -> None:
+    proof = summary.proof
     if not proof.copies and not every:
         return
     printer.line()
@@ -459,7 +459,7 @@ def _print_proof(proof: RunProof, printer: Printer, *, every: bool, brief: bool)
     if every or len(proof.benchmarks) <= _MEMORY_SHOWN:
         print_memory(proof, printer)
     elif any(benchmark.sampled for benchmark in proof.benchmarks):
-        printer.prose("memory by benchmark: rater show --proof")
+        printer.prose(f"memory by benchmark: `rater show {summary.head.run} --proof`")
 
 
 def print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:

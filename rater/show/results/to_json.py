@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rater.analysis.divots.confirm import next_command
 from rater.analysis.divots.model.finding import (
     Analysis,
     CopyEffect,
@@ -22,6 +21,7 @@ from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
 from rater.analysis.results.score import BenchmarkScore, IterationScore, SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.results.steady import SteadyMix, SteadyPhase, SteadyRate
+from rater.process import typed_command
 from rater.record.stored import PublishedResult, RunHead
 from rater.show.results.cpu_use import energy_document
 from rater.text.values import JsonFields, objects, to_json
@@ -103,19 +103,20 @@ DIVOTS_TABLE = {
 }
 
 
-def divot_rows(findings: Sequence[Finding], head: RunHead | None = None) -> list[dict[str, Any]]:
+def divot_rows(findings: Sequence[Finding], confirm: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the elements of `divots`; copies that are judged singly have one each.
 
-    `finding` numbers what is no element of its own (and not explained) from 1; with
-    the run's head `next` is the command that would confirm it.
+    `finding` numbers what is no element of its own (and not explained) from 1; `next` is the
+    command that would confirm it, of `confirm`.
     """
     rows = []
+    commands = map(typed_command, confirm)
     number = 0
     for one in findings:
         number += not one.explained
         row = to_json(one, DIVOTS_TABLE) | {
             "finding": None if one.explained else number,
-            "next": None if head is None else next_command(number, one, head),
+            "next": None if one.explained else next(commands, None),
         }
         singles = [row | to_json(it, DIVOTS_TABLE) for it in one.singles]
         rows += [single | {"together_with": [*one.copies]} for single in singles] or [row]
@@ -129,7 +130,7 @@ def divots_document(
     documents: list[dict[str, object]] = [
         {
             "run": head.run,
-            "divots": divot_rows(analysis.findings, head),
+            "divots": divot_rows(analysis.findings, analysis.confirm),
             "visible": {name: round(size, 5) for name, size in analysis.visible.items()},
             "failed_left_out": analysis.failed,
             "lost": round(analysis.lost, 5),

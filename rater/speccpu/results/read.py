@@ -173,7 +173,7 @@ _OTHER_FILES = {
     ),
     rb"^[ \t]*SPEC(?:\(R\))? ?CPU.{0,60}(?:Result|Summary)|^#{20}": "a report as text",
     rb"^[\w.,=+-]+:[ \t]*(?:#.*)?$(?s:.*)^\s*\w+\s*=": (
-        "a configuration, which `rater spec lint-bind` reads; it has no results"
+        "a configuration, which `rater spec lint-bind FILE` reads; it has no results"
     ),
 }
 _NAMED = re.compile(rb"(?:format: raw -> |The log for this run is in )(\S+)")

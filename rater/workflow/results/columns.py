@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rater.errors import InputError
+from rater.process import pip_install
 from rater.record.stored import StoredRun
 from rater.store.export import copy_table
 
@@ -89,4 +90,6 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise InputError(f"{name} is not installed: pip install {name.partition('.')[0]}") from None
+        raise InputError(
+            f"{name} is not installed: `{pip_install(name.partition('.')[0])}`"
+        ) from None

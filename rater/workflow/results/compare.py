@@ -177,8 +177,8 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
     if unjudged:
         print_error(
             f"--fail-on worse: cannot be judged: {truncate_list(unjudged)}; make several runs of "
-            "both, in turn (rater sweep --rounds 6), when nothing else works on this machine, or "
-            "name several: 7,8,9 10,11,12"
+            "both, in turn (`rater sweep --rounds 6 --axis ...`), when nothing else works on this "
+            "machine, or name several: 7,8,9 10,11,12"
         )
         return NOT_JUDGED
     if not any(cell.speedup for _, _, cell in comparison.verdicts()):

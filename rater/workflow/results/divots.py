@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from rater.analysis.divots.confirm import next_commands
 from rater.analysis.divots.model.finding import (
     VERSION,
     Analysis,
@@ -24,9 +26,13 @@ from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import NOT_JUDGED, foreign_load_cost
 from rater.analysis.results.placement import RunProof, judged, prove_run
 from rater.errors import InputError
+from rater.plan.request import request_from_json
+from rater.plan.topology import Topology
 from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun, TimeRow
+from rater.run.host import discover as machine
+from rater.run.host.facts import host_facts
 from rater.show.results.to_json import evidence_line
 from rater.store.connection import StoreError
 from rater.store.store import (
@@ -83,8 +89,31 @@ def load_or_analyse(
 ) -> Analysis:
     """Return what is stored of a search with these thresholds, else search and store it.
 
-    `run` is the run with its rows where the caller has them.
+    `run` is the run with its rows where the caller has them. With the commands that see whether
+    what was found comes back, where they would run.
     """
+    analysis = _kept_or_made(store, head, thresholds, fresh=fresh, run=run)
+    found = any(not one.explained for one in analysis.findings)
+    if not (found or analysis.disturbed) or not _is_repeatable(store, head):
+        return analysis
+    run = run or store.load(head.run)
+    if refusal(run, machine.discover_topology()):
+        return analysis
+    of_kit = request_from_json(head.request or "{}", "").of_kit
+    commands = next_commands(analysis.findings, run, of_kit=of_kit)
+    return replace(analysis, rerun=f"rater rerun {head.run}", confirm=commands)
+
+
+def _is_repeatable(store: Store, head: RunHead) -> bool:
+    """Tell whether this user may have a run of this database made again, and where it was made."""
+    if head.source != "run" or head.request is None or store.is_copy or store.writer:
+        return False
+    return head.directory is not None and Path(head.directory).is_dir()
+
+
+def _kept_or_made(
+    store: Store, head: RunHead, thresholds: Thresholds, *, fresh: bool, run: StoredRun | None
+) -> Analysis:
     kept = None if fresh else store.divots(head.run)
     asked = (VERSION, thresholds.group, thresholds.copy)
     if kept is not None:
@@ -104,6 +133,22 @@ def load_or_analyse(
         search = DivotSearch(*asked, copy_runs, analysis.visible, analysis.failed, *costs)
         _keep(store, head, search, analysis)
     return analysis
+
+
+def refusal(run: StoredRun, topology: Topology) -> str | None:
+    """Return why this machine cannot run it again, None where it can."""
+    head = run.head
+    if head.source != "run":
+        return f"run {head.run} was imported: its times are known, not how to make them"
+    here = host_facts(topology)
+    if (here.fingerprint, here.machine_id_hash) != (run.host.fingerprint, run.host.machine_id_hash):
+        return f"run {head.run} was made on another machine ({head.hostname or 'unknown'})"
+    if here.hostname != run.host.hostname:
+        return (
+            f"run {head.run} was made on {head.hostname or 'a machine without a name'}, and this "
+            f"is {here.hostname}: of the same model, but machine ids are copied with disk images"
+        )
+    return None
 
 
 def _found(

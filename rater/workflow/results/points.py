@@ -196,7 +196,8 @@ def _of_sweep(store: Store, word: str, blocks: dict[tuple[str, str], int]) -> li
             block = blocks.setdefault(key, len(blocks))
             runs.setdefault(it.slot.point, []).append(PointRun(store.load(it.run), block))
     if not runs:
-        raise InputError(f"{word}: no run of this sweep is done; `rater sweep --resume` goes on")
+        goes_on = f"`rater sweep --resume {sweep.number}` goes on"
+        raise InputError(f"{word}: no run of this sweep is done; {goes_on}")
     return [
         Point(point.label, point.values, tuple(runs[point.point]))
         for point in sweep.points

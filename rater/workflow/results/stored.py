@@ -96,7 +96,7 @@ def print_result(
             found |= copies_document(copies)
             found["copy_runs"] = [*copy_runs_document(run)]
         if divots is not None:
-            found["divots"] = divot_rows(divots.findings, run.head)
+            found["divots"] = divot_rows(divots.findings, divots.confirm)
             found |= disturbed_members(divots)
         return found
 
@@ -118,7 +118,7 @@ def print_result(
             print_counters(run_counts(run), printer)
         elif run.counted:
             printer.line()
-            printer.prose(f"counters: rater show {run.head.run} --counters")
+            printer.prose(f"counters: `rater show {run.head.run} --counters`")
         if copies is not None:
             from rater.show.results.copies import print_copies, print_copy_runs
 

@@ -28,7 +28,6 @@ from rater.plan.topology import Topology
 from rater.process import print_error
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
-from rater.run.host.facts import host_facts
 from rater.run.programs.compile import cache_root
 from rater.show.console import Printer, terminal
 from rater.show.document import print_parts
@@ -41,8 +40,9 @@ from rater.show.results.divots import (
     trial_document,
 )
 from rater.show.results.to_json import evidence_line
+from rater.text.values import count
 from rater.workflow.arguments import open_existing_store, print_output, with_common
-from rater.workflow.results.divots import load_or_analyse
+from rater.workflow.results.divots import load_or_analyse, refusal
 from rater.workflow.run.head import RunLauncher
 from rater.workflow.run.repeat import (
     chdir_to_run,
@@ -71,7 +71,7 @@ def confirm(args: argparse.Namespace) -> int:
     again, number, finding, findings = _chosen(args)
     run = again.value
     topology = machine.discover_topology()
-    refused = _refused(run, topology)
+    refused = refusal(run, topology)
     trial = None if refused else trial_of(finding, findings, run)
     if isinstance(trial, str):
         trial, refused = None, trial
@@ -112,27 +112,13 @@ def _chosen(
     found = [one for one in analysis.findings if not one.explained]
     number = 1 if args.finding is None else args.finding
     if not 1 <= number <= len(found):
-        there = f"1 to {len(found)}" if len(found) > 1 else "1" if found else "none: it has none"
+        what = f"run {run.head.run} has {count(len(found), 'divot')}"
         raise InputError(
-            f"--finding {number}: of the divots of run {run.head.run} expected {there}"
+            f"--finding {number}: {what}, numbered from 1"
+            if found
+            else f"--confirm {args.confirm}: run {run.head.run} has no divots to confirm"
         )
     return again, number, found[number - 1], analysis.findings
-
-
-def _refused(run: StoredRun, topology: Topology) -> str | None:
-    """Return why this machine cannot run it again, None where it can."""
-    head = run.head
-    if head.source != "run":
-        return f"run {head.run} was imported: its times are known, not how to make them"
-    here = host_facts(topology)
-    if (here.fingerprint, here.machine_id_hash) != (run.host.fingerprint, run.host.machine_id_hash):
-        return f"run {head.run} was made on another machine ({head.hostname or 'unknown'})"
-    if here.hostname != run.host.hostname:
-        return (
-            f"run {head.run} was made on {head.hostname or 'a machine without a name'}, and this "
-            f"is {here.hostname}: of the same model, but machine ids are copied with disk images"
-        )
-    return None
 
 
 def _requests(

@@ -355,7 +355,7 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
         own = ", or --hugepages madvise, which needs no root" if present == "madvise" else ""
         return (
             f"the machine's setting thp is {present}, and this takes {' or '.join(wanted)}; as "
-            f"root: rater sweep --axis thp={wanted[-1]}, or echo {wanted[-1]} > "
+            f"root: `rater sweep --axis thp={wanted[-1]}`, or echo {wanted[-1]} > "
             f"/sys/kernel/mm/transparent_hugepage/enabled{own}"
         )
     size = f"thp.{_pmd_kilobytes(root)}kB"
@@ -374,7 +374,7 @@ def _pool_problem(now: Mapping[str, str], kilobytes: int | None) -> str | None:
     mega = kilobytes / 1024
     return (
         f"the pool has 0 pages of {mega:g} MB, and glibc would quietly take small ones; as root: "
-        f"rater sweep --axis {pool}=N, or echo N > /proc/sys/vm/nr_hugepages (N x {mega:g} MB "
+        f"`rater sweep --axis {pool}=N`, or echo N > /proc/sys/vm/nr_hugepages (N x {mega:g} MB "
         "for all copies)"
     )
 

@@ -16,7 +16,7 @@ from rater.analysis.divots.confirm import (
     ConfirmPlan,
     ConfirmVerdict,
     judge_pairs,
-    next_command,
+    next_commands,
     slowdown_of,
     times_of,
     trial_of,
@@ -38,7 +38,7 @@ from rater.store.store import DivotSearch, Store, StoredDivot, open_store
 from rater.workflow.results import divots
 from tests.support.divot_runs import Machine, quiet, run_times
 from tests.support.example_findings import finding_of
-from tests.support.example_runs import HEAD, copy_row, stored
+from tests.support.example_runs import copy_row, stored
 
 
 def slow(
@@ -110,13 +110,14 @@ def test_what_cannot_be_tried_says_why(one: Finding, run: StoredRun, why: str) -
     assert why in told
 
 
-def test_next_is_a_trial_a_rerun_or_nothing() -> None:
-    head = replace(HEAD, request="{}", copies=16)
-    assert next_command(2, slow(), head) == "rater divots --confirm 7 --finding 2"
+def test_next_is_a_trial_or_a_rerun_where_a_trial_would_refuse() -> None:
     again = "rater rerun 7 && rater divots 7 last"
-    assert next_command(1, slow(Kind.DRIFT, ()), head) == again
-    assert next_command(1, slow(), replace(head, source="import")) is None
-    assert next_command(1, slow(explained=True), head) is None
+    confirms = "rater divots --confirm 7 --finding 2"
+    explained = slow(explained=True)
+    found = [slow(Kind.DRIFT, ()), slow(), explained]
+    assert next_commands(found, run_of(), of_kit=False) == (again, confirms)
+    assert next_commands(found, run_of(threads=2), of_kit=False) == (again, again)
+    assert next_commands(found, run_of(), of_kit=True) == (again, again)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +263,7 @@ def test_what_was_imported_cannot_be_run_here(
     assert main(["divots", "last", "--threshold-copy", "100"]) == 0
     capsys.readouterr()
     assert main(["divots", "--confirm", "last", "--finding", "2"]) == 2
-    assert "expected 1" in capsys.readouterr().err
+    assert "--finding 2: run 1 has 1 divot, numbered from 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

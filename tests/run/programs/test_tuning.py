@@ -214,7 +214,7 @@ def test_programs_that_do_not_see_it_are_known(tmp_path: Path, library: Path) ->
         ("madvise", {}, None),
         ("madvise", {"thp": "never"}, "setting thp is never, and this takes always or madvise"),
         ("madvise", {"thp.2048kB": "never"}, "setting thp.2048kB is never"),
-        ("thp", {}, "setting thp is madvise, and this takes always; as root: rater sweep --axis"),
+        ("thp", {}, "setting thp is madvise, and this takes always; as root: `rater sweep --axis"),
         ("thp", {"thp": "always"}, None),
         ("thp", {"thp": "always", "thp.2048kB": "madvise"}, "setting thp.2048kB is madvise"),
         ("hugetlb", {}, None),
@@ -253,7 +253,7 @@ def test_a_pool_without_pages_is_refused_as_glibc_would_quietly_take_small_ones(
     assert status == 0
     assert "REFUSED" in out
     status, _, err = rater("run", "--copies", "1", "--hugepages", "hugetlb", "--", "true")
-    assert (status, "as root: rater sweep --axis hugepages.2048kB=N" in err) == (2, True)
+    assert (status, "as root: `rater sweep --axis hugepages.2048kB=N" in err) == (2, True)
 
 
 # -- runs ---------------------------------------------------------------------------------------

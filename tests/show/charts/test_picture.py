@@ -549,7 +549,7 @@ def test_without_the_extra_the_error_says_what_to_install_before_anything_is_rea
     status, out, err = rater(*words, "-o", tmp_path / "a.svg")
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "needs vl-convert-python" in err
-    assert "`pip install 'rater[report]'` installs it" in err
+    assert " -m pip install 'rater-bench[report]'` installs it" in err
     assert rater("show", "plot", "--benchmark", "mcf")[0] == 0, "the terminal needs none"
 
 

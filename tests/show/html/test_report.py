@@ -196,7 +196,7 @@ def test_without_the_extra_the_error_names_it(
     status, _, err = rater("report", "-o", tmp_path / "p.html")
 
     assert status == 2
-    assert "pip install 'rater[report]'" in err
+    assert "pip install 'rater-bench[report]'" in err
     assert not (tmp_path / "p.html").exists()
 
 
@@ -329,7 +329,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
         (
             None,
             [
-                "The search for divots failed; rater divots 7 makes it once more.",
+                "The search for divots failed; `rater divots 7` makes it once more.",
                 "divots not known",
             ],
         ),

@@ -100,7 +100,7 @@ def test_the_memory_of_many_benchmarks_is_shown_when_asked_for() -> None:
         stored(rows, copies=1), placements=PLACED[:1], pus=FOUR_PUS, samples=tuple(samples)
     )
     assert "resident" not in shown(run)
-    assert "rater show --proof" in shown(run)
+    assert "`rater show 7 --proof`" in shown(run)
     assert "resident" in shown(run, proof=True)
 
 

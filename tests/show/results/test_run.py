@@ -117,7 +117,7 @@ def test_fourteen_benchmarks_fit_a_screen_on_a_terminal_with_a_line_for_each(
     assert {line.split()[1] for line in lines if line.startswith("bench-")} == {
         {1: "1", 3: "2"}[iterations]
     }
-    assert ("all: rater show 7" in stream.getvalue()) == (iterations == 3)
+    assert ("all: `rater show 7" in stream.getvalue()) == (iterations == 3)
     assert not [line for line in lines if "busy before" in line]
     assert lines[-2].startswith("suite ratio ")
     in_a_file = shown(run, brief=True, warned=run.warnings)
@@ -141,7 +141,7 @@ a             1     5.00   4.00    4.50     5.00      1, 1, 1     0.0    10.0
 
 suite ratio 4.00 (int 4.00), the geometric mean over 1 benchmark
 
-Stored as run 7. Try: rater report 7, rater show plot 7, rater show 7
+Stored as run 7. Try: `rater report 7`, `rater show plot 7`, `rater show 7`
 """
     )
 
@@ -308,8 +308,8 @@ def test_interrupted_and_killed_runs_say_so() -> None:
 def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> None:
     run = suite_run(["a", "b"], 3)
     assert "specrate" not in shown(run).lower()  # ours are never called so
-    assert "Stored as run 7. Try: rater report 7" in shown(run)
-    assert "rater report" not in shown(run, after_run=False)
+    assert "Stored as run 7. Try: `rater report 7`" in shown(run)
+    assert "`rater report" not in shown(run, after_run=False)
 
 
 def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
@@ -353,7 +353,7 @@ def test_what_limits_the_numbers_is_said() -> None:
     assert "not counted, and in `other`: translation, l1, l2, l3, dram" in shown
     assert "a base: intel-skx:pipeline:u was counted for 50.0 % of the time and scaled" in shown
     assert "user mode only" in shown
-    assert "nothing was counted in this run (rater run --counters cpi)" in text(stored([]))
+    assert "nothing was counted in this run; `rater doctor counters` shows" in text(stored([]))
 
 
 def test_json_has_rates_stack_and_groups() -> None:
@@ -483,7 +483,7 @@ def test_a_line_names_the_cpu_and_how_much(store: Store) -> None:
     assert notable_text(run_counters(run).notable, 7) == (
         "while copies ran: other work took 10.0 % of CPU 2 (gups, iteration 1); the hypervisor "
         "took 2.0 % of CPU 2 (gups, iteration 1); CPU 2 was throttled 3 times, too hot (gups, "
-        "iteration 1) (rater show 7 --cpus)"
+        "iteration 1) (`rater show 7 --cpus`)"
     )
 
 
@@ -494,7 +494,7 @@ def test_a_line_tells_how_many_cpus_more_and_what_the_machine_lacked() -> None:
     assert notable_text(run_counters(run).notable, 7) == (
         "while copies ran: other work took 30.0 % of CPU 2 (a, iteration 1), and up to as "
         "much of 2 other CPUs; 1 page swapped (a, iteration 1); tasks waited for memory 10.0 % of "
-        "the time (a, iteration 1) (rater show 7 --cpus)"
+        "the time (a, iteration 1) (`rater show 7 --cpus`)"
     )
     assert notable_text((), 7) is None
 

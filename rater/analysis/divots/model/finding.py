@@ -170,6 +170,9 @@ class Analysis:
     # Of the score, 0 to 1: what others' work cost (None: not recorded), and noise alone.
     others_cost: float | None = None
     noise_cost: float | None = None
+    # Commands that make the run again, and see whether each divot comes back; none: not from here.
+    rerun: str | None = None
+    confirm: tuple[str, ...] = ()
 
     @property
     def disturbed(self) -> tuple[str, ...]:
