@@ -171,11 +171,6 @@ LIVE = (
     *(AttemptState.INTENT, AttemptState.SUBMITTED, AttemptState.PENDING),
     *(AttemptState.RUNNING, AttemptState.WAITING),
 )
-# What `rater fleet retry` tries without being told the nodes.
-RETRIED = (
-    *(AttemptState.LOST, AttemptState.TIMEOUT, AttemptState.PARTIAL),
-    *(AttemptState.NEVER, AttemptState.CANCELLED),
-)
 
 
 class Ending(StrEnum):
@@ -564,6 +559,16 @@ def is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
         return last.ending is Ending.CANCELLED
     tried = [it for it in attempts if it.state is not AttemptState.CANCELLED]
     return len(tried) < most and last.state.is_retried
+
+
+def may_come_to_more(attempts: Sequence[NodeAttempt]) -> bool:
+    """Tell whether a node is tried again by `rater fleet retry` that is not told the nodes."""
+    if not all(it.state.ended for it in attempts):
+        return False
+    last = deciding_attempt(attempts) if attempts else None
+    if last is None or last.ending is Ending.CANCELLED:
+        return last is None or last.state is AttemptState.CANCELLED
+    return last.state.is_retried or last.state is AttemptState.NEVER
 
 
 def deciding_attempt(attempts: Sequence[NodeAttempt]) -> NodeAttempt:

@@ -25,7 +25,7 @@ from rater.fleet.driver import (
     update_printer,
     waited,
 )
-from rater.fleet.plan import RETRIED, AttemptState, deciding_attempt, expand
+from rater.fleet.plan import AttemptState, deciding_attempt, expand, may_come_to_more
 from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
 from rater.fleet.store import (
     FleetRequest,
@@ -345,12 +345,7 @@ def retry(args: argparse.Namespace) -> int:
 def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
     """Return the nodes that are to be tried again. Raises `InputError`."""
     if named is None:
-        return tuple(
-            node
-            for node, tried in fleet.attempts.items()
-            if all(it.state.ended for it in tried)
-            and (not tried or deciding_attempt(tried).state in RETRIED)
-        )
+        return tuple(node for node, tried in fleet.attempts.items() if may_come_to_more(tried))
     nodes = expand(named)
     unknown = [node for node in nodes if node not in fleet.nodes]
     if unknown:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from rater.run.host.admission import machine_lock
 from tests.support.calls import RATER, rater
 from tests.support.places import TEST_DATA
 
@@ -175,10 +176,10 @@ def test_a_node_that_loses_power_is_resumed_and_a_killed_submitter_loses_nothing
     submitter.call("scontrol", "update", "nodename=n2", "state=resume")
     assert waiting.wait(MOST_S) == 0
     document = submitter.fleet()
-    assert attempts(document, "n2") == [
-        ("lost", "the node failed (NODE_FAIL); NodeDown"),
-        ("complete", None),
-    ]
+    [lost, complete] = attempts(document, "n2")
+    assert lost[0] == "lost"
+    assert str(lost[1]).startswith("the node failed (NODE_FAIL); NodeDown; its log /")
+    assert complete == ("complete", None)
     assert attempts(document, "n1") == attempts(document, "n3") == [("complete", None)]
     [again] = [it["attempts"][1] for it in document["nodes"] if it["node"] == "n2"]
     assert again["notes"] == ["resumed: 1 copies were there"]
@@ -208,6 +209,7 @@ def test_drained_narrow_and_cancelled_nodes_are_rows_with_their_reasons(
     assert str(reason).startswith("cancelled in the scheduler, not by rater")
     [(state, reason)] = attempts(document, "n4")
     assert (state, "ReqNodeNotAvail" in str(reason)) == ("never", True)
+    assert str(reason).startswith("pending too long; n4 is drained: broken fan (root, 20")
     assert attempts(submitter.fleet("retry", "--wait", "--poll", "0.2"), "n4")[-1][0] == "complete"
     if os.cpu_count() == 1:
         return
@@ -215,6 +217,35 @@ def test_drained_narrow_and_cancelled_nodes_are_rows_with_their_reasons(
     assert rater(*words[len(RATER) :]).returncode == 1
     [(state, reason)] = attempts(submitter.fleet(), "n3")
     assert (state, "the job may use CPUs" in str(reason)) == ("refused", True)
+
+
+def test_a_node_that_another_rater_holds_waits_with_who_it_is_and_goes_on_when_it_is_free(
+    submitter: Submitter, cluster: Path
+) -> None:
+    with machine_lock(cluster / "shared/locks/n3/rater.lock", "rater run 1a2b"):
+        waiting = submitter.start(submitter.run("n3", "--wait", command="true"))
+        until(lambda: submitter.fleet()["counts"] == {"waiting": 1})
+        [(_, reason)] = attempts(submitter.fleet(), "n3")
+        assert str(reason).startswith("another rater holds it; rater run 1a2b; waits since 20")
+    assert waiting.wait(MOST_S) == 0
+    with machine_lock(cluster / "shared/locks/n3/rater.lock", "rater run 1a2b"):
+        words = submitter.run("n3", "--wait", "--busy-limit", "0.5s", command="true")
+        assert rater(*words[len(RATER) :]).returncode == 1
+    assert attempts(submitter.fleet(), "n3") == [
+        ("refused", "another rater held the node for 0.5 s; rater run 1a2b")
+    ]
+
+
+def test_a_cancelled_fleet_is_retried_to_its_end(submitter: Submitter) -> None:
+    go = submitter.home / "go"
+    words = submitter.run("n[1-2]", command=f"[ -e {go} ] || exec sleep 60")
+    assert rater(*words[len(RATER) :]).returncode == 0
+    until(lambda: submitter.copies() == {"n1": 1, "n2": 1})
+    assert submitter.fleet("cancel", "--wait")["status"] == "cancelled"
+    go.touch()
+    document = submitter.fleet("retry", "--wait", "--poll", "0.2")
+    assert (document["status"], document["counts"]) == ("complete", {"complete": 2})
+    assert submitter.copies() == {"n1": 2, "n2": 2}
 
 
 def test_nodes_and_options_that_slurm_does_not_have_are_refused(submitter: Submitter) -> None:

@@ -348,7 +348,8 @@ def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
     document = shown(rater, "retry", "--nodes", "n1", "--wait", "--poll", "0.05")
     assert [it["state"] for it in document["nodes"]] == ["complete", "cancelled"]
     assert [len(it["attempts"]) for it in document["nodes"]] == [2, 1]
-    document = shown(rater, "retry", "--wait", "--poll", "0.05")
+    assert "nothing to try again" in rater("fleet", "retry")[2]  # it was left out before
+    document = shown(rater, "retry", "--nodes", "n2", "--wait", "--poll", "0.05")
     assert (document["status"], document["counts"]) == ("complete", {"complete": 2})
 
 
