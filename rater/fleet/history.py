@@ -18,6 +18,7 @@ from rater.fleet.hosts import is_other_memory
 from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.record import HistoryPoint
 from rater.settings.known import is_volatile
+from rater.text.values import group_by_key
 
 # A robust scan: of every place to cut, the difference of the medians before and after over its
 # standard error, with the spread of what is left around both medians; the greatest one counts where
@@ -198,7 +199,10 @@ def points_of_benchmark(
         timed = [it for it in results if benchmark in it.copy_s]
         if not timed:
             continue
-        alike = max(([it for it in timed if _are_alike(it, one)] for one in timed), key=len)
+        kinds = group_by_key((_kind(it), it) for it in timed)
+        of_kind = max(kinds.values(), key=lambda them: len(them))
+        of_kind.sort(key=lambda it: it.kind.memory_bytes or 0)
+        alike = [it for it in timed if _are_alike(it, of_kind[len(of_kind) // 2])]
         usual, of_hosts = points.setdefault(alike[0].program, ([], {}))
         dates = sorted(it.started_at for it in alike if it.started_at)
         date = dates[len(dates) // 2] if dates else None
@@ -229,11 +233,13 @@ def _point(fleet: int, own: HostResult, others: Sequence[HostResult]) -> History
 
 def _are_alike(one: HostResult, other: HostResult) -> bool:
     """Tell whether two hosts are of one kind, whatever their kernel and microcode."""
-    here, there = (
-        replace(it.kind, kernel=None, microcode=None, memory_bytes=None) for it in (one, other)
-    )
     memory = one.kind.memory_bytes, other.kind.memory_bytes
-    return here == there and one.program == other.program and not is_other_memory(*memory)
+    return _kind(one) == _kind(other) and not is_other_memory(*memory)
+
+
+def _kind(it: HostResult) -> tuple[object, ...]:
+    kind = it.kind
+    return it.program, kind.cpu_model, kind.cpus, kind.copies, kind.what
 
 
 def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:

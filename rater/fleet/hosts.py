@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +62,7 @@ def results_of(
                 command or ", ".join(filter(None, (run.suite, run.size))),
                 settings.get(run.setting, {}) | _facts(run),
                 run.started_at,
+                {row.benchmark: statistics.median(row.bracket_s or row.copy_s) for row in rows},
             )
         )
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -248,14 +247,7 @@ class HostResult:
     program: str = ""  # the command line, or suite and size
     facts: dict[str, str] = field(default_factory=dict)  # settings, and what the machine is
     started_at: str | None = None  # by the host's clock
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Its time in each benchmark: of the median iteration."""
-        return {
-            name: statistics.median(self.bracket_s.get(name) or copy_s)
-            for name, copy_s in self.copy_s.items()
-        }
+    seconds: dict[str, float] = field(default_factory=dict)  # by benchmark, of the median iteration
 
 
 @dataclass(frozen=True, slots=True)
