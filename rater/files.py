@@ -307,7 +307,7 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
             with suppress(OSError):
                 os.unlink(new.name, dir_fd=folder)
             raise
-        flush_folder(real)
+        flush(real)
 
 
 def write_all(number: int, data: bytes) -> None:
@@ -316,9 +316,9 @@ def write_all(number: int, data: bytes) -> None:
         data = data[os.write(number, data) :]
 
 
-def flush_folder(folder: Path) -> None:
-    """Let the names in a folder be on disk."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def flush(path: Path) -> None:
+    """Let what is in a file, or the names in a folder, be on disk."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(number)
     finally:

@@ -18,7 +18,7 @@ from typing import Any
 from rater.errors import InputError
 from rater.files import (
     UntrustedError,
-    flush_folder,
+    flush,
     open_file,
     private_folder,
     replace_file,
@@ -342,7 +342,7 @@ def copy_whole(source: BufferedReader, target: Path) -> None:
         raise
     finally:
         os.close(number)
-    flush_folder(target.parent)
+    flush(target.parent)
 
 
 # -- What a node must be before it takes part in a fleet; reasons in words where it is not ---------

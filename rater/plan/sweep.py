@@ -258,7 +258,7 @@ class SweepFile:
 
 def is_sweep_text(text: str) -> bool:
     """Tell whether a TOML text has a table of a sweep's file."""
-    return re.search(r"^\s*\[\s*(sweep|axes)\s*\]", text, re.MULTILINE) is not None
+    return re.search(r"^[ \t]*\[[ \t]*(sweep|axes)[ \t]*\]", text, re.MULTILINE) is not None
 
 
 def parse_sweep(text: str, path: Path) -> SweepFile:

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from rater.errors import InputError
-from rater.files import flush_folder, open_file, replace_file
+from rater.files import flush, open_file, replace_file
 from rater.process import ProcessId, is_alive, this_process
 from rater.settings.known import is_known_file, is_number, is_number_file
 from rater.text.kinds import WrongKindError, describe_value, of_type
@@ -115,7 +115,7 @@ def save(path: Path, journal: Journal) -> None:
 def remove(path: Path) -> None:
     """Remove the journal for good. Raises `OSError`."""
     path.unlink(missing_ok=True)
-    flush_folder(path.parent)
+    flush(path.parent)
 
 
 def set_aside(path: Path) -> Path:
@@ -127,7 +127,7 @@ def set_aside(path: Path) -> Path:
     places = (path.with_name(f"{path.name}{ending}") for ending in endings)
     aside = next(place for place in places if not os.path.lexists(place))
     path.replace(aside)
-    flush_folder(path.parent)
+    flush(path.parent)
     return aside
 
 

@@ -299,7 +299,7 @@ def is_volatile(name: str) -> bool:
 
 # -- One setting of the machine: the files it is, the values it takes, how it is read and written --
 
-_CHOSEN = re.compile(r"\[([^\]]+)\]")
+_CHOSEN = re.compile(r"\[([^\[\]]+)\]")
 _UNIT = re.compile(r"/(?:policy|node)(\d+)/")
 _MOST_BYTES = 4096  # of a file of /sys: a page
 _SWITCH = {"1": "on", "0": "off"}

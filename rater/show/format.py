@@ -149,7 +149,7 @@ def wrap_text(text: str, width: int, indent: str = "    ") -> list[str]:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[str, str]]:
-    for blanks, word in re.findall(r"( *)((?:`[^`]*`|[^ ])+)", text):
+    for blanks, word in re.findall(r"(?<! )( *)((?:`[^`]*`|[^ ])+)", text):
         if cell_len(word) > width and re.fullmatch(r"[\d,-]+", word):
             first, *more = re.findall(r"[^,]+,?", word)
             yield blanks, first

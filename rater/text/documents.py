@@ -170,7 +170,7 @@ REQUIRED: Any = object()  # the default of a key that must be there
 _MOST_MISTAKES = 100
 _MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
 # A key of more parts than any format has: tomllib's time grows with the square of them.
-_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])\s*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
+_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _SAME_MEMORY = 0.01
 _ENVIRONMENT = "env."
 _PATH, _FOLDERS = f"{_ENVIRONMENT}PATH", "folders in PATH"
 # Where rater keeps what it compiled: the folder is called after a hash of all that went in.
-_IN_CACHE = re.compile(r"\S*/build/[0-9a-f]{32}/")
+_IN_CACHE = re.compile(r"(?<!\S)\S*/build/[0-9a-f]{32}/")
 # Not "memory", which is what --mem of a head is called: one would hide the other.
 _STRUCTURE, _MEMORY = "structure of cores and caches", "installed memory"
 _NAMES = {"hostname": "host name", "machine_id_hash": "machine id", "product": "product"}

@@ -29,7 +29,7 @@ _PROC, _SYS, _ETC = Path("/proc"), Path("/sys"), Path("/etc")
 _SNAPSHOT_CPUINFO_BYTES = (
     1 << 16
 )  # the first CPUs tell; all 384 of a large machine take milliseconds
-_SELECTED = re.compile(r"\[([^\]]+)\]")
+_SELECTED = re.compile(r"\[([^\[\]]+)\]")
 # What copies inherit and what may change their speed: loader and C library, allocators, numbers of
 # threads, run-time systems and their collectors, locale (sorting, matching), defaults that programs
 # read as if they were options, and which programs and compilers are found.

@@ -22,7 +22,7 @@ from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 _POOL = re.compile(r"hugepages-([0-9]+)kB")
-_BUDDY = re.compile(r"^Node +(\d+), +zone +\S+ +([\d ]+)$", re.MULTILINE)
+_BUDDY = re.compile(r"^Node +(\d+), +zone +\S+ +(\d[\d ]*)$", re.MULTILINE)
 _MACHINE = (
     ("free", "MemFree"),
     ("available", "MemAvailable"),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rater.errors import InputError, RunError
+from rater.files import flush
 from rater.plan.placement.memory_policy import MemoryPolicy, ordinary_nodes
 from rater.plan.placement.place import Placement
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
@@ -476,7 +477,7 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
             fresh = Path(scratch) / "data"
             write(fresh)
             fresh.chmod(0o444 | fresh.stat().st_mode & _EXECUTE)
-            _flush(fresh)
+            flush(fresh)
             found = fresh.stat()
             ready = ReadyInput(name, data, found.st_size, found.st_mtime_ns, sha256_of(fresh))
             stamp.unlink(missing_ok=True)
@@ -501,13 +502,5 @@ def locked(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(handle)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
     finally:
         os.close(handle)

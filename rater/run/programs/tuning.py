@@ -19,7 +19,7 @@ from rater.errors import InputError, RunError
 
 SYSTEM = "system"  # the C library's own
 _LDCONFIG = ("/sbin/ldconfig", "/usr/sbin/ldconfig")
-_CACHED = re.compile(r"^\s+(\S+) \([^)]*\) => (/.+)$", re.MULTILINE)
+_CACHED = re.compile(r"^[ \t]+(\S+) \([^)\n]*\) => (/.+)$", re.MULTILINE)
 _FOLDERS = tuple(
     Path(folder)
     for folder in (

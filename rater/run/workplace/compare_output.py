@@ -154,9 +154,9 @@ _BLOCK = 65536  # bytes
 # wrote: to read 8 TB of holes takes hours. (File systems that compress save less than that.)
 _LARGE, _MOST_HOLES = 1 << 30, 100
 _LONGEST_NUMBER = 200  # characters; a longer token is text, so that all sums stay doubles
-_DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?")
+_DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?")
 _INTEGER = re.compile(rb"[+-]?\d+")
-_HEX = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?")
+_HEX = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?")
 _HEX_INTEGER = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+")
 _SPECIAL = re.compile(rb"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 

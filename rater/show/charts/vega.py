@@ -72,7 +72,7 @@ _GAP = 14.0  # between charts
 _COLOURED = re.compile(r'((?:fill|stroke)=")var\(--([\w-]+)\)"')
 _PLACES = re.compile(r'(?<= d=")[^"]*|(?<= transform=")[^"]*')
 _LONG = re.compile(r"(\.\d\d)\d+")
-_LISTED = re.compile(rb"(?: +/\w+ \d+ 0 R\n)+")
+_LISTED = re.compile(rb"(?:(?<! ) +/\w+ \d+ 0 R\n)+")
 _DOTS = re.compile(
     r'<path transform="translate\([^)]*\)" d="M([\d.]+),0A[^"]*" fill="([^"]*)" opacity="([^"]*)"/>'
     r'(?:<path transform="translate\([^)]*\)" d="M\1,0A[^"]*" fill="\2" opacity="\3"/>)*'
@@ -220,7 +220,7 @@ def coloured(svg: str) -> str:
 def page_colours() -> Mapping[str, str]:
     """Return the light colours of the page's style sheet by name, as `#rrggbb`."""
     block = (ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")[0]
-    found = re.findall(r"--([\w-]+): #([0-9a-f]{3,6});", block)
+    found = re.findall(r"(?<!-)--([\w-]+): #([0-9a-f]{3,6});", block)
     return {
         name: "#" + ("".join(2 * digit for digit in value) if len(value) == 3 else value)
         for name, value in found

@@ -21,9 +21,9 @@ _MACRO = re.compile(r"%\{([A-Za-z_][\w-]*)\}")
 _NAME = r"(?:%\{([A-Za-z_][\w-]*)\}|([A-Za-z_][\w-]*))"
 _DEFINED = re.compile(rf"\bdefined(?:\s*\(\s*{_NAME}\s*\)|\s+{_NAME})")
 _TOKEN = re.compile(
-    r"""\s*("[^"]*"|'[^']*'|%\{[\w-]+\}|\|\||&&|[=!<>]=|[-+*/%()<>!]|[A-Za-z_][\w.+-]*|\d[\w.]*|\.\d+)"""
+    r"""("[^"]*"|'[^']*'|%\{[\w-]+\}|\|\||&&|[=!<>]=|[-+*/%()<>!]|[A-Za-z_][\w.+-]*|\d[\w.]*|\.\d+)"""
 )
-_SUM = re.compile(r"[\d\s()+*/%-]*\d[\s)]*[-+*/%][\d\s()+*/%-]*", re.ASCII)
+_SUM = re.compile(r"(?=.*?\d[\s)]*[-+*/%])[\d\s()+*/%-]+", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"(\d+)-(\d+)(-\d+)*", re.ASCII)
 _LONGEST_SUM = 200
 _MOST_TOKENS = 200

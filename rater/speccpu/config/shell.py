@@ -312,7 +312,7 @@ def _printed(found: re.Match[str]) -> str:
 _LONGEST = 200  # characters of an expression
 _MOST_TOKENS = 60
 _BITS = 64  # of the shell's numbers
-_TOKEN = re.compile(r"\s{0,200}(\d{1,20}|<<|>>|[-+*/%()])", re.ASCII)
+_TOKEN = re.compile(r"(\d{1,20}|<<|>>|[-+*/%()])", re.ASCII)
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
 
 

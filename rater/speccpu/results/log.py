@@ -525,7 +525,7 @@ _ROW = re.compile(r"\d{3}\.\w[\w.-]*")
 _COLUMN = re.compile(
     r"(?:Est\. )?(Base|Peak) (# Copies|# Threads|Run Time|Rate|Ratio|Selected|Status)"
 )
-_DESCRIBED = re.compile(r"(\w+)\(\w+\) iteration #(\d{1,9})")
+_DESCRIBED = re.compile(r"(?<!\w)(\w+)\(\w+\) iteration #(\d{1,9})")
 
 
 def is_table(head: bytes) -> bool:
