@@ -34,7 +34,6 @@ from rater.fleet.plan import (
 )
 from rater.fleet.shared_folder import PublishedVerdict, SharedFolder
 from rater.fleet.store import (
-    StoredAttempt,
     StoredFleet,
     change,
     claim_submission,
@@ -96,12 +95,10 @@ class FleetDriver:
         published = self._published(fleet)
         changes = []
         for row in fleet.every:
-            looked = self._looked(
-                fleet, row.attempt, published.get(row.key), claimed.get(row.key), now_s
-            )
-            now = updated_attempt(row.attempt, looked, fleet.limits)
+            looked = self._looked(fleet, row, published.get(row.key), claimed.get(row.key), now_s)
+            now = updated_attempt(row, looked, fleet.limits)
             changes.append((row, now))
-            if looked.damaged and now.state is AttemptState.LOST and now.state != row.attempt.state:
+            if looked.damaged and now.state is AttemptState.LOST and now.state != row.state:
                 self.folder.set_aside(*row.key)
         self._store(changes, now_s)
         return load_fleet(self.store, self.number)
@@ -147,7 +144,7 @@ class FleetDriver:
         states = self.folder.verdict_files()
         for row in fleet.every:
             state = states.get(row.key)
-            if state is None or (row.attempt.verdict and row.attempt.state in _FOR_GOOD):
+            if state is None or (row.verdict and row.state in _FOR_GOOD):
                 continue
             before, known = self._files.get(row.key, (None, None))
             if before != state:
@@ -169,13 +166,13 @@ class FleetDriver:
         jobs = {}
         for name, row in names.items():
             began = claimed.get(row.key)
-            jobs[name] = row.attempt.job if began is None else scheduler_job(began)
+            jobs[name] = row.job if began is None else scheduler_job(began)
         if not jobs:
             return
         try:
             self._seen = dict(self._calls(fleet).poll(jobs))
             pending = {
-                name: names[name].attempt.node
+                name: names[name].node
                 for name, it in self._seen.items()
                 if it.phase is JobPhase.PENDING
             }
@@ -224,9 +221,7 @@ class FleetDriver:
 
     def _end(self, fleet: StoredFleet, now_s: float) -> None:
         """End the jobs that are to end: gently at first, those that wait at once."""
-        ending = [
-            row.attempt for row in fleet.live if row.attempt.ending is not None and row.attempt.job
-        ]
+        ending = [row for row in fleet.live if row.ending is not None and row.job]
         gently: list[str] = []
         firmly: list[str] = []
         for it in ending:
@@ -241,20 +236,19 @@ class FleetDriver:
 
     def _submit_left(self, fleet: StoredFleet) -> None:
         """Submit what was written down and is not with the scheduler: its submitter was killed."""
-        for row in fleet.live:
-            it = row.attempt
+        for it in fleet.live:
             if it.state is not AttemptState.INTENT or it.ending is not None:
                 continue
-            ours = row.owner == this_process()
-            if not ours and is_alive(row.owner):
+            ours = it.owner == this_process()
+            if not ours and is_alive(it.owner):
                 continue
-            taken = ours or claim_submission(self.store, self.number, row)
-            if taken and not self._submit(fleet, row):
+            taken = ours or claim_submission(self.store, self.number, it)
+            if taken and not self._submit(fleet, it):
                 return
 
-    def _submit(self, fleet: StoredFleet, row: StoredAttempt) -> bool:
+    def _submit(self, fleet: StoredFleet, it: NodeAttempt) -> bool:
         """Submit what is written down; False: the scheduler gives no answers now."""
-        asked, it = fleet.asked, row.attempt
+        asked = fleet.asked
         log = self.folder.log(it.node, it.attempt)
         os.close(self.folder.open_log(it.node, it.attempt))
         order = JobSpec(
@@ -274,15 +268,15 @@ class FleetDriver:
             job = self._calls(fleet).submit(self.store.sourced(order).trusted())
         except SchedulerUnavailableError as error:
             self.silent = str(error)
-            self._store([(row, replace(it, reason=f"not submitted yet: {error}"))], now_s)
+            self._store([(it, replace(it, reason=f"not submitted yet: {error}"))], now_s)
             return False
         except JobRejectedError as error:
             why = f"not taken by the scheduler: {error}"
             no = replace(it, state=AttemptState.REFUSED, reason=why, ended_s=now_s)
-            self._store([(row, no)], now_s)
+            self._store([(it, no)], now_s)
             return True
         done = replace(it, state=AttemptState.SUBMITTED, job=job, reason=None)
-        self._store([(row, done)], now_s)
+        self._store([(it, done)], now_s)
         return True
 
     def _idle(self, nodes: Iterable[str]) -> set[str]:
@@ -297,9 +291,9 @@ class FleetDriver:
             self._backend = backend(fleet.asked.backend, Path(fleet.asked.folder))
         return self._backend
 
-    def _store(self, changes: Iterable[tuple[StoredAttempt, NodeAttempt]], now_s: float) -> None:
+    def _store(self, changes: Iterable[tuple[NodeAttempt, NodeAttempt]], now_s: float) -> None:
         pairs = list(changes)
-        before = {row.key: row.attempt.state for row, _ in pairs}
+        before = {row.key: row.state for row, _ in pairs}
         for it in change(self.store, self.number, pairs, now_s):
             if before[it.node, it.attempt] is not it.state:
                 self.news(it)
@@ -311,13 +305,13 @@ def take_back_cancelling(steps: FleetDriver, wanted: Collection[str]) -> StoredF
     steps.folder.mark_cancelled(False)
     fleet, now_s = load_fleet(steps.store, steps.number), time.time()
     for node in (it for it in fleet.nodes if it not in wanted):
-        left = fleet.rows.get(node) or (intend(steps.store, steps.number, node, 1, now_s),)
+        left = fleet.attempts[node] or (intend(steps.store, steps.number, node, 1, now_s),)
         changes = []
         for row in (it for it in left if it is not None):
-            now = replace(row.attempt, ending=None)
-            if node not in fleet.rows:
+            now = replace(row, ending=None)
+            if not fleet.attempts[node]:
                 now = replace(now, state=AttemptState.CANCELLED, reason="`rater fleet cancel`")
-            changes.append((row, now if now.state.ended else row.attempt))
+            changes.append((row, now if now.state.ended else row))
         change(steps.store, steps.number, changes, now_s)
     return load_fleet(steps.store, steps.number)
 
@@ -386,22 +380,22 @@ def collect_published(steps: FleetDriver, *, quiet: bool) -> int:
     fleet = load_fleet(steps.store, steps.number)
     added = aside = 0
     for row in fleet.every:
-        verdict = row.attempt.verdict
-        if verdict is None or verdict.database is None or row.attempt.collected == verdict.sha256:
+        verdict = row.verdict
+        if verdict is None or verdict.database is None or row.collected == verdict.sha256:
             continue
         file = steps.folder.inbox / verdict.database
         if not file.exists():
-            print_error(f"{row.attempt.node}: {file} is not there (yet)")
+            print_error(f"{row.node}: {file} is not there (yet)")
             continue
         admission = admit_database(
             steps.store, file, fleet.number, *row.key, expected_sha256=verdict.sha256
         )
-        now = replace(row.attempt, collected=verdict.sha256)
+        now = replace(row, collected=verdict.sha256)
         if admission.outcome is AdmitOutcome.SET_ASIDE:
-            print_error(f"{row.attempt.node}: {verdict.database} is set aside: {admission.reason}")
+            print_error(f"{row.node}: {verdict.database} is set aside: {admission.reason}")
             steps.folder.set_aside(*row.key)
             why = f"the published database was set aside: {admission.reason}"
-            now = replace(row.attempt, state=AttemptState.LOST, reason=why, verdict=None)
+            now = replace(row, state=AttemptState.LOST, reason=why, verdict=None)
             aside += 1
         added += admission.outcome in (AdmitOutcome.ADDED, AdmitOutcome.REPLACED)
         change(steps.store, steps.number, [(row, now)], time.time())

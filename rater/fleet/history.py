@@ -200,7 +200,7 @@ def points_of_benchmark(
         if not timed:
             continue
         kinds = group_by_key((_kind(it), it) for it in timed)
-        of_kind = max(kinds.values(), key=lambda them: len(them))
+        of_kind = max(kinds.values(), key=len)
         of_kind.sort(key=lambda it: it.kind.memory_bytes or 0)
         alike = [it for it in timed if _are_alike(it, of_kind[len(of_kind) // 2])]
         usual, of_hosts = points.setdefault(alike[0].program, ([], {}))

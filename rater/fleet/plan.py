@@ -6,10 +6,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, product
+from math import prod
 from typing import Any
 
 from rater.errors import InputError
+from rater.process import ProcessId
 from rater.text.kinds import from_json
 from rater.text.values import count, printable
 
@@ -17,6 +19,8 @@ from rater.text.values import count, printable
 
 MOST_NODES = 20_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_BRACKETS = re.compile(r"(?:[^\[\]]|\[[^\[\]]*\])*")
+_COMMA = re.compile(r",(?![^\[\]]*\])")  # outside of brackets
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
@@ -28,14 +32,24 @@ def expand(text: str) -> tuple[str, ...]:
     `n[1-3,7]` is n1, n2, n3, n7; `n[08-10]` keeps the zeros; several brackets multiply.
     Raises `InputError` for what is none, and for more than `MOST_NODES`.
     """
+    if not _BRACKETS.fullmatch(text):
+        raise _bad(text, "brackets do not match")
     found: dict[str, None] = {}
-    for term in _terms(text):
-        for name in _expanded(term, text):
+    for term in _COMMA.split(text):
+        if not term.strip():
+            raise _bad(text, "a name is missing")
+        parts = [
+            [part[2]] if part[1] is None else list(_numbers(part[1], text))
+            for part in _PART.finditer(term.strip())
+        ]
+        if prod(map(len, parts)) > MOST_NODES:
+            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
+        for name in map("".join, product(*parts)):
             if not _NAME.fullmatch(name):
                 raise _bad(text, f"{name!r} is no name of a node")
             found[name] = None
-            if len(found) > MOST_NODES:
-                raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
+        if len(found) > MOST_NODES:
+            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
     return tuple(found)
 
 
@@ -80,35 +94,6 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
     for _, run in groupby(enumerate(numbers), key=lambda it: it[1] - it[0]):
         found = [number for _, number in run]
         yield found[0], found[-1]
-
-
-def _terms(text: str) -> list[str]:
-    """Split at the commas that stand outside of brackets."""
-    terms, depth = [""], 0
-    for sign in text:
-        depth += (sign == "[") - (sign == "]")
-        if depth not in (0, 1):
-            raise _bad(text, "brackets do not match")
-        if sign == "," and depth == 0:
-            terms.append("")
-        else:
-            terms[-1] += sign
-    if depth:
-        raise _bad(text, "brackets do not match")
-    stripped = [term.strip() for term in terms]
-    if not all(stripped):
-        raise _bad(text, "a name is missing")
-    return stripped
-
-
-def _expanded(term: str, text: str) -> list[str]:
-    names = [""]
-    for part in _PART.finditer(term):
-        ends = [part[2]] if part[1] is None else list(_numbers(part[1], text))
-        if len(names) * len(ends) > MOST_NODES:
-            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
-        names = [name + end for name in names for end in ends]
-    return names
 
 
 def _numbers(ranges: str, text: str) -> Iterator[str]:
@@ -273,6 +258,20 @@ class NodeAttempt:
     ended_s: float | None = None
     verdict: NodeVerdict | None = None
     collected: str | None = None  # sha256 of its database when that was collected
+    version: int = 0  # of its row, as it was read
+    pid: int = 0  # of who submits it
+    pid_start: int | None = None
+    boot_id: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The node, and the number of the attempt."""
+        return self.node, self.attempt
+
+    @property
+    def owner(self) -> ProcessId:
+        """Who submits it."""
+        return ProcessId(self.pid, self.pid_start, self.boot_id)
 
 
 def job_name(fleet: str, node: str, attempt: int) -> str:

@@ -116,19 +116,19 @@ def _submitted(args: argparse.Namespace, store: Store, steps: FleetDriver) -> in
     fleet = load_fleet(store, steps.number)
     if not args.quiet or args.json:
         show_fleet(args, fleet, steps.silent)
-    left = len(fleet.nodes) - len(fleet.rows)
+    left = sum(not of for of in fleet.attempts.values())
+    last = [of[-1] for of in fleet.attempts.values() if of]
     if not args.quiet:
         if left:
             print_error(
                 f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them"
             )
-        elif any(of[-1].attempt.state != "refused" for of in fleet.rows.values()):
+        elif any(it.state != "refused" for it in last):
             print_error(
                 f"submitted; `rater fleet wait {fleet.number}` waits, tries lost nodes again and "
                 "collects"
             )
-    refused = [of[-1].attempt for of in fleet.rows.values() if of[-1].attempt.state == "refused"]
-    return 1 if refused else 0
+    return 1 if any(it.state == "refused" for it in last) else 0
 
 
 def _checked(args: argparse.Namespace) -> tuple[FleetRequest, tuple[str, ...]]:

@@ -15,7 +15,6 @@ from rater.fleet.plan import (
     FleetLimits,
     FleetRules,
     NodeAttempt,
-    NodeVerdict,
     deciding_attempt,
     is_settled,
     verdict_from_json,
@@ -26,6 +25,7 @@ from rater.store.open_database import OpenDatabase
 from rater.store.read import number_meant
 from rater.store.rows import Value, insert_row, read_table
 from rater.store.store import Store
+from rater.text.values import group_by_key
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------
 
@@ -111,20 +111,6 @@ class FleetRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAttempt:
-    """An attempt and what its row knows beside it."""
-
-    attempt: NodeAttempt
-    version: int  # of its row
-    owner: ProcessId  # who submits it
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """The node, and the number of the attempt."""
-        return self.attempt.node, self.attempt.attempt
-
-
-@dataclass(frozen=True, slots=True)
 class StoredFleet:
     """A fleet read back."""
 
@@ -134,22 +120,17 @@ class StoredFleet:
     cancelled_at: str | None
     owner: ProcessId
     nodes: tuple[str, ...]
-    rows: Mapping[str, tuple[StoredAttempt, ...]]  # by node, in their order
+    attempts: Mapping[str, tuple[NodeAttempt, ...]]  # at each node, in their order
 
     @property
-    def attempts(self) -> dict[str, tuple[NodeAttempt, ...]]:
-        """The attempts at each node."""
-        return {node: tuple(row.attempt for row in self.rows.get(node, ())) for node in self.nodes}
-
-    @property
-    def every(self) -> tuple[StoredAttempt, ...]:
+    def every(self) -> tuple[NodeAttempt, ...]:
         """All attempts, node by node."""
-        return tuple(row for of in self.rows.values() for row in of)
+        return tuple(it for of in self.attempts.values() for it in of)
 
     @property
-    def live(self) -> tuple[StoredAttempt, ...]:
+    def live(self) -> tuple[NodeAttempt, ...]:
         """The attempts that have not ended."""
-        return tuple(row for row in self.every if not row.attempt.state.ended)
+        return tuple(it for it in self.every if not it.state.ended)
 
     @property
     def rules(self) -> FleetRules:
@@ -251,10 +232,9 @@ def unmark_cancelled(store: OpenDatabase, number: int) -> None:
 
 def intend(
     store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
-) -> StoredAttempt | None:
+) -> NodeAttempt | None:
     """Write down that an attempt is submitted next; None: somebody else just did."""
-    owner = this_process()
-    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s)
+    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s, **asdict(this_process()))
     with store.writing("planning a job") as connection:
         (is_there,) = connection.execute(
             "SELECT count(*) FROM fleet_attempt JOIN fleet ON fleet.id = fleet_id WHERE "
@@ -267,25 +247,18 @@ def intend(
         ).fetchone()
         if is_there or ended:
             return None
-        of: dict[str, Any] = asdict(owner)
-        insert_row(
-            connection, "fleet_attempt", made, fleet_id=number, verdict=None, version=0, **of
-        )
+        insert_row(connection, "fleet_attempt", made, fleet_id=number, verdict=None)
         _note(connection, number, made, now_s)
-    return StoredAttempt(made, 0, owner)
+    return made
 
 
-def claim_submission(store: OpenDatabase, number: int, row: StoredAttempt) -> bool:
+def claim_submission(store: OpenDatabase, number: int, it: NodeAttempt) -> bool:
     """Make an intent whose submitter is gone this process's own; False: somebody else just did."""
     with store.writing("taking up a job") as connection:
         changed = connection.execute(
             "UPDATE fleet_attempt SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
             f"WHERE {_OF} AND version = :seen AND state = 'intent' AND pid = :old_pid",
-            {
-                **_key(number, row),
-                **asdict(this_process()),
-                "old_pid": row.owner.pid,
-            },
+            {**_key(number, it), **asdict(this_process()), "old_pid": it.pid},
         ).rowcount
     return changed == 1
 
@@ -293,7 +266,7 @@ def claim_submission(store: OpenDatabase, number: int, row: StoredAttempt) -> bo
 def change(
     store: OpenDatabase,
     number: int,
-    changes: Iterable[tuple[StoredAttempt, NodeAttempt]],
+    changes: Iterable[tuple[NodeAttempt, NodeAttempt]],
     now_s: float,
 ) -> list[NodeAttempt]:
     """Store what became of attempts; those that somebody else changed meanwhile are left.
@@ -301,18 +274,18 @@ def change(
     Returns what was stored.
     """
     stored = []
-    wanted = [(row, now) for row, now in changes if row.attempt != now]
+    wanted = [(before, now) for before, now in changes if before != now]
     if not wanted:
         return []
     with store.writing("storing what became of jobs") as connection:
-        for row, now in wanted:
+        for before, now in wanted:
             values: dict[str, Value] = {name: getattr(now, name) for name in _KEPT}
             values["verdict"] = None if now.verdict is None else json.dumps(asdict(now.verdict))
-            done = connection.execute(_CHANGE, {**values, **_key(number, row)}).rowcount
+            done = connection.execute(_CHANGE, {**values, **_key(number, before)}).rowcount
             if done != 1:
                 continue
             stored.append(now)
-            if (row.attempt.state, row.attempt.reason) != (now.state, now.reason):
+            if (before.state, before.reason) != (now.state, now.reason):
                 _note(connection, number, now, now_s)
     return stored
 
@@ -333,10 +306,15 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
                 "SELECT node FROM fleet_node WHERE fleet_id = ? ORDER BY position", (number,)
             )
         )
-        rows: dict[str, tuple[StoredAttempt, ...]] = {}
-        for row in _rows(connection, number):
-            rows[row.attempt.node] = (*rows.get(row.attempt.node, ()), row)
-    return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), nodes, rows)
+        found = read_table(
+            *(connection, NodeAttempt, "fleet_attempt"),
+            order="node, attempt",
+            finish=_with_verdict,
+            fleet_id=number,
+        )
+    tried = group_by_key((it.node, it) for it in found)
+    attempts = {node: tuple(tried.get(node, ())) for node in nodes}
+    return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), nodes, attempts)
 
 
 def fleets(store: OpenDatabase) -> tuple[StoredFleet, ...]:
@@ -370,45 +348,16 @@ def find_fleet(store: OpenDatabase, spec: str) -> int:
     return found
 
 
-def _rows(connection: sqlite3.Connection, number: int) -> list[StoredAttempt]:
-    extra = {
-        (node, attempt): (version, ProcessId(pid, start, boot), verdict)
-        for node, attempt, version, pid, start, boot, verdict in connection.execute(
-            "SELECT node, attempt, version, pid, pid_start, boot_id, verdict FROM fleet_attempt "
-            "WHERE fleet_id = ?",
-            (number,),
-        )
-    }
-
-    def finish(values: dict[str, Any]) -> None:
-        text = extra[values["node"], values["attempt"]][2]
-        values["verdict"] = _verdict(text, values["node"])
-
-    found = read_table(
-        connection,
-        NodeAttempt,
-        "fleet_attempt",
-        order="node, attempt",
-        finish=finish,
-        fleet_id=number,
-    )
-    return [StoredAttempt(it, *extra[it.node, it.attempt][:2]) for it in found]
-
-
-def _verdict(text: str | None, node: str) -> NodeVerdict | None:
+def _with_verdict(values: dict[str, Any]) -> None:
     try:
-        return None if text is None else verdict_from_json(text)
+        values["verdict"] = values["verdict"] and verdict_from_json(values["verdict"])
     except ValueError as error:
-        raise InputError(f"the stored verdict of node {node} is damaged: {error}") from None
+        what = f"the stored verdict of node {values['node']} is damaged: {error}"
+        raise InputError(what) from None
 
 
-def _key(number: int, row: StoredAttempt) -> dict[str, Value]:
-    return {
-        "fleet": number,
-        "node": row.attempt.node,
-        "attempt": row.attempt.attempt,
-        "seen": row.version,
-    }
+def _key(number: int, it: NodeAttempt) -> dict[str, Value]:
+    return {"fleet": number, "node": it.node, "attempt": it.attempt, "seen": it.version}
 
 
 def _note(connection: sqlite3.Connection, number: int, it: NodeAttempt, now_s: float) -> None:

@@ -41,7 +41,7 @@ from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStat
 from rater.fleet.record import HistoryPoint, HostTimes, IndexedRun, latest
 from rater.fleet.show import MissingHost, changes_lines, finding_text, part_lines, step_text
 from rater.fleet.show import print_fleet as print_fleet_hosts
-from rater.fleet.store import StoredAttempt, StoredFleet
+from rater.fleet.store import StoredFleet
 from rater.fleet.table import fleet_document, print_fleet
 from rater.process import this_process
 from rater.record.run import RunStatus
@@ -546,12 +546,11 @@ def node(name: str, state: str, reason: str | None = None, attempt: int = 1) -> 
 
 
 def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
-    rows: dict[str, tuple[StoredAttempt, ...]] = {}
+    attempts: dict[str, tuple[NodeAttempt, ...]] = {}
     for it in tried:
-        row = StoredAttempt(it, 0, this_process())
-        rows[it.node] = (*rows.get(it.node, ()), row)
-    nodes = (*rows, *untried)
-    return StoredFleet(3, ASKED, True, None, this_process(), nodes, rows)
+        attempts[it.node] = (*attempts.get(it.node, ()), it)
+    attempts |= {node: () for node in untried}
+    return StoredFleet(3, ASKED, True, None, this_process(), tuple(attempts), attempts)
 
 
 def printed(it: StoredFleet, silent: str | None = None) -> list[str]:
