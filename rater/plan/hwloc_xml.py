@@ -516,13 +516,11 @@ def _cache(span: Span) -> Cache:
 
 
 def _models(infos: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """Return the distinct CPU models; some vendors pad them with blanks."""
     models = (short(" ".join(info.get("CPUModel", "").split())) for info in infos)
     return tuple(dict.fromkeys(model for model in models if model))
 
 
 def _product(infos: Mapping[str, str]) -> str | None:
-    """Return `Dell Inc. PowerEdge R630`, None when the firmware says nothing."""
     maker = _name(infos.get("DMISysVendor")) or _name(infos.get("DMIBoardVendor"))
     name = (
         _name(infos.get("DMIProductName"))

@@ -115,7 +115,6 @@ def _words(typed: str, text: str) -> tuple[str, ...]:
 
 
 def _name(typed: str, text: str) -> str:
-    """Return a benchmark's name, which is a part of names of files as well."""
     if not text.strip() or "/" in text or len(text) > LONGEST_NAME or printable(text) != text:
         raise InputError(
             f"{typed} {text!r}: expected 1 to {LONGEST_NAME} printable characters without /"

@@ -151,7 +151,6 @@ def promised_injections(
 
 
 def _slow(kind: PlantKind, place: str, members: Sequence[Placement]) -> Injection:
-    """Return what slows these copies in all benchmarks and iterations."""
     return Injection(
         *(kind, place, tuple(it.copy for it in members)),
         cpus=tuple(sorted({it.cpu for it in members if it.cpu is not None})),

@@ -311,7 +311,6 @@ class _Reader:
 
 
 def _file_name(table: TableReader, key: str, *, required: bool = False) -> str:
-    """Read the name of a file that a copy finds or makes in its run directory."""
     name = own_name(table, key, required=required)
     for part in PurePosixPath(name).parts:
         length = len(part.encode())
@@ -322,7 +321,6 @@ def _file_name(table: TableReader, key: str, *, required: bool = False) -> str:
 
 
 def _check_input_names(table: TableReader, inputs: tuple[InputFile, ...]) -> None:
-    """Two inputs can neither have one name nor one be the folder of the other."""
     names = [wanted.name for wanted in inputs]
     for position, name in enumerate(names):
         if not name:
@@ -368,7 +366,6 @@ def _check_streams(
 def _check_folders(
     table: TableReader, key: str, name: str, known: list[str], written: list[str]
 ) -> None:
-    """No file can be the folder of another one."""
     for others, what in ((known, "an input"), (written, "written too")):
         for other in dict.fromkeys(others):
             above, below = PurePosixPath(other), PurePosixPath(name)

@@ -56,7 +56,6 @@ def suite_warnings(
 
 
 def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
-    """Return `all`, or benchmarks by name, with their sizes where only some lack it."""
     places = []
     complete = True
     for benchmark in suite.benchmarks:
@@ -71,7 +70,6 @@ def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
 
 
 def _size_doubts(suite: Suite, default_size: str) -> list[str]:
-    """Sizes that only some benchmarks have stop a run of the whole suite."""
     lines = []
     names = list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
     if default_size not in names and names:
@@ -288,7 +286,6 @@ def _all_names() -> set[str]:
 
 
 def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders that $RATER_SUITES names, each once; empty words name none."""
     words = values.get("RATER_SUITES", "").split(":")
     known = (
         os.path.expanduser(word)  # noqa: PTH111 - an unknown ~user stays as it is, where Path raises

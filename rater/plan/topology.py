@@ -133,6 +133,16 @@ class Topology:
         """Usable PU by OS number."""
         return {pu.os: pu for pu in self.pus}
 
+    def with_cpus(self, cpus: Collection[int]) -> Topology:
+        """Return the same with these CPUs as well, where the cpuset of this process has them.
+
+        Its affinity (taskset, isolcpus) is no limit: copies may be bound to others.
+        """
+        may = set(cpus) - self.by_cpu.keys() - set(self.details.forbidden)
+        more = [pu for pu in self.machine_pus if pu.os in may] if self.is_this_system else []
+        pus = sorted([*self.pus, *more], key=lambda pu: pu.logical)
+        return replace(self, pus=ranked(pus)) if more else self
+
     @cached_property
     def by_node(self) -> dict[int, Node]:
         """Node by OS number."""
@@ -358,7 +368,6 @@ def _alike(kind: RawKind, faster: RawKind) -> bool:
 
 
 def _figure(kind: RawKind, name: str) -> int:
-    """Return a frequency in MHz or a capacity, 0 where it is not told."""
     text = kind.infos.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0
 
@@ -546,7 +555,6 @@ def _check_loops(indexes: str, total: int) -> None:
 
 
 def _kind(word: str) -> str:
-    """Return a type's full name, of which hwloc takes two letters or more; "" when unknown."""
     cache = re.fullmatch(r"(l[1-5]i?)[du]?(?:cache)?", word.lower())
     if cache:
         return cache[1]

@@ -28,6 +28,8 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 LAYOUT_TEXT = "layout.text"  # recorded with a run: the user's own layout file as it was
 NO_LIMIT = 1 << 62
 _READINGS = ("load.", "memory.", "rater.")
+# Not in runs of before, and some are for root alone: compared where both runs have them.
+WHERE_READ = ("firmware.", "dimms.", "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_")
 _HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")
 
 _CPUS = "sys/devices/system/cpu"
@@ -230,6 +232,7 @@ KNOWN = SETTABLE + tuple(
         ("kernel.cmdline", "proc/cmdline"),
         ("vm.min_free_kbytes", _MIN_FREE),
         ("cpu.driver", f"{_POLICY}/scaling_driver"),
+        ("cpu.idle_driver", f"{_CPUS}/cpuidle/current_driver"),
         ("cpu.smt.active", f"{_CPUS}/smt/active"),
         ("cpu.isolated", f"{_CPUS}/isolated"),
         ("cpu.nohz_full", f"{_CPUS}/nohz_full"),
@@ -239,6 +242,9 @@ KNOWN = SETTABLE + tuple(
         ("clocksource", "sys/devices/system/clocksource/clocksource0/current_clocksource"),
         ("kernel.perf_event_paranoid", "proc/sys/kernel/perf_event_paranoid"),
         ("irq.default_affinity", "proc/irq/default_smp_affinity"),
+        ("firmware.version", "sys/class/dmi/id/bios_version"),
+        ("firmware.date", "sys/class/dmi/id/bios_date"),
+        ("tuned.profile", "etc/tuned/active_profile"),
     )
 )
 

@@ -108,7 +108,6 @@ def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
 
 
 def _of(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
-    """Yield what a machine has of a row, with its size of pages: one setting for all policies."""
     groups: dict[tuple[str, ...], list[tuple[str, dict[str, str]]]] = {}
     for file, values in expand(root, row.files[0]):
         key = tuple(it for name, it in values.items() if name != "policy")
@@ -490,7 +489,6 @@ def _not_taken(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
 
 
 def _at_boot(file: str, pages: str) -> str:
-    """Return the words of the kernel's command line that reserve a pool, per node where it is."""
     size = re.search(r"hugepages-(\d+)kB", file)
     node = re.search(r"/node(\d+)/", file)
     kilobytes = int(size[1]) if size else 0

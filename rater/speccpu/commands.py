@@ -170,7 +170,6 @@ def _machine(described: str | None) -> Topology | None:
 
 
 def _hint(found: LintReport, topology: Topology | None) -> str:
-    """Say that the list names just the CPUs of this machine, where no machine was given."""
     if topology is not None:
         return ""
     cpus = {cpu for scope in found.scopes for seat in scope.seats for cpu in seat.cpus}
@@ -229,7 +228,6 @@ def import_spec(args: argparse.Namespace) -> int:
 
 
 def _progress(name: str) -> Callable[[int], None]:
-    """Return what says every few seconds how much of a file was read."""
     last_s = time.monotonic()
 
     def told(read_bytes: int) -> None:

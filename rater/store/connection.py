@@ -256,7 +256,6 @@ def _check_file(path: Path, file: OpenedFile) -> str | None:
 
 
 def _check_beside(file: OpenedFile) -> str | None:
-    """Refuse files that SQLite would take up with a database and others have put there."""
     writer = None
     owners = (0, os.geteuid(), file.state.st_uid)
     is_shared = file.state.st_size > 0 and bool(os.fstat(file.folder).st_mode & stat.S_IWOTH)

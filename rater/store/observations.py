@@ -232,7 +232,6 @@ class Observations:
 
 
 def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
-    """Return the rows of columns called as the fields; others are not known."""
     starts, statuses = column["start_ns"], column["status"]
     column |= {
         "finish_ns": [
@@ -253,7 +252,6 @@ def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
 
 
 def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
-    """Return the rows of a phase and copy with their places in its queue."""
     queues: dict[tuple[int, int], list[StoredCopy]] = {}
     for row in rows:
         queues.setdefault((row.phase, row.copy), []).append(row)
@@ -350,7 +348,6 @@ def read_observations(data: bytes, file: str) -> StoredRun:
 
 
 def _refuse_foreign(data: Any, file: str) -> None:
-    """Raise `InputError` for JSON that is no attempt at such a document."""
     if isinstance(data, dict) and ("observations" in data or data.keys() == {"rater"}):
         return
     what = f"JSON of another program ({describe_value(data, 'an object')})"
@@ -396,7 +393,6 @@ def _energy(run: TableReader, brackets: Sequence[StoredBracket]) -> tuple[Machin
 
 
 def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]:
-    """Return a note where not every copy was observed: the results are of fewer then."""
     observed = len({row.copy for row in rows})
     if observed == copies:
         return ()
@@ -407,7 +403,6 @@ def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]
 
 
 def _head(run: TableReader) -> RunHead:
-    """Return the head as far as it does not follow from the observations."""
     mode = run.get("mode", choice(_ORDERS))
     steady = mode == "steady"
     return RunHead(
@@ -435,7 +430,6 @@ def _head(run: TableReader) -> RunHead:
 
 
 def _end(run: TableReader, rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
-    """Return status and reason as they are told; not complete where the observations are not."""
     status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
     shown = how_it_ended(rows)
     if status is None or status is RunStatus.COMPLETE is not shown[0]:
@@ -469,7 +463,6 @@ _TIME = ValueKind("null or a time such as 2026-11-20T12:00:00Z", _utc, "")
 
 
 def _stagger_ms(run: TableReader, head: RunHead, brackets: Sequence[StoredBracket]) -> float:
-    """Return the stagger as given, else as the starts of a staggered run show it."""
     given = run.get("stagger_ms", number(LONGEST_S, unit="milliseconds"), None)
     run.document.raise_mistakes()
     if given is not None:
@@ -540,7 +533,6 @@ def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBra
 
 
 def _times(rows: Sequence[StoredCopy]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return first start and last finish by copy; nothing when not all are known."""
     starts: dict[int, int] = {}
     finishes: dict[int, int] = {}
     for row in rows:

@@ -154,7 +154,6 @@ class OpenDatabase:
         return True
 
     def _trouble(self) -> str | None:
-        """Say what became of the file; None: it is where it was."""
         try:
             state = self._place.stat()
         except OSError:

@@ -268,7 +268,6 @@ def _encoder(kind: Any, name: str, *, nullable: bool) -> Callable[[Any], Value] 
 
 
 def _decoder(kind: Any, name: str) -> tuple[Callable[[Any], Any], Any] | None:
-    """Return what makes a field's value of a column's, and what it is for NULL."""
     hint, optional = _type_of(kind, name)
     if hint in _CODECS:
         return _CODECS[hint][1], () if hint == _NUMBERS and not optional else None
@@ -286,7 +285,6 @@ def _finite(value: float) -> float:
 
 @cache
 def _type_of(kind: Any, name: str) -> tuple[Any, bool]:
-    """Return the type of a field or property, and whether it may be None."""
     it = getattr(kind, name, None)
     hint = (
         get_type_hints(it.fget)["return"]

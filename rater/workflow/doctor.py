@@ -18,6 +18,7 @@ from rater.errors import InputError
 from rater.files import default_journal_path, journal_paths, sysroot
 from rater.plan.request import Request
 from rater.process import StoppedBySignal, print_error
+from rater.run.copies.counters import perf_obstacle
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.facts import microcode_now, present_readings, settings_snapshot
 from rater.run.host.foreign_load import ForeignLoadSampler
@@ -230,6 +231,8 @@ def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
     """Return what is known of this machine; `with_load`: looks for a quarter of a second."""
     values = dict(settings_snapshot(root)) | dict(process_settings())
     values |= dict(present_readings(root))
+    if root == Path("/") and (refused := perf_obstacle()):
+        values["rater.perf_refused"] = "\n".join(refused)
     if with_load:
         values |= _load()
     nodes, online = values.get("nodes"), parse_set(values.get("cpu.online", ""))

@@ -548,6 +548,19 @@ def test_numactl_inside_a_bound_copy_is_told_the_way_out(rater: Rater) -> None:
     assert "--bind none" not in rater("run", "--bind", "none", *command)[2]
 
 
+def test_copies_may_be_placed_where_rater_itself_was_not_started(rater: Rater) -> None:
+    every = sorted(os.sched_getaffinity(0))
+    if len(every) < 2:
+        pytest.skip("one CPU")
+    os.sched_setaffinity(0, {every[0]})
+    try:
+        words = ("run", "--layout", f"list:{every[1]}", "--quiet", "--", "sh", "-c")
+        status, _, err = rater(*words, "grep Cpus_allowed_list /proc/self/status >&2; exit 1")
+    finally:
+        os.sched_setaffinity(0, every)
+    assert (status, f"Cpus_allowed_list:?{every[1]}\n" in err) == (1, True), err
+
+
 @pytest.mark.parametrize("words", [("list",), ("run", "--copies", "1", "--", "true"), ("suites",)])
 def test_a_user_without_home_or_line_of_passwd_needs_neither(
     rater: Rater, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

@@ -44,6 +44,18 @@ FIT = {
     "sys/kernel/mm/ksm/run": "0",
     f"{THP}/enabled": "always [madvise] never",
     f"{THP}/defrag": "always defer defer+madvise [madvise] never",
+    f"{THP}/hugepages-64kB/enabled": "always inherit madvise [never]",
+    f"{THP}/hugepages-2048kB/enabled": "always [inherit] madvise never",
+    f"{THP}/khugepaged/defrag": "0",
+    f"{THP}/khugepaged/pages_to_scan": "4096",
+    f"{THP}/khugepaged/scan_sleep_millisecs": "10000",
+    "etc/tuned/active_profile": "throughput-performance",
+    "sys/bus/event_source/devices/cpu/type": "4",
+    **{
+        f"{CPUS}/cpu0/cpuidle/state{n}/{file}": text
+        for n, of_state in enumerate([("POLL", "0", "0"), ("C1", "2", "0"), ("C6", "133", "1")])
+        for file, text in zip(("name", "latency", "disable"), of_state, strict=True)
+    },
     f"{CPUS}/online": "0-7",
     f"{CPUS}/isolated": "2-7",
     f"{CPUS}/nohz_full": "2-7",

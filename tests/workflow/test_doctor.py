@@ -32,6 +32,8 @@ BAD, CONSIDER, GOOD, UNKNOWN = (
 STATUS, MEMINFO = FIT["proc/self/status"], FIT["proc/meminfo"]
 BALLOON = "sys/bus/virtio/drivers/virtio_balloon/virtio0/features"  # bits, the lowest first
 FEW_PIECES = "Node {n}, zone Normal  7000000 0 0 0 0 0 0 0 0 0 {pieces}"
+SLEEP = f"{CPUS}/cpu0/cpuidle"
+PMU = "sys/bus/event_source/devices/cpu/type"
 UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     (
         "governor",
@@ -82,11 +84,22 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
             )
         },
     ),
+    ("C-states", CONSIDER, "down to C6, 133 us to wake", {f"{SLEEP}/state2/disable": "0"}),
+    ("C-states", UNKNOWN, "no cpuidle", {f"{SLEEP}/state{n}/latency": None for n in range(3)}),
+    ("tuned", CONSIDER, "balanced: trades", {"etc/tuned/active_profile": "balanced"}),
+    ("tuned", UNKNOWN, "no profile", {"etc/tuned/active_profile": None}),
+    ("mTHP", CONSIDER, "64 kB: always", {f"{THP}/hugepages-64kB/enabled": "[always] inherit"}),
+    (
+        *("mTHP", CONSIDER, "64 kB: always"),
+        {f"{THP}/hugepages-64kB/enabled": "[inherit] never", f"{THP}/enabled": "[always]"},
+    ),
+    ("mTHP", UNKNOWN, "of one size", {f"{THP}/hugepages-64kB/enabled": None}),
+    ("khugepaged", CONSIDER, "4096 pages every 10 s", {f"{THP}/khugepaged/defrag": "1"}),
     ("SMT", CONSIDER, "two copies share a core", {f"{CPUS}/smt/active": "1"}),
     ("isolation", CONSIDER, "no CPU is isolated", {f"{CPUS}/isolated": ""}),
     ("isolation", CONSIDER, "timer's tick", {f"{CPUS}/nohz_full": "(null)"}),
     (
-        *("isolation", BAD, "CPUs 2-7 are isolated, and rater may use 0-1 only"),
+        *("isolation", CONSIDER, "CPUs 2-7 are isolated: only layouts that name them put copies"),
         {"proc/self/status": STATUS.replace("0-7", "0-1")},
     ),
     ("CPUs", BAD, "a cgroup gives 1.5 CPUs", {f"{CGROUP}/cpu.max": "150000 100000"}),
@@ -198,12 +211,31 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         "0: all copies have one layout",
         {"proc/sys/kernel/randomize_va_space": "0"},
     ),
+    ("perf", CONSIDER, "(PMU)", {"sys/bus/event_source/devices/software/type": "1", PMU: None}),
     ("perf", CONSIDER, "paranoid 2", {"proc/sys/kernel/perf_event_paranoid": "2"}),
     ("perf", BAD, "paranoid 4: nothing", {"proc/sys/kernel/perf_event_paranoid": "4"}),
     ("perf", UNKNOWN, "counts no events", {"proc/sys/kernel/perf_event_paranoid": None}),
     ("NMI watchdog", CONSIDER, "one hardware counter fewer", {"proc/sys/kernel/nmi_watchdog": "1"}),
     ("other load", CONSIDER, "load 3.5 in the minute before", {"proc/loadavg": "3.50 1 1 1/2 3"}),
 ]
+
+
+def test_interrupts_are_sent_to_the_cpus_that_are_not_isolated(fit: Path) -> None:
+    with changed(fit, {"proc/irq/24/effective_affinity_list": "5"}):
+        command = found_in(fit)["interrupts"].command
+    assert command == "for i in /proc/irq/*/smp_affinity_list; do echo 0-1 > $i; done"
+
+
+def test_pm_qos_keeps_cpus_out_of_deep_sleeps(fit: Path) -> None:
+    asked = {"cpu.idle_deepest": "C6", "cpu.idle_latency_us": "133", "cpu.latency_limit_us": "20"}
+    (found,) = [one for one in examine(MachineFacts(asked)) if one.check == "C-states"]
+    assert (found.verdict, "asks for 20 us at most" in found.seen) == (GOOD, True)
+
+
+def test_a_filter_that_refuses_counters_is_told_and_no_sysctl() -> None:
+    refused = {"rater.perf_refused": "by a filter\n--cap-add PERFMON", "rater.may_count": "yes"}
+    (found,) = [one for one in examine(MachineFacts(refused)) if one.check == "perf"]
+    assert (found.verdict, found.seen, found.command) == (BAD, "by a filter", "--cap-add PERFMON")
 
 
 class Somebody:
@@ -293,6 +325,7 @@ def test_what_another_wrote_into_a_database_is_no_number_and_no_crash() -> None:
     names = [
         *("memory.node0.free_bytes", "memory.node0.free_huge_order_bytes", "cpu.max_khz"),
         *("swap.total_bytes", "cgroup.cpu_quota", "kernel.perf_event_paranoid", "limit.stack"),
+        *("cpu.idle_latency_us", "thp.64kB.enabled", "thp.khugepaged_pages_to_scan"),
         *("hugepages.node0.2048kB.total", "cpu.isolated", "cpu.governor", "load.1min"),
     ]
     facts = MachineFacts(dict.fromkeys(names, "x\u202e"), now=False)

@@ -11,7 +11,7 @@ from rater.plan.options import MINOR
 from rater.plan.request import OPTIONS
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
 from rater.record.stored import StoredRun
-from rater.settings.known import LAYOUT_TEXT, is_volatile
+from rater.settings.known import LAYOUT_TEXT, WHERE_READ, is_volatile
 from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
 
@@ -192,7 +192,12 @@ def memory_of(placed: PlacedCopy) -> str:
 
 
 def _settings(before: dict[str, str], now: dict[str, str]) -> Iterator[ConditionDifference]:
-    names = sorted(name for name in before.keys() | now.keys() if not is_volatile(name))
+    both = before.keys() & now.keys()
+    names = sorted(
+        name
+        for name in before.keys() | now.keys()
+        if not is_volatile(name) and (name in both or not name.startswith(WHERE_READ))
+    )
     for one in compare_facts(_setting_facts(before, names), _setting_facts(now, names)):
         if one.what == _FOLDERS:
             was, is_now = (it.get(_PATH, "").split(":") for it in (before, now))

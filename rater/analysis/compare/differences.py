@@ -210,7 +210,6 @@ def _explains(axis: str, what: str) -> bool:
 
 
 def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:
-    """Return what is in this run otherwise than in the reference run."""
     heads = reference.head, run.head
     yield from compare_facts(*map(_head_facts, heads))
     given = dict(reference.environment), dict(run.environment)
@@ -301,7 +300,6 @@ def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
 
 
 def _other_members(one: ConditionDifference) -> bool:
-    """Tell whether lists of benchmarks differ in more than their order."""
     members = [sorted((it or "").split(", ")) for it in (one.before, one.now)]
     return one.what == "benchmarks" and members[0] != members[1]
 

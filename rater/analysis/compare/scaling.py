@@ -57,7 +57,6 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
 
 
 def _places(sample: Sample) -> Facts:
-    """Return where as many copies were, as alike as the places are."""
     places, whose = sample.places, f"of {copies_text(sample.places.copies)}"
     cpus = None if places.on is None else format_list(places.on)
     return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
@@ -367,7 +366,6 @@ def _series(
 def _single_lgroup(
     found: Sequence[tuple[CpusUsed, object]], means: Sequence[float]
 ) -> dict[int, float]:
-    """Return the rates of the points on one lgroup, by copies."""
     return {
         places.copies: rate
         for (places, _), rate in zip(found, means, strict=True)

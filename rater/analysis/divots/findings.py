@@ -383,7 +383,6 @@ def _memory_of(table: Table, hit: Hit) -> int | None:
 
 # -- explained ------------------------------------------------------------------------------------
 def _joined(predicted: Sequence[LayoutEffect]) -> list[LayoutEffect]:
-    """Return predictions with those of one sort and load as one."""
     kept: dict[tuple[str, float], LayoutEffect] = {}
     for one in predicted:
         known = kept.setdefault((one.what, one.load), one)
@@ -490,7 +489,6 @@ def _of(scope: PartScope) -> float:
 
 
 def _thresholds(scope: PartScope, at: tuple[Ints, Ints], price: float) -> Floats:
-    """Return the difference (ln) from which each part is told."""
     low, high = np.zeros(len(at[0])), np.full(len(at[0]), 2 * _MOST_TOLD)
     for _ in range(_HALVINGS):
         size = (low + high) / 2

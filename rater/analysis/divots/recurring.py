@@ -198,7 +198,6 @@ def _share(left: Bools, right: Bools) -> float:
 
 
 def _look(fault: _Fault, here: _PreparedRun) -> FaultMeasurement:
-    """Return what one run has of a fault."""
     run, (of, one) = here.times.run, fault.largest
     for it, found in fault.members:
         if it is here:
@@ -291,7 +290,6 @@ def _moved(left: _Fault, right: _Fault) -> bool:
 
 
 def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
-    """Return a fault, or several that are one which moves, by run."""
     looks = {look.run: look for it in reversed(group) for look in it.looks}
     looks |= {look.run: look for it in group for look in it.looks if look.there is Presence.YES}
     ordered = tuple(looks[look.run] for look in group[0].looks)

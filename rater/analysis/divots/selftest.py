@@ -238,7 +238,6 @@ def _usual[K](times: Times, key: Callable[[str, int], K]) -> dict[K, float]:
 
 
 def _fits(slowdown: float, effect: float | None) -> bool:
-    """Tell whether a finding's size is about that of the effect."""
     if slowdown <= 1:
         return False
     if effect is None or effect <= 1:

@@ -17,6 +17,8 @@ from rater.text.values import count
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq/policy*"
 _SETS_SPEED_ITSELF = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _HOT_C = 85.0
+_QUICK_US = 10  # to wake: C1 and C1E of usual processors
+_SAVING = frozenset(["balanced", "balanced-battery", "powersave", "desktop", "spindown-disk"])
 
 
 @check("isolation", "cpu.isolated cpu.nohz_full")
@@ -33,9 +35,9 @@ def isolation(facts: MachineFacts) -> Opinion:
     usable = _cpus(facts, "cpu.usable")
     shown = f"CPUs {format_list(isolated)} are isolated"
     if usable and not usable & isolated:
-        return bad(
-            f"{shown}, and rater may use {format_list(usable)} only",
-            f"`taskset -c {format_list(isolated)} rater run ...`",
+        return consider(
+            f"{shown}: only layouts that name them put copies there",
+            f"`rater run --layout list:{format_list(isolated)} ...`",
         )
     if not isolated <= ticks:
         return consider(
@@ -44,14 +46,15 @@ def isolation(facts: MachineFacts) -> Opinion:
     return good(f"{shown}, without ticks")
 
 
-@check("interrupts", "irq. irqbalance")
+@check("interrupts", "irq. irqbalance cpu.isolated")
 def interrupts(facts: MachineFacts) -> Opinion:
     """a CPU that serves devices is a slower CPU."""
     into = facts.number("irq.on_isolated")
     if into:
+        rest = format_list(_cpus(facts, "cpu.online") - _cpus(facts, "cpu.isolated"))
         return bad(
             f"{count(int(into), 'interrupt')} may go to isolated CPUs",
-            "for i in /proc/irq/*/smp_affinity_list; do echo 0 > $i; done",
+            f"for i in /proc/irq/*/smp_affinity_list; do echo {rest or 'CPUS'} > $i; done",
         )
     balance = facts.text("irqbalance")
     if balance == "running":
@@ -139,6 +142,33 @@ def frequency_limits(facts: MachineFacts) -> Opinion:
             f"echo {hardware:.0f} | tee {_CPUFREQ}/scaling_max_freq",
         )
     return good(f"{least or '?'} to {most} kHz on all CPUs")
+
+
+@check("C-states", "cpu.idle_deepest cpu.idle_latency_us cpu.latency_limit_us")
+def idle_states(facts: MachineFacts) -> Opinion:
+    """a CPU in a deep sleep wakes late, with cold caches and a low clock."""
+    wakes_us, limit_us = (facts.number(f"cpu.{it}_us") for it in ("idle_latency", "latency_limit"))
+    if wakes_us is None:
+        return unknown("no cpuidle here, or an older rater did not look")
+    shown = f"down to {facts.text('cpu.idle_deepest')}, {wakes_us:g} us to wake"
+    if limit_us is not None and limit_us < wakes_us:
+        return good(f"{shown}, but PM QoS asks for {limit_us:g} us at most")
+    if wakes_us <= _QUICK_US:
+        return good(shown)
+    return consider(shown, "cpupower idle-set -D 10, or a process that holds /dev/cpu_dma_latency")
+
+
+@check("tuned", "tuned.profile")
+def tuned(facts: MachineFacts) -> Opinion:
+    """a profile sets governor, C-states and memory behind your back, at boot and by load."""
+    profile = facts.text("tuned.profile")
+    if profile is None:
+        return unknown("no profile of TuneD is active")
+    if _SAVING.isdisjoint(profile.split()):
+        return good(profile)
+    return consider(
+        f"{profile}: trades speed for power", "tuned-adm profile throughput-performance"
+    )
 
 
 @check("turbo", "cpu.boost cpu.no_turbo")

@@ -70,28 +70,26 @@ def aslr(facts: MachineFacts) -> Opinion:
 @check("perf", "kernel.perf_event_paranoid rater.may_count")
 def perf(facts: MachineFacts) -> Opinion:
     """without counts nobody tells why a copy is slow."""
-    value = facts.number("kernel.perf_event_paranoid")
+    value, refused = facts.number("kernel.perf_event_paranoid"), facts.text("rater.perf_refused")
     command = "sysctl -w kernel.perf_event_paranoid=0"
-    if value is None:
-        return unknown("this kernel counts no events")
-    if facts.text("rater.may_count") == "yes":
-        return good("this user may count everything")
-    if value <= 0:
-        return good(f"paranoid {value:g}: all may be counted")
-    if value <= 2:
+    if refused is not None or value is None:
+        return bad(*refused.split("\n", 1)) if refused else unknown("this kernel counts no events")
+    if facts.text("cpu.counters") == "no":
         return consider(
-            f"paranoid {value:g}: no counts of the kernel's part or of whole CPUs", command
+            "no counters of the processor (PMU) here: page faults and switches alone are counted",
+            "a virtual PMU from the host (KVM: <pmu state='on'/>), or a bare-metal machine",
         )
-    return bad(f"paranoid {value:g}: nothing may be counted", command)
+    if facts.text("rater.may_count") == "yes" or value <= 0:
+        return good(f"paranoid {value:g}: this user may count everything")
+    if value > 2:
+        return bad(f"paranoid {value:g}: nothing may be counted", command)
+    return consider(f"paranoid {value:g}: nothing of the kernel's part or of whole CPUs", command)
 
 
 @check("NMI watchdog", "kernel.nmi_watchdog")
 def watchdog(facts: MachineFacts) -> Opinion:
     """it takes a counter of every CPU."""
-    settled = off_or_absent(facts, "kernel.nmi_watchdog")
-    if settled is not None:
-        return settled
-    return consider(
+    return off_or_absent(facts, "kernel.nmi_watchdog") or consider(
         "on: one hardware counter fewer, an interrupt now and then",
         "sysctl -w kernel.nmi_watchdog=0",
         nmi_watchdog="0",
@@ -168,6 +166,8 @@ CHECKS = (
     cpus.governor,
     cpus.energy_preference,
     cpus.frequency_limits,
+    cpus.idle_states,
+    cpus.tuned,
     cpus.turbo,
     cpus.heat,
     cpus.smt,
@@ -182,6 +182,8 @@ CHECKS = (
     memory.zone_reclaim,
     memory.thp,
     memory.thp_defrag,
+    memory.medium_pages,
+    memory.khugepaged,
     memory.fragmentation,
     memory.pools,
     memory.ksm,

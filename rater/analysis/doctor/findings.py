@@ -123,7 +123,7 @@ class Check:
     def goes_by(self, name: str) -> bool:
         """Tell whether what is recorded under a name changes what it says."""
         return any(
-            name == fact or (fact.endswith(".") and name.startswith(fact))
+            name == fact or (fact.endswith((".", "_")) and name.startswith(fact))
             for fact in self.facts.split()
         )
 

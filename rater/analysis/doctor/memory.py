@@ -18,6 +18,7 @@ from rater.analysis.doctor.findings import (
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _BROKEN, _LITTLE = 0.5, 0.1  # of the free memory lies in blocks of a huge page
 _STUCK = 0.3  # of all blocks cannot be compacted
+_MTHP = re.compile(r"(\d{1,7})kB\.enabled", re.ASCII)
 _POOL = re.compile(r"(node\d+)\.(\d+)kB\.(total|free)")
 _MUCH_SWAPPED_BYTES = 64 << 20
 
@@ -74,6 +75,43 @@ def pools(facts: MachineFacts) -> Opinion:
     return good(f"{_gb(total)}, all in use" if total else "none set aside")
 
 
+@check("mTHP", "thp.")
+def medium_pages(facts: MachineFacts) -> Opinion:
+    """pages between small and huge are given as memory allows, so not to all copies alike."""
+    sizes = {
+        int(match[1]): value
+        for name, value in facts.below("thp.").items()
+        if (match := _MTHP.fullmatch(name))
+    }
+    if len(sizes) < 2:
+        return unknown("this kernel has huge pages of one size")
+    always = {"always"} | ({"inherit"} if facts.text("thp.enabled") == "always" else set())
+    on = [size for size in sorted(sizes)[:-1] if sizes[size] in always]
+    if not on:
+        return good("given to those who ask, if at all")
+    shown = ", ".join(map(str, on))
+    return consider(
+        f"{shown} kB: always, as far as memory is in pieces of it",
+        f"echo never | tee {_THP}/hugepages-{{{','.join(map(str, on))}}}kB/enabled",
+    )
+
+
+@check("khugepaged", "thp.enabled thp.khugepaged_")
+def khugepaged(facts: MachineFacts) -> Opinion:
+    """it stops a copy to make one huge page of many small ones, in the midst of a run."""
+    pages, sleep_ms = (
+        facts.number(f"thp.khugepaged_{it}") for it in ("pages_to_scan", "scan_sleep_millisecs")
+    )
+    if pages is None or sleep_ms is None:
+        return unknown("this kernel has none, or an older rater did not look")
+    if facts.text("thp.enabled") == "never":
+        return good("nothing to do: THP is off")
+    shown = f"looks at {pages:g} pages every {sleep_ms / 1e3:g} s"
+    if facts.text("thp.khugepaged_defrag") == "0":
+        return good(f"{shown}, and does not compact memory")
+    return consider(f"{shown}, and compacts memory", f"echo 0 > {_THP}/khugepaged/defrag")
+
+
 @check("fragmentation", "memory.")
 def fragmentation(facts: MachineFacts) -> Opinion:
     """who comes late gets small pages."""
@@ -125,10 +163,7 @@ def numa_balancing(facts: MachineFacts) -> Opinion:
 @check("zone reclaim", "vm.zone_reclaim_mode")
 def zone_reclaim(facts: MachineFacts) -> Opinion:
     """allocations wait although other memory is free."""
-    settled = off_or_absent(facts, "vm.zone_reclaim_mode")
-    if settled is not None:
-        return settled
-    return consider(
+    return off_or_absent(facts, "vm.zone_reclaim_mode") or consider(
         f"{facts.text('vm.zone_reclaim_mode')}: allocations may wait while an lgroup is emptied",
         "sysctl -w vm.zone_reclaim_mode=0",
         zone_reclaim="0",

@@ -126,7 +126,6 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
 
 
 def _mask(copy: StoredCopy, placed: Mapping[int, PlacedCopy]) -> tuple[int, ...] | None:
-    """Return where a copy was allowed to run, None: everywhere."""
     placement = placed.get(copy.copy)
     if placement is not None and placement.cpu == copy.cpu:
         return placement.cpus

@@ -506,7 +506,6 @@ def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> TimeStatis
 
 
 def _results(summary: Summary) -> dict[Key, tuple[float | None, float | None]]:
-    """Return each benchmark's ratio and copies per hour."""
     in_ratios = summary.rotated is None or summary.rotated.unit == RATIO
     return {
         (one.benchmark, one.tune): (one.ratio if in_ratios else None, one.per_hour)

@@ -246,7 +246,6 @@ def _kind(count: EventCount) -> _Kind:
 
 
 def _only(copies: Iterable[StoredCopy], kind: _Kind) -> list[StoredCopy]:
-    """Return runs of copies with only the counts of one kind."""
     found = (
         replace(copy, counts=tuple(it for it in copy.counts if _kind(it) == kind))
         for copy in copies

@@ -208,7 +208,6 @@ def _shared(
     copies: Sequence[StoredCopy],
     seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
 ) -> dict[int, _Shared]:
-    """Return by CPU the CPUs it shares copies with, itself among them."""
     groups = {cpu: _Shared(frozenset((cpu,)), set()) for cpu in rows}
     everywhere = frozenset(rows)
     for copy in copies:

@@ -271,7 +271,6 @@ def score_window(
 
 
 def _failed(row: StoredCopy) -> bool:
-    """Tell whether a run went wrong of itself."""
     return not is_good(row) and row.status is not CopyStatus.INTERRUPTED
 
 
@@ -282,7 +281,6 @@ def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
 
 
 def _typical(rows: Iterable[StoredCopy]) -> dict[str, float]:
-    """Return the median time of each benchmark, in seconds."""
     times = group_by_key((row.benchmark, row.elapsed_ns) for row in rows)
     return {name: statistics.median(of) / 1e9 for name, of in times.items()}
 

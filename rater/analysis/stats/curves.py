@@ -417,7 +417,6 @@ def _peak_interval(curve: _Points, at: _At, peak: float) -> tuple[float, float]:
 
 
 def _border(within: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return where what is inside ends, by halves."""
     for _ in range(_HALVES):
         middle = (inside + outside) / 2
         inside, outside = (middle, outside) if within(middle) else (inside, middle)

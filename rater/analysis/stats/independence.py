@@ -301,7 +301,6 @@ def _drift_of_rounds(rounds: Sequence[tuple[MeasuredLog, MeasuredLog]]) -> list[
 
 
 def _slow(values: Sequence[float], step: float) -> tuple[int, ...]:
-    """Return where the values are that lie far below all others."""
     order = sorted(range(len(values)), key=values.__getitem__)
     for many in range(len(order) // _SLOW_SHARE, 0, -1):
         others = [values[i] for i in order[many:]]
@@ -316,7 +315,6 @@ def _slow(values: Sequence[float], step: float) -> tuple[int, ...]:
 
 
 def _slow_runs(*sides: tuple[Sequence[float], Sequence[int]]) -> tuple[SlowRuns, ...]:
-    """Return the slow runs of both sides, the baseline second."""
     return tuple(
         SlowRuns(
             len(slow),

@@ -342,7 +342,6 @@ def _of(form: PageForm, extent: int, huge: int) -> list[tuple[int, int, int]]:
 
 
 def _slots(share: PageShare, slots: int) -> list[tuple[int, int]]:
-    """Return which of so many huge pages a share takes, as first and one behind the last."""
     part = share.percent / 100
     if share.spread is PageSpread.GROWING:
         count = round(slots * part)
@@ -362,7 +361,6 @@ def _slots(share: PageShare, slots: int) -> list[tuple[int, int]]:
 
 
 def _merged(windows: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return windows in order with adjacent ones of one size made one."""
     out: list[tuple[int, int, int]] = []
     for start, end, page in windows:
         adjacent = out and out[-1][1:] == (start, page)

@@ -225,7 +225,6 @@ def _reachable(windows: Iterable[PageWindow], seen: RegionSeen) -> list[PageWind
 
 
 def _hidden(windows: Iterable[PageWindow], huge_bytes: int) -> bool:
-    """Tell whether the kernel does not say which memory lies in pages of these sizes."""
     return any(it.page_bytes < huge_bytes for it in windows)
 
 
@@ -244,7 +243,6 @@ def _by_size(
 
 
 def _note(main: ProcessSeen) -> str | None:
-    """Say what a person should know of the largest process, in words."""
     found = []
     if main.event == BEGIN:
         found.append("it ended before anything could be seen of it")

@@ -305,7 +305,6 @@ def ready_pages(
 
 
 def _giant(layout: PageLayout, huge: int) -> bool:
-    """Tell whether pages are asked for that are only of a pool, and taken at once."""
     return any(it.page_bytes > huge for it in page_windows(layout, {}, huge))
 
 
@@ -318,7 +317,6 @@ def _sizes(
     known: Callable[[BenchmarkUsed, bool], Extents],
     say: Callable[[str], None],
 ) -> dict[str, Extents]:
-    """Return how large each program's data becomes: as the user says, as seen, or tried now."""
     if asked.heap_bytes is not None:
         given = dict.fromkeys(Category, asked.heap_bytes)
         return dict.fromkeys(copies.programs, given)
@@ -386,7 +384,6 @@ def _by_category(asked: PageRequest, orders: Iterable[PageDirective], huge: int)
 def _pool_needs(
     asked: PageRequest, orders: Iterable[PageDirective], placements: Sequence[Placement], huge: int
 ) -> tuple[PoolNeed, ...]:
-    """Return what the program that needs most takes of each pool, with all copies."""
     per_copy = [pool_pages(order.windows, huge, pooled=asked.pooled) for order in orders]
     return largest_needs(
         pool_needs(placements, {placed.copy: pages for placed in placements}) for pages in per_copy

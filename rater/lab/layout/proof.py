@@ -128,7 +128,6 @@ def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
 
 
 def _reached_share(copy: StoredCopy) -> float | None:
-    """Return which part (0 to 1) of a copy's memory lies in categories; None: not known."""
     shaped = sum(it.resident_bytes for it in copy.pages if it.category != REST)
     whole = _whole_bytes(copy)
     return min(1.0, shaped / whole) if whole else None
@@ -153,7 +152,6 @@ def _whole_bytes(copy: StoredCopy) -> int:
 
 
 def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
-    """Say what is not as planned, beyond pages at the ends, in words."""
     slack = _PAGES_OFF * region.largest_page_bytes
     form = layout.of(Category(region.category))
     if isinstance(form, PageShare) and region.share_of_bytes is not None:

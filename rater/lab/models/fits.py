@@ -158,7 +158,6 @@ def _polynomial_powers(z: Floats, degree: int) -> Floats:
 
 
 def _unscaled(scaled: Floats, centre: float, half: float) -> tuple[float, ...]:
-    """Return coefficients of x from those of z = (x - centre) / half."""
     in_z = np.polynomial.Polynomial(scaled)
     in_x = in_z(np.polynomial.Polynomial([-centre / half, 1 / half]))
     found = np.zeros(len(scaled))

@@ -168,7 +168,6 @@ def _checks(
 
 
 def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list[LayoutValue]:
-    """Return layouts in the order of the points, the baseline first."""
     by_label = {one.label: one for one in layouts}
     return [by_label[point.label] for point in points if point.label in by_label]
 
@@ -365,7 +364,6 @@ def _aicc_agrees(fit: PolynomialFit, best: PolynomialFit, n: int) -> bool:
 
 
 def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: float) -> int | None:
-    """Return how many more than n layouts make half the interval as narrow as is needed."""
     goal = max(effect, margin - effect)
     parameters = n - freedom
     error = half / t_quantile(CONFIDENCE, freedom)

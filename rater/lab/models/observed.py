@@ -150,7 +150,6 @@ def _members(point: Point) -> tuple[_LayoutRun, ...]:
 
 
 def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
-    """Return the points by the values of the other axes; all of them where none has this one."""
     known = any(name == axis for point in points for name, _ in point.values)
     return group_by_key(
         (
@@ -256,7 +255,6 @@ class _Observing:
     def _of_pages(
         self, key: Key, points: Sequence[Point]
     ) -> Iterator[tuple[Quantity, dict[str, float]]]:
-        """Yield what is known of page layouts: misses predicted, the share that copies had."""
         values = {point.label: dict(point.values).get(PAGES) for point in points}
         if self.predicted is not None:
             found = {
@@ -315,7 +313,6 @@ def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _by_block(runs: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:
-    """Return y by round; runs of no round have numbers below 0, each its own."""
     return {
         -1 - place if it.run.block is None else it.run.block: y
         for place, (it, y) in enumerate(runs)

@@ -119,7 +119,6 @@ def effort_of(
 
 
 def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:
-    """Return the runs of a benchmark's copies that count and ended well."""
     return [
         copy
         for copy in run.copies

@@ -260,7 +260,6 @@ def _print_fits(model: SweepModel, printer: Printer) -> None:
 
 
 def _print_pairs(model: SweepModel, printer: Printer) -> None:
-    """Print OPERA's Table 1: lines through two layouts against all others."""
     layouts = model.observed.layouts
     shown = shown_pairs(model.pairs, model.x)
     of = Columns(shown)
@@ -295,7 +294,6 @@ def _print_pairs(model: SweepModel, printer: Printer) -> None:
 
 
 def _short(label: str) -> str:
-    """Return a label without the name of the axis, where it has one."""
     parts = label.split()
     return parts[0].partition("=")[2] or label if len(parts) == 1 else label
 
@@ -407,7 +405,6 @@ def _error(fit: PolynomialFit, layout: LayoutValue) -> float:
 
 
 def _drawn(model: SweepModel) -> list[PolynomialFit]:
-    """Return the fits that are drawn, the warranted one first."""
     fits = [fit for fit in model.fits if fit.degree]
     return sorted(fits, key=lambda fit: (fit is not model.chosen, fit.degree))
 

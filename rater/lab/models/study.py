@@ -85,7 +85,6 @@ def lab_pages(args: argparse.Namespace) -> int:
 
 
 def _page_of(args: argparse.Namespace) -> LabPage:
-    """Return the page, checked before the work; raises `InputError` where it is asked for."""
     path = None if args.file is None else Path(args.file)
     if path is None and args.json:  # to programs the document alone
         return LabPage(path, None)
@@ -100,7 +99,6 @@ def _page_of(args: argparse.Namespace) -> LabPage:
 
 
 def _complete(args: argparse.Namespace) -> None:
-    """Fill in what makes a sweep of page layouts out of what was asked for."""
     layouts = args.layouts or (QUICK_LAYOUTS if args.quick else LAYOUTS)
     wanted = [parse_pages(text) for text in layouts.split(",")]
     if not any(layout.is_base for layout in wanted):
@@ -149,7 +147,6 @@ def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> 
 
 
 def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
-    """Write the page, with the pictures of a run in base pages and one with the most large ones."""
     if page.vega is None:
         return None
     shown = [lab.comparison.sides[at].runs[-1].run for at in (0, lab.largest)]

@@ -251,7 +251,6 @@ def _traced(
 
 
 def _library(subject: TraceTarget, cache: Path) -> tuple[Path | None, list[str]]:
-    """Return the library of page sizes, None where it does not reach the program, and why."""
     library = build_library(cache, split=True).executable
     problems = program_problems(subject.files, library)
     return (None if problems else library), problems

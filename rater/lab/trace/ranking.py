@@ -140,7 +140,6 @@ def extents(trace: PageTrace) -> dict[Category, int]:
 
 
 def _share(region: RegionMisses, windows: Sequence[PageWindow]) -> float:
-    """Return which part of a region lies in windows of larger pages."""
     start = region.region * REGION_BYTES
     end = start + REGION_BYTES
     covered = sum(max(0, min(it.end, end) - max(it.start, start)) for it in windows)
@@ -256,7 +255,6 @@ def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
 
 
 def _between(x: float, at: Sequence[float], values: Sequence[float]) -> float:
-    """Return the value at x of straight lines between points, flat outside."""
     for i in range(1, len(at)):
         if x <= at[i]:
             part = max(0.0, (x - at[i - 1]) / (at[i] - at[i - 1]))

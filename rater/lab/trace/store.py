@@ -214,6 +214,5 @@ def load_trace(store: Store, number: int) -> StoredTrace:
 
 
 def _of(rows: Iterable[Sequence[Any]], key: tuple[Any, ...], column: int) -> PerCategory:
-    """Return a column by category of the rows that begin with a key, the category behind it."""
     found = {row[len(key)]: row[column] for row in rows if tuple(row[: len(key)]) == key}
     return tuple(found[name] for name in CATEGORIES)

@@ -194,7 +194,6 @@ def native_program(name: str, cache: Path, flags: Sequence[str] = ()) -> Path:
 
 
 def _with(name: str, prefixes: Mapping[Path, None], folders: Sequence[str]) -> Path | None:
-    """Return the first folder that has a file."""
     found = (
         folder
         for prefix in prefixes
@@ -254,7 +253,6 @@ def _fingerprint() -> tuple[str, ...]:
 
 
 def _footprint_mib(*, still: bool = False) -> int:
-    """Return MiB of the largest footprint: by free memory, or all memory, which does not change."""
     name = "SC_PHYS_PAGES" if still else "SC_AVPHYS_PAGES"
     mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf(name) >> 20
     return max(_LEAST_MIB, min(_LARGEST_MIB, mib // _LARGEST_SHARE))
@@ -357,7 +355,6 @@ def _mapping(mapping: Mapping[str, Any], rate: float) -> PageMapping:
 def _regions(
     document: Mapping[str, Any], huge_bytes: int, rate: float, *, told: bool
 ) -> tuple[RegionMisses, ...]:
-    """Return misses by region for all in base pages and all in huge pages, where both are there."""
     by_sizes = {_sizes(it): it["regions"] for it in document["mappings"]}
     base, huge = (by_sizes.get((size,) * 3) for size in (4096, huge_bytes))
     if base is None or huge is None:

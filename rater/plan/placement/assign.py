@@ -73,7 +73,6 @@ def distrib(topology: Topology, sets: int) -> tuple[tuple[PU, ...], ...]:
 
 
 def _tree(topology: Topology) -> _Object:
-    """Return the usable part of the machine as nested objects with PUs at the leaves."""
     root = _Object(0, len(topology.pus))
     open_: list[_Object] = [root]
     for first, end in sorted(_spans(topology), key=lambda span: (span[0], -span[1])):
@@ -150,7 +149,6 @@ def _fitting(nested: set[_Span], new: set[_Span], pus: int) -> set[_Span]:
 
 
 def _distrib_runs(numbers: Sequence[int | None]) -> list[_Span]:
-    """Return where the same number stands side by side."""
     starts = [i for i in range(len(numbers)) if i == 0 or numbers[i] != numbers[i - 1]]
     spans = zip(starts, [*starts[1:], len(numbers)], strict=True)
     return [span for span in spans if numbers[span[0]] is not None]
@@ -274,7 +272,6 @@ def _disjoint(slots: Sequence[Slot]) -> int:
 
 
 def _slots(filtered: FilteredMachine, layout: Layout, copies: int, threads: int) -> Sequence[Slot]:
-    """Return slots in the order in which copies get them, until all are used."""
     usable = filtered.topology
     if layout.order is CpuOrder.DISTRIB:
         return distrib(usable, max(1, min(copies, len(usable.pus) // threads)))
@@ -294,7 +291,6 @@ def _slots(filtered: FilteredMachine, layout: Layout, copies: int, threads: int)
 
 
 def _assign_runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
-    """Cut what the user wrote down into one slot after the other."""
     whole = len(pus) // threads * threads
     if not whole:
         raise InputError(
@@ -312,7 +308,6 @@ def _assign_runs(pus: Sequence[PU], layout: Layout, threads: int) -> list[Slot]:
 
 
 def _listed(filtered: FilteredMachine, layout: Layout) -> list[PU]:
-    """Return the PUs of a list; those that filters take away are left out."""
     left = filtered.topology.by_cpu
     named = named_by(filtered, layout)
     pus = [left[pu.os] for pu in named if pu.os in left]
@@ -327,7 +322,6 @@ def _listed(filtered: FilteredMachine, layout: Layout) -> list[PU]:
 def _shares(
     topology: Topology, layout: Layout, counts: Counts, copies: int
 ) -> list[tuple[Domain, int]]:
-    """Return the copies on each domain, in logical order; their sum must be `copies`."""
     shares = counted(topology, layout, counts)
     total = sum(share for _, share in shares)
     if total != copies:

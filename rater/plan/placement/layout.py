@@ -455,7 +455,6 @@ def _layout(table: TableReader, name: str) -> Layout:
 
 
 def _order(value: object) -> tuple[CpuOrder | None, str] | None:
-    """Return the order and what stands behind `list:` or `expr:`."""
     if value is None:
         return None
     try:
@@ -477,7 +476,6 @@ _CPU_KIND = ValueKind(
 
 
 def _set(table: TableReader, name: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as "0-3,8"; empty only when absent."""
     numbers = table.get(name, CPUS, None)
     if numbers == ():
         table.mistake('expected numbers, as in "0-3,8"; leave the key out to name none', name)
@@ -485,7 +483,6 @@ def _set(table: TableReader, name: str) -> tuple[int, ...]:
 
 
 def _counts(table: TableReader) -> Counts:
-    """Return the copies by lgroup; keys are numbers, ranges and `rest`."""
     by_node: dict[int, int] = {}
     rest = 0
     for name in table.names():

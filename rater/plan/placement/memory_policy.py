@@ -144,7 +144,6 @@ def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[in
 
 
 def _nearest_node(topology: Topology, cpu: int, wanted: Sequence[Node]) -> int | None:
-    """Return which of the nodes holds a CPU, else is the nearest to those that hold it."""
     holding = [(0.0, node.logical, node.os) for node in wanted if cpu in node.cpus]
     distances = holding or [
         (distance, node.logical, node.os)

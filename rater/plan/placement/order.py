@@ -142,12 +142,14 @@ class FilteredMachine:
 def apply_filters(topology: Topology, layout: Layout) -> FilteredMachine:
     """Return what a layout leaves of a machine.
 
-    In this order: excluded CPUs go; the reserved cores are taken from the rest of
-    the machine (so `--reserve` costs copies nothing where they do not run); `only`
+    In this order: CPUs that it names are usable; excluded CPUs go; the reserved cores are taken
+    from the rest of the machine (so `--reserve` costs copies nothing where they do not run); `only`
     and `kind` choose among what is left; `smt` keeps the first threads of each core.
     Raises `InputError` for CPUs, lgroups, cores and kinds that the machine does not
     have, and when nothing is left.
     """
+    named = parse_cpus(layout.text) if layout.order is CpuOrder.LIST else ()
+    topology = topology.with_cpus((*named, *layout.only.cpus))
     _check_parts(topology, layout.only, f"layout {layout.name}")
     _check_parts(topology, layout.exclude, f"layout {layout.name}: exclude")
     may = _without(topology, layout.exclude) if layout.exclude else topology
@@ -485,7 +487,6 @@ def spread_slots(topology: Topology, copies: int, threads: int) -> list[Slot]:
 
 
 def _tiers_of_cores(pus: Sequence[PU]) -> list[list[PU]]:
-    """Return the first PUs of all cores, then the first two of each, and so on up to all."""
     most = max(pu.rank for pu in pus) + 1
     return [[pu for pu in pus if pu.rank < depth] for depth in range(1, most + 1)]
 
@@ -551,5 +552,4 @@ def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
 
 
 def _straying(slots: Sequence[Slot]) -> int:
-    """Count the groups that lie in several lgroups."""
     return sum(len({pu.domain for pu in slot}) > 1 for slot in slots)

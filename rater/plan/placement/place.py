@@ -188,7 +188,6 @@ def _bound(
     nodes: tuple[int, ...],
     homes: Mapping[int, int] | None,
 ) -> tuple[Placement, ...]:
-    """Return the placements of PUs; memory from `nodes`, or from the `homes` of each PU."""
     masks = _masks(assigned.topology, layout)
     return tuple(
         Placement(
@@ -207,7 +206,6 @@ def _bound(
 
 
 def _masks(topology: Topology, layout: Layout) -> dict[int, tuple[int, ...]]:
-    """Return the affinity mask of the copy that is given each PU, by its OS number."""
     key: dict[BindLevel, Key] = {
         BindLevel.PU: lambda pu: pu.os,
         BindLevel.CORE: lambda pu: pu.core,

@@ -359,7 +359,6 @@ def _unchecked(
     rows: Sequence[NodeMemoryCheck],
     unstated: Sequence[str],
 ) -> tuple[str, ...]:
-    """Say what was not compared, and how it could be: silence would pass for "enough"."""
     way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
     if not any(bytes_by_copy.values()):
         return (f"memory need not stated: lgroups not checked; {way}",)
@@ -418,7 +417,6 @@ def _pool_warnings(rows: Sequence[NodeMemoryCheck], now: Mapping[int, NodeMemory
 
 
 def _block_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
-    """Lgroups that have the memory, but not in one piece, next to others that have."""
     broken = [
         f"lgroup {row.node} (its copies need {gb(row.need_bytes)}; {gb(row.free_huge_order_bytes)} "
         "free in such blocks)"

@@ -135,7 +135,6 @@ def _crowded(it: _Copies) -> list[str]:
 
 
 def _crowd(loads: Collection[int], usable: int) -> str:
-    """Warn of PUs that have several copies; `loads` are the copies on each PU that has any."""
     if max(loads) == 1:
         return ""
     pus = count(usable, "usable PU")
@@ -149,7 +148,6 @@ def _crowd(loads: Collection[int], usable: int) -> str:
 
 
 def _crowded_pools(it: _Copies) -> str:
-    """Warn of CPUs among which more copies move than there are CPUs."""
     full = [pool for pool in it.pools if pool.copies > pool.pus]
     if not full:
         return ""
@@ -163,7 +161,6 @@ def _crowded_pools(it: _Copies) -> str:
 
 
 def _crowd_of_threads(copies: int, pus: int, threads: int) -> str:
-    """Warn of copies that have more threads together than there are PUs."""
     if copies * threads <= pus:
         return ""
     return (
@@ -184,7 +181,6 @@ def _sharing_pus(it: _Copies) -> str:
 
 
 def _sharing_cores(it: _Copies) -> str:
-    """Warn of copies that have less than a core while others have more of one."""
     tight = [pool for pool in it.pools if pool.copies * it.threads > pool.cores]
     loads = {pool.copies / pool.cores for pool in tight}
     copies, cores = (sum(pool.copies for pool in tight), sum(pool.cores for pool in tight))
@@ -207,7 +203,6 @@ def _sharing_cores(it: _Copies) -> str:
 
 
 def _meeting_in_cores(it: _Copies) -> str:
-    """Warn of copies that share a core with another one while others do not."""
     cores = Counter(core for slot in it.given for core in {pu.core for pu in slot})
     meeting = sum(any(cores[pu.core] > 1 for pu in slot) for slot in it.given)
     alone = len(it.given) - meeting
@@ -218,7 +213,6 @@ def _meeting_in_cores(it: _Copies) -> str:
 
 
 def _having_fewer_cores(it: _Copies) -> str:
-    """Warn of copies whose threads have fewer cores than those of others."""
     cores = [len({pu.core for pu in slot}) for slot in it.given]
     fewer = sum(own < max(cores) for own in cores)
     if not fewer:
@@ -269,7 +263,6 @@ def _unequal_lgroups(it: _Copies) -> str:
 
 
 def _kinds(it: _Copies) -> list[str]:
-    """Warn of copies that run on CPUs of different speeds, or of different kinds at least."""
     unranked = it.topology.unranked_kinds
     kind_of = {pu.os: pu.kind for pu in it.topology.pus}
     kind_of |= {cpu: kind for kind, cpus in enumerate(unranked) for cpu in cpus}
@@ -303,7 +296,6 @@ def _homeless(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, int] | None
 
 
 def _having_few_cpus(it: _Copies) -> str:
-    """Warn of copies whose mask has fewer CPUs than they have threads."""
     few = [len(mask) for mask in it.masks if len(mask) < it.threads]
     if not few:
         return ""
@@ -313,7 +305,6 @@ def _having_few_cpus(it: _Copies) -> str:
 
 
 def _wider_than_memory(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, int]) -> str:
-    """Warn of copies that may run where other memory is nearer than that of their own lgroup."""
     wide = 0
     for slot, mask in zip(it.given, it.masks, strict=True):
         if len(mask) > len(slot):

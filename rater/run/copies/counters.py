@@ -245,7 +245,6 @@ def probe_group(
 
 
 def _counted(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) -> GroupProbe:
-    """Count 10 ms of this process. Raises `OSError`."""
     if not ready.perf:
         raise OSError(errno.EACCES, "nothing is left")
     opened = kernel.open_group(ready.perf, 0, user_only=ready.user_only, on_exec=False)
@@ -355,6 +354,16 @@ def perf_refusal(error: OSError, most: int, root: Path = Path("/")) -> tuple[str
     what = "nothing" if most == 2 else "not the kernel's part" if most == 1 else "no whole CPUs"
     why = f"kernel.perf_event_paranoid is {paranoid}: {what}, for users but root"
     return why, f"sudo sysctl kernel.perf_event_paranoid={min(most, 1)}"
+
+
+def perf_obstacle() -> tuple[str, str] | None:
+    """Try an event that counts nothing on this process; return what `perf_refusal` says of it."""
+    try:
+        # PERF_COUNT_SW_DUMMY: there wherever perf events are
+        os.close(perf_event_open(PerfEvent(1, 9), _EXCLUDE_KERNEL | _EXCLUDE_HV, pid=0))
+    except OSError as error:
+        return perf_refusal(error, 2)
+    return None
 
 
 _ERRORS = {  # in words, and what mends it

@@ -177,7 +177,6 @@ def _own_cgroup(mountinfo: Path, membership: Path) -> Path | None:
 
 
 def _sweep(home: Path) -> None:
-    """Remove empty cgroups of dead supervisors."""
     for stale in home.glob("rater-*-*"):
         pid = stale.name.split("-")[1]
         if not Path("/proc", pid).exists():

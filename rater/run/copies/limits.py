@@ -25,7 +25,6 @@ _FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that ar
 
 
 def _open_files() -> int:
-    """Return how many descriptors are open already, inherited ones too."""
     try:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only how many there are
     except OSError:

@@ -170,7 +170,6 @@ def _listener(path: Path) -> str:
 
 
 def _open(path: Path) -> int:
-    """Open the lock file, which may be another user's: that is not written into."""
     try:
         file = open_file(path, os.O_CREAT | os.O_RDWR, mode=_MODE, anyones=True)
     except PermissionError:

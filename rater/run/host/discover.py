@@ -251,7 +251,6 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
 
 
 def _hwloc_xml(synthetic: str | None, what: str) -> str:
-    """Return version 2 XML of a synthetic description, or (None) of this machine."""
     with own_environment(), _without_warnings():
         try:
             import pyhwloc  # noqa: PLC0415 - 50 ms, and it changes the environment

@@ -8,9 +8,13 @@ import os
 import platform
 import re
 import resource
+import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from rater.files import is_there
 from rater.plan.topology import Topology
 from rater.record.run import Host, escape_undecodable
 from rater.run.host.admission import limiting_groups
@@ -146,11 +150,11 @@ def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
         yield f"load.{name}", text
     yield from memory_readings(root / "proc", root / "sys")
     yield from state_facts(root)
+    yield "kernel.page_bytes", str(resource.getpagesize())
     yield "libc", libc_version()
 
 
 def _of_policies(paths: Sequence[Path]) -> str | None:
-    """Return a value of all CPUs, or `performance (CPUs 0-3), powersave (CPUs 4-7)`."""
     cpus: dict[str, set[int]] = {}
     for path in paths:
         value = read_text(path)
@@ -167,7 +171,6 @@ def _policy_cpus(policy: Path) -> set[int]:
 
 
 def _structure(topology: Topology) -> str:
-    """Return the shape of the whole machine, the same however much of it may be used."""
     lines = [
         f"{pu.os} core {pu.core} package {pu.package} llc {pu.llc} kind {pu.kind}"
         for pu in topology.machine_pus
@@ -177,7 +180,6 @@ def _structure(topology: Topology) -> str:
 
 
 def _cpuinfo(proc: Path) -> dict[str, list[str]]:
-    """Return the distinct values of each key of /proc/cpuinfo in order of appearance."""
     try:
         with (proc / "cpuinfo").open("rb") as file:
             text = file.read(_SNAPSHOT_CPUINFO_BYTES)
@@ -250,8 +252,14 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
 
     `swap.total_bytes`; `virtualization` (none, or what the firmware calls the hypervisor);
     `virtualization.free_memory` (reported: it goes back to the host); `container`;
-    `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups.
+    `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups; the
+    deepest sleep of CPU 0 that is on, `cpu.idle_deepest`, with
+    `cpu.idle_latency_us` to wake, and `cpu.latency_limit_us` that PM QoS asks for; `dimms.found`.
     """
+    yield from _idle_states(root)
+    found = _dimms(root)
+    if found:
+        yield "dimms.found", found
     swap = meminfo(root / "proc/meminfo").get("SwapTotal")
     if swap is not None:
         yield "swap.total_bytes", str(swap)
@@ -270,6 +278,58 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
     if limits:
         yield "cgroup.memory_limit_bytes", str(min(limits))
+
+
+_NO_LIMIT_US = 2_000_000_000  # PM_QOS_CPU_LATENCY_DEFAULT_VALUE, linux/pm_qos.h
+
+
+def _idle_states(root: Path) -> Iterator[tuple[str, str]]:
+    states = [
+        (latency, read_text(state / "name") or state.name)
+        for state in list_folder(root / "sys/devices/system/cpu/cpu0/cpuidle", "state*")
+        if (latency := read_number(state / "latency")) is not None
+        and not read_number(state / "disable")
+    ]
+    if states:
+        latency, name = max(states)
+        yield "cpu.idle_deepest", name
+        yield "cpu.idle_latency_us", str(latency)
+    with suppress(OSError, struct.error):  # 4 bytes, which are for root
+        (limit,) = struct.unpack("=i", (root / "dev/cpu_dma_latency").read_bytes()[:4])
+        if limit < _NO_LIMIT_US:
+            yield "cpu.latency_limit_us", str(limit)
+
+
+_DIMM = 17  # "Memory Device", 7.18 of the SMBIOS specification (DSP0134), whose offsets these are
+_DIMM_TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x20: "HBM", 0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5"}
+
+
+def _dimms(root: Path) -> str:
+    """Return `8 x 32 GB DDR4 at 3200 MT/s, 8 empty`: of the firmware's table (for root) or EDAC."""
+    found: Counter[str] = Counter()
+    try:
+        table = (root / "sys/firmware/dmi/tables/DMI").read_bytes()
+    except OSError:
+        table = b""
+    at = 0
+    while at + 4 <= len(table) and (length := table[at + 1]) >= 4:
+        part = table[at : at + length]
+        if part[0] == _DIMM and len(part) == length >= 0x17:
+            size, speed = (int.from_bytes(part[i : i + 2], "little") for i in (0x0C, 0x15))
+            megabytes = size & 0x7FFF if not size & 0x8000 else (size & 0x7FFF) / 1024
+            if size == 0x7FFF:
+                megabytes = int.from_bytes(part[0x1C:0x20], "little")
+            speed = int.from_bytes(part[0x20:0x22], "little") or speed
+            kind = _DIMM_TYPES.get(part[0x12], "memory")
+            found[f"{megabytes / 1024:g} GB {kind} at {speed} MT/s" if megabytes else ""] += 1
+        end = table.find(b"\0\0", at + length)
+        at = end + 2 if end >= 0 else len(table)
+    for dimm in list_folder(root / "sys/devices/system/edac/mc", "mc*/dimm*") if not found else ():
+        kind = read_text(dimm / "dimm_mem_type") or "memory"
+        found[f"{(read_number(dimm / 'size') or 0) / 1024:g} GB {kind}"] += 1
+    empty = found.pop("", 0)
+    parts = [f"{n} x {what}" for what, n in sorted(found.items())]
+    return ", ".join(parts + ([f"{empty} empty"] if empty and parts else []))
 
 
 def present_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
@@ -314,7 +374,9 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
         yield "rater.may_count", "yes" if may else "no"
     devices = list_folder(root / "sys/bus/event_source/devices")
     if devices:  # `cpu`; `cpu_core`, `cpum_cf`, `armv8_pmuv3_0`: without any there is no PMU
-        counts = any(it.name.startswith(("cpu", "armv")) for it in devices)
+        counts = any(
+            it.name.startswith(("cpu", "armv")) and is_there(it / "type") for it in devices
+        )
         yield "cpu.counters", "yes" if counts else "no"
 
 

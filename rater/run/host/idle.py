@@ -217,7 +217,6 @@ def hottest_by_sensor() -> dict[str, float]:
 
 
 def _others_busy(before: _Times | None, after: _Times | None) -> float | None:
-    """Return how many CPUs others than ourselves kept busy, None when it is not known."""
     if before is None or after is None or after.at_s <= before.at_s:
         return None
     busy_s = after.busy_s - before.busy_s

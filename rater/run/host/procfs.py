@@ -183,7 +183,6 @@ class _Mapping(NamedTuple):
 
 @lru_cache(4096)
 def _mapping(line: bytes) -> _Mapping | None:
-    """Return what a line says; None: nothing present, or cut off because the process ended."""
     found = _NODES.match(line, max(0, line.find(b" N")))
     if found is None:
         return None

@@ -290,7 +290,6 @@ _REFUSED = (OSError, ValueError, RuntimeError)
 
 @cache
 def _this_system() -> Any:
-    """Return hwloc's view of this machine, loaded once: binding calls only read it."""
     with own_environment():
         import pyhwloc  # noqa: PLC0415 - heavy, only where a memory policy is set
 

@@ -114,7 +114,6 @@ class ResidentLooks:
 
 
 def _looks(pids: Sequence[int]) -> tuple[list[_Look], int]:
-    """Return a look at each copy, and the CPU time it took."""
     begin_ns = time.thread_time_ns()
     return [_of_tree(pid) for pid in pids], time.thread_time_ns() - begin_ns
 
@@ -348,7 +347,6 @@ class Observer:
         )
 
     def _so_far_ns(self, now_ns: int) -> int:
-        """Return for how long copies were observed, of CLOCK_MONOTONIC."""
         return self._elapsed_ns + (0 if self._begin_ns is None else now_ns - self._begin_ns)
 
     # -- whose turn it is -------------------------------------------------------------------------

@@ -99,7 +99,6 @@ class ProgramWatch:
         ]
 
     def _identity(self, path: Path) -> tuple[int, ...]:
-        """Return what a file has to itself: not the ctime, which links and modes move as well."""
         with suppress(OSError):
             found = path.stat()
             return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -531,7 +531,6 @@ def digest_of_workload(
 
 
 def _scripts(words: Sequence[str]) -> Iterator[Path]:
-    """Yield the files among a command's arguments that are programs themselves."""
     script_due = bool(words) and _INTERPRETER.fullmatch(Path(words[0]).name) is not None
     for word in words[1:]:
         file = Path(word)

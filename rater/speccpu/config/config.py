@@ -136,7 +136,6 @@ class Preprocessor:
         return bool(value)
 
     def _tokens(self, text: str) -> list[str]:
-        """Return the words and signs of a condition, none where it is beyond us."""
 
         def defined(found: re.Match[str]) -> str:
             known = next(filter(None, found.groups())) in self._macros
@@ -155,7 +154,6 @@ class Preprocessor:
 
 
 def _sum(text: str) -> str:
-    """Return what a value that is a sum comes to, any other (`0-3` is a list) as it is."""
     if len(text) > _LONGEST_SUM or not _SUM.fullmatch(text):
         return text
     listed = _RANGE.fullmatch(text)
@@ -458,7 +456,6 @@ def without_comment(line: str) -> str:
 def _kept(
     lines: Sequence[str], preprocessor: Preprocessor, config: SpecConfig
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines that the preprocessor leaves, and note the conditions that are in doubt."""
     for number, line in enumerate(lines, start=1):
         place = _PLACES.match(line)
         if place:
@@ -554,7 +551,6 @@ def _meant(name: str, benchmark: str) -> int:
 
 
 def _named(one: str | None, names: tuple[str, ...]) -> int:
-    """Return 1 where a section names it, 0 where it names none, -1 where another."""
     if one is not None and one != "default" and one in names:
         return 1
     if "default" in names:

@@ -113,7 +113,6 @@ class _Shell:
         return block.around if block.asks else block.holds
 
     def _part(self, part: str) -> Iterator[str]:
-        """Take one command, with the words of the shell before it."""
         while part.strip():
             block = self.blocks[-1] if self.blocks else None
             word = _KEYWORD.match(part)
@@ -161,7 +160,6 @@ class _Shell:
                 yield "fi"
 
     def _command(self, part: str) -> Iterator[str]:
-        """Take a command that runs, or may run."""
         values = self.values
         command = _computed(_with(part, values), values)
         certain = self._running() is True
@@ -202,7 +200,6 @@ class _Shell:
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what stands before a command (`;`, `&&`, ...) and the command."""
     before, parts = "", [""]
     for piece in _PIECES.findall(text):
         if piece in _SEPARATORS:

@@ -184,7 +184,6 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _same(directories: Sequence[Path]) -> set[str]:
-    """Return directories that several copies have, under whatever names."""
     found: dict[object, Path] = {}
     twice = set()
     for directory in directories:
@@ -287,7 +286,6 @@ def _own_binding(kit: KitBenchmark, copy: int, *, from_file: bool) -> Binding:
 
 @cache
 def _kinds(binds: tuple[str, ...]) -> frozenset[BindKind]:
-    """Return what the bind values of a command file are; asked for each of its copies."""
     return frozenset(map(bind_kind, binds))
 
 

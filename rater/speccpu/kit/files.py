@@ -378,7 +378,6 @@ class _Reader:
             self._wrong("-i, -o or -e without a command behind it")
 
     def _value(self, letter: str, rest: str) -> None:
-        """Take a directive that has the rest of its line for a value."""
         if not rest:
             self._wrong(f"-{letter} without a value")
         if letter == "C":
@@ -389,7 +388,6 @@ class _Reader:
             self._variable(rest)
 
     def _switch(self, letter: str, rest: str) -> str:
-        """Take a directive of one word at most; return what stands behind it."""
         if letter == "r":
             self._no_redirection = True
             return rest

@@ -188,7 +188,6 @@ def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> CheckRe
 
 
 def _first_line(path: str) -> str:
-    """Return the first line of a file that is not empty, fit for a table."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - text, as the directory is
             text = without_mark(file.read(_HEAD_BYTES)).decode(errors="replace")

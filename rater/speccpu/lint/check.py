@@ -129,7 +129,6 @@ def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterat
 def _repeated(
     config: SpecConfig, source: Source, sections: list[Section] | None
 ) -> Iterator[LintFinding]:
-    """Find names given twice in a section, one of `sections` where not in all."""
     first: dict[tuple[object, str], ConfigSetting] = {}
     lines = 0
     again: list[tuple[ConfigSetting, ConfigSetting]] = []
@@ -156,7 +155,6 @@ def _repeated(
 
 
 def _gaps(scope: Scope) -> Iterator[LintFinding]:
-    """Find numbers that are missing: copies behind a gap are not those that the names say."""
     if scope.form != "bindN":
         return
     expected = 0
@@ -307,7 +305,6 @@ def _nth(number: int) -> str:
 
 
 def _free(seats: tuple[BoundCopy, ...], topology: Topology | None) -> tuple[int, ...]:
-    """Return CPUs that no copy has: of the machine, else inside the numbers of the list."""
     have = {cpu for seat in seats for cpu in seat.cpus}
     if topology is not None:
         return tuple(sorted(set(topology.by_cpu) - have))

@@ -111,7 +111,6 @@ def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterat
 
 
 def _width_of(scope: Scope) -> int:
-    """Return the CPUs of a copy: more than 1 where each copy has several of its own."""
     masks = Counter(seat.cpus for seat in scope.used if seat.cpus and not seat.wide)
     if not masks or max(masks.values()) > 1:
         return 1
@@ -130,7 +129,6 @@ def _wanted_copies(scope: Scope, topology: Topology) -> int:
 
 
 def _tier(scope: Scope, topology: Topology) -> tuple[PU, ...]:
-    """Return the PUs that the copies fill: all first threads, with second ones if need be."""
     number = max(len(scope.seats), scope.running)
     ranks = Counter(pu.rank for pu in topology.pus)
     room = 0

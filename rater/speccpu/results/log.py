@@ -49,7 +49,6 @@ def derive_references(file: SpecFile) -> None:
 
 
 def _reference(members: Sequence[SpecIteration], step: int, factor: float) -> float | None:
-    """Return seconds; where ratios contradict each other, what the first one says."""
     first = None
     low, high = 0.0, math.inf
     for one in members:
@@ -493,7 +492,6 @@ def _copies(text: str | None) -> int | None:
 
 
 def _timed(every: list[SpecIteration], notes: list[str]) -> list[SpecIteration]:
-    """Leave out the small inputs that a reportable run does before what is timed."""
     timed = [one for one in every if (one.size or "").startswith("ref")]
     if not timed or len(timed) == len(every):
         return every

@@ -341,7 +341,6 @@ class BindingResolver:
     # -- inside ---------------------------------------------------------------------------------
 
     def _command_of(self, one: SpecIteration) -> tuple[str, tuple[str, ...]]:
-        """Return the submit command (or any command with `$BIND`) and the values of `$BIND`."""
         if self.file.format == "log":
             return one.command or "", one.binds
         config = self.file.config
@@ -435,7 +434,6 @@ def _named(what: str, numbers: set[int], plural: str | None = None) -> str:
 
 
 def _list(numbers: Iterable[int]) -> str:
-    """Return `0-3,8`, `0-1022:2` with equal steps, and of more the first and the last."""
     known = sorted(set(numbers))
     text = format_list(known)
     if len(text) <= _LONGEST_LIST:
@@ -558,7 +556,6 @@ def _plain(text: str) -> Binding:
 
 
 def _numbers(text: str, what: str) -> tuple[tuple[int, ...], str | None]:
-    """Return a list of numbers, `0-31:4` with strides too, and what is wrong with it."""
     numbers: set[int] = set()
     try:
         for item in text.split(","):
@@ -574,7 +571,6 @@ def _numbers(text: str, what: str) -> tuple[tuple[int, ...], str | None]:
 
 
 def _merged(one: Binding, other: Binding) -> Binding:
-    """Return both together; what the later one says holds."""
     return Binding(
         cpus=other.cpus or one.cpus,
         cpu_nodes=other.cpu_nodes or one.cpu_nodes,

@@ -70,7 +70,6 @@ def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file; what cannot be read twice is spooled."""
     if str(path) in _STANDARD_INPUT:
         with _spooled(sys.stdin.buffer) as spooled:
             yield spooled
@@ -346,7 +345,6 @@ def _host(file: SpecFile) -> Host:
 
 
 def _references(file: SpecFile) -> dict[str, float]:
-    """Return the reference times, and name those that differ inside the file."""
     references: dict[str, float] = {}
     for one in file.iterations:
         if (

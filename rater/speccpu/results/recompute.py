@@ -341,7 +341,6 @@ _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def _quartiles(name: str, values: Sequence[float]) -> list[float]:
-    """Return a quartile, or their distance, by each of the usual definitions."""
     if len(values) < 2:
         return [0.0 if name == "iqr" else values[0]]
     ordered = sorted(values)
@@ -427,7 +426,6 @@ def _check_spread(
 
 
 def _mean(ratios: Iterable[float | None]) -> float | None:
-    """Return the mean over the benchmarks that have a ratio, as SPEC's tools work it out."""
     known = [value for value in ratios if value]
     return statistics.geometric_mean(known) if known else None
 

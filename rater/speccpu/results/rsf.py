@@ -170,7 +170,6 @@ class Head:
             value.problem(f"{key} again, and another: the first is kept")
 
     def _sysinfo(self, text: str) -> None:
-        """Take the host, or the CPUs of a node from a line of `lscpu` or `numactl --hardware`."""
         running = _RUNNING_ON.match(text)
         if running and self._file.hostname is None:
             self._file.hostname = running[1]

@@ -131,7 +131,6 @@ def _draw(comparison: Comparison, file: Path) -> None:
 
 
 def _fail_on(text: str | None) -> float | None:
-    """Return by how much worse fails: a share of the speedup; None: nothing does."""
     if text is None:
         return None
     word, colon, least = text.partition(":")
@@ -188,7 +187,6 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
 
 
 def _baseline(store: Store, word: str | None, points: Sequence[Point]) -> str | None:
-    """Return the label of the point that a word of the user means, or the word itself."""
     labels = {point.label for point in points}
     values = {"=".join(pair) for point in points for pair in point.values}
     if word is None or word in labels or word in values:

@@ -59,7 +59,6 @@ def _page(store: Store, wanted: RunFilter, limit: int | None) -> RunPage:
 
 
 def _limit(args: argparse.Namespace) -> int | None:
-    """Return how many runs at most; what nobody reads on a screen has all of them."""
     if args.limit is not None:
         return args.limit or None
     return None if args.json or not sys.stdout.isatty() else rows_that_fit()
@@ -94,7 +93,6 @@ def _tag(text: str) -> tuple[str, str | None]:
 
 
 def _since(text: str, now: datetime) -> str:
-    """Return the moment that `7d`, `12h`, `2026-11-20` or `2026-11-20T08:00` means, in UTC."""
     moment = _date(text.strip())
     if moment is None:
         try:  # a number alone: of what?

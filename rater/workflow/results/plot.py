@@ -90,7 +90,6 @@ def plot(args: argparse.Namespace) -> int:
 
 
 def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
-    """Draw the machine or the timeline, as `rater report` has them."""
     what = "--machine" if args.machine else "--timeline"
     if file is None:
         raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
@@ -116,7 +115,6 @@ def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
 
 
 def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None) -> int:
-    """Draw where the cycles of instructions go, of one point or several."""
     if args.iteration is not None:
         raise InputError("--cpi is of all iterations together: leave out --iteration")
     with open_store_for_reading(args) as store:

@@ -130,7 +130,6 @@ def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
 def _together(
     points: Sequence[Point], tests: int, notes: tuple[str, ...], between: tuple[RecurringDivot, ...]
 ) -> RunSet | None:
-    """Return several points compared, after so many tests; None for one."""
     if len(points) < 2:
         return None
     copies = {one.run.head.copies for point in points for one in point.runs}

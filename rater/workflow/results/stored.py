@@ -260,7 +260,6 @@ def import_documents(args: argparse.Namespace) -> int:
 
 
 def _merge(args: argparse.Namespace, file: str, errors: list[str]) -> list[MergedFile]:
-    """Merge a database; return what became of it, nothing where it cannot be merged."""
     with open_store(default_path(args.db)) as store:
         try:
             result = _MERGE().merge_database(store, Path(file), restore=args.restore)
@@ -353,7 +352,6 @@ def _write_parquet(stored: StoredRun) -> None:
 
 
 def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> None:
-    """Ask before a word that stands for several runs takes them; `InputError` where it may not."""
     if not sweeps and (not several or len(runs) < 2):
         return
     what = " and ".join(

@@ -530,7 +530,6 @@ class Session:
         return 1
 
     def _rescue(self, number: int, recorder: Recorder) -> None:
-        """The database could not take everything: what it lacks goes to a file, or to stderr."""
         lines = [
             json.dumps({"run": self._run.uuid, "event": type(event).__name__, **asdict(event)})
             for event in recorder.unsaved

@@ -126,7 +126,6 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
 
 
 def _refuse_without_energy() -> None:
-    """Raise `InputError` where no run would have joules to be decided by."""
     energy = EnergyReader(sysroot())
     if energy.source is None:
         why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
@@ -199,7 +198,6 @@ def _dry_run(
     points: Sequence[ResolvedPoint],
     same: Sequence[str],
 ) -> int:
-    """Show what would be swept, in which order, and what is in the way."""
     view = dry_view(asked, points)
     view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
     print_output(args, lambda: dry_document(view), partial(print_dry, view))
@@ -292,7 +290,6 @@ def execute_sweep(
 def _leave(
     store: Store, number: int, error: RaterError, undo: Callable[[Store], None] | None
 ) -> None:
-    """Store that a sweep ended in an error, or that it was never taken up."""
     if undo is None:
         end_sweep(store, number, RunStatus.FAILED, str(error), utc_timestamp())
     else:
@@ -315,7 +312,6 @@ def _without_refused(
     *,
     may_leave_out: bool,
 ) -> dict[int, ResolvedPoint]:
-    """Return the points that can run, now that all is built. Raises `InputError`."""
     if refused:
         refused_points = refused_together(
             [
@@ -332,7 +328,6 @@ def _without_refused(
 
 
 def _with_way(error: RaterError, number: int) -> RaterError:
-    """Return what ended a sweep, and how it goes on where somebody changed its settings."""
     if not isinstance(error, SettingChangedError):
         return error
     way = f"sweep {number} ends here; `rater sweep --resume {number}` goes on once that is settled"

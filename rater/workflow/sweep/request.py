@@ -124,7 +124,6 @@ def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> SweepReques
 
 
 def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile | None]:
-    """Return the arguments with what a sweep's file says, where one is named."""
     if len(args.suites) != 1 or not args.suites[0].endswith(".toml") or args.axis:
         return args, None
     path = Path(args.suites[0])
@@ -203,7 +202,6 @@ def _request(
     values: Values,
     kinds: Mapping[str, AxisKind],
 ) -> Request | str:
-    """Return what a point asks for, or why it cannot be asked for."""
     of_point = copy.copy(args)
     of_point.env = list(args.env)
     try:
@@ -224,7 +222,6 @@ def _request(
 
 
 def _hint_at_setting(name: str, value: str) -> None:
-    """Say where the machine's own switch is, which has the name of an option."""
     if name == "smt" and value in _SWITCHED:
         raise InputError(
             f"--smt {value!r}: expected a number, the threads of a core that copies use; the "
@@ -399,7 +396,6 @@ def build_all(
 
 
 def _built(point: ResolvedPoint) -> object:
-    """Return what a point builds, to tell those apart that differ in it."""
     request = point.request
     return request and (request.suites, request.command, request.size, request.tune)
 
@@ -426,7 +422,6 @@ def same_values(
 
 
 def _meaning(point: ResolvedPoint) -> object:
-    """Return what a point runs, however it was asked for; None: it cannot run."""
     if point.resolved is None or point.request is None:
         return None
     resolved = point.resolved

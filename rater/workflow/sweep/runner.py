@@ -99,7 +99,6 @@ class SlotAttempt(RunLauncher):
     def _refuse_changed(
         self, store: Store, present: Conditions, run: int, is_of_point: bool
     ) -> None:
-        """Refuse a run that could not be compared with those that the sweep has already."""
         before = stored_conditions(store.load_asked(run).value)
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
@@ -319,7 +318,6 @@ class SweepRunner:
     def _check_stop(
         self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot]
     ) -> SweepEnded | None:
-        """Return how the sweep ends here, with runs left; None: it goes on."""
         asked = self.sweep.asked
         if asked.stop_on_failure and (self._failed or self._not_made):
             return SweepEnded(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
@@ -339,7 +337,6 @@ class SweepRunner:
         return SweepEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
 
     def _all_failed(self, block: int) -> bool:
-        """Tell whether nothing of the first block that is made here has a result."""
         of_block = [slot for slot in self._slots if slot.block == block]
         return block == self._slots[0].block and len(self._broken) == len(of_block)
 
@@ -445,7 +442,6 @@ class SweepRunner:
     # -- words ------------------------------------------------------------------------------------
 
     def _report_once(self, label: str, text: str) -> None:
-        """Tell what a run has to say, but not the same for every one of them."""
         key = _BUSY if _BUSY in text else _NUMBER.sub("#", text)  # who is busy changes every time
         if key not in self._reported:
             self._reported.add(key)
@@ -504,7 +500,6 @@ class SweepRunner:
 
 
 def _watch(point: ResolvedPoint, report: Callable[[str], None]) -> IdleWatch | None:
-    """Return what knows how quiet the machine was before the first run."""
     if point.request is None or point.request.until_idle_s is None:
         return None
     import os

@@ -83,6 +83,15 @@ def test_nothing_differs_from_what_is_the_same_elsewhere(same: dict[str, Any]) -
     assert said(replace(BEFORE, **same)) == []
 
 
+def test_firmware_and_dimms_differ_where_both_runs_know_them() -> None:
+    old = replace(BEFORE, settings=(("firmware.date", "06/04/2023"), ("kernel.page_bytes", "4096")))
+    new = (("firmware.date", "01/02/2024"), ("kernel.page_bytes", "65536"), ("dimms.found", "8 x"))
+    assert said(replace(BEFORE, settings=new), old) == [
+        "setting firmware.date: was 06/04/2023, is 01/02/2024",
+        "setting kernel.page_bytes: was 4096, is 65536",
+    ]
+
+
 def test_settings_that_changed_came_or_went_differ_and_readings_do_not() -> None:
     settings = (("load.1min", "9.9"), ("thp.enabled", "always"), ("cpu.boost", "0"))
     assert said(replace(BEFORE, settings=settings)) == [

@@ -21,7 +21,7 @@ from rater.plan.placement.layout import (
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.order import apply_filters, cpus_of, evaluate_expression
 from rater.plan.placement.place import PlacementPlan, plan_placements
-from rater.plan.topology import RawNode, RawPU, Topology, build_topology
+from rater.plan.topology import Details, RawNode, RawPU, Topology, build_topology
 from rater.run.host.discover import parse_synthetic
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import layout, numbers, scatter
@@ -428,6 +428,24 @@ def test_cpus_that_the_machine_lacks_are_named_with_what_there_is() -> None:
         "list:0,2-3,8,96-97: on made CPUs 8,96-97 are not there and CPUs 2-3 are not free to use: "
         "use some of 0-1,4-5"
     )
+
+
+def test_a_list_may_name_what_the_cpuset_has_beyond_our_own_affinity() -> None:
+    # isolcpus=2-3: a shell, and rater, are started on the others.
+    raw = [RawPU(cpu, cpu, 0, 0, cpu) for cpu in range(5)]
+    bound = build_topology(
+        *(raw, [RawNode(0, 0b11111, 0, None)]),
+        usable=0b00011,
+        allowed_nodes=1,
+        source="this machine",
+        is_this_system=True,
+        details=Details(forbidden=(4,)),
+    )
+    slots = assign_cpus(bound, load_layout("list:2-3,0"), 3).slots
+    assert [slot[0].os for slot in slots] == [2, 3, 0]
+    assert len(assign_cpus(bound, load_layout("balanced"), 2).topology.pus) == 2
+    with pytest.raises(InputError, match="CPU 4 is not free to use: use some of 0-2"):
+        assign_cpus(bound, load_layout("list:2,4"), 2)
 
 
 def test_filters_take_cpus_out_of_a_list_and_reserved_ones_must_not_be_in_it() -> None:

@@ -81,7 +81,6 @@ class _Look:
         return [one for one in found if carried(one, r, noise)], scopes, noise
 
     def _moving(self, r: Floats) -> Iterator[DivotEffect]:
-        """Return copies that are slow, or fast, wherever they run."""
         names, by_copy = values_by_copy(self.table, r)
         copies = Family("copy", np.arange(len(names)), tuple(int(name) for name in names))
         noise, level = noise_of(by_copy, self.step)

@@ -185,7 +185,6 @@ class Rows:
         return Judged(at[order], *(it[order] for it in (size, error, nats, gain)))
 
     def _worth_a_look(self, tried: list[PatternEstimates], free: float) -> Ints:
-        """Return row and number of the best few patterns of each sort."""
         i = self.y.shape[1]
         some: set[tuple[int, int]] = set()
         for one in tried:
