@@ -21,14 +21,13 @@ from rater.errors import RaterError
 from rater.files import open_file, private_folder
 from rater.fleet.plan import VERDICT_VERSION, NodeVerdict, VerdictStatus, scheduler_job
 from rater.fleet.shared_folder import (
-    FleetSpec,
     SharedFolder,
     copy_whole,
     node_facts,
     partial_mask,
     shared_disk,
 )
-from rater.fleet.store import NodeRun, node_run
+from rater.fleet.store import FleetRequest, NodeRun, node_run
 from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host.admission import MachineTakenError, default_lock_path, machine_lock
@@ -52,7 +51,7 @@ class Agent:
     """One attempt at one node."""
 
     folder: SharedFolder
-    spec: FleetSpec
+    spec: FleetRequest
     node: str
     attempt: int
     job: str
@@ -61,7 +60,7 @@ class Agent:
     def __post_init__(self) -> None:
         # By user: another one may have a folder of that name there.
         self.home = Path(self.spec.scratch) / f"rater-fleet-{os.geteuid()}"
-        self.scratch = self.home / f"{self.spec.fleet[:13]}-{self.node}"
+        self.scratch = self.home / f"{self.spec.uuid[:13]}-{self.node}"
         self.database = self.scratch / "node.db"
         self._notes: list[str] = []
         self._started_at = utc_timestamp()
@@ -92,8 +91,10 @@ class Agent:
 
     def _refused(self) -> str | None:
         """Say why this node can not take part as it is."""
-        if self.spec.version != __version__:
-            return f"rater {__version__} is on this node, {self.spec.version} on the submit host"
+        if self.spec.rater_version != __version__:
+            return (
+                f"rater {__version__} is on this node, {self.spec.rater_version} on the submit host"
+            )
         if not Path(self.spec.directory).is_dir():
             return f"the directory {self.spec.directory} is not on this node"
         mask = partial_mask()
@@ -133,7 +134,7 @@ class Agent:
 
         Of this attempt too: the scheduler may have started its job once more.
         """
-        for found in self.folder.verdicts(self.spec.fleet, self.node, self.attempt + 1):
+        for found in self.folder.verdicts(self.spec.uuid, self.node, self.attempt + 1):
             if found.verdict is not None and found.verdict.database and not found.damaged:
                 return found.verdict
         return None
@@ -156,7 +157,7 @@ class Agent:
                 return status, said
             self._notes.append(f"not resumed, a new run: {_one_line_output(said)}")
         spec = self.spec
-        tags = ("--tag", f"fleet={spec.fleet}", "--tag", f"fleet-node={self.node}")
+        tags = ("--tag", f"fleet={spec.uuid}", "--tag", f"fleet-node={self.node}")
         behind = () if spec.command is None else ("--", *spec.command)
         return self._rater(*spec.words, *tags, behind=behind)
 
@@ -249,7 +250,7 @@ class Agent:
         early = status in (VerdictStatus.PARTIAL, VerdictStatus.CANCELLED)
         return NodeVerdict(
             rater=VERDICT_VERSION,
-            fleet=self.spec.fleet,
+            fleet=self.spec.uuid,
             node=self.node,
             attempt=self.attempt,
             job=scheduler_job(self.job),

@@ -39,8 +39,7 @@ from rater.fleet.store import (
     claim_submission,
     intend,
     load_fleet,
-    mark_begun,
-    unmark_cancelled,
+    set_fleet,
 )
 from rater.fleet.table import fleet_document, print_fleet
 from rater.process import is_alive, print_error, this_process
@@ -301,7 +300,7 @@ class FleetDriver:
 
 def take_back_cancelling(steps: FleetDriver, wanted: Collection[str]) -> StoredFleet:
     """Let a cancelled fleet go on with these nodes; the others stay cancelled for good."""
-    unmark_cancelled(steps.store, steps.number)
+    set_fleet(steps.store, steps.number, cancelled_at=None)
     steps.folder.mark_cancelled(False)
     fleet, now_s = load_fleet(steps.store, steps.number), time.time()
     for node in (it for it in fleet.nodes if it not in wanted):
@@ -362,7 +361,7 @@ def waited(args: argparse.Namespace, steps: FleetDriver) -> int:
         time.sleep(POLL_S[fleet.asked.backend] if args.poll is None else args.poll)
     if collect_published(steps, quiet=args.quiet) and not steps.refresh().is_settled:
         return waited(args, steps)  # what was damaged is measured again
-    mark_begun(steps.store, steps.number)
+    set_fleet(steps.store, steps.number, begun=1)
     fleet = steps.refresh()
     if args.json or not args.quiet:
         show_fleet(args, fleet, steps.silent)

@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 import uuid as uuids
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,15 @@ from rater.fleet.driver import (
     waited,
 )
 from rater.fleet.plan import AttemptState, deciding_attempt, expand, may_come_to_more
-from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
+from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import (
     FleetRequest,
     StoredFleet,
-    claim_fleet,
     find_fleet,
     fleets,
     load_fleet,
-    mark_begun,
-    mark_fleet_cancelled,
     new_fleet,
+    set_fleet,
     unfinished_like,
 )
 from rater.fleet.table import listed_document, print_fleets
@@ -46,7 +44,7 @@ from rater.plan.placement.memory_policy import parse_memory
 from rater.plan.placement.place import check_copies
 from rater.plan.request import OPTIONS, Request
 from rater.plan.schedule import resolve_mode, resolve_window
-from rater.process import print_error
+from rater.process import print_error, this_process
 from rater.store.connection import default_path, is_there
 from rater.store.store import Store, open_store
 from rater.text.values import count, truncate_list
@@ -72,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     with open_store(default_path(args.db)) as store:
         number = unfinished_like(store, asked, nodes)
         if number is not None:
-            claim_fleet(store, number)
+            set_fleet(store, number, **asdict(this_process()))
             print_error(f"goes on with fleet {number}: the same command was killed before its end")
         else:
             _make_folder(asked)  # before the plan: what cannot be made leaves no fleet
@@ -83,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         if args.wait:
             return waited(args, steps)
         steps.act(steps.refresh())
-        mark_begun(store, number)
+        set_fleet(store, number, begun=1)
         return _submitted(args, store, steps)
 
 
@@ -108,7 +106,7 @@ def create_confirming_fleet(store: Store, number: int, nodes: tuple[str, ...]) -
     )
     _make_folder(again)
     made = new_fleet(store, again, nodes)
-    mark_begun(store, made)
+    set_fleet(store, made, begun=1)
     return made
 
 
@@ -240,19 +238,8 @@ def _home(args: argparse.Namespace) -> Path:
 
 
 def _make_folder(asked: FleetRequest) -> None:
-    spec = FleetSpec(
-        rater=SPEC_VERSION,
-        fleet=asked.uuid,
-        version=asked.rater_version,
-        words=asked.words,
-        command=asked.command,
-        directory=asked.directory,
-        scratch=asked.scratch,
-        allow_partial=asked.allow_partial,
-        lock=os.environ.get("RATER_LOCK"),
-        busy_limit_s=asked.busy_limit_s,
-    )
-    SharedFolder(Path(asked.folder)).make(spec)
+    lock = os.environ.get("RATER_LOCK")
+    SharedFolder(Path(asked.folder)).make(replace(asked, lock=lock))
 
 
 # -- `rater fleet status|wait|cancel|collect|retry|list`: what becomes of a fleet that was begun ---
@@ -291,7 +278,7 @@ def cancel(args: argparse.Namespace) -> int:
             print_error(f"fleet {number} has no jobs left: {fleet.status}")
             return 0
         steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
-        mark_fleet_cancelled(store, number, utc_timestamp())
+        set_fleet(store, number, cancelled_at=fleet.cancelled_at or utc_timestamp())
         steps.folder.mark_cancelled(True)
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:

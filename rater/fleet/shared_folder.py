@@ -27,6 +27,7 @@ from rater.files import (
     write_all,
 )
 from rater.fleet.plan import JOB, NodeVerdict, verdict_from_json
+from rater.fleet.store import FleetRequest
 from rater.process import boot_id
 from rater.run.host.facts import machine_id
 from rater.run.host.procfs import read_text
@@ -49,27 +50,10 @@ from rater.text.values import printable
 # What lies here came from hosts that may be broken or hostile: every file is opened by the door of
 # `rater.files` (a regular file of ours, no link), read up to a limit, and believed in no name.
 
-SPEC_VERSION = 1
 _BLOCK = 1 << 20
 _MOST_TEXT = 1 << 20  # of a verdict or a spec
 _MOST_WORD = 1000
 _MOST_DATABASE = 1 << 33
-
-
-@dataclass(frozen=True, slots=True)
-class FleetSpec:
-    """What every node is asked for; a JSON file."""
-
-    rater: int  # version of this document
-    fleet: str  # uuid
-    version: str  # of rater, on the submit host
-    words: tuple[str, ...]  # behind `rater run`
-    command: tuple[str, ...] | None  # behind `--`
-    directory: str
-    scratch: str
-    allow_partial: bool
-    lock: str | None  # RATER_LOCK of the submit host
-    busy_limit_s: float = 600.0  # so long another rater may hold the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +117,7 @@ class SharedFolder:
                 f"({error.strerror})"
             ) from error
 
-    def make(self, spec: FleetSpec) -> None:
+    def make(self, spec: FleetRequest) -> None:
         """Make the folder; one that is there already is left as it is. Raises `InputError`."""
         try:
             resolve_trusted_folder(self.path.parent, make=True)
@@ -149,10 +133,10 @@ class SharedFolder:
                 f"({error.strerror}); name one that you can write and all nodes see with --folder"
             ) from error
 
-    def spec(self) -> FleetSpec:
+    def spec(self) -> FleetRequest:
         """Return what is asked for. Raises `InputError`."""
         try:
-            found: Any = from_json(FleetSpec, read_ours(self.spec_file).decode())
+            found: Any = from_json(FleetRequest, read_ours(self.spec_file).decode())
         except OSError as error:
             raise InputError(
                 f"{self.spec_file}: cannot be read here ({error.strerror}): the fleet's folder "
@@ -160,7 +144,7 @@ class SharedFolder:
             ) from error
         except ValueError as error:
             raise InputError(f"{self.spec_file}: {error}") from None
-        spec: FleetSpec = found
+        spec: FleetRequest = found
         return spec
 
     # -- one of several jobs ----------------------------------------------------------------------

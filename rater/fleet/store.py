@@ -80,7 +80,7 @@ _CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} A
 
 @dataclass(frozen=True, slots=True)
 class FleetRequest:
-    """What was asked for: the head of a fleet, as it is stored before anything is submitted."""
+    """What was asked for: stored before anything is submitted, and what nodes read (JSON)."""
 
     uuid: str
     started_at: str  # UTC, ISO 8601 with "Z"
@@ -101,6 +101,7 @@ class FleetRequest:
     allow_partial: bool
     busy_limit_s: float = 600.0  # so long another rater may hold a node
     confirms: int | None = None  # the fleet whose slow hosts are run again; None: no other's
+    lock: str | None = None  # RATER_LOCK of the submit host, which nodes are told
 
     @property
     def what(self) -> str:
@@ -200,34 +201,11 @@ def unfinished_like(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[st
     return None
 
 
-def claim_fleet(store: OpenDatabase, number: int) -> None:
-    """Make a fleet whose maker was killed this process's own."""
-    with store.writing("taking up a fleet") as connection:
-        connection.execute(
-            "UPDATE fleet SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
-            "WHERE id = :number",
-            {"number": number, **asdict(this_process())},
-        )
-
-
-def mark_begun(store: OpenDatabase, number: int) -> None:
-    """Store that the command that made it came to its end: typed again, it makes another one."""
-    with store.writing("submitting a fleet") as connection:
-        connection.execute("UPDATE fleet SET begun = 1 WHERE id = ?", (number,))
-
-
-def mark_fleet_cancelled(store: OpenDatabase, number: int, at: str) -> None:
-    """Store that a fleet is to end: nothing is submitted any more."""
-    with store.writing("cancelling a fleet") as connection:
-        connection.execute(
-            "UPDATE fleet SET cancelled_at = coalesce(cancelled_at, ?) WHERE id = ?", (at, number)
-        )
-
-
-def unmark_cancelled(store: OpenDatabase, number: int) -> None:
-    """Store that a fleet goes on: what was cancelled is tried again."""
-    with store.writing("taking up a cancelled fleet") as connection:
-        connection.execute("UPDATE fleet SET cancelled_at = NULL WHERE id = ?", (number,))
+def set_fleet(store: OpenDatabase, number: int, **values: Value) -> None:
+    """Store columns of a fleet's head: who has it, whether it is begun or cancelled."""
+    names = ", ".join(f"{name} = :{name}" for name in values)
+    with store.writing("changing a fleet") as connection:
+        connection.execute(f"UPDATE fleet SET {names} WHERE id = :id", {"id": number, **values})
 
 
 def intend(

@@ -31,8 +31,6 @@ from rater.fleet.backends import (
 )
 from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
 from rater.fleet.shared_folder import (
-    SPEC_VERSION,
-    FleetSpec,
     SharedFolder,
     node_facts,
     partial_mask,
@@ -44,6 +42,7 @@ from rater.record.run import RunStatus
 from rater.run.host.admission import machine_lock
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
+from tests.support.fleets import ASKED
 from tests.support.stored_runs import begin
 from tests.support.strangers import give, needs_root
 
@@ -249,7 +248,7 @@ MOUNTS = """\
 @pytest.fixture
 def folder(tmp_path: Path) -> SharedFolder:
     it = SharedFolder(tmp_path / "fleet")
-    it.make(FleetSpec(SPEC_VERSION, "f", "0.1", ("mini",), None, "/", "/tmp", False, None))
+    it.make(replace(ASKED, uuid="f", scratch="/tmp"))
     return it
 
 
@@ -390,10 +389,11 @@ def it(tmp_path: Path, signals: JobSignals) -> Agent:
     (tmp_path / "scratch").mkdir()
     folder = SharedFolder(tmp_path / "fleet")
     words = ("--copies=1", "--energy=off", "--proof=off", "--preflight=off")
-    spec = FleetSpec(
-        *(SPEC_VERSION, "0123456789abcdef", __version__, words, ("true",), str(tmp_path)),
-        *(str(tmp_path / "scratch"), False, str(tmp_path / "lock")),
-    )
+    spec = replace(
+        ASKED, uuid="0123456789abcdef", rater_version=__version__, words=words,
+        command=("true",), directory=str(tmp_path), scratch=str(tmp_path / "scratch"),
+        lock=str(tmp_path / "lock"),
+    )  # fmt: skip
     folder.make(spec)
     return Agent(folder, spec, "n1", 1, "17.0", signals)
 
@@ -408,7 +408,7 @@ def refused(it: Agent, **changed: object) -> str:
 
 
 def test_another_rater_directory_or_disk_is_refused_with_the_reason(it: Agent) -> None:
-    assert "is on this node, 0.0 on the submit host" in refused(it, version="0.0")
+    assert "is on this node, 0.0 on the submit host" in refused(it, rater_version="0.0")
     assert "/nowhere is not on this node" in refused(it, directory="/nowhere")
     assert "name a folder on its own disk with --scratch" in refused(it, scratch="/nowhere")
 
@@ -484,7 +484,7 @@ def test_what_was_measured_before_the_time_limit_is_published_and_resumed_elsewh
     verdict = it.run()
     assert (verdict.status, verdict.ended_by) == (VerdictStatus.PARTIAL, "USR1")
     assert (verdict.copies_done, verdict.copies_planned) == (2, 4)
-    found = it.folder.looked_up(it.spec.fleet, "n1", 1)
+    found = it.folder.looked_up(it.spec.uuid, "n1", 1)
     assert found is not None
     assert (found.verdict, found.damaged) == (verdict, None)
 

@@ -26,7 +26,7 @@ from rater.fleet.backends import (
 )
 from rater.fleet.driver import FleetDriver, collect_published
 from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
-from rater.fleet.shared_folder import SPEC_VERSION, FleetSpec, SharedFolder
+from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import StoredFleet, new_fleet
 from rater.store.store import Store
 from tests.support.calls import Rater, rows
@@ -88,8 +88,7 @@ def begun(
     folder = tmp_path / "fleet"
     wanted = replace(ASKED, folder=str(folder), **asked)  # type: ignore[arg-type]
     number = new_fleet(store, wanted, [f"n{place}" for place in range(1, nodes + 1)])
-    spec = FleetSpec(SPEC_VERSION, ASKED.uuid, "0.1", ("mini",), None, "/", "/var/tmp", False, None)
-    SharedFolder(folder).make(spec)
+    SharedFolder(folder).make(wanted)
     return FleetDriver(store, number, _backend=scheduler)
 
 
