@@ -30,7 +30,7 @@ HOOKS = {
     "page proofs": "lab.layout.proof",  # for analysis: what copies had of them
     "page tables": "lab.layout.table",  # for show
     "merge": "fleet.merge",  # for workflow.results: databases of other machines
-    "fleet archive": "fleet.index",  # for workflow: `rater show fleet:3/n017`
+    "fleet archive": "fleet.archive",  # for workflow: `rater show fleet:3/n017`
 }
 
 

@@ -1,28 +1,126 @@
-"""Databases that nodes published: admitted, kept whole in the archive."""
+"""Databases that nodes published: admitted, kept whole, indexed, and read back as runs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shlex
 import shutil
 import sqlite3
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from rater.errors import InputError, RaterError, RunError
 from rater.files import folder, private_folder
+from rater.fleet.merge import merge_database
 from rater.fleet.merge_source import checked, copy_source, scratch_folder
-from rater.fleet.shared_folder import copy_whole
-from rater.record.run import RunStatus
+from rater.fleet.shared_folder import SharedFolder, copy_whole
+from rater.record.run import RunStatus, is_fleet_word, record
 from rater.settings.known import is_volatile
 from rater.store.open_database import OpenDatabase
-from rater.store.rows import insert_row
-from rater.store.store import open_store
+from rater.store.rows import insert_row, read_rows
+from rater.store.store import Store, open_store
+from rater.text.values import count, group_by_key, truncate_list
+
+# -- Runs of many hosts, as the index has them, and the words that name them -----------------------
+
+_WORD = re.compile(
+    r"fleet:(?P<fleet>[0-9]{1,9}|last)(/(?P<host>[^/\s]+)(/(?P<attempt>[0-9]{1,9}))?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetReference:
+    """`fleet:3`, `fleet:last`, a host of it (`fleet:3/n017`), one attempt (`fleet:3/n017/2`)."""
+
+    fleet: int | None  # None: the last one
+    host: str | None
+    attempt: int | None
+
+
+def fleet_word(text: str) -> FleetReference:
+    """Read a word; raises `InputError` with what is expected."""
+    found = _WORD.fullmatch(text)
+    if found is None:
+        raise InputError(
+            f"{text!r}: expected fleet:N or fleet:last, a host of it as fleet:N/HOST, "
+            "or one attempt as fleet:N/HOST/ATTEMPT"
+        )
+    number, attempt = found["fleet"], found["attempt"]
+    return FleetReference(
+        None if number == "last" else int(number),
+        found["host"],
+        None if attempt is None else int(attempt),
+    )
+
+
+@record
+class IndexedRun:
+    """A run in a database that a node published: a row of `fleet_run`."""
+
+    fleet: int
+    host: str  # the node, as the scheduler calls it
+    attempt: int
+    run: int  # its number in the published database
+    uuid: str
+    hostname: str | None
+    machine_id_hash: str | None
+    status: RunStatus
+    reason: str | None
+    started_at: str | None  # by the host's clock
+    suite: str | None
+    size: str | None
+    tune: str | None
+    mode: str
+    copies: int
+    cpu_model: str | None
+    microcode: str | None
+    memory_bytes: int | None
+    kernel: str | None
+    cpus: int  # that it could use
+    setting: int  # number of its settings
+    copy_runs: int
+    failed: int
+    sha256: str  # of the published database
+    bytes: int
+    others_cost: float | None = None  # of the score, what work of others cost; None: not known
+
+
+@record
+class HostTimes:
+    """Times of a host in one benchmark, of each counted iteration, in seconds."""
+
+    host: str
+    attempt: int
+    run: int
+    benchmark: str
+    bracket_s: tuple[
+        float, ...
+    ]  # first start to last end of all copies; none: side by side no copies
+    copy_s: tuple[float, ...]  # of the median copy
+
+
+def latest(runs: Iterable[IndexedRun]) -> dict[str, tuple[IndexedRun, ...]]:
+    """Return the attempt of each host that counts: the last complete one, else the last."""
+    chosen: dict[str, tuple[IndexedRun, ...]] = {}
+    for host, own in group_by_key((run.host, run) for run in runs).items():
+        attempts = group_by_key((run.attempt, run) for run in own)
+        best = max(
+            attempts,
+            key=lambda it: (all(r.status is RunStatus.COMPLETE for r in attempts[it]), it),
+        )
+        chosen[host] = tuple(attempts[best])
+    return chosen
+
+
+# -- The archive: whole databases by their SHA-256 -------------------------------------------------
 
 
 def archived_file(connection: sqlite3.Connection, sha256: str) -> Path:
@@ -39,7 +137,7 @@ def copy_archived(connection: sqlite3.Connection, sha256: str, into: Path) -> Pa
     file = archived_file(connection, sha256)
     packed = file.parent / sha256[:2] / f"{sha256}.db.xz"  # as archives of before had it
     if packed.exists() and not file.exists():
-        command = f"xz -dc {quote(str(packed))} > {quote(str(file))}"
+        command = f"xz -dc {shlex.quote(str(packed))} > {shlex.quote(str(file))}"
         raise RunError(f"{packed}: packed by an older rater; unpack it: {command}")
     way_out = "what its node published can be copied there again"
     try:
@@ -252,3 +350,233 @@ def _setting(connection: sqlite3.Connection, settings: str) -> int:
     if known is not None:
         return int(known[0])
     return insert_row(connection, "fleet_setting", None, sha256=digest, settings=settings)
+
+
+# -- The index read: runs and times of hosts -------------------------------------------------------
+
+_COLUMNS = ", ".join(IndexedRun.__dataclass_fields__)
+
+
+def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
+    """Return the number of the fleet that a word means; raises `InputError` where it has no runs.
+
+    Fleets that confirm another one are no `fleet:last`.
+    """
+    known: dict[int, int | None] = dict(
+        connection.execute(
+            "SELECT id, confirms FROM fleet UNION "
+            "SELECT fleet, NULL FROM fleet_run WHERE fleet NOT IN (SELECT id FROM fleet) ORDER BY 1"
+        )
+    )
+    asked = [number for number in known if word.fleet in (None, number)]
+    own = asked if word.fleet else [it for it in asked if known[it] is None]
+    if not own:
+        there = truncate_list([*map(str, known)], 8)
+        what = f"fleet:{word.fleet}: there is no such fleet; there are fleets {there}"
+        none = "no fleets stored yet; `rater fleet run --nodes NODES` makes one"
+        raise InputError(what if known else none)
+    number = own[-1]
+    if not connection.execute("SELECT 1 FROM fleet_run WHERE fleet = ?", (number,)).fetchone():
+        raise _nothing_collected(connection, number, None)
+    return number
+
+
+def _nothing_collected(connection: sqlite3.Connection, fleet: int, host: str | None) -> InputError:
+    """Return what to say of a fleet, or a host of it, of which no run is collected."""
+    what = f"fleet:{fleet}" + ("" if host is None else f"/{host}")
+    row = connection.execute("SELECT folder FROM fleet WHERE id = ?", (fleet,)).fetchone()
+    published = SharedFolder(Path(row[0])).published_nodes() if row else set()
+    if host is not None:
+        published &= {host}
+    if published:
+        told = "its run is" if host else f"runs of {count(len(published), 'node')} are"
+        way = f"`rater fleet collect {fleet}` takes {'it' if host else 'them'} in"
+        return InputError(f"{what}: {told} published and not collected yet; {way}")
+    return InputError(
+        f"{what}: {'this host has published no run' if host else 'no node has published a run'}; "
+        f"`rater fleet status {fleet}` says why"
+    )
+
+
+def indexed_runs(
+    connection: sqlite3.Connection, fleet: int, host: str | None = None
+) -> tuple[IndexedRun, ...]:
+    """Return the runs of a fleet, of all attempts, by host."""
+    where = "WHERE fleet = :fleet" + (" AND host = :host" if host is not None else "")
+    query = f"SELECT {_COLUMNS} FROM fleet_run {where} ORDER BY host, attempt, run"
+    return tuple(read_rows(connection, IndexedRun, query, fleet=fleet, host=host))
+
+
+def times_of(connection: sqlite3.Connection, fleet: int) -> tuple[HostTimes, ...]:
+    """Return the times of all hosts of a fleet, of all attempts."""
+    return tuple(
+        HostTimes(host, attempt, run, benchmark, _times(bracket_s), _times(copy_s))
+        for host, attempt, run, benchmark, bracket_s, copy_s in connection.execute(
+            "SELECT host, attempt, run, benchmark, bracket_s, copy_s FROM result WHERE fleet = ? "
+            "ORDER BY benchmark, host, attempt, run",
+            (fleet,),
+        )
+    )
+
+
+def settings_of(
+    connection: sqlite3.Connection, numbers: Iterable[int]
+) -> dict[int, dict[str, str]]:
+    """Return settings of machines by their number."""
+    wanted = set(numbers)
+    return {
+        number: json.loads(settings)
+        for number, settings in connection.execute("SELECT id, settings FROM fleet_setting")
+        if number in wanted
+    }
+
+
+def find_archived(connection: sqlite3.Connection, text: str) -> IndexedRun:
+    """Return the archived run that `fleet:N/HOST` means: of several the last in its database.
+
+    Raises `InputError` for a fleet without a host, and for one that is not there.
+    """
+    word = fleet_word(text)
+    fleet = fleet_number(connection, word)
+    if word.host is None:
+        (hosts,) = connection.execute(
+            "SELECT count(DISTINCT host) FROM fleet_run WHERE fleet = ?", (fleet,)
+        ).fetchone()
+        (first,) = connection.execute(
+            "SELECT min(host) FROM fleet_run WHERE fleet = ?", (fleet,)
+        ).fetchone()
+        raise InputError(
+            f"{text}: {hosts} hosts, and one run is wanted: name one, such as "
+            f"fleet:{fleet}/{first}; `rater divots fleet:{fleet}` and "
+            f"`rater report fleet:{fleet}` take all of them"
+        )
+    runs = indexed_runs(connection, fleet, word.host)
+    if word.attempt is not None:
+        runs = tuple(run for run in runs if run.attempt == word.attempt)
+    if not runs and word.attempt is None:
+        raise _nothing_collected(connection, fleet, word.host)
+    if not runs:
+        raise InputError(
+            f"{text}: no run of this attempt is collected; `rater fleet status {fleet}` says why"
+        )
+    return latest(runs)[word.host][-1]
+
+
+@contextmanager
+def opened_run(connection: sqlite3.Connection, run: IndexedRun) -> Iterator[Store]:
+    """Open a copy of the archived database that an indexed run is in, brought up to date."""
+    with (
+        scratch_folder() as scratch,
+        open_store(copy_archived(connection, run.sha256, scratch)) as store,
+    ):
+        store.is_copy = True
+        yield store
+
+
+def _times(text: str | None) -> tuple[float, ...]:
+    return () if text is None else tuple(json.loads(text))
+
+
+# -- Archived runs of fleets as a store of their own: `fleet:3/n017` wherever runs are only read ---
+
+
+class ArchivedStore(Store):
+    """Copies of archived runs in a database that goes when it is closed; their words find them."""
+
+    is_copy = True
+
+    def __init__(self, store: Store, words: Sequence[str]) -> None:
+        """Copy what `words` mean; `store` has the index, and is not needed afterwards.
+
+        Raises `InputError` for words that mean nothing, `RunError` for a damaged archive.
+        """
+        self._scratch = Path(tempfile.mkdtemp(prefix="rater-archived-"))
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, self._scratch)
+            super().__init__(self._scratch / "archived.db")
+            undo.callback(super().close)
+            self.numbers: dict[str, int] = {}
+            for word in dict.fromkeys(words):
+                self._add(store, word)
+            undo.pop_all()
+
+    def _add(self, store: Store, word: str) -> None:
+        with store.reading() as connection:
+            run = find_archived(connection, word)
+            file = copy_archived(connection, run.sha256, self._scratch)
+        merge_database(self, file)
+        file.unlink()
+        self.numbers[word] = super().find(run.uuid)
+
+    def find(self, spec: str) -> int:
+        """Return the number of a word that was copied."""
+        return self._number(spec)
+
+    def find_all(self, spec: str) -> tuple[int, ...]:
+        """Return the same as the only one."""
+        return (self._number(spec),)
+
+    def _number(self, spec: str) -> int:
+        if spec not in self.numbers:
+            raise InputError(
+                f"{spec}: runs of a fleet's archive are compared with each other, not with those "
+                "of this database; `rater import FILE` brings a host's published database in"
+            )
+        return self.numbers[spec]
+
+    def close(self) -> None:
+        """Close the database and remove it."""
+        try:
+            super().close()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def fleet_words(words: Sequence[str | None]) -> list[str]:
+    """Return those words, and parts of lists `A,B`, that name archived runs."""
+    parts = [part.strip() for word in words if word for part in word.split(",")]
+    return [part for part in parts if is_fleet_word(part)]
+
+
+# -- What histories go by --------------------------------------------------------------------------
+
+
+def fleets_with(connection: sqlite3.Connection, host: str | None = None) -> list[int]:
+    """Return the fleets that have runs (of a host).
+
+    Without those that confirm another one: their hosts were chosen because they are slow.
+    """
+    rows = connection.execute(
+        "SELECT DISTINCT fleet FROM fleet_run LEFT JOIN fleet ON id = fleet "
+        "WHERE confirms IS NULL AND (:host IS NULL OR host = :host) ORDER BY 1",
+        {"host": host},
+    )
+    return [number for (number,) in rows]
+
+
+def command_of(connection: sqlite3.Connection, fleet: int) -> str | None:
+    """Return the command line that the nodes of a fleet ran, None for suites."""
+    row = connection.execute("SELECT command FROM fleet WHERE id = ?", (fleet,)).fetchone()
+    return shlex.join(json.loads(row[0])) if row and row[0] else None
+
+
+def known_names(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """Return the hosts and the benchmarks that the index knows."""
+    hosts = connection.execute("SELECT DISTINCT host FROM fleet_run ORDER BY 1")
+    names = connection.execute("SELECT DISTINCT benchmark FROM result ORDER BY 1")
+    return [host for (host,) in hosts], [name for (name,) in names]
+
+
+def unknown_name(name: str, hosts: Sequence[str], benchmarks: Sequence[str]) -> InputError:
+    """Return what to say of a name that is neither a host nor a benchmark."""
+    return InputError(
+        f"{name}: neither a host nor a benchmark of a fleet; benchmarks: "
+        f"{truncate_list(benchmarks, 20)}; "
+        f"hosts: {truncate_list(hosts, 8)}"
+    )
+
+
+def copy_runs(store: Store, words: Sequence[str]) -> tuple[Store, dict[str, int]]:
+    """Return a store of copies of what `words` mean, and their numbers there."""
+    archived = ArchivedStore(store, words)
+    return archived, archived.numbers

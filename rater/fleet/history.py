@@ -16,7 +16,6 @@ from rater.analysis.stats.estimate import two_sided_p
 from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Floats
 from rater.fleet.hosts import is_other_memory
 from rater.fleet.model import FleetComparison, HostResult, SlowHost
-from rater.fleet.record import HistoryPoint
 from rater.settings.known import is_volatile
 from rater.text.values import group_by_key
 
@@ -155,6 +154,20 @@ class FleetTrend:
     fleets: tuple[int, ...]
     dates: tuple[str | None, ...]
     ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """A host, or what is usual, in one fleet."""
+
+    fleet: int
+    started_at: str | None  # by the host's clock: a label, no order
+    seconds: dict[str, float]  # its time in each benchmark, of the median iteration
+    usual_s: dict[str, float]  # the other hosts' median
+    hosts: int  # how many others
+    facts: dict[str, str]  # what it was and how it was set
+    usual_facts: dict[str, str]  # what most others were
+    program: str = ""  # what was run: histories of several are told apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from rater.analysis.results.disturbed import is_taken, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median
+from rater.fleet.archive import HostTimes, IndexedRun, latest
 from rater.fleet.model import (
     FEWEST_HOSTS,
     FleetComparison,
@@ -23,7 +24,6 @@ from rater.fleet.model import (
     Slowness,
     compare_hosts,
 )
-from rater.fleet.record import HostTimes, IndexedRun, latest
 from rater.settings.known import is_volatile
 from rater.text.values import group_by_key
 

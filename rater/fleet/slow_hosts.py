@@ -14,6 +14,20 @@ from rater.analysis.divots.model.finding import Analysis, Thresholds
 from rater.analysis.divots.model.formatting import format_slowdown
 from rater.analysis.results.disturbed import NOT_JUDGED
 from rater.errors import InputError, RaterError
+from rater.fleet.archive import (
+    IndexedRun,
+    command_of,
+    fleet_number,
+    fleet_word,
+    fleets_with,
+    indexed_runs,
+    known_names,
+    latest,
+    opened_run,
+    settings_of,
+    times_of,
+    unknown_name,
+)
 from rater.fleet.backends import POLL_S
 from rater.fleet.driver import FleetDriver, collect_published, update_printer
 from rater.fleet.history import (
@@ -27,21 +41,9 @@ from rater.fleet.history import (
     suspect_of,
 )
 from rater.fleet.hosts import compare_fleet, results_of
-from rater.fleet.index import (
-    command_of,
-    fleet_number,
-    fleets_with,
-    indexed_runs,
-    known_names,
-    opened_run,
-    settings_of,
-    times_of,
-    unknown_name,
-)
 from rater.fleet.model import FleetComparison, HostResult, SlowHost
 from rater.fleet.page import FleetPage, fleet_page, summary_line
 from rater.fleet.plan import AttemptState, deciding_attempt
-from rater.fleet.record import IndexedRun, fleet_word, latest
 from rater.fleet.run import create_confirming_fleet
 from rater.fleet.show import (
     HostConfirmView,

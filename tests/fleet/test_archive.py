@@ -18,9 +18,15 @@ import pytest
 
 from rater.cli import main
 from rater.errors import RunError
-from rater.fleet.archive import Admission, AdmitOutcome, admit_database, archived_file
-from rater.fleet.index import indexed_runs, opened_run
-from rater.fleet.record import IndexedRun
+from rater.fleet.archive import (
+    Admission,
+    AdmitOutcome,
+    IndexedRun,
+    admit_database,
+    archived_file,
+    indexed_runs,
+    opened_run,
+)
 from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.record.run import RunStatus

@@ -13,8 +13,10 @@ from rich.console import Console
 
 from rater.analysis.divots.confirm import ConfirmVerdict
 from rater.analysis.stats.robust import Floats
+from rater.fleet.archive import HostTimes, IndexedRun, latest
 from rater.fleet.history import (
     FactChange,
+    HistoryPoint,
     HostPair,
     Suspect,
     benchmark_history,
@@ -38,7 +40,6 @@ from rater.fleet.model import (
     compare_hosts,
 )
 from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStatus
-from rater.fleet.record import HistoryPoint, HostTimes, IndexedRun, latest
 from rater.fleet.show import MissingHost, changes_lines, finding_text, part_lines, step_text
 from rater.fleet.show import print_fleet as print_fleet_hosts
 from rater.fleet.store import StoredFleet
