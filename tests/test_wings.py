@@ -2,7 +2,7 @@
 
 from rater.analysis.results.score import PageProofs
 from rater.commands.results import FleetWords
-from rater.fleet import index, merge, slow_hosts
+from rater.fleet import archive, merge, slow_hosts
 from rater.lab.layout import layout, prepare, proof, table
 from rater.plan.options import PageLayouts
 from rater.run.workplace.run_dirs import KitOutputsFactory
@@ -23,7 +23,7 @@ PAGE_SETUP: PagePreparation = prepare
 PAGE_PROOFS: PageProofs = proof
 PAGE_TABLES: PageTables[proof.RunPages] = table
 MERGE: Merge = merge
-FLEET_ARCHIVE: FleetArchive = index
+FLEET_ARCHIVE: FleetArchive = archive
 FLEET_WORDS: FleetWords = slow_hosts
 
 
