@@ -154,15 +154,17 @@ def facts(pairs: Iterable[tuple[str, object]], title: str = "") -> ViewTable:
 
 def print_parts(parts: Iterable[Part], printer: Printer) -> None:
     """Print tables and sentences on a terminal, a blank line around each table."""
-    apart = False  # from what comes next
-    for place, part in enumerate(it for it in parts if it is not None):
+    begun = apart = False  # apart: from what comes next
+    for part in parts:
+        if part is None:
+            continue
         if isinstance(part, ViewTable):
             if printer.whole:
                 part = part.whole()  # noqa: PLW2901
             columns = part.columns()
             if not part.rows or not columns:
                 continue
-            if place:
+            if begun:
                 printer.line()
             if part.title:
                 printer.prose(part.title, "bold")
@@ -172,12 +174,12 @@ def print_parts(parts: Iterable[Part], printer: Printer) -> None:
                 printer.table(some, [part.style(row) for row in part.shown], part.groups)
             if len(part.rows) > len(part.shown):
                 printer.prose(f"and {len(part.rows) - len(part.shown)} more (--json has all)")
-            apart = True
+            begun = apart = True
             continue
         line = Line(part) if isinstance(part, str) else part
         if apart and line.text:
             printer.line()
-        apart = False
+        begun, apart = True, False
         (printer.line if line.whole else printer.prose)(line.text, line.style)
 
 

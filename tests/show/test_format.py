@@ -20,7 +20,7 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Order, Window, make_plan, order_table
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
-from rater.show.compare.table import print_comparison
+from rater.show.compare.comparison import comparison_parts
 from rater.show.console import Column, Columns, Printer, table_lines
 from rater.show.document import (
     GIGABYTES,
@@ -426,9 +426,8 @@ def test_of_fourteen_benchmarks_those_that_changed_stand_in_the_table(
     same = [name for name in NAMES if name not in ("kernel3", "kernel9")]
     make(database, [(9.99, 10.0)] * 6, names=same)
     words = ("1,2,3,4,5,6", ",".join(str(run) for run in range(7, 25)))
-    text = printed_by(
-        lambda printer: print_comparison(compared(store, *words), printer, brief=True), 80
-    )
+    parts = comparison_parts(compared(store, *words), detailed=False)
+    text = printed_by(partial(print_parts, parts), 80)
     lines = text.splitlines()
     table = [line.split()[0] for line in lines if line.startswith("kernel")]
     assert {"kernel3", "kernel9"} < set(table)

@@ -12,8 +12,14 @@ from rater.lab.models.show import HOW, TABLE, model_charts, print_model
 from rater.lab.trace.show import milliseconds, print_check
 from rater.lab.trace.tlb import mapping_name
 from rater.show.charts.vega import Html, element
-from rater.show.compare.notes import cpi_document, print_cpi_changes, print_troubles
-from rater.show.compare.table import comparison_document, memory_document, print_memory_rows
+from rater.show.compare.comparison import (
+    comparison_document,
+    cpi_document,
+    cpi_parts,
+    memory_document,
+    memory_parts,
+)
+from rater.show.compare.differences import trouble_parts
 from rater.show.console import Column, Columns, Printer, names_with_tunes
 from rater.show.document import TEXT, Field, ViewTable, print_parts
 from rater.show.format import format_number
@@ -45,17 +51,15 @@ def print_lab(lab: PageLab, printer: Printer) -> None:
         "bold",
     )
     printer.some(lab.missing, "yellow")
-    print_troubles(lab.comparison.troubles, printer)
-    if not lab.comparison.troubles:  # else it has set itself apart
-        printer.line()
+    print_parts(trouble_parts(lab.comparison.troubles), printer)
+    printer.line()
     print_gains(lab, printer)
     printer.line()
     print_layouts(lab, printer)
     printer.line()
     print_lab_memory(lab, printer)
-    print_cpi_changes(
-        [it for it in lab.cpi if it.cycles[lab.largest] is not None], lab.comparison.sides, printer
-    )
+    counted = [it for it in lab.cpi if it.cycles[lab.largest] is not None]
+    print_parts(cpi_parts(counted, lab.comparison.sides), printer)
     printer.line()
     print_overview(lab.models, lab.no_models, printer)
     if lab.energy:
@@ -319,7 +323,7 @@ def page_part(lab: PageLab) -> PagePart:
 def _sections(lab: PageLab) -> Iterator[Html]:
     printer = HtmlPrinter()
     if has_memory(lab):
-        print_memory_rows(lab.memory, layouts_of(lab), printer)
+        print_parts(memory_parts(lab.memory, layouts_of(lab)), printer)
     else:
         printer.line(NO_MEMORY)
     yield element("section", element("h2", "Memory"), printer.take(), class_="tables")

@@ -13,9 +13,11 @@ from rater.analysis.results.copies import Share
 from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
-from rater.show.compare.notes import print_troubles, rate_heading
+from rater.show.compare.comparison import rate_heading
+from rater.show.compare.differences import trouble_parts
 from rater.show.compare.scaling_words import law_text, limits, machine_text, share_text
 from rater.show.console import Column, Columns, Printer
+from rater.show.document import print_parts
 from rater.show.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, percent, signed_percent, truncate_list
@@ -100,7 +102,7 @@ def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
     for point in (curve.suites or curve.benchmarks)[0].points:
         if why := mostly_disturbed([run in taken for run in point.runs]):
             printer.prose(f"{copies_text(point.copies)}: cannot tell: {why}", "bold yellow")
-    print_troubles(curve.troubles, printer)
+    print_parts(trouble_parts(curve.troubles), printer)
     machine = machine_text(curve)
     if machine:
         printer.prose(machine)

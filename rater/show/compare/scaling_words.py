@@ -9,7 +9,7 @@ from rater.analysis.compare.scaling import Curve, ExcludedRuns, ScalePoint, Scal
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed, Share
 from rater.analysis.stats.curves import SHARE, Coefficient, NoLaw, Usl
-from rater.show.compare.notes import TROUBLES
+from rater.show.compare.differences import TROUBLES
 from rater.show.plans.plan import DIFFERENCE
 from rater.text.values import (
     JsonFields,

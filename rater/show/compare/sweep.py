@@ -9,9 +9,9 @@ from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import MEAN, Overall, mean_rate
 from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, SweepSlot, Values, point_label
 from rater.record.stored import RATIO
-from rater.show.compare.notes import rate_heading
-from rater.show.compare.table import print_comparison
+from rater.show.compare.comparison import comparison_parts, rate_heading
 from rater.show.console import Column, Columns, Printer
+from rater.show.document import print_parts
 from rater.show.format import column_letters, format_duration, format_number, needed_decimals
 from rater.text.values import JsonFields, count, signed_percent, to_json
 
@@ -364,7 +364,7 @@ def print_brief(view: SweepView, comparison: Comparison | None, printer: Printer
     else:
         print_sweep(view, comparison, printer)
     printer.line()
-    print_comparison(comparison, printer, brief=True)
+    print_parts(comparison_parts(comparison, detailed=False), printer)
     if view.number is not None:
         printer.prose(f"Points, noise and all benchmarks: `rater sweep --show {view.number}`")
 

@@ -18,9 +18,10 @@ from rater.analysis.results.score import Summary
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.vega import Chart, Html, element, joined
+from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import print_scaling
-from rater.show.compare.table import print_comparison
 from rater.show.console import Column, Columns
+from rater.show.document import print_parts
 from rater.show.format import format_duration, format_gigabytes, run_title
 from rater.show.html.shell import HtmlPrinter, asset, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
@@ -322,7 +323,7 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
         if line
     ]
     printer.some(together.notes, "yellow")
-    print_comparison(comparison, printer)
+    print_parts(comparison_parts(comparison), printer)
     yield element(
         "section",
         element("header", element("h1", _several_title(together)), *ran),

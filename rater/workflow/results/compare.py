@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
@@ -15,18 +15,19 @@ from rater.analysis.stats.intervals import Decision
 from rater.errors import InputError
 from rater.process import print_error
 from rater.show.charts.comparison import comparison_chart, comparison_svg
-from rater.show.compare.notes import cpi_document, print_cpi_changes
-from rater.show.compare.table import (
+from rater.show.compare.comparison import (
     comparison_document,
+    comparison_parts,
+    cpi_document,
+    cpi_parts,
     memory_document,
-    print_comparison,
-    print_memory_rows,
+    memory_parts,
     write_memory_csv,
 )
-from rater.show.console import Printer
+from rater.show.document import Line, Part
 from rater.store.store import Store
 from rater.text.values import parse_percent, truncate_list
-from rater.workflow.arguments import open_store_for_reading, print_output
+from rater.workflow.arguments import open_store_for_reading, print_view
 from rater.workflow.results.points import (
     NOT_DONE,
     check_distinct,
@@ -80,16 +81,15 @@ def compare_points(args: argparse.Namespace) -> int:
     if file is not None:
         _draw(comparison, file)
 
-    def document() -> object:
-        more = {"cpi": cpi_document(counted)} if counted else {}
-        return comparison_document(comparison) | more | {"points_without_runs": list(without)}
+    more = {"cpi": cpi_document(counted)} if counted else {}
+    document = comparison_document(comparison) | more | {"points_without_runs": list(without)}
 
-    def text(printer: Printer) -> None:
-        printer.some(without, "yellow")
-        print_comparison(comparison, printer)
-        print_cpi_changes(counted, comparison.sides, printer)
+    def parts(_: object) -> Iterator[Part]:
+        yield from (Line(text, "yellow") for text in without)
+        yield from comparison_parts(comparison)
+        yield from cpi_parts(counted, comparison.sides)
 
-    print_output(args, document, text)
+    print_view(args, document, parts)
     return 0 if worst is None else _gate(comparison, worst, without)
 
 
@@ -112,14 +112,11 @@ def _compare_memory(args: argparse.Namespace) -> int:
         write_memory_csv(rows, labels, sys.stdout)
         return 0
 
-    def document() -> object:
-        return memory_document(rows, labels) | {"points_without_runs": list(without)}
+    def parts(_: object) -> Iterator[Part]:
+        yield from (Line(text, "yellow") for text in without)
+        yield from memory_parts(rows, labels)
 
-    def text(printer: Printer) -> None:
-        printer.some(without, "yellow")
-        print_memory_rows(rows, labels, printer)
-
-    print_output(args, document, text)
+    print_view(args, memory_document(rows, labels) | {"points_without_runs": list(without)}, parts)
     return 0
 
 

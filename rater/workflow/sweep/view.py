@@ -40,7 +40,7 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
     view = view_of(sweep, results_of(store, sweep))
     comparison = comparison_of(store, sweep)
     if args.json:
-        from rater.show.compare.table import comparison_document
+        from rater.show.compare.comparison import comparison_document
 
         compared = None if comparison is None else comparison_document(comparison)
         print_json(sweep_document(view) | {"comparison": compared})
@@ -56,10 +56,11 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
         return
     print_sweep(view, comparison, printer)
     if comparison is not None and any(point.results for point in view.points):
-        from rater.show.compare.table import print_comparison
+        from rater.show.compare.comparison import comparison_parts
+        from rater.show.document import print_parts
 
         printer.line()
-        print_comparison(comparison, printer)
+        print_parts(comparison_parts(comparison), printer)
 
 
 def view_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_c
 from rater.record.events import CpuReading
 from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, MetricUsed, PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
-from rater.show.compare.notes import cpi_document, print_cpi_changes
+from rater.show.compare.comparison import cpi_document, cpi_parts
+from rater.show.document import print_parts
 from tests.support.calls import Rater
 from tests.support.counted_runs import STACK, counted_run
 from tests.support.cpu_readings import computed, read_run
@@ -457,7 +459,7 @@ def test_compare_shows_what_the_doctor_would_have_said(rater: Rater, database: P
     assert [(one["check"], one["values"][1]["runs"]) for one in document["doctor"]] == [
         ("KSM", [2])
     ]
-    assert "KSM             BAD: on" in rater("doctor", "--run-of", 2, "KSM")[1]
+    assert "BAD  KSM  on" in rater("doctor", "--run-of", 2, "KSM")[1]
 
 
 def cost(run: StoredRun) -> float | None:
@@ -632,7 +634,7 @@ def test_parts_change_by_a_share_of_the_baselines_cpi() -> None:
     assert rows[TOTAL].changes == pytest.approx((0.5,))
     assert rows["dram"].changes == pytest.approx((0.0,))
     assert rows["other"].changes == pytest.approx((0.5,))
-    shown = printed_by(lambda printer: print_cpi_changes(list(rows.values()), sides, printer))
+    shown = printed_by(partial(print_parts, cpi_parts(list(rows.values()), sides)))
     assert "CPI              2.000  3.000     +50.0" in shown, shown
     assert len(cpi_document(list(rows.values()))) == len(rows)
 

@@ -1,0 +1,589 @@
+"""A comparison of points: its document, and its tables for people."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from math import log
+from typing import TextIO
+
+from rater.analysis.compare.differences import DoctorDifference, PointDifference
+from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, Side
+from rater.analysis.results.copies import MemoryCell, MemoryRow, PointRun
+from rater.analysis.results.rates import MEAN
+from rater.analysis.stats.estimate import Basis, SlowRuns
+from rater.analysis.stats.independence import LEAST_TESTED
+from rater.analysis.stats.intervals import Decision, RatioInterval
+from rater.record.stored import PER_HOUR
+from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
+from rater.show.console import names_with_tunes
+from rater.show.document import CHANGE, NUMBER, TEXT, Field, Form, Line, Part, ViewTable
+from rater.show.format import column_letters, format_number
+from rater.text.values import (
+    JsonFields,
+    count,
+    group_by_key,
+    objects,
+    percent,
+    runs_text,
+    signed_percent,
+    to_json,
+    truncate_list,
+)
+
+# -- The JSON document of `rater compare --json` ---------------------------------------------------
+
+
+def _points(comparison: Comparison) -> list[dict[str, object]]:
+    return [
+        {
+            "label": side.label,
+            "baseline": place == 0,
+            "values": [dict(point.values) for point in side.points],
+            "runs": side.runs,
+        }
+        for place, side in enumerate(comparison.sides)
+    ]
+
+
+TABLE = {
+    Comparison: JsonFields(
+        "by margin confidence looks comparisons=compared by_chance",
+        {"points": _points},
+        "differences copies mixed_copies mixed_kinds",
+        {"kinds": lambda comparison: objects("rates runs", comparison.kinds)},
+        "left_out",
+        {"lost": lambda comparison: objects("benchmark point", comparison.lost)},
+        "disturbed=troubles doctor page_sizes=pages",
+        {
+            "benchmarks": lambda it: [_row(row, it) for row in it.benchmarks],
+            "suite": lambda it: {row.name: _row(row, it) for row in it.suites},
+        },
+    ),
+    PointRun: JsonFields("run.head.run run.head.uuid block"),
+    PointDifference: JsonFields(
+        "what weighs=significant differs_within=inside",
+        {"values": lambda one: objects("value runs", one.values)},
+    ),
+    DoctorDifference: JsonFields(
+        "check why", {"values": lambda one: objects("verdict seen runs", one.values)}
+    ),
+    **TROUBLES,
+    Effect: JsonFields(
+        "baseline value speedup p_holm holds improvement reduction"
+        " median_copy_speedup=median_copy slowest_over_median joules_per_copy reason"
+    ),
+    RatioInterval: JsonFields(
+        "ratio",
+        {"interval": lambda told: None if told.low is None else [told.low, told.high]},
+        "verdict words within_margin=within more_rounds=more p recorded_step=blur"
+        " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow"
+        " by_cpu_time=by_cpu",
+    ),
+    SlowRuns: JsonFields("count of slower of_baseline"),
+}
+
+
+def comparison_document(comparison: Comparison) -> dict[str, object]:
+    """Return all of it: shares and factors as numbers, verdicts in the words of the table."""
+    document: dict[str, object] = to_json(comparison, TABLE)
+    return document
+
+
+def _row(row: EffectRow, comparison: Comparison) -> dict[str, object]:
+    cells = zip(comparison.sides[1:], row.cells, strict=True)
+    return {
+        "name" if row.over else "benchmark": row.name,
+        "tune": row.tune,
+        "category": row.category,
+        "unit": row.unit,
+        **({"over": row.over} if row.over else {}),
+        "baseline": row.cells[0].baseline,
+        "points": [{"label": side.label} | TABLE[Effect].of(cell) for side, cell in cells],
+    }
+
+
+# -- The tables: every difference that is no axis first, then benchmarks and suite -----------------
+
+_MARKS = {
+    Decision.BETTER: "+",
+    Decision.WORSE: "-",
+    Decision.SAME: "=",
+    Decision.RARELY: "~",
+    Decision.UNKNOWN: "?",
+    Decision.CANNOT_TELL: "?",
+}
+_STYLES = {Decision.BETTER: "green", Decision.WORSE: "red", Decision.RARELY: "yellow"}
+_CHANGES = frozenset({Decision.BETTER, Decision.WORSE, Decision.RARELY})
+_MOST_BRIEF = 7  # benchmarks
+_MOST_WORDY = 4  # verdicts that say in the table what they stand on
+_MOST_REASONS = 6  # why there is nothing to compare
+_LONGEST_HEADING = 16
+_LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
+_FEW_DECIMALS = 10
+_SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
+
+type _Cell = tuple[EffectRow, Side, Effect]
+
+
+def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterator[Part]:
+    """Yield what differs beside the axes, who is compared, the table and what it stands on.
+
+    Not `detailed`: what weighs most alone, below the table of a sweep, which has named the points.
+    """
+    sides = comparison.sides
+    if comparison.is_empty:
+        where = "both points" if len(sides) == 2 else "the baseline and another point"
+        yield Line(f"No benchmark has a valid result in {where}: nothing to compare.", "bold")
+        yield from (f"  {text}" for text in comparison.left_out[:_MOST_REASONS])
+        shows = (f"`rater show {side.runs[0].run.head.run}`" for side in sides[:2] if side.runs)
+        yield f"What they ran: {', '.join(shows)}"
+        return
+    yield from difference_parts(comparison, detailed=detailed)
+    yield from trouble_parts(comparison.troubles, most=0 if detailed else 2)
+    rows = _compared_rows(comparison)
+    shown = rows if detailed else _top_changes(rows, _MOST_BRIEF)
+    is_matrix = len(sides) > 2 and len(rows) > 1
+    letters = is_matrix and max(len(side.label) for side in sides) > _LONGEST_HEADING
+    names = [
+        f"{column_letters(place)}  {side.label}" if letters else side.label
+        for place, side in enumerate(sides)
+    ]
+    if detailed or letters:
+        by = f" by {comparison.by}, the other axes held" if comparison.by else ""
+        yield Line(f"Compared{by}:", "bold")
+        yield from map(_side_text, sides, (f"{names[0]} (baseline)", *names[1:]))
+    if comparison.mixed_kinds:
+        kinds = "; ".join(f"{runs_text(runs)}: {kind}" for kind, runs in comparison.kinds)
+        yield Line(
+            f"The points report different metrics ({kinds}); their difference is not only speed.",
+            "bold yellow",
+        )
+    if comparison.mixed_copies and detailed:
+        copies = truncate_list([str(many) for many in comparison.copies], 8)
+        yield f"Numbers of copies differ ({copies}): throughput (copies an hour) is compared."
+    yield from (Line(text, "yellow") for text in (*comparison.pages, *comparison.left_out))
+    short = not detailed or sum(len(row.cells) for row in shown) > _MOST_WORDY
+    yield _matrix(shown, comparison, letters) if is_matrix else _effects(shown, comparison, short)
+    if len(shown) < len(rows):
+        yield f"and {count(len(rows) - len(shown), 'benchmark')} that changed less"
+    if detailed:
+        if short and not is_matrix:
+            yield from _words(comparison)
+        yield _inside(comparison)
+    yield from _basis_parts(comparison, is_matrix=is_matrix, detailed=detailed)
+
+
+def _side_text(side: Side, name: str) -> str:
+    blocks = {one.block for one in side.runs} - {None}
+    in_blocks = f" in {count(len(blocks), 'block')}" if blocks else ""
+    runs = runs_text([one.run.head.run for one in side.runs])
+    members = "" if side.label == runs else f": {runs}"
+    return f"  {name}{members}{in_blocks}"
+
+
+def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> ViewTable:
+    """Return a line for each benchmark and point; `short`: verdicts without what they stand on."""
+    sides, several = comparison.sides, len(comparison.sides) > 2
+    cells = [
+        (row, side, cell) for row in rows for side, cell in zip(sides[1:], row.cells, strict=True)
+    ]
+    axes = {side.label.rpartition("=")[0] for side in sides}
+    one_axis = len(axes) == 1 and "" not in axes
+    labels = [side.label.rpartition("=")[2] if one_axis else side.label for side in sides]
+    if several or max(map(len, labels)) > _LONGEST_HEADING // 2:
+        labels = ["baseline", "point"]
+    units = {row.unit for row in rows}
+    unit = f"({units.pop()})" if len(units) == 1 else ""
+    value = Form(partial(_alike, [cell.baseline for _, _, cell in cells]))
+    other = Form(partial(_alike, [cell.value for _, _, cell in cells]))
+    compared = comparison.compared > 1
+    columns = (
+        Field(("benchmark", unit), lambda it: effect_name(it[0]), TEXT, flexible=True),
+        *([Field("point", lambda it: it[1].label, TEXT, flexible=True)] if several else []),
+        *([] if unit else [Field("unit", lambda it: it[0].unit, TEXT, optional=4)]),
+        Field((labels[0], MEAN), lambda it: it[2].baseline, other, optional=3),
+        Field((labels[1], MEAN), lambda it: it[2].value, value, optional=3),
+        Field("speed-|up", lambda it: _factor(it[2].speedup)),
+        Field(f"{_level(comparison)} %|interval", lambda it: _interval(it[2].speedup)),
+        Field("slowest|copy %", lambda it: _in_brackets(it[2].slowest_over_median), optional=1),
+        Field("J/copy|%", lambda it: _in_brackets(it[2].joules_per_copy)),
+        Field("verdict", lambda it: _verdict(it[2], compared, short), wrap=True),
+    )
+
+    def style(it: _Cell) -> str:
+        return _STYLES.get(it[2].speedup.verdict, "") if it[2].speedup else ""
+
+    return ViewTable("", cells, columns, style)
+
+
+def _alike(beside: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
+    """Write values with the decimals that they and those beside them need together."""
+    return NUMBER.cells([*values, *beside])[: len(values)]
+
+
+def _matrix(rows: Sequence[EffectRow], comparison: Comparison, letters: bool) -> ViewTable:
+    """Return a line for each benchmark with the speedup of each point, as many as have room."""
+
+    def field(place: int) -> Field:
+        label = column_letters(place) if letters else comparison.sides[place].label
+        if place == 0:
+            return Field((label, "speedup"), lambda _: "1.000", TEXT)
+        return Field((label, "speedup"), lambda row: _marked(row.cells[place - 1]), TEXT)
+
+    units = {row.unit for row in rows}
+    unit = f"({units.pop()})" if len(units) == 1 else ""
+    columns = (
+        Field(("benchmark", unit), effect_name, TEXT, flexible=True),
+        Field(("baseline", MEAN), lambda row: row.cells[0].baseline, NUMBER, optional=1),
+        *map(field, range(len(comparison.sides))),
+    )
+    return ViewTable("", rows, columns, repeated=3)
+
+
+def _compared_rows(comparison: Comparison) -> list[EffectRow]:
+    """Return the rows that have something to show; which have not stands above the table."""
+    whole = comparison.suites[:1]
+    parts = [row for row in comparison.suites[1:] if row.over != whole[0].over]
+    rows = (*comparison.benchmarks, *whole, *parts)
+    return [row for row in rows if any(cell.speedup for cell in row.cells)]
+
+
+def _inside(comparison: Comparison) -> ViewTable:
+    """Return where the slow copies changed: a rate alone does not tell it from all changing."""
+    rows = [
+        (row, side, cell)
+        for row, side, cell in comparison.verdicts()
+        if not row.over
+        and (cell.slowest_over_median and cell.median_copy and cell.speedup)
+        and cell.slowest_over_median.decided
+        and cell.slowest_over_median.verdict is not Decision.SAME
+        and not cell.slowest_over_median.within
+    ]
+
+    def median(it: _Cell) -> str | None:
+        told = it[2].median_copy
+        if told is None:
+            return None
+        change = f"{percent(abs(told.ratio - 1))} % {'faster' if told.ratio > 1 else 'slower'}"
+        if told.verdict is Decision.SAME:
+            return told.short
+        return change if told.decided else f"{change} (inconclusive)"
+
+    columns = (
+        Field("benchmark", lambda it: effect_name(it[0]), TEXT, flexible=True),
+        *([Field("point", lambda it: it[1].label, TEXT)] if len(comparison.sides) > 2 else []),
+        Field("median copy", median, TEXT),
+        Field("slowest over|median copy %", lambda it: _in_brackets(it[2].slowest_over_median)),
+    )
+    return ViewTable("The slowest copies changed otherwise than the median copy:", rows, columns)
+
+
+def effect_name(row: EffectRow) -> str:
+    """Return `lu`, `lu peak` or `suite (14)`."""
+    if row.over:
+        return f"{_SUITE_NAMES[row.name]} ({len(row.over)})"
+    return f"{row.name} {row.tune}" if row.tune else row.name
+
+
+def rate_heading(unit: str) -> str:
+    """Return `geomean|ratio` or `geomean|/hour`: what `rates.mean_rate` gives a point."""
+    return f"{MEAN}|{'/hour' if unit == PER_HOUR else unit}"
+
+
+def _top_changes(rows: Sequence[EffectRow], most: int) -> list[EffectRow]:
+    """Return the suite's rows and, of many benchmarks, those that changed most, in their order."""
+    told = sorted((row for row in rows if not row.over), key=_telling_change, reverse=True)
+    kept = told[: max(1, most - sum(bool(row.over) for row in rows))]
+    return [row for row in rows if row.over or row in kept]
+
+
+def _telling_change(row: EffectRow) -> tuple[bool, float]:
+    """Return what sorts rows by their largest change, those with a verdict of one first."""
+    told = [cell.speedup for cell in row.cells if cell.speedup]
+    changed = any(one.verdict in _CHANGES for one in told)
+    return changed, max((abs(log(one.ratio)) for one in told if one.ratio > 0), default=0.0)
+
+
+def _factor(told: RatioInterval | None) -> str | None:
+    if told is None or told.verdict is Decision.CANNOT_TELL:
+        return None
+    return _figures(told.ratio)
+
+
+def _interval(told: RatioInterval | None) -> str | None:
+    if told is None or told.low is None or told.high is None:
+        return None
+    return f"{_figures(told.low)}-{_figures(told.high)}"
+
+
+def _figures(ratio: float) -> str:
+    """Return a factor with three decimals, or three digits; beyond 1000 only that it is so."""
+    if not _LEAST_FACTOR <= ratio <= _MOST_FACTOR:
+        return f"<{_LEAST_FACTOR}" if ratio < 1 else f">{_MOST_FACTOR}"
+    places = 3 if ratio < _FEW_DECIMALS else 1 if ratio < 10 * _FEW_DECIMALS else 0
+    return f"{ratio:.{places}f}"
+
+
+def _verdict(cell: Effect, compared: bool, short: bool) -> str | None:
+    if cell.speedup is None:
+        return cell.reason
+    words = cell.speedup.short if short else cell.speedup.words
+    return words + (" *" if cell.holds and compared else "")
+
+
+def _words(comparison: Comparison) -> Iterator[str]:
+    """Yield what verdicts stand on, those alike in one sentence."""
+    several = len(comparison.sides) > 2
+    found = group_by_key(
+        (cell.speedup.words, f"{effect_name(row)}, {side.label}" if several else effect_name(row))
+        for row, side, cell in comparison.verdicts()
+        if cell.speedup and cell.speedup.words != cell.speedup.short
+    )
+    yield from (f"{words}: {truncate_list(names, 6)}" for words, names in found.items())
+
+
+def _marked(cell: Effect) -> str | None:
+    if cell.speedup is None:
+        return None
+    mark = _MARKS[cell.speedup.verdict] * (2 if cell.holds else 1)
+    doubted = cell.speedup.decided and cell.speedup.doubts
+    return f"{_factor(cell.speedup) or '-'}{f'({mark})' if doubted else mark}"
+
+
+def _in_brackets(told: RatioInterval | None) -> str | None:
+    """Return a change, in brackets where it may be chance."""
+    if told is None:
+        return None
+    change = _bounded_change(told.ratio - 1)
+    return change if told.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"
+
+
+def _bounded_change(share: float) -> str:
+    return f">+{_MOST_FACTOR * 100}" if share > _MOST_FACTOR else signed_percent(share)
+
+
+# -- What a comparison stands on, below its table --------------------------------------------------
+
+_MANY_BENCHMARKS = 4
+_BLUR_TOLD = 0.001  # steps of times, as a share of them
+_SAME_SPEEDUP = 0.0005
+
+
+def _basis_parts(comparison: Comparison, *, is_matrix: bool, detailed: bool) -> Iterator[Part]:
+    """Yield marks, bases, chance; not `detailed`: without what holds for every sweep."""
+    cells = [cell for row in comparison.benchmarks for cell in row.cells]
+    speedups = [cell.speedup for cell in cells if cell.speedup]
+    several = comparison.compared > 1
+    doubts = dict.fromkeys(doubt for one in speedups if one.decided for doubt in one.doubts)
+    if is_matrix:
+        held = f"; ++ and -- hold up with all {comparison.compared} comparisons considered (Holm)"
+        yield (
+            f"+ better, - worse, = same within {comparison.margin * 100:g} %, ~ the same but for "
+            f"rare slow runs, ? inconclusive{held if several else ''}"
+        )
+        yield f"( ): with a doubt: {', '.join(doubts)}" if doubts else None
+    for doubt in doubts:
+        if doubt.endswith("rounds"):
+            yield (
+                f"{doubt}: too few to test independence. A lasting change of the machine would "
+                f"look the same. Run {LEAST_TESTED} or more."
+            )
+        elif "independent" in doubt:
+            yield f"{doubt}: runs close in time are alike beyond chance; the interval is wider"
+    if len(comparison.benchmarks) >= _MANY_BENCHMARKS and any(one.decided for one in speedups):
+        yield from _tallies(comparison)
+    if detailed or any(one.basis is not Basis.BLOCKS for one in speedups):
+        yield from _stands_on(speedups)
+    if not detailed:
+        return
+    yield from _details(comparison, speedups, is_matrix=is_matrix)
+
+
+def _details(
+    comparison: Comparison, speedups: Sequence[RatioInterval], *, is_matrix: bool
+) -> Iterator[str]:
+    """Yield what holds for every sweep as well: steps of times, looks, chance."""
+    cells = [cell for row in comparison.benchmarks for cell in row.cells]
+    blur = max((one.blur for one in speedups), default=0.0)
+    if blur > _BLUR_TOLD:
+        yield (
+            f"Recorded times are rounded by up to {percent(blur)} % of a run. Intervals include "
+            "this; more runs do not help."
+        )
+    if any(_of_pairs(cell) for cell in cells):
+        yield "Values are of all runs of a point; speedups are of those in pairs."
+    if any(one.by_cpu for one in speedups):
+        yield "Values are by time; speedups are by CPU time, what the copies themselves used."
+    if comparison.looks > 1:
+        yield (
+            f"Up to {count(comparison.looks, 'interim look')} were taken (--until, added rounds). "
+            f"Each interval has {_level(comparison)} % confidence, so all together have 95 %."
+        )
+    if comparison.compared > 1:
+        shared = "; they share the baseline's noise" if len(comparison.sides) > 2 else ""
+        yield (
+            f"Expect {comparison.by_chance:.2g} false positives in {comparison.compared} "
+            f"comparisons{shared}."
+        )
+        if not is_matrix and any(cell.holds for _, _, cell in comparison.verdicts()):
+            yield "* holds up with all of them considered (Holm)."
+    unknown = [one.more for one in speedups if one.verdict is Decision.UNKNOWN and one.more != 0]
+    if unknown and is_matrix:
+        known = [more for more in unknown if more is not None]
+        rounds = "more than 1000 rounds" if None in unknown else count(max(known), "more round")
+        yield f"? inconclusive: {rounds} needed to decide all of them, at this noise."
+
+
+def _tallies(comparison: Comparison) -> Iterator[str]:
+    """Count the verdicts of each side: ups and downs that a suite's mean has cancelled."""
+    for place, side in enumerate(comparison.sides[1:]):
+        cells = [row.cells[place] for row in comparison.benchmarks]
+        lines = []
+        for verdict in Decision:
+            own = [cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict]
+            held = sum(cell.holds for cell in own)
+            if own:
+                lines.append(f"{len(own)} {verdict}" + (f" ({held} hold up)" if held else ""))
+        lacking = sum(cell.speedup is None for cell in cells)
+        lines += [f"{lacking} not compared"] if lacking else []
+        yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(lines)}"
+
+
+def _of_pairs(cell: Effect) -> bool:
+    """Tell whether the speedup is visibly another than that of the values: of fewer runs."""
+    told = cell.speedup
+    if told is None or told.by_cpu or not cell.improvement or not cell.value or not cell.baseline:
+        return False
+    return abs(cell.value / cell.baseline / told.ratio - 1) > _SAME_SPEEDUP
+
+
+def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
+    """Say what the intervals are from, the strongest first."""
+    for basis in Basis:
+        own = [one for one in told if one.basis is basis]
+        if not own:
+            continue
+        some_of = "" if len(own) == len(told) else f" ({len(own)} of {len(told)})"
+        least, most = min(one.count for one in own), max(one.count for one in own)
+        many = str(least) if least == most else f"{least} to {most}"
+        if basis is Basis.BLOCKS:
+            yield f"intervals{some_of}: paired within {many} blocks, Student's t{_freedom(own)}"
+        elif basis is Basis.RUNS:
+            yield (
+                f"intervals{some_of}: Welch's over runs ({many} of the side that has fewer)"
+                f"{_freedom(own)}; the runs are not in blocks, so a drift would count as effect"
+            )
+        else:
+            yield (
+                f"no interval{some_of}: one run per point shows no noise. Alternate several runs: "
+                "`rater sweep --rounds 6 --axis ...`"
+            )
+
+
+def _freedom(told: Sequence[RatioInterval]) -> str:
+    degrees = [one.degrees for one in told if one.degrees is not None]
+    if not degrees:
+        return ""
+    least = f"{min(degrees):.3g}"
+    return f", {least} degree{'s' * (least != '1')} of freedom"
+
+
+def _level(comparison: Comparison) -> str:
+    """Return the confidence of the intervals in per cent."""
+    return f"{comparison.confidence * 100:.4g}"
+
+
+# -- `rater compare --memory`: average and maximum resident memory, a column pair for each point ---
+
+
+def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[Part]:
+    """Yield a line for each benchmark, as many points beside each other as there is room for."""
+    names = dict(zip(map(id, rows), names_with_tunes(rows), strict=True))
+    letters = max(map(len, labels)) > _LONGEST_HEADING
+    headings = [column_letters(i) for i in range(len(labels))] if letters else labels
+    if letters:
+        yield from (f"{heading}  {label}" for heading, label in zip(headings, labels, strict=True))
+
+    def megabytes(row: MemoryRow, place: int, key: str) -> float | None:
+        cell: MemoryCell | None = row.cells[place]
+        size = None if cell is None else getattr(cell, key)
+        return None if size is None else size / 1e6
+
+    pairs = [
+        Field((heading, word), partial(megabytes, place=place, key=key), NUMBER)
+        for place, heading in enumerate(headings)
+        for word, key in (("average", "average_bytes"), ("most", "max_bytes"))
+    ]
+    first = Field("MB a copy", lambda row: names[id(row)], TEXT, flexible=True)
+    yield ViewTable("", rows, (first, *pairs), repeated=1)
+    yield (
+        "Resident memory, hugetlb pages included: average of samples once a second, over copies; "
+        "most of any copy. Copies of less than a second have a maximum only."
+    )
+
+
+def memory_document(rows: Sequence[MemoryRow], labels: Sequence[str]) -> dict[str, object]:
+    """Return the rows for programs, bytes as they are."""
+    return {
+        "memory": [
+            {
+                "benchmark": row.benchmark,
+                "tune": row.tune,
+                "points": [
+                    {"label": label, **(to_json(cell) if cell else {})}
+                    for label, cell in zip(labels, row.cells, strict=True)
+                ],
+            }
+            for row in rows
+        ]
+    }
+
+
+def write_memory_csv(rows: Sequence[MemoryRow], labels: Sequence[str], out: TextIO) -> None:
+    """Write a line for each benchmark, a pair of columns in bytes for each point."""
+    writer = csv.writer(out, lineterminator="\n")
+    pairs = [f"{label} {what} (bytes)" for label in labels for what in ("average", "max")]
+    writer.writerow(["benchmark", "tune", *pairs])
+    for row in rows:
+        sizes = [
+            None if size is None else round(size)
+            for cell in row.cells
+            for size in ((cell.average_bytes, cell.max_bytes) if cell else (None, None))
+        ]
+        writer.writerow([row.benchmark, row.tune, *sizes])
+
+
+# -- What became of each part of the cycles per instruction, below a comparison --------------------
+
+
+def cpi_parts(changes: Sequence[CpiChange], sides: Sequence[Side]) -> Iterator[Part]:
+    """Yield a table for each benchmark; nothing where nothing was counted on two sides."""
+
+    def cycles(it: CpiChange, place: int) -> float | None:
+        return it.cycles[place]
+
+    def change(it: CpiChange, place: int) -> float | None:
+        return it.changes[place]
+
+    three = Form(lambda values: [format_number(value, 3) for value in values])
+    for (benchmark, tune), rows in groupby(changes, key=lambda it: (it.benchmark, it.tune)):
+        name = f"{benchmark} {tune}" if tune else benchmark
+        columns = [Field(f"CPI of {name}", lambda it: it.part.replace("_", " "), TEXT)]
+        for place, side in enumerate(sides):
+            columns.append(Field((side.label, ""), partial(cycles, place=place), three))
+            if place:
+                columns.append(
+                    Field(("change,", "% of CPI"), partial(change, place=place - 1), CHANGE)
+                )
+        yield ViewTable("", list(rows), columns)
+
+
+def cpi_document(changes: Sequence[CpiChange]) -> list[object]:
+    """Return the same as JSON values."""
+    rows: list[object] = to_json(
+        list(changes), {CpiChange: JsonFields("benchmark tune part cycles changes")}
+    )
+    return rows

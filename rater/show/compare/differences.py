@@ -1,0 +1,145 @@
+"""What differs between compared runs and is no axis, and what disturbed them: tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
+from rater.analysis.compare.model import Comparison
+from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
+from rater.show.document import TEXT, Field, Line, Part, ViewTable
+from rater.show.format import crop
+from rater.text.cpuset import format_list
+from rater.text.values import JsonFields, percent, runs_text, truncate_list
+
+TROUBLES = {
+    DisturbedRun: JsonFields(
+        "run too_disturbed others_cost matters=notable placement_not_met=not_met warnings"
+        " share=shared"
+    ),
+    MachineDisturbance: JsonFields("matter share times cpu cpus benchmark"),
+}
+_LONGEST_VALUE = 80
+_MOST_DIFFERENCES = 20
+_MOST_RUNS = 5  # of one kind of disturbance
+_MOST_SHARES = 3
+_LONGEST_WARNING = 60
+_DISTURBANCES = {
+    DisturbanceKind.FOREIGN: "other processes took",
+    DisturbanceKind.STEAL: "the hypervisor took",
+    DisturbanceKind.THROTTLED: "throttled, too hot",
+    DisturbanceKind.SWAP: "pages swapped",
+    DisturbanceKind.MEMORY: "tasks waited for memory",
+}
+
+
+def _warnings(title: str, rows: Sequence[tuple[str, str]], most: int = 0) -> ViewTable:
+    columns = (
+        Field("", lambda row: f"  {row[0]}", TEXT),
+        Field("", lambda row: row[1], wrap=True),
+    )
+    return ViewTable(title, rows, columns, lambda _: "yellow", most)
+
+
+def difference_parts(comparison: Comparison, *, detailed: bool) -> Iterator[Part]:
+    """Yield what weighs, then notes, then what is not known of imported runs."""
+    weighs = [one for one in comparison.differences if one.significant]
+    if any(one.is_machine for one in weighs):
+        yield Line("These runs were made on DIFFERENT MACHINES.", "bold red")
+    axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
+    beside = f" beside {truncate_list(list(axes))}" if axes else ""
+    most = _MOST_DIFFERENCES if detailed else 3
+    yield _warnings(f"The runs differ{beside} in:", _texts(weighs, comparison), most)
+    if not detailed:
+        return
+    known = [one for one in comparison.differences if not one.unknown and not one.significant]
+    yield _warnings("Worth a note:", _texts(known, comparison), most)
+    unknown = [one.what for one in comparison.differences if one.unknown]
+    if unknown:
+        yield f"Not known of every run (imported): {truncate_list(unknown, 8)}"
+    doctor = [(f"{one.check}:", _doctor_text(one, comparison)) for one in comparison.doctor]
+    yield _warnings("`rater doctor` would have said:", doctor, most)
+
+
+def _texts(several: Sequence[PointDifference], comparison: Comparison) -> list[tuple[str, str]]:
+    """Return what differs and how; what is of several benchmarks and differs alike has one row."""
+    groups: dict[tuple[object, ...], list[PointDifference]] = {}
+    for one in several:
+        kind, of, _ = one.what.partition(" of ")
+        groups.setdefault((kind if of else one.what, one.values, one.inside), []).append(one)
+    return [_difference_row(members, comparison) for members in groups.values()]
+
+
+def _difference_row(members: Sequence[PointDifference], comparison: Comparison) -> tuple[str, str]:
+    one = members[0]
+    kind, of, _ = one.what.partition(" of ")
+    what = f"{kind} of {truncate_list([it.what.removeprefix(kind + of) for it in members])}"
+    parts = [
+        f"{crop(value, _LONGEST_VALUE, ascii_only=True) if value else 'none'} "
+        f"({_who(numbers, comparison)})"
+        for value, numbers in one.values
+    ]
+    inside = f"; differs within {truncate_list(one.inside)}" if one.inside else ""
+    return f"{what if of else one.what}:", truncate_list(parts, 6) + inside
+
+
+def _doctor_text(one: DoctorDifference, comparison: Comparison) -> str:
+    parts = [
+        f"{verdict.value}, {crop(seen, _LONGEST_VALUE, ascii_only=True)} "
+        f"({_who(numbers, comparison)})"
+        for verdict, seen, numbers in one.values
+    ]
+    return f"{'; '.join(parts)}: {one.why}"
+
+
+def _who(numbers: Sequence[int], comparison: Comparison) -> str:
+    """Name runs by the sides or points they are all of, where they are that exactly."""
+    left = set(numbers)
+    names = []
+    for side in comparison.sides:
+        own = {one.run.head.run for one in side.runs}
+        if own <= left and side.points[0].values:
+            names.append(side.label)
+            left -= own
+    if left:
+        names.append(runs_text(sorted(left)))
+    return truncate_list(names, 3)
+
+
+def trouble_parts(troubles: Sequence[DisturbedRun], most: int = 0) -> Iterator[Part]:
+    """Yield a line for each kind of disturbance, the worst runs first."""
+    title = "Disturbed runs (`rater show RUN` has the rest):"
+    yield _warnings(title, list(_disturbances(troubles)), most)
+
+
+def _disturbances(troubles: Sequence[DisturbedRun]) -> Iterator[tuple[str, str]]:
+    unjudged = sorted(one.run for one in troubles if one.too_disturbed)
+    if unjudged:
+        yield "too disturbed to judge:", runs_text(unjudged, _MOST_RUNS)
+    for matter, words in _DISTURBANCES.items():
+        own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
+        own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
+        if own:
+            texts = [_disturbance_text(run, it) for run, it in own]
+            yield f"{words}:", truncate_list(texts, _MOST_SHARES)
+    moved = [one for one in troubles if one.not_met]
+    if moved:
+        copies = [f"run {one.run} (copies {format_list(one.not_met)})" for one in moved]
+        yield "copies not placed as planned:", truncate_list(copies, _MOST_RUNS)
+    shared = [one.run for one in troubles if one.shared]
+    if shared:
+        yield "made with --share, beside other runs:", runs_text(shared, _MOST_RUNS)
+    warned: dict[str, dict[int, None]] = {}
+    for one in troubles:
+        for text in one.warnings:
+            warned.setdefault(text.partition(": ")[0], {})[one.run] = None
+    for text, runs in warned.items():
+        what = crop(text, _LONGEST_WARNING, ascii_only=True)
+        yield f"{what}:", runs_text(sorted(runs), _MOST_RUNS)
+
+
+def _disturbance_text(run: int, one: MachineDisturbance) -> str:
+    if one.share is None:
+        return f"run {run} ({one.times} times)"
+    cpu = "" if one.cpu is None else f" of CPU {one.cpu}"
+    return f"{percent(one.share)} %{cpu} (run {run})"
