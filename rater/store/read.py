@@ -13,7 +13,7 @@ from typing import Any
 
 from rater.errors import InputError
 from rater.files import folder
-from rater.process import ProcessId, is_alive
+from rater.process import ProcessId, boot_id, is_alive
 from rater.record.events import (
     CpuReading,
     CpuReadings,
@@ -48,7 +48,7 @@ from rater.record.stored import (
 from rater.store.rows import read_by, read_columns, read_rows, read_table, rows_of_columns
 from rater.text.values import truncate_list
 
-_KILLED = "rater was killed or the machine went down; what had finished is here"
+_KILLED = "rater was killed{}; what had finished is here"
 _HOST = "SELECT host.* FROM host JOIN run ON run.host_id = host.id WHERE run.id = :run"
 _COPY_RUN = ("phase", "copy", "step")
 
@@ -81,7 +81,9 @@ def _heads(connection: sqlite3.Connection, run_id: int | None) -> tuple[RunHead,
     def finish(values: dict[str, Any]) -> None:
         owner = _owner(values.pop("pid"), values.pop("pid_start"), values.pop("boot_id"))
         if values["status"] is RunStatus.RUNNING and not (owner and is_alive(owner)):
-            values |= {"status": RunStatus.KILLED, "reason": _KILLED}
+            here = owner is not None and owner.boot_id == boot_id()
+            reason = _KILLED.format("" if here else " or the machine went down")
+            values |= {"status": RunStatus.KILLED, "reason": reason}
         run = values["run"]
         values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
 

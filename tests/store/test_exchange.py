@@ -15,7 +15,7 @@ import pytest
 
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
-from rater.process import ProcessId
+from rater.process import ProcessId, boot_id
 from rater.record.events import Noted, RunEnded
 from rater.record.run import CopyStatus, MachinePU, RunStatus, Validity
 from rater.record.stored import StoredRun
@@ -250,6 +250,7 @@ def test_a_steady_run_goes_to_another_database_with_its_window(
         (RunEnded(RunStatus.INTERRUPTED, "Ctrl-C"), None, ("interrupted", "Ctrl-C")),
         (RunEnded(RunStatus.COMPLETE, None), None, ("complete", None)),
         (Noted("killed"), GONE, ("interrupted", "rater was killed or the machine went down; ")),
+        (Noted("a"), replace(GONE, boot_id=boot_id()), ("interrupted", "rater was killed; what")),
         (Noted("runs"), None, ("interrupted", "it had not ended when it was exported")),
     ],
 )

@@ -195,7 +195,8 @@ def _cpu_complaints(
         return []
     planned = format_list(plan.cpus)
     complaints = [
-        f"its CPU mask became {format_list(mask)} while it ran, planned {planned}"
+        f"its CPU mask became {format_list(mask)} while it ran, planned {planned} (of a program "
+        "that binds itself: `--bind none`)"
         for mask in seen.allowed
         if not set(mask) <= set(plan.cpus) and (gate is None or mask != gate.cpus)
     ]

@@ -235,7 +235,6 @@ def ranking_check(
 def _saved_ns(
     traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str, loads: Loads
 ) -> float:
-    """Return what a layout saves: walks and first-level misses, and its share of the faults."""
     trace, costs = traced.trace, traced.costs
     base, here = (predicted_misses(trace, it) for it in ("0%", text))
     touched = sum(trace.of_size(BASE_PAGE).pages)
@@ -328,7 +327,6 @@ def choose_model(
 
 
 def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -> TermVerdict:
-    """Judge a fit's last term by tests alone; run-to-run noise is not in it yet."""
     mean = abs(float(y.mean())) or 1.0
     term, error = fit.highest_term()
     scale = (2 if fit.degree == 1 else 1) / mean

@@ -246,7 +246,6 @@ def _kept(path: Path) -> dict[str, Any] | None:
 
 
 def _fingerprint() -> tuple[str, ...]:
-    """Return what costs depend on: another of these, and they are measured again."""
     cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
     settings = [_text(_THP / name) for name in ("enabled", "defrag")]
     return (cpu_identity(cpuinfo), platform.release(), *settings, str(_footprint_mib(still=True)))

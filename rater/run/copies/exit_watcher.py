@@ -252,9 +252,11 @@ def _verdict(child: Child, reaped: ExitInfo, kills: KernelKills) -> tuple[CopySt
         notes.append(
             ended_by + (f", in {escape_undecodable(child.spec.directory)}" if in_shared else "")
         )
-    usage = reaped.usage
-    cpu_s = usage.ru_utime + usage.ru_stime
-    cause = kills.cause(reaped.signal, reaped.exit_code, cpu_s, reaped.limits)
+    # A shell and our script hand on the signal that their command had, whoever sent that.
+    number = reaped.signal or (reaped.exit_code or 0) - 128
+    cpu_s = reaped.usage.ru_utime + reaped.usage.ru_stime
+    handed_on = reaped.signal is None or ended_by is not None
+    cause = kills.cause(number, cpu_s, reaped.limits, handed_on=handed_on)
     cause = cause or _SHELL_CODES.get(reaped.exit_code or 0)
     notes += [cause] if cause else []
     return CopyStatus.FAILED, "; ".join(notes) or None

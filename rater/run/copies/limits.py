@@ -170,9 +170,8 @@ def _own_tasks() -> int:
 
 # -- What the kernel ended a copy for: limits that it had, counts of the kernel before and after ---
 
-_SHELL = 128  # what a shell adds to the signal that ended a command of it
 _LIMITED: Mapping[int, str] = {SIGKILL: "cpu time", SIGXCPU: "cpu time", SIGXFSZ: "file size"}
-_NEAR = 0.9  # the kernel counts CPU time towards the limit in its own way
+_NEAR, _NEAR_S = 0.9, 0.2  # by ticks the kernel counts somewhat more CPU time than it tells
 _LIMIT = re.compile(r"^Max (cpu time|file size) +(\d+|unlimited) +(\d+|unlimited)", re.MULTILINE)
 type ProcessLimits = Mapping[str, tuple[int | None, int | None]]  # soft, hard; None: unlimited
 
@@ -201,13 +200,12 @@ class KernelKills:
         self._kills, self._refusals = self._counts()
 
     def cause(
-        self, signal: int | None, exit_code: int | None, cpu_s: float, limits: ProcessLimits
+        self, number: int, cpu_s: float, limits: ProcessLimits, *, handed_on: bool = False
     ) -> str | None:
-        """Say what ended a copy that rater did not end; None where that is not known.
+        """Say why a signal that rater did not send ended a copy; None where that is not known.
 
-        `exit_code`: a shell has the signal of its command there. Each kill explains one copy.
+        `handed_on`: it ended a command of the copy, a shell. Each kill explains one copy.
         """
-        number = signal or (exit_code or 0) - _SHELL
         if number != SIGBUS and number not in _LIMITED:
             return None
         if limit := _limit_reached(number, cpu_s, limits):
@@ -222,9 +220,9 @@ class KernelKills:
                 of_group = (it for it in risen if it.startswith("memory"))
                 where = next(of_group, "the machine's memory")
                 return f"the kernel killed it: {where} was used up"
-            if signal == SIGKILL:
+            if not handed_on:
                 return "a process sent it: the kernel counted no kill for want of memory"
-        return "killed from outside" if signal == SIGKILL else None
+        return "killed from outside" if number == SIGKILL and not handed_on else None
 
     def _counts(self) -> tuple[int | None, dict[str, int]]:
         """Return kills for memory (of our cgroup, else of the machine), refusals by words."""
@@ -249,8 +247,10 @@ class KernelKills:
 def _limit_reached(number: int, cpu_s: float, limits: ProcessLimits) -> str | None:
     soft, hard = limits.get(_LIMITED.get(number, ""), (None, None))
     limit = hard if number == SIGKILL else soft
+    if limit is not None and number == SIGXCPU:
+        limit -= 1  # the kernel raises it by a second when it sends this
     if limit is not None and number == SIGXFSZ:
         return f"a file may have {limit} bytes (`ulimit -f`)"
-    if limit is not None and cpu_s >= _NEAR * limit:
+    if limit is not None and cpu_s >= _NEAR * limit - _NEAR_S:
         return f"it used {cpu_s:.2f} s of CPU time, the limit is {limit} (`ulimit -t`)"
     return None

@@ -254,7 +254,7 @@ class _Process:
         if ended.si_code == os.CLD_EXITED:
             return f"exit code {ended.si_status}"
         number, limits = ended.si_status, limits_at_end(self._pid)
-        cause = self._kills.cause(number, None, self.cpu_s(), limits)
+        cause = self._kills.cause(number, self.cpu_s(), limits)
         return f"signal {number}" + (f" ({cause})" if cause else "")
 
     def end(self) -> None:

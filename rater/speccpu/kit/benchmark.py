@@ -121,7 +121,7 @@ def problems_of(kit: KitBenchmark, copies: int) -> tuple[str, ...]:
         elif not os.access(name, os.W_OK | os.X_OK):
             problems.append(f"copy {copy} of {kit.name}: no permission to write into {name}")
         if len(problems) == _MOST_PROBLEMS:
-            problems.append(f"{kit.name}: and perhaps more")
+            problems.append(f"{kit.name}: later copies were not looked at")
             break
     return tuple(problems)
 

@@ -83,7 +83,6 @@ UNBOUND = Binding()
 
 
 def _counted(places: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers at places; a place behind the last stays, as no machine's own number."""
     beyond = (numbers[-1] + 1 if numbers else 0) - len(numbers)
     return tuple(numbers[p] if p < len(numbers) else p + beyond for p in places)
 
@@ -485,7 +484,6 @@ def _numactl(words: Sequence[str]) -> Binding:
 
 
 def _whole_name(name: str) -> str:
-    """Return an option's whole name: getopt takes what is short and clear."""
     name = {"cpubind": "cpunodebind"}.get(name, name)
     names = set(_SHORT.values())
     if name in names:

@@ -265,7 +265,6 @@ def _benchmark(
 
 
 def _loose(file: SpecFile) -> float:
-    """Return how far off a ratio may be: CPU2000 rounds its factor to 1.16."""
     return 2e-3 if file.suite in keys.RATE_FACTOR else 0.0
 
 

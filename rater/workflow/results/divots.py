@@ -154,7 +154,6 @@ def refusal(run: StoredRun, topology: Topology) -> str | None:
 def _found(
     store: Store, head: RunHead, thresholds: Thresholds, run: StoredRun | None, copy_runs: int
 ) -> Analysis:
-    """Search, then look what else is known of the copies that were found."""
     from rater.analysis.divots.findings import analyse
 
     times = store.times(head.run)

@@ -149,7 +149,6 @@ def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None)
 def _bracket(
     data: dict[str, Any], benchmark: str | None, iteration: int | None, head: RunHead
 ) -> int:
-    """Return the place of the bracket that was asked for, else of that which lost most."""
     brackets = data["timeline"]["brackets"]
     asked = None if benchmark is None else sanitize(benchmark)
     found = [

@@ -415,7 +415,7 @@ def test_runs_are_told_with_the_size_of_each() -> None:
     (one,) = between(LGROUP_1, HALF)
     assert one.summary == (
         "lgroup 1: all benchmarks +10 to +20 % in 2 of 2 runs: run 1 +20.0 %, run 2 +10.0 %; "
-        "it comes back, so probably hardware or set-up"
+        "it comes back"
     )
     (one,) = between(LGROUP_1, None)
     assert one.summary == (
@@ -424,11 +424,10 @@ def test_runs_are_told_with_the_size_of_each() -> None:
     )
     (one,) = between(ONE_CPU, OTHER_CPU)
     assert one.summary == (
-        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; "
-        "it moves about, so pages, TLB or what else ran"
+        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; it moves about"
     )
     (one,) = between(IN_TWO, IN_OTHERS)
     assert one.summary == (
         "lgroup 1: b0, b1, b3, b4 +20.0 % in 2 of 2 runs: run 1 in b0, b1 +19.9 %, "
-        "run 2 in b3, b4 +20.0 %; it moves about, so pages, TLB or what else ran"
+        "run 2 in b3, b4 +20.0 %; it moves about"
     )

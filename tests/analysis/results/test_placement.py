@@ -137,7 +137,8 @@ def test_interleaved_memory_is_even_or_it_is_not_the_plan() -> None:
 def test_a_copy_runs_where_it_was_planned() -> None:
     other = sample({1: MB}, cpus=(3,), allowed=(2, 3))
     assert not_met(plan(), sample({1: MB}), other) == (
-        "its CPU mask became 2-3 while it ran, planned 2; ran on CPU 3, planned 2"
+        "its CPU mask became 2-3 while it ran, planned 2 (of a program that binds itself: "
+        "`--bind none`); ran on CPU 3, planned 2"
     )
     ended_at_3 = not_met(plan(), gate=HERE, elapsed_s=0.1, last_cpu=3)
     assert ended_at_3 == "ran on CPU 3, planned 2"

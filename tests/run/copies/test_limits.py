@@ -43,7 +43,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def sigkill(kills: KernelKills) -> str | None:
-    return kills.cause(signal.SIGKILL, None, 0.1, {})
+    return kills.cause(signal.SIGKILL, 0.1, {})
 
 
 def test_a_kill_of_a_cgroup_names_the_group_that_has_the_limit(tmp_path: Path) -> None:
@@ -72,7 +72,8 @@ def test_cgroups_of_version_1_count_in_other_files(tmp_path: Path) -> None:
         },
     )
     # A shell that lost its command to the kernel ends with 137.
-    text = kills.cause(None, 137, 0.1, {})
+    assert kills.cause(signal.SIGTERM, 0.1, {}, handed_on=True) is None
+    text = kills.cause(signal.SIGKILL, 0.1, {}, handed_on=True)
     assert text == "the kernel killed it: memory of cgroup /job (52 MB) was used up"
 
 
@@ -89,9 +90,9 @@ def test_a_bus_error_is_explained_by_a_refused_huge_page_only_where_one_was(
     tmp_path: Path,
 ) -> None:
     kills = machine(tmp_path, V2)
-    assert kills.cause(signal.SIGBUS, None, 0.1, {}) is None
+    assert kills.cause(signal.SIGBUS, 0.1, {}) is None
     write(tmp_path, {"sys/fs/cgroup/job/hugetlb.2MB.events": "max 4"})
-    text = kills.cause(signal.SIGBUS, None, 0.1, {})
+    text = kills.cause(signal.SIGBUS, 0.1, {})
     assert text == "huge pages of cgroup /job were used up (hugetlb.2MB)"
 
 
@@ -100,7 +101,7 @@ def test_a_bus_error_is_explained_by_a_refused_huge_page_only_where_one_was(
     [
         (signal.SIGKILL, 0.99, "it used 0.99 s of CPU time, the limit is 1 (`ulimit -t`)"),
         (signal.SIGKILL, 0.2, UNKNOWN),
-        (signal.SIGXCPU, 3.0, None),  # no soft limit: somebody sent it
+        (signal.SIGXCPU, 1.01, "it used 1.01 s of CPU time, the limit is 1 (`ulimit -t`)"),
         (signal.SIGXFSZ, 0.1, "a file may have 512 bytes (`ulimit -f`)"),
         (signal.SIGSEGV, 3.0, None),
     ],
@@ -108,8 +109,8 @@ def test_a_bus_error_is_explained_by_a_refused_huge_page_only_where_one_was(
 def test_limits_explain_what_they_can(
     tmp_path: Path, number: int, cpu_s: float, expected: str | None
 ) -> None:
-    limits = {"cpu time": (None, 1), "file size": (512, None)}
-    assert machine(tmp_path, V2).cause(number, None, cpu_s, limits) == expected
+    limits = {"cpu time": (2, 1), "file size": (512, None)}  # raised by 1 with SIGXCPU
+    assert machine(tmp_path, V2).cause(number, cpu_s, limits) == expected
 
 
 def test_limits_that_a_process_set_itself_are_read_before_it_is_reaped() -> None:

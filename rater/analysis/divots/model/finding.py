@@ -230,8 +230,8 @@ _OF_A_RUN = {
     Presence.NOT_RUN: "run {run} had none of it to measure",
 }
 _FOLLOWS = {
-    Kind.RECURRING: "it comes back, so probably hardware or set-up",
-    Kind.WANDERING: "it moves about, so pages, TLB or what else ran",
+    Kind.RECURRING: "it comes back",
+    Kind.WANDERING: "it moves about",
     Kind.ONCE: "in one run only",
 }
 
