@@ -7,8 +7,9 @@ where those libraries are installed.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.results.score import summarise
 from rater.record.stored import StoredRun
@@ -19,8 +20,7 @@ from rater.workflow.results.columns import ColumnTable, column_table, columns_of
 from rater.workflow.results.divots import analysis_for_results
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedRun:
+class LoadedRun(Struct, frozen=True):
     """A stored run."""
 
     head: dict[

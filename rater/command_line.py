@@ -8,13 +8,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Flag, auto
 from importlib import import_module
 from itertools import batched
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple, NoReturn
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.process import as_typed, print_error, remember_database, typed_command
@@ -449,8 +450,7 @@ _TYPES = (str, int, float)
 _BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDefault:
+class ConfigDefault(Struct, frozen=True):
     """An option that a file gives: as it would be typed, its name among arguments, and the file."""
 
     word: str

@@ -9,8 +9,9 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError
 
@@ -59,8 +60,7 @@ def user_name(user: int) -> str:
         return str(user)
 
 
-@dataclass(frozen=True, slots=True)
-class Trusted[T]:
+class Trusted[T](Struct, frozen=True):
     """What only trusted users can have asked for: typed by one, or judged by `Sourced.trusted`.
 
     What starts processes takes it so, and not as it is: a guard that is forgotten is a wrong type.
@@ -69,8 +69,7 @@ class Trusted[T]:
     value: T
 
 
-@dataclass(frozen=True, slots=True)
-class Sourced[T]:
+class Sourced[T](Struct, frozen=True):
     """What was read from a file, and why others may have written it; None: they cannot have."""
 
     value: T
@@ -87,8 +86,7 @@ class Sourced[T]:
         return Trusted(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
+class OpenedFile(Struct, frozen=True):
     """A regular file that is open for nothing but looking at it (`O_PATH`), and its folder."""
 
     path: Path  # without links

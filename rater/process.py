@@ -14,10 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, cast
+
+from msgspec import Struct
 
 # -- Commands in a text, as they can be typed where this process was called ------------------------
 #
@@ -91,8 +92,7 @@ def pip_install(what: str) -> str:
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessId:
+class ProcessId(Struct, frozen=True):
     """A process of this machine, or of a boot before."""
 
     pid: int

@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.files import folder
 from rater.plan.suite import Benchmark, Metric, Size, Suite

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from rater.command_line import CommandTrait, subparsers_of
 from rater.commands.common import Subparsers, add_common, lazy_command
 from rater.process import print_error
+from rater.text.values import to_dict
 from rater.workflow import suites as suite_check
 from rater.workflow import suites as suite_new
 from rater.workflow.arguments import print_json, print_view
@@ -129,7 +129,7 @@ def _build(args: argparse.Namespace) -> int:
         if not args.json:  # each when it is over: a whole suite takes minutes
             suite_check.report_trial(suite, trials[-1])
     if args.json:
-        facts = [asdict(trial) for trial in trials]
+        facts = [to_dict(trial) for trial in trials]
         print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})
     return 2 if any(trial.error is not None for trial in trials) else 0
 

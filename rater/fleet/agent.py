@@ -12,9 +12,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import RaterError

@@ -11,18 +11,19 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rater.errors import InputError, RaterError, RunError
 from rater.files import folder, private_folder
 from rater.fleet.merge import merge_database
 from rater.fleet.merge_source import checked, copy_source, scratch_folder
 from rater.fleet.shared_folder import SharedFolder, copy_whole
-from rater.record.run import RunStatus, is_fleet_word, record
+from rater.record.run import RunStatus, is_fleet_word
 from rater.settings.known import is_volatile
 from rater.store.open_database import OpenDatabase
 from rater.store.rows import insert_row, read_rows
@@ -36,8 +37,7 @@ _WORD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FleetReference:
+class FleetReference(Struct, frozen=True):
     """`fleet:3`, `fleet:last`, a host of it (`fleet:3/n017`), one attempt (`fleet:3/n017/2`)."""
 
     fleet: int | None  # None: the last one
@@ -61,8 +61,7 @@ def fleet_word(text: str) -> FleetReference:
     )
 
 
-@record
-class IndexedRun:
+class IndexedRun(Struct, frozen=True):
     """A run in a database that a node published: a row of `fleet_run`."""
 
     fleet: int
@@ -93,8 +92,7 @@ class IndexedRun:
     others_cost: float | None = None  # of the score, what work of others cost; None: not known
 
 
-@record
-class HostTimes:
+class HostTimes(Struct, frozen=True):
     """Times of a host in one benchmark, of each counted iteration, in seconds."""
 
     host: str
@@ -194,8 +192,7 @@ class AdmitOutcome(StrEnum):
     SET_ASIDE = "set aside"  # not a database to be trusted: nothing was stored
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """A published database, judged."""
 
     outcome: AdmitOutcome
@@ -203,8 +200,7 @@ class Admission:
     sha256: str | None = None  # of what is there now
 
 
-@dataclass(frozen=True, slots=True)
-class _Extract:
+class _Extract(Struct, frozen=True):
     """What the index takes from one database: rows, without whose they are."""
 
     runs: list[dict[str, Any]]  # of `fleet_run`, with settings as JSON
@@ -354,7 +350,7 @@ def _setting(connection: sqlite3.Connection, settings: str) -> int:
 
 # -- The index read: runs and times of hosts -------------------------------------------------------
 
-_COLUMNS = ", ".join(IndexedRun.__dataclass_fields__)
+_COLUMNS = ", ".join(IndexedRun.__struct_fields__)
 
 
 def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:

@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import batched
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from rater.errors import InputError, RunError
 from rater.files import Trusted, open_file
@@ -43,8 +44,7 @@ class JobRejectedError(RunError):
     """The scheduler answered that it does not take such a job; the message is its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetNode:
+class FleetNode(Struct, frozen=True):
     """A node as the scheduler has it."""
 
     name: str
@@ -53,8 +53,7 @@ class FleetNode:
     reason: str | None = None  # why it takes no jobs, who said so, and when
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """A job: one command, alone on one node."""
 
     name: str

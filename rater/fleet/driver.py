@@ -6,9 +6,11 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.fleet.agent import this_rater
@@ -61,8 +63,7 @@ def no_news(_: NodeAttempt) -> None:
     """Say nothing of what became of an attempt."""
 
 
-@dataclass
-class FleetDriver:
+class FleetDriver(Struct, dict=True):
     """Steps of one fleet."""
 
     store: OpenDatabase

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import ConfirmResult, judge_pairs
 from rater.analysis.stats.estimate import two_sided_p
@@ -33,8 +34,7 @@ _LEAST_SCALE = 0.002  # ln: no series is quieter
 _ALPHA = 0.005  # false steps in a series without any
 
 
-@dataclass(frozen=True, slots=True)
-class LevelStep:
+class LevelStep(Struct, frozen=True):
     """A change of level: values are ln."""
 
     first: int  # the first point after it
@@ -120,8 +120,7 @@ _SAME = 0.6  # of a step: one in a benchmark at the same time that is no more is
 _UNINTERESTING = ("env.PATH",)
 
 
-@dataclass(frozen=True, slots=True)
-class FactChange:
+class FactChange(Struct, frozen=True):
     """What was one thing before a step and another after it."""
 
     name: str
@@ -130,8 +129,7 @@ class FactChange:
     others_too: bool  # most other hosts had the new value as well
 
 
-@dataclass(frozen=True, slots=True)
-class DatedStep:
+class DatedStep(Struct, frozen=True):
     """A step of a host's or a benchmark's times."""
 
     benchmark: str | None  # None: all of them
@@ -146,8 +144,7 @@ class DatedStep:
     host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FleetTrend:
+class FleetTrend(Struct, frozen=True):
     """Times over what is usual, fleet by fleet."""
 
     name: str  # a benchmark, or "" for all
@@ -156,8 +153,7 @@ class FleetTrend:
     ratios: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryPoint:
+class HistoryPoint(Struct, frozen=True):
     """A host, or what is usual, in one fleet."""
 
     fleet: int
@@ -170,8 +166,7 @@ class HistoryPoint:
     program: str = ""  # what was run: histories of several are told apart
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """All that is told of a name."""
 
     name: str
@@ -384,8 +379,7 @@ def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetTre
 # judged as those of a divot inside a machine (`divots.confirm.tell`).
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """A slow host, and what is to be seen again."""
 
     host: str
@@ -393,8 +387,7 @@ class Suspect:
     slowdown: float  # as it was found
 
 
-@dataclass(frozen=True, slots=True)
-class HostPair:
+class HostPair(Struct, frozen=True):
     """A suspect beside a quiet host of its kind, in one round."""
 
     suspect: Suspect

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rater.analysis.results.disturbed import is_taken, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.fleet.merge_source import (
@@ -28,7 +29,7 @@ from rater.record.run import RunStatus
 from rater.store.connection import default_path
 from rater.store.open_database import OpenDatabase
 from rater.store.store import Store, open_store
-from rater.text.values import count, runs_text, truncate_list
+from rater.text.values import count, runs_text, to_dict, truncate_list
 from rater.workflow.arguments import print_json
 
 # A run is the same where its uuid is. One that is not there yet gets the next number here; one that
@@ -62,8 +63,7 @@ _PROGRESS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MergedFile:
+class MergedFile(Struct, frozen=True):
     """What became of one database. Numbers are of runs in the database merged into."""
 
     path: Path
@@ -111,7 +111,7 @@ class MergedFile:
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` has of a file."""
-        return asdict(self) | {"path": str(self.path), "merged_before": self.schema is None}
+        return to_dict(self) | {"path": str(self.path), "merged_before": self.schema is None}
 
 
 def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) -> MergedFile:

@@ -13,11 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import OpenedFile, UntrustedError, is_trusted, opened
@@ -60,8 +62,7 @@ class Role(StrEnum):
     OWNED = "owned"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A foreign key."""
 
     columns: tuple[str, ...]
@@ -69,8 +70,7 @@ class Reference:
     target: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MergeTable:
+class MergeTable(Struct, frozen=True):
     """A table as merging sees it."""
 
     name: str
@@ -201,8 +201,7 @@ class SourceRefusedError(InputError):
     """A database cannot be merged: what is wrong with it, in words; the others can."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCopy:
+class SourceCopy(Struct, frozen=True):
     """A checked copy, of the newest schema, with no log beside it."""
 
     path: Path  # of the copy

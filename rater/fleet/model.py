@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.robust import Floats, median, quantiles
@@ -40,8 +40,7 @@ _MOST_OF = 0.8  # benchmarks that do so, of all
 _LEAVE_ONE_OUT = 64  # hosts; of more, one hardly moves the median
 
 
-@dataclass(frozen=True, slots=True)
-class Slowness:
+class Slowness(Struct, frozen=True):
     """A host slower than the others; effects are ln(time over the others' median)."""
 
     host: int  # its row
@@ -56,8 +55,7 @@ class Slowness:
         return self.effect + max(self.effects, default=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class HostsJudged:
+class HostsJudged(Struct, frozen=True):
     """A fleet's hosts held against each other."""
 
     distances: Floats  # (hosts, benchmarks): median over iterations of ln(time / others' median)
@@ -115,8 +113,7 @@ def compare_hosts(logs: Floats, alpha: float = _ALPHA) -> HostsJudged:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     by_chance: Floats  # (hosts, columns): expected number of cells so far out in a clean fleet
     visible: float
 
@@ -168,8 +165,7 @@ def _judge(least: Floats, alpha: float, prior: float | None) -> _Judged:
     return _Judged(np.stack(chances), fits[last].visible(hosts, columns, alpha))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     """What some hosts' least distances do by chance."""
 
     centre: Floats  # by column, ln
@@ -219,8 +215,7 @@ def _fit(least: Floats, prior: float | None) -> _Fit:
 # -- A fleet's hosts as values: what they are, which are alike, which of them are slow -------------
 
 
-@dataclass(frozen=True, slots=True)
-class HostKind:
+class HostKind(Struct, frozen=True):
     """What hosts have to have in common to be compared."""
 
     cpu_model: str | None
@@ -232,8 +227,7 @@ class HostKind:
     what: str  # suite, size, label and mode
 
 
-@dataclass(frozen=True, slots=True)
-class HostResult:
+class HostResult(Struct, frozen=True):
     """One host's run: its times by benchmark, and how its machine was set."""
 
     host: str
@@ -250,8 +244,7 @@ class HostResult:
     seconds: dict[str, float] = field(default_factory=dict)  # by benchmark, of the median iteration
 
 
-@dataclass(frozen=True, slots=True)
-class OddSetting:
+class OddSetting(Struct, frozen=True):
     """A setting that a host has otherwise than most of its kind."""
 
     name: str
@@ -259,8 +252,7 @@ class OddSetting:
     usual: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SlowBenchmark:
+class SlowBenchmark(Struct, frozen=True):
     """A benchmark in which a host is slow beyond what it is in all of them."""
 
     name: str
@@ -268,8 +260,7 @@ class SlowBenchmark:
     typical_copy: float  # the same of its median copy
 
 
-@dataclass(frozen=True, slots=True)
-class SlowHost:
+class SlowHost(Struct, frozen=True):
     """A host that is slower than the others of its kind; slowdowns are time over theirs."""
 
     host: str
@@ -289,8 +280,7 @@ class SlowHost:
         return max([self.slowdown, *(it.slowdown for it in self.benchmarks)])
 
 
-@dataclass(frozen=True, slots=True)
-class KindComparison:
+class KindComparison(Struct, frozen=True):
     """Hosts of one kind held against each other."""
 
     kind: HostKind
@@ -324,8 +314,7 @@ class KindComparison:
         return self.why_not is not None
 
 
-@dataclass(frozen=True, slots=True)
-class FleetComparison:
+class FleetComparison(Struct, frozen=True):
     """All hosts of a fleet, kind by kind, the most common kind first."""
 
     kinds: tuple[KindComparison, ...]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.model.formatting import format_slowdown
@@ -37,8 +38,7 @@ _LEAST_SPAN, _MOST_SPAN = 0.03, 0.2  # of the colours
 _WIDE, _HIGH = 256.0, 34.0  # of a course
 
 
-@dataclass(frozen=True, slots=True)
-class FleetPage:
+class FleetPage(Struct, frozen=True):
     """All that a page says of a fleet."""
 
     fleet: int

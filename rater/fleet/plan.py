@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, product
 from math import prod
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.process import ProcessId
@@ -174,8 +176,7 @@ class JobPhase(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class JobSeen:
+class JobSeen(Struct, frozen=True):
     """What a scheduler says of a job."""
 
     job: str  # the scheduler's own number or name of it
@@ -195,8 +196,7 @@ class VerdictStatus(StrEnum):
     NOT_NEEDED = "not-needed"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
+class NodeVerdict(Struct, frozen=True):
     """What a node published of an attempt, beside its database; a JSON file."""
 
     rater: int  # version of this document
@@ -240,8 +240,7 @@ def verdict_from_json(text: str) -> NodeVerdict:
     return verdict
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAttempt:
+class NodeAttempt(Struct, frozen=True):
     """One try at a node as it is stored; times: seconds since 1970 by the submit host's clock."""
 
     node: str
@@ -311,16 +310,14 @@ _WORDS = {
 _MOST_REASON = 400
 
 
-@dataclass(frozen=True, slots=True)
-class FleetLimits:
+class FleetLimits(Struct, frozen=True):
     """How long what is waited for."""
 
     pending_s: float | None = None  # a job may be pending; None: for ever
     settle_s: float = 60.0  # a published file may need to be seen here (NFS: about a minute)
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptObservation:
+class AttemptObservation(Struct, frozen=True):
     """What there is to see of an attempt at a time."""
 
     now_s: float
@@ -497,8 +494,7 @@ def _short(text: str | None) -> str | None:
 # -- What is to be done for a fleet: which nodes are tried next, which jobs end --------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRules:
+class FleetRules(Struct, frozen=True):
     """What a fleet was asked for, as far as it decides what is done next."""
 
     attempts: int  # of a node, at most
@@ -506,8 +502,7 @@ class FleetRules:
     is_cancelled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DueActions:
+class DueActions(Struct, frozen=True):
     """What is to be done now."""
 
     submit: tuple[tuple[str, int], ...] = ()  # node and number of the attempt, in this order

@@ -10,10 +10,12 @@ import re
 import stat
 from collections.abc import Iterator, Set
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import (
@@ -33,7 +35,7 @@ from rater.run.host.facts import machine_id
 from rater.run.host.procfs import read_text
 from rater.text import cpuset
 from rater.text.kinds import from_json
-from rater.text.values import printable
+from rater.text.values import printable, to_dict
 
 # -- The folder that the submit host and all nodes see: what was asked for, and what came of it ----
 #
@@ -56,8 +58,7 @@ _MOST_WORD = 1000
 _MOST_DATABASE = 1 << 33
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedVerdict:
+class PublishedVerdict(Struct, frozen=True):
     """A verdict that lies in the folder."""
 
     verdict: NodeVerdict | None
@@ -125,7 +126,7 @@ class SharedFolder:
                 with suppress(FileExistsError):
                     (self.path / name).mkdir(0o700)
                 private_folder(self.path / name)
-            text = json.dumps(asdict(spec), indent=1)
+            text = json.dumps(to_dict(spec), indent=1)
             replace_file(self.spec_file, text.encode(), mode=0o600)
         except OSError as error:
             raise InputError(
@@ -221,7 +222,7 @@ class SharedFolder:
                 opened.seek(0)
                 copy_whole(opened, self.inbox / name)
                 verdict = replace(verdict, database=name, sha256=sha256, bytes=opened.tell())
-        text = json.dumps(asdict(verdict), indent=1)
+        text = json.dumps(to_dict(verdict), indent=1)
         replace_file(self._verdict(verdict.node, verdict.attempt), text.encode(), mode=0o600)
         return verdict
 

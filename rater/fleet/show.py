@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
 
 from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
@@ -22,7 +23,7 @@ from rater.fleet.model import FleetComparison, HostKind, KindComparison, OddSett
 from rater.show.console import Printer
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
-from rater.text.values import count, group_by_key, join_and, percent, truncate_list
+from rater.text.values import count, group_by_key, join_and, percent, to_dict, truncate_list
 
 BESIDE = "against hosts with another kernel or microcode, which may be why"
 _MOST_HOSTS = 40
@@ -31,8 +32,7 @@ _MOST_INSIDE = 3
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
 
 
-@dataclass(frozen=True, slots=True)
-class MissingHost:
+class MissingHost(Struct, frozen=True):
     """A host of the plan that has no complete run."""
 
     host: str
@@ -228,7 +228,7 @@ def fleet_document(
         "without_times": list(compared.without_times),
         "kinds": [
             {
-                "kind": asdict(kind.kind),
+                "kind": to_dict(kind.kind),
                 "apart": list(kind.apart),
                 "hosts": list(kind.hosts),
                 "cannot_tell": kind.cannot_tell,
@@ -240,7 +240,7 @@ def fleet_document(
                     _slow_document(one, inside.get(one.host)) for one in kind.beside or ()
                 ],
                 "odd_settings": {
-                    host: [asdict(it) for it in own] for host, own in kind.odd_settings.items()
+                    host: [to_dict(it) for it in own] for host, own in kind.odd_settings.items()
                 },
                 "slowdowns": _slowdown_rows(kind),
             }
@@ -250,7 +250,7 @@ def fleet_document(
 
 
 def _slow_document(slow: SlowHost, inside: Analysis | None) -> dict[str, object]:
-    return asdict(slow) | {"text": slow_lines(slow, inside)}
+    return to_dict(slow) | {"text": slow_lines(slow, inside)}
 
 
 def _slowdown_rows(kind: KindComparison) -> Sequence[dict[str, object]]:
@@ -276,8 +276,7 @@ _MEANS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostConfirmView:
+class HostConfirmView(Struct, frozen=True):
     """A trial of slow hosts."""
 
     fleet: int
@@ -332,7 +331,7 @@ def host_trial_document(trial: HostConfirmView) -> dict[str, object]:
         ],
         "fleets": list(trial.fleets),
         "hosts": [
-            asdict(suspect) | {"verdict": told and asdict(told)}
+            to_dict(suspect) | {"verdict": told and to_dict(told)}
             for suspect, told in zip(
                 trial.suspects, trial.verdicts or [None] * len(trial.suspects), strict=True
             )
@@ -404,7 +403,7 @@ def changes_lines(changes: Sequence[FactChange]) -> list[str]:
 
 def history_document(histories: Sequence[History]) -> dict[str, object]:
     """Return all of it as JSON values: the first one, and those of other programs."""
-    return asdict(histories[0]) | {"others": [asdict(it) for it in histories[1:]]}
+    return to_dict(histories[0]) | {"others": [to_dict(it) for it in histories[1:]]}
 
 
 def _is_of_host(history: History) -> bool:

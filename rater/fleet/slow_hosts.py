@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rater.analysis.divots.confirm import LEAST_PAIRS, ConfirmVerdict
@@ -64,7 +63,7 @@ from rater.record.stored import RunHead
 from rater.show.console import Printer
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
-from rater.text.values import truncate_list
+from rater.text.values import to_dict, truncate_list
 from rater.workflow.arguments import open_existing_store, print_json, print_output
 from rater.workflow.results.divots import load_or_analyse, parse_limit
 from rater.workflow.results.points import write_output
@@ -290,7 +289,7 @@ def fleet_divots(args: argparse.Namespace) -> int:
 
     def document() -> object:
         divots = {host: divot_rows(it.findings) for host, (_, it) in own.items()}
-        told = [asdict(it) for it in missing]
+        told = [to_dict(it) for it in missing]
         return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
 
     def text(printer: Printer) -> None:

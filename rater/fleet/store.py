@@ -6,8 +6,9 @@ import json
 import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.fleet.plan import (
@@ -25,7 +26,7 @@ from rater.store.open_database import OpenDatabase
 from rater.store.read import number_meant
 from rater.store.rows import Value, insert_row, read_table
 from rater.store.store import Store
-from rater.text.values import group_by_key
+from rater.text.values import group_by_key, to_dict
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------
 
@@ -40,8 +41,7 @@ _PLANNED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRun:
+class NodeRun(Struct, frozen=True):
     """The run, and how far it came."""
 
     number: int
@@ -78,8 +78,7 @@ _OF = "fleet_id = :fleet AND node = :node AND attempt = :attempt"
 _CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} AND version = :seen"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRequest:
+class FleetRequest(Struct, frozen=True):
     """What was asked for: stored before anything is submitted, and what nodes read (JSON)."""
 
     uuid: str
@@ -111,8 +110,7 @@ class FleetRequest:
         return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFleet:
+class StoredFleet(Struct, frozen=True):
     """A fleet read back."""
 
     number: int
@@ -176,7 +174,7 @@ def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) ->
         "directory": escape_undecodable(asked.directory),
         "command_line": escape_undecodable(asked.command_line),
     }
-    owner: dict[str, Any] = asdict(this_process())
+    owner: dict[str, Any] = to_dict(this_process())
     with store.writing("beginning a fleet") as connection:
         number = insert_row(connection, "fleet", asked, **texts, **owner)
         for place, node in enumerate(nodes):
@@ -212,7 +210,7 @@ def intend(
     store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
 ) -> NodeAttempt | None:
     """Write down that an attempt is submitted next; None: somebody else just did."""
-    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s, **asdict(this_process()))
+    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s, **to_dict(this_process()))
     with store.writing("planning a job") as connection:
         (is_there,) = connection.execute(
             "SELECT count(*) FROM fleet_attempt JOIN fleet ON fleet.id = fleet_id WHERE "
@@ -236,7 +234,7 @@ def claim_submission(store: OpenDatabase, number: int, it: NodeAttempt) -> bool:
         changed = connection.execute(
             "UPDATE fleet_attempt SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
             f"WHERE {_OF} AND version = :seen AND state = 'intent' AND pid = :old_pid",
-            {**_key(number, it), **asdict(this_process()), "old_pid": it.pid},
+            {**_key(number, it), **to_dict(this_process()), "old_pid": it.pid},
         ).rowcount
     return changed == 1
 
@@ -258,7 +256,7 @@ def change(
     with store.writing("storing what became of jobs") as connection:
         for before, now in wanted:
             values: dict[str, Value] = {name: getattr(now, name) for name in _KEPT}
-            values["verdict"] = None if now.verdict is None else json.dumps(asdict(now.verdict))
+            values["verdict"] = None if now.verdict is None else json.dumps(to_dict(now.verdict))
             done = connection.execute(_CHANGE, {**values, **_key(number, before)}).rowcount
             if done != 1:
                 continue

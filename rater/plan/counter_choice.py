@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.counter_tables import (
@@ -20,8 +20,7 @@ from rater.text.documents import did_you_mean
 STACK, ALL = "cpi", "all"  # words for the groups of the stack, and for all of them
 
 
-@dataclass(frozen=True, slots=True)
-class TableGroup:
+class TableGroup(Struct, frozen=True):
     """A group with the table that it is of."""
 
     table: CounterTable
@@ -39,8 +38,7 @@ class TableGroup:
         return f"{self.table.name}:{self.short_name}"
 
 
-@dataclass(frozen=True, slots=True)
-class CounterChoice:
+class CounterChoice(Struct, frozen=True):
     """The groups to count: one turn an iteration, all copies the same one."""
 
     turns: tuple[tuple[TableGroup, ...], ...]  # several in a turn share the counters (multiplexed)

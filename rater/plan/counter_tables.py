@@ -7,11 +7,12 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.text.documents import TableReader, did_you_mean, read_text, toml_document
@@ -30,8 +31,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max}
 _EXPECTED = "expected names of events, numbers, + - * / ( ), min(...) and max(...)"
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(Struct, frozen=True):
     """A checked formula; `text` as it was written."""
 
     text: str
@@ -110,8 +110,7 @@ def _value(node: ast.expr, values: Mapping[str, float]) -> float:
 # -- Which processor this is, as `/proc/cpuinfo` says, and whether a table is for it ---------------
 
 
-@dataclass(frozen=True, slots=True)
-class Processor:
+class Processor(Struct, frozen=True):
     """What the kernel says of the first CPU; None where its architecture has no such thing."""
 
     name: str  # for people; "" where the kernel has none
@@ -124,8 +123,7 @@ class Processor:
     pvr: int | None = None  # POWER: the upper half of the processor version register
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorMatch:
+class ProcessorMatch(Struct, frozen=True):
     """Processors that a table is for: all that is given must fit; nothing given: none."""
 
     vendor: str | None = None
@@ -210,8 +208,7 @@ class EventSource(StrEnum):
     SOFTWARE = "software"  # the kernel itself
 
 
-@dataclass(frozen=True, slots=True)
-class EventCode:
+class EventCode(Struct, frozen=True):
     """One event as perf_event_open(2) takes it."""
 
     name: str  # in formulas
@@ -221,8 +218,7 @@ class EventCode:
     in_kernel: bool  # it happens in the kernel only: not counted where that may not be seen
 
 
-@dataclass(frozen=True, slots=True)
-class EventGroup:
+class EventGroup(Struct, frozen=True):
     """Events that are counted at the same time."""
 
     name: str
@@ -234,8 +230,7 @@ class EventGroup:
         return {CYCLES, INSTRUCTIONS} <= {event.name for event in self.events}
 
 
-@dataclass(frozen=True, slots=True)
-class CounterTable:
+class CounterTable(Struct, frozen=True):
     """What can be counted on the processors of a family, and what follows from it."""
 
     name: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NoReturn
 from xml.parsers import expat
+
+from msgspec import Struct, field
 
 from rater.errors import InputError
 from rater.plan.topology import (
@@ -42,8 +43,7 @@ _NO_CPUS_TYPES = ("Misc", "Bridge", "PCIDev", "OSDev")  # their CPUs are those o
 _parse_bitmap = lru_cache(maxsize=256)(cpuset.parse_bitmap)  # neighbours repeat each other's sets
 
 
-@dataclass(slots=True)
-class Element:
+class Element(Struct):
     """One element of the file that matters, with helpers whose errors name its place."""
 
     source: str
@@ -454,8 +454,7 @@ _LARGEST_CACHE_BYTES = 1 << 50
 _PLACEHOLDERS = ("o.e.m.", "default string", "not specified", "system product name", "system manuf")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """An object and the PUs below it: they follow each other in logical order."""
 
     element: Element

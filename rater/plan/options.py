@@ -8,9 +8,11 @@ import re
 import shlex
 from argparse import ArgumentTypeError
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from enum import Flag, StrEnum, auto
 from typing import Any, Protocol
+
+from msgspec import Struct, StructMeta
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.text.cpuset import parse_list
@@ -22,8 +24,7 @@ from rater.wings import Hook
 LEAST_EVERY_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Cadence:
+class Cadence(Struct, frozen=True):
     """How often to sample a copy."""
 
     once: bool = False
@@ -66,8 +67,7 @@ class OptionForm(StrEnum):
     REPEATED = "repeated"  # one value each time: --tag A=1 --tag B=2
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentKind:
+class ArgumentKind(Struct, frozen=True):
     """A kind of value: how one is read, and what it is checked and turned into.
 
     `convert` takes a text, and raises ValueError or ArgumentTypeError as argparse wants it. `check`
@@ -193,8 +193,7 @@ SWEPT, IN_HEAD, MOVES_COPIES = Trait.SWEPT, Trait.IN_HEAD, Trait.MOVES_COPIES
 NO_EFFECT, MINOR, RECORDED = Trait.NO_EFFECT, Trait.MINOR, Trait.RECORDED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(Struct, frozen=True, kw_only=True):
     """One option of `rater run`."""
 
     group: str  # of `--help`
@@ -253,11 +252,24 @@ class Option:
 
 
 def option(group: str, text: str, default: Any = None, **rest: Any) -> Any:
-    """Return a dataclass field that is an option with this help text and default."""
+    """Return an option with this help text and default: a field's value in an `OptionTable`."""
     if rest.get("kind") is FLAG:
         default = False
-    entry = Option(group=group, help=text, default=default, **rest)
-    return field(default=default, metadata={"option": entry})
+    return Option(group=group, help=text, default=default, **rest)
+
+
+class OptionTable(StructMeta):
+    """Makes Structs of classes whose fields may be options; keeps these, as `options`."""
+
+    options: tuple[Option, ...]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **how: Any) -> Any:
+        """Take the options out of the class, and their defaults into it."""
+        options = {field: it.named(field) for field, it in body.items() if isinstance(it, Option)}
+        defaults = {field: it.default for field, it in options.items()}
+        made = super().__new__(cls, name, bases, body | defaults, **how)
+        made.options = tuple(options.values())
+        return made
 
 
 def was_given(value: object) -> bool:

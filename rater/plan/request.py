@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from functools import partial
+
+from msgspec import Struct
 
 from rater import __version__
 from rater.errors import InputError
@@ -30,11 +31,13 @@ from rater.plan.options import (
     VARIABLES,
     WHOLE,
     WORDS,
+    Option,
+    OptionTable,
     option,
     seconds,
 )
 from rater.text.kinds import WrongKindError, describe_value, of_type
-from rater.text.values import duration_s
+from rater.text.values import duration_s, to_dict
 
 # Parser, stored JSON, sweeps and comparisons are made of one table, whose entries are the fields of
 # `Request` that are an `option(...)`: a new option is one field more.
@@ -73,8 +76,7 @@ def _seconds_or_none(name: str, default_s: float) -> Callable[[str], float]:
     return convert
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True, metaclass=OptionTable):
     """What the user typed for a run, each value checked by itself."""
 
     suites: tuple[str, ...] = (DEFAULT_SUITE,)
@@ -376,20 +378,16 @@ class Request:
         return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)
 
 
-OPTIONS = tuple(it.metadata["option"].named(it.name) for it in fields(Request) if it.metadata)
+OPTIONS = Request.options
 # What follows `--` is typed as no option, but is an axis like one: `--axis command='./a -x,./b'`.
-COMMAND = (
-    option(
-        "what runs",
-        "",
-        default=(),
-        kind=WORDS,
-        implies=("command of ", "program of "),
-        traits=SWEPT | RECORDED,
-    )
-    .metadata["option"]
-    .named("command")
-)
+COMMAND: Option = option(
+    "what runs",
+    "",
+    default=(),
+    kind=WORDS,
+    implies=("command of ", "program of "),
+    traits=SWEPT | RECORDED,
+).named("command")
 BY_NAME = {one.name: one for one in (*OPTIONS, COMMAND)}
 
 
@@ -398,7 +396,7 @@ BY_NAME = {one.name: one for one in (*OPTIONS, COMMAND)}
 
 def request_to_json(request: Request) -> str:
     """Return a request as JSON text."""
-    return json.dumps(asdict(request))
+    return json.dumps(to_dict(request))
 
 
 def request_from_json(text: str, where: str) -> Request:
@@ -414,7 +412,7 @@ def request_from_json(text: str, where: str) -> Request:
     if type(values) is not dict:
         raise InputError(f"{where}: what it was asked for is no JSON object")
     values.pop("speccmds_out", None)  # no longer an option, and without effect on the run
-    unknown = sorted(values.keys() - {field.name for field in fields(Request)})
+    unknown = sorted(values.keys() - {*Request.__struct_fields__})
     if unknown:
         raise InputError(
             f"{where} was made by a newer rater: it was asked for with {', '.join(unknown)}, "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from math import gcd
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.placement.layout import EXPLICIT, CpuOrder, Layout
@@ -26,16 +28,14 @@ class Order(StrEnum):
     ROTATED = "rotated"  # copy n starts at benchmark n mod k and steps on, no barrier
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One run of one benchmark by one copy."""
 
     benchmark: str
     iteration: int  # counts from 1 (in rotated order: the round)
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Struct, frozen=True):
     """What one copy runs in a phase, in order, and when it is let go."""
 
     copy: int
@@ -43,8 +43,7 @@ class Queue:
     offset_ns: int  # planned release of the first step after the phase's first release
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Steady mode: when completions count, from the phase's first release."""
 
     warmup_ns: int
@@ -57,8 +56,7 @@ class Window:
         return self.warmup_ns + self.length_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """Copies that are released together (or staggered) and waited for together."""
 
     number: int
@@ -71,8 +69,7 @@ class Phase:
     window: Window | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Everything that will run, in order."""
 
     mode: str
@@ -289,8 +286,7 @@ _RINGS = (-1, 1, -2, 2)
 type Starts = Counter[int]  # copies by the place in the ring that they start at
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """Something that the user could change."""
 
     words: str  # what it is: "--layout balanced"

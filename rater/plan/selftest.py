@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.placement.place import Placement
 from rater.text.cpuset import format_list
@@ -27,8 +29,7 @@ class PlantKind(StrEnum):
     SLOW_ITERATION = "slow-iteration"
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
+class Injection(Struct, frozen=True):
     """One thing planted: what there is to find, and what is done for it."""
 
     kind: PlantKind
@@ -63,8 +64,7 @@ class Injection:
         return tuple((cpu, 1 - 1 / self.aimed) for cpu in self.cpus)
 
 
-@dataclass(frozen=True, slots=True)
-class NotInjected:
+class NotInjected(Struct, frozen=True):
     """What can not be planted here, and why."""
 
     kind: PlantKind

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.text.documents import (
     NAME,
@@ -21,8 +23,7 @@ from rater.text.documents import (
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, choice, number, whole
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What a copy's standard output (or a file it writes) must say.
 
     Lines are compared token by token; a token that is a number on both sides
@@ -38,8 +39,7 @@ class Expected:
     ignore: str | None = None  # lines of the output that this regex is found in are not compared
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A number that a benchmark reports of itself, read from what a copy wrote."""
 
     name: str
@@ -51,8 +51,7 @@ class Metric:
     scale: float  # the value is the number found x scale
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One of the commands that a copy runs in order."""
 
     program: tuple[str, ...]  # words before `args`; empty: the benchmark's own program
@@ -62,16 +61,14 @@ class Command:
     stderr: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Generator:
+class Generator(Struct, frozen=True):
     """A program of the suite that writes an input file, built and run once per cache."""
 
     sources: tuple[Path, ...]
     args: tuple[str, ...]  # "{output}" stands for the file to write
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
+class InputFile(Struct, frozen=True):
     """A file that every copy finds in its run directory (hard-linked, copied when links fail)."""
 
     name: str
@@ -81,8 +78,7 @@ class InputFile:
     private: bool = False  # each copy gets its own, which it may write into
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """One workload of a benchmark."""
 
     name: str
@@ -96,8 +92,7 @@ class Size:
     expected: tuple[Expected, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
+class Benchmark(Struct, frozen=True):
     """One program of a suite: built from `sources`, or an existing `command`."""
 
     name: str
@@ -115,8 +110,7 @@ class Benchmark:
     accept_exit: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
+class Suite(Struct, frozen=True):
     """Benchmarks in the order of their declaration, which is the ring of rotated order."""
 
     name: str
@@ -183,8 +177,7 @@ def read_suite(
     return suite, MistakesError(document.mistakes).mistakes  # in the order of their lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """What every benchmark of one file is read with."""
 
     files: SuiteFiles
@@ -402,8 +395,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _OF_TEXT = ("absolute", "relative", "ignore")  # keys that a comparison of text may have
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteFiles:
+class SuiteFiles(Struct, frozen=True):
     """The other files of a suite: where they are and how they are looked at."""
 
     directory: Path  # of the suite file

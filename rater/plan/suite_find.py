@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.command_line import program_hint
 from rater.errors import InputError
@@ -106,8 +108,7 @@ def _copied(suite: Suite, bytes_of: Callable[[Path], int]) -> list[str]:
 # -- Find suites by name or path, and the benchmarks of one that an argument selects ---------------
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSuite:
+class FoundSuite(Struct, frozen=True):
     """A suite file that lies where suites are looked for."""
 
     name: str  # of the file, without .toml

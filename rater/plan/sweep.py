@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.options import OptionForm
@@ -58,16 +59,14 @@ class AxisKind(StrEnum):
 RETRIES = 2  # runs of a sweep in the place of one that others took too much of
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One tunable and the values it takes. An empty value: not given, not set."""
 
     name: str
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SweepSlot:
+class SweepSlot(Struct, frozen=True):
     """One run of a sweep: which point, when."""
 
     block: int  # from 1
@@ -239,8 +238,7 @@ iterations = 1
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SweepFile:
+class SweepFile(Struct, frozen=True):
     """What a sweep's file says; None where it says nothing."""
 
     suites: tuple[str, ...]

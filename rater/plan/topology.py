@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.text import cpuset
@@ -15,8 +17,7 @@ from rater.text.values import group_by_key
 # The reader of hwloc's XML is `rater.plan.hwloc_xml`.
 
 
-@dataclass(frozen=True, slots=True)
-class PU:
+class PU(Struct, frozen=True):
     """One hardware thread that may be used."""
 
     os: int  # OS number, as in /sys/devices/system/cpu/cpuN
@@ -41,8 +42,7 @@ def ranked(pus: Collection[PU]) -> tuple[PU, ...]:
     return tuple(pu if pu.rank == rank[pu.os] else replace(pu, rank=rank[pu.os]) for pu in pus)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One NUMA node (lgroup)."""
 
     os: int
@@ -54,8 +54,7 @@ class Node:
     allowed: bool = True  # False: a cpuset or the administrator forbids memory from it
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """Usable PUs with the same home node; PUs without a node form one domain a package."""
 
     node: int | None  # OS number of the home node
@@ -63,8 +62,7 @@ class Domain:
     pus: tuple[PU, ...]  # in logical order
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Struct, frozen=True):
     """One cache: it serves `machine_pus[first : first + count]`."""
 
     level: int  # 1 is the nearest to the core
@@ -74,8 +72,7 @@ class Cache:
     count: int  # PUs
 
 
-@dataclass(frozen=True, slots=True)
-class HwlocGroup:
+class HwlocGroup(Struct, frozen=True):
     """Something between machine and core that is no package or cache: a die, a book, a blade."""
 
     type: str  # "Die", or "Group" for what hwloc has no type for
@@ -85,16 +82,14 @@ class HwlocGroup:
     count: int  # PUs
 
 
-@dataclass(frozen=True, slots=True)
-class CpuKind:
+class CpuKind(Struct, frozen=True):
     """CPUs of one kind in a machine that has several."""
 
     cpus: tuple[int, ...]  # OS numbers, ascending
     infos: tuple[tuple[str, str], ...]  # "CoreType", "FrequencyMaxMHz", "LinuxCapacity", ...
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
+class Details(Struct, frozen=True):
     """What placement does not ask for and people do; all empty when not described."""
 
     cpu_models: tuple[str, ...] = ()  # each once, in the order of packages
@@ -108,8 +103,7 @@ class Details:
     forbidden: tuple[int, ...] = ()  # OS numbers of PUs that allowed_cpuset leaves out
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(Struct, frozen=True, dict=True):
     """The usable part of a machine. `pus` is in logical order."""
 
     pus: tuple[PU, ...]
@@ -191,8 +185,7 @@ class Topology:
 _ORDINARY_MEMORY = (None, "DRAM")
 
 
-@dataclass(frozen=True, slots=True)
-class RawPU:
+class RawPU(Struct, frozen=True):
     """A PU and the indexes, each counted by type in tree order, of what it lies in."""
 
     os: int
@@ -202,8 +195,7 @@ class RawPU:
     l2: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class RawNode:
+class RawNode(Struct, frozen=True):
     """A NUMA node."""
 
     os: int
@@ -212,8 +204,7 @@ class RawNode:
     subtype: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RawKind:
+class RawKind(Struct, frozen=True):
     """CPUs of one kind, with what is known to rank it."""
 
     cpus: int  # mask of OS numbers
@@ -221,8 +212,7 @@ class RawKind:
     infos: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RawDistances:
+class RawDistances(Struct, frozen=True):
     """The NUMALatency matrix; `nodes` are OS numbers in its order."""
 
     nodes: tuple[int, ...]
@@ -388,8 +378,7 @@ def _speeds(kinds: Sequence[RawKind], *, arm: bool) -> list[int]:
 # -- What an lgroup has at one moment, as the kernel of this machine tells it ----------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HugePages:
+class HugePages(Struct, frozen=True):
     """The pool of huge pages of one size (hugetlb), which only programs that ask for it use."""
 
     size_bytes: int
@@ -402,8 +391,7 @@ class HugePages:
         return self.free * self.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCapacity:
+class PoolCapacity(Struct, frozen=True):
     """What a pool of huge pages of one lgroup has, and could have now."""
 
     node: int  # OS number
@@ -427,8 +415,7 @@ class PoolCapacity:
         return f"hugepages.{self.size_bytes >> 10}kB.node{self.node}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True):
     """The memory of one lgroup; None for what the kernel does not tell."""
 
     node: int  # OS number

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rater.record.run import CopyStatus, RunStatus, Validity, record
+from msgspec import Struct
+
+from rater.record.run import CopyStatus, RunStatus, Validity
 
 # -- Page sizes that copies had (`--pages`), as they were seen -------------------------------------
 
 
-@record
-class PageRegion:
+class PageRegion(Struct, frozen=True):
     """One category of data of a copy: of its largest process, when most of it was there.
 
     Sizes are in bytes. `extent` counts from the start of the region to its last page.
@@ -31,8 +32,7 @@ class PageRegion:
     note: str | None  # in words, what went wrong
 
 
-@record
-class PagesHad:
+class PagesHad(Struct, frozen=True):
     """What page sizes a copy's run had; emitted after its phase."""
 
     phase: int
@@ -48,8 +48,7 @@ class PagesHad:
 # afterwards, except that a copy's output is judged after its phase (`OutputChecked`).
 
 
-@record
-class PhaseStarted:
+class PhaseStarted(Struct, frozen=True):
     """All copies of a phase exist and wait at the gate; time has not begun."""
 
     phase: int  # counts from 0 over the whole run
@@ -62,16 +61,14 @@ class PhaseStarted:
     window_ns: tuple[int, int] | None = None
 
 
-@record
-class GateFacts:
+class GateFacts(Struct, frozen=True):
     """What the kernel allows a copy that waits at its gate; the benchmark inherits it."""
 
     cpus: tuple[int, ...] | None  # OS numbers, ascending; None: could not be read
     mems: tuple[int, ...] | None  # nodes its cpuset lets it take memory of
 
 
-@record
-class Sampled:
+class Sampled(Struct, frozen=True):
     """What was seen of a running copy: its process and the processes below it."""
 
     phase: int
@@ -104,8 +101,7 @@ class Sampled:
         return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
 
 
-@record
-class Observed:
+class Observed(Struct, frozen=True):
     """What observing the copies of a run came to."""
 
     cadence: str  # as asked for: "auto", "once", or seconds
@@ -117,8 +113,7 @@ class Observed:
     unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
 
 
-@record
-class CpuReading:
+class CpuReading(Struct, frozen=True):
     """What one CPU did between the two readings around a phase; times by the kernel's ticks."""
 
     cpu: int
@@ -136,16 +131,14 @@ class CpuReading:
     filler_ns: int = 0
 
 
-@record
-class CpuReadings:
+class CpuReadings(Struct, frozen=True):
     """What the CPUs of the machine did during a phase."""
 
     phase: int
     rows: tuple[CpuReading, ...]  # by CPU, those that were online all the time
 
 
-@record
-class MachineReadings:
+class MachineReadings(Struct, frozen=True):
     """What the machine's counters came to during a phase, as far as the kernel has them.
 
     `elapsed_ns` (between the two readings) and `rater_cpu_ns` (CPU time of rater's
@@ -163,8 +156,7 @@ class MachineReadings:
     values: tuple[tuple[str, int], ...]  # by name
 
 
-@record
-class CopyStarted:
+class CopyStarted(Struct, frozen=True):
     """A copy was let through its gate."""
 
     phase: int
@@ -176,8 +168,7 @@ class CopyStarted:
     planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
 
 
-@record
-class WorkloadTime:
+class WorkloadTime(Struct, frozen=True):
     """One of the commands that a copy ran in order, where it ran several (or SPEC's tools did).
 
     The first begins with its copy, each of the others as the one before it ends.
@@ -192,8 +183,7 @@ class WorkloadTime:
     pid: int | None = None  # of the command's own process, where that is told
 
 
-@record
-class ResidentMemory:
+class ResidentMemory(Struct, frozen=True):
     """What looks at a copy's processes saw, one a second; hugetlb pages included."""
 
     mean_rss_bytes: int
@@ -219,8 +209,7 @@ class AtGate:
         return self.gate.mems if self.gate else None
 
 
-@record
-class CopyEnded(AtGate):
+class CopyEnded(AtGate, Struct, frozen=True):
     """A copy ended and was reaped; one database transaction."""
 
     phase: int
@@ -273,8 +262,7 @@ class CopyEnded(AtGate):
         return max(0, self.user_ns + self.system_ns - self.gate_cpu_ns)
 
 
-@record
-class OutputChecked:
+class OutputChecked(Struct, frozen=True):
     """The output of a copy that had ended well was compared with what was expected."""
 
     phase: int
@@ -291,8 +279,7 @@ class OutputChecked:
 USER_ONLY = ":u"  # as perf writes it
 
 
-@record
-class EventCount:
+class EventCount(Struct, frozen=True):
     """One event of a group as it was counted over all processes and threads of a copy."""
 
     group_name: str  # with its table: intel-skx:pipeline; ends with ":u" for user mode only
@@ -319,8 +306,7 @@ class EventCount:
         return self.value * self.enabled_ns / self.running_ns
 
 
-@record
-class CopyCounted:
+class CopyCounted(Struct, frozen=True):
     """What the counters of a copy's run came to, after its end."""
 
     phase: int
@@ -329,8 +315,7 @@ class CopyCounted:
     counts: tuple[EventCount, ...]
 
 
-@record
-class PhaseCounted:
+class PhaseCounted(Struct, frozen=True):
     """What counting the copies of a phase cost rater, outside of their times."""
 
     phase: int
@@ -341,8 +326,7 @@ class PhaseCounted:
     close_ns: int
 
 
-@record
-class PhaseEnded:
+class PhaseEnded(Struct, frozen=True):
     """The last copy of a phase has finished (or was stopped): one bracket."""
 
     phase: int
@@ -358,29 +342,25 @@ class PhaseEnded:
     window_finish_ns: int | None = None
 
 
-@record
-class PhaseTorn:
+class PhaseTorn(Struct, frozen=True):
     """A phase that had ended was cut short all the same: copies died of what stops the run now."""
 
     phase: int
 
 
-@record
-class Noted:
+class Noted(Struct, frozen=True):
     """A warning or a fact about the run worth keeping."""
 
     text: str
 
 
-@record
-class Resting:
+class Resting(Struct, frozen=True):
     """What is waited for between two phases, for the screen; not stored."""
 
     text: str
 
 
-@record
-class RunEnded:
+class RunEnded(Struct, frozen=True):
     """The run is over."""
 
     status: RunStatus

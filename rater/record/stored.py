@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.record.events import (
     AtGate,
@@ -26,7 +28,6 @@ from rater.record.run import (
     PlacedCopy,
     RunStatus,
     Validity,
-    record,
 )
 
 RATIO, PER_HOUR = "ratio", "copies/hour"  # units of the one number of a run
@@ -41,8 +42,7 @@ def folder_of(uuid: str) -> str | None:
     return uuid if _UUID.fullmatch(uuid) else None
 
 
-@record
-class RunHead:
+class RunHead(Struct, frozen=True):
     """What one line of `rater list` stands on: a stored run without its rows."""
 
     run: int  # its number in this database
@@ -88,8 +88,7 @@ class RunHead:
         return folder_of(self.uuid)
 
 
-@record
-class PublishedResult:
+class PublishedResult(Struct, frozen=True):
     """What an imported result file says itself of a bracket; None for what it does not say."""
 
     copies: int | None  # that ran, whether or not their times are in the file
@@ -117,8 +116,7 @@ _FAULTS = {
 }
 
 
-@record
-class ImportedFile:
+class ImportedFile(Struct, frozen=True):
     """The file that a run was read from."""
 
     name: str  # without its folder
@@ -132,8 +130,7 @@ class ImportedFile:
     disagreements: int  # values that its own numbers contradict
 
 
-@record
-class StoredBracket:
+class StoredBracket(Struct, frozen=True):
     """One phase of a stored run.
 
     The times are None while the phase had not ended when rater died, and for
@@ -166,8 +163,7 @@ class StoredBracket:
         return (self.finish_ns - self.start_ns) / 1e9
 
 
-@record
-class StoredCopy(AtGate):
+class StoredCopy(AtGate, Struct, frozen=True):
     """One run of one benchmark by one copy, with where it was planned to run."""
 
     phase: int
@@ -250,8 +246,7 @@ class TimeRow(NamedTuple):
     good: int  # 1: ended well
 
 
-@record
-class PlacementJudgement:
+class PlacementJudgement(Struct, frozen=True):
     """Whether one copy run ran, and had its memory, where it was planned."""
 
     phase: int
@@ -261,8 +256,7 @@ class PlacementJudgement:
     note: str | None  # why it is not "met"
 
 
-@record
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """A run with all its rows, read back."""
 
     head: RunHead

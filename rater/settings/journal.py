@@ -9,17 +9,18 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.files import flush, open_file, replace_file
 from rater.process import ProcessId, is_alive, this_process
 from rater.settings.known import is_known_file, is_number, is_number_file
 from rater.text.kinds import WrongKindError, describe_value, of_type
-from rater.text.values import printable
+from rater.text.values import printable, to_dict
 
 # One JSON file, replaced whole: written beside itself, flushed, renamed, the folder
 # flushed. A reader therefore finds the old or the new one, never half of one,
@@ -36,8 +37,7 @@ _VALUE = re.compile(r"[\w+.:-]{1,100}")  # those of /sys are of twenty character
 _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 
 
-@dataclass(frozen=True, slots=True)
-class JournalOwner:
+class JournalOwner(Struct, frozen=True):
     """The process that changes settings."""
 
     pid: int
@@ -57,8 +57,7 @@ class JournalOwner:
         return f"{self.what} (process {self.pid}, since {self.since})"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One file: what was there, and what we wrote or were about to."""
 
     knob: str
@@ -81,8 +80,7 @@ class Entry:
         return self.approximate and min(values) <= int(value) <= max(values)
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(Struct, frozen=True):
     """All that has to be put back; entries in the order in which they were first set."""
 
     owner: JournalOwner
@@ -107,7 +105,7 @@ def this_owner(root: Path, what: str) -> JournalOwner:
 
 def save(path: Path, journal: Journal) -> None:
     """Write the journal so that it is on disk when this returns. Raises `OSError`."""
-    document = {"rater": _VERSION, **asdict(journal)}
+    document = {"rater": _VERSION, **to_dict(journal)}
     # Others may read what is set, which /sys tells them as well: a run of theirs warns of it.
     replace_file(path, json.dumps(document, indent=1).encode(), mode=0o644)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.text.cpuset import format_list
@@ -44,8 +45,7 @@ _LIMITS = (f"{_POLICY}/scaling_max_freq", f"{_POLICY}/scaling_min_freq")
 _MOST_PAGES = 1 << 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSetting:
+class KnownSetting(Struct, frozen=True, kw_only=True):
     """One setting; files are relative to the root and may have placeholders, `{size}`."""
 
     name: str = ""  # as users set it; "": it is only recorded
@@ -311,8 +311,7 @@ _MOST_BYTES = 4096  # of a file of /sys: a page
 _SWITCH = {"1": "on", "0": "off"}
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentValue:
+class CurrentValue(Struct, frozen=True):
     """What a setting's files say now; `files` are pairs of file and value, in its order."""
 
     files: tuple[tuple[str, str], ...]
@@ -331,8 +330,7 @@ class CurrentValue:
         return ", ".join(f"{value} ({format_list(groups[value])})" for value in sorted(groups))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelSetting(KnownSetting):
+class KernelSetting(KnownSetting, frozen=True, kw_only=True):
     """A setting that this machine has. Below another root a tree of plain files will do."""
 
     root: Path

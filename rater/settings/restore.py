@@ -7,8 +7,9 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.files import is_there
@@ -21,8 +22,7 @@ from rater.text.values import truncate_list
 # -- What a process left that changed settings and died: seen, put back, or dropped ----------------
 
 
-@dataclass(frozen=True, slots=True)
-class LeftoverSettings:
+class LeftoverSettings(Struct, frozen=True):
     """What a process left that is dead by now."""
 
     path: Path

@@ -7,11 +7,13 @@ import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from rater.errors import InputError, RaterError, RunError
 from rater.settings import journal as journals
@@ -43,8 +45,7 @@ _OF_CPUFREQ = ("governor", "boost", "energy_preference", "max_khz", "min_khz")
 _OF_KERNEL = ("thp", "numa_balancing", "zone_reclaim", "compaction_proactiveness")
 
 
-@dataclass(frozen=True, slots=True)
-class MissingSettings:
+class MissingSettings(Struct, frozen=True):
     """Settings that this machine does not have."""
 
     names: tuple[str, ...]
@@ -131,7 +132,7 @@ def _of(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
         choices = _common(root, files, row.choices_in) if row.choices_in else row.choices
         if choices and not row.words:
             choices = choices_of(root, files[0]) or choices
-        same = {it.name: getattr(row, it.name) for it in fields(row)}
+        same = asdict(row)
         changes = filled | several | {"files": files, "choices": choices}
         blocked = _offline_by_hand(root) if row.changes_cpus else ""
         yield values.get("size", ""), KernelSetting(**same | changes, root=root, blocked=blocked)

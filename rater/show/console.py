@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.pager import Pager
@@ -54,8 +55,7 @@ def heading_lines(heading: Heading) -> tuple[str, str]:
     return first, second
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column: a heading of one or two lines (`median|copy s`), then a cell for each row."""
 
     heading: Heading

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.process import as_typed
@@ -43,8 +44,7 @@ def _value(row: Any, of: Getter) -> Any:
     return row.get(of) if isinstance(of, str) else of(row)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """How the values of a column are written: together, for numbers share their decimals."""
 
     cells: Callable[[Sequence[Any]], list[str]]
@@ -64,8 +64,7 @@ CHANGE = Form(lambda values: [*map(signed_percent, values)])
 GIGABYTES = Form(gigabytes_column)  # of bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A column of a table: its heading (`memory|GB`), where its values are, how they are written.
 
     It is left out where none of its values is known, and from a narrow terminal if it is
@@ -97,8 +96,7 @@ class Field:
         return Column(self.heading, cells, right, self.flexible, self.optional, self.wrap)
 
 
-@dataclass(frozen=True, slots=True)
-class ViewTable:
+class ViewTable(Struct, frozen=True):
     """Rows of a document, below a title; no rows, no table."""
 
     title: str
@@ -133,8 +131,7 @@ class ViewTable:
         return [column for column in made if any(cell not in ("", "-") for cell in column.cells)]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A sentence; `whole`: a command or path that is never broken."""
 
     text: str

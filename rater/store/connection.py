@@ -12,8 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError, RunError
 from rater.files import (
@@ -105,8 +106,7 @@ def _has_locks(folder: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseConnection:
+class DatabaseConnection(Struct, frozen=True):
     """A connection, and the file it is of as it was opened."""
 
     connection: sqlite3.Connection

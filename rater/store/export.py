@@ -6,8 +6,10 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, TextIO
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from rater.plan.counter_tables import counter_tables
 from rater.record.events import Sampled
@@ -15,7 +17,7 @@ from rater.record.run import CopyStatus, MachinePU, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
 from rater.text.cpuset import format_list
-from rater.text.values import JsonFields, Table, all_fields, group_by_key, to_json
+from rater.text.values import JsonFields, Table, group_by_key, to_json
 
 
 def observations_document(stored: StoredRun) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
         "mean_rss_bytes": copy.mean_rss_bytes,
         "peak_rss_bytes": copy.peak_rss_bytes,
         "counted": None if copy.counted else False,
-        "counts": [all_fields(it) for it in copy.counts] or None,
+        "counts": [asdict(it) for it in copy.counts] or None,
     }
     return {
         "benchmark": copy.benchmark,
@@ -145,8 +147,7 @@ def write_document(document: dict[str, Any], out: TextIO) -> None:
     out.write("\n}\n")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTable:
+class CopyTable(Struct, frozen=True):
     """A line per copy run under headings that have the units; times in nanoseconds.
 
     `timed`: which columns are such times. Names of metrics and events are a user's own, and may
@@ -206,7 +207,7 @@ def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
 _TABLE: Table = {
     RunHead: JsonFields("*", {"status": lambda head: head.status.reported}, "tags{}"),
     StoredCopy: JsonFields(
-        " ".join(field.name for field in fields(StoredCopy) if field.name != "gate"),
+        " ".join(name for name in StoredCopy.__struct_fields__ if name != "gate"),
         "metrics{} gate_cpus gate_mems",
     ),
     Sampled: JsonFields("* node_bytes{} page_bytes{} astray_bytes{}"),
@@ -215,7 +216,7 @@ _TABLE: Table = {
         " brackets copies samples observed counted",
         {
             "cpu_readings": lambda run: [
-                {"phase": it.phase, **all_fields(row)} for it in run.cpu_readings for row in it.rows
+                {"phase": it.phase, **asdict(row)} for it in run.cpu_readings for row in it.rows
             ],
             "phase_readings": lambda run: [
                 {"phase": it.phase, **dict(it.values)} for it in run.machine_readings

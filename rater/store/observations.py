@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import Any
+
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.counter_tables import TABLE_TEXT
@@ -23,6 +24,7 @@ from rater.record.run import (
     Validity,
 )
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.store.rows import defaults_of
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
 from rater.text.kinds import (
@@ -242,12 +244,8 @@ def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
         "validity": [Validity.NOT_CHECKED if it else Validity.UNCHECKED for it in statuses],
         "status": [it or CopyStatus.OK for it in statuses],
     }
-    every = (
-        column[it.name]
-        if it.name in column
-        else repeat(None if it.default is MISSING else it.default)
-        for it in fields(StoredCopy)
-    )
+    absent = dict.fromkeys(StoredCopy.__struct_fields__) | defaults_of(StoredCopy)
+    every = (column.get(name, repeat(value)) for name, value in absent.items())
     return list(map(StoredCopy, *every))
 
 

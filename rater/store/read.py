@@ -6,10 +6,11 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.files import folder
@@ -239,8 +240,7 @@ _MOST_NAMED = 5
 _LARGEST_SIGN = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
+class RunFilter(Struct, frozen=True):
     """Which runs a list is of; what is not given narrows nothing."""
 
     tags: tuple[tuple[str, str | None], ...] = ()  # key and value; no value: any

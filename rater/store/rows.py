@@ -7,7 +7,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
 from itertools import batched, chain, repeat
@@ -184,13 +183,19 @@ def read_columns(
 
 
 def rows_of_columns[T](kind: type[T], columns: Mapping[str, Iterable[Any]]) -> Iterator[T]:
-    """Return instances of a dataclass from columns called as its fields; else with the default."""
+    """Return Structs from columns called as its fields; else with the default."""
     known: Any = kind
-    names = [it.name for it in fields(known)]
+    names = known.__struct_fields__
     if not set(names) >= columns.keys():
         raise TypeError(f"{kind.__name__} has no {', '.join(columns.keys() - set(names))}")
-    defaults = {it.name: repeat(it.default) for it in fields(known) if it.default is not MISSING}
-    return map(kind, *(columns[name] if name in columns else defaults[name] for name in names))
+    defaults = defaults_of(known)
+    return map(kind, *(columns[it] if it in columns else repeat(defaults[it]) for it in names))
+
+
+def defaults_of(kind: Any) -> dict[str, Any]:
+    """Return the values of fields of a Struct that it need not be given."""
+    names, values = kind.__struct_fields__, kind.__struct_defaults__
+    return dict(zip(names[len(names) - len(values) :], values, strict=True))
 
 
 def read_table[T](
@@ -204,7 +209,7 @@ def read_table[T](
 ) -> tuple[T, ...]:
     """Return the rows of a table that have these values: the columns that are fields of `kind`."""
     known: Any = kind
-    own = {field.name for field in fields(known)}
+    own = known.__struct_fields__
     names = ", ".join(name for name in _columns_of(connection, table) if name in own)
     those = " AND ".join(f"{name} = :{name}" for name in where)
     query = f"SELECT {names} FROM {table} WHERE {those} ORDER BY {order}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import Sourced
@@ -349,8 +351,7 @@ _CHUNK = 65536
 NOT_SEARCHED = 0  # as version: no more is known than what others cost
 
 
-@dataclass(frozen=True, slots=True)
-class DivotSearch:
+class DivotSearch(Struct, frozen=True):
     """How a run was searched: what is found is only as good as that."""
 
     version: int
@@ -363,8 +364,7 @@ class DivotSearch:
     noise_cost: float | None = None  # the same of noise alone; None: there is no such score
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDivot:
+class StoredDivot(Struct, frozen=True):
     """One finding: its attributes that are columns of `divot`, and it as text."""
 
     of: object
@@ -372,8 +372,7 @@ class StoredDivot:
     finding: str  # all of it, as JSON
 
 
-@dataclass(frozen=True, slots=True)
-class RunTimes:
+class RunTimes(Struct, frozen=True):
     """Copy times of a run for the search, a few numbers a row."""
 
     benchmarks: tuple[tuple[str, str | None], ...]  # name and tune, in the order of the rows
@@ -445,8 +444,7 @@ def kept_search(
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class RunScore:
+class RunScore(Struct, frozen=True):
     """The one number of a run, as `run_score` keeps it."""
 
     value: float | None  # None: not every benchmark has a valid result

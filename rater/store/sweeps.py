@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import Sourced
@@ -18,6 +20,7 @@ from rater.store.read import named, number_meant
 from rater.store.rows import insert_row, insert_rows, read_rows, read_table
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
+from rater.text.values import to_dict
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand
 _HEAD = (
@@ -28,8 +31,7 @@ _REPLACED = "replaced-by"  # tag of a run that did not get to its end: the run i
 _NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says: why
 
 
-@dataclass(frozen=True, slots=True)
-class SweepSpec:
+class SweepSpec(Struct, frozen=True):
     """What was asked for: the head of a sweep, as it is stored before the first run."""
 
     uuid: str
@@ -49,8 +51,7 @@ class SweepSpec:
     file_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SweepPoint:
+class SweepPoint(Struct, frozen=True):
     """One combination of values."""
 
     point: int  # from 0, the baseline
@@ -60,8 +61,7 @@ class SweepPoint:
     left_out: str | None  # why it cannot run
 
 
-@dataclass(frozen=True, slots=True)
-class SlotRun:
+class SlotRun(Struct, frozen=True):
     """One run that a sweep planned, and what there is of it."""
 
     slot: SweepSlot
@@ -76,8 +76,7 @@ class SlotRun:
         return self.done and self.status is RunStatus.FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSweep:
+class StoredSweep(Struct, frozen=True):
     """A sweep read back."""
 
     number: int
@@ -110,7 +109,7 @@ def new_sweep(
         "directory": escape_undecodable(asked.directory),
         "file": None if asked.file is None else escape_undecodable(asked.file),
     }
-    made_by: dict[str, Any] = asdict(this_process())
+    made_by: dict[str, Any] = to_dict(this_process())
     with store.writing("beginning a sweep") as connection:
         status = RunStatus.RUNNING
         number = insert_row(connection, "sweep", asked, status=status, **made_by, **texts)
@@ -148,7 +147,7 @@ def claim_sweep(
             "resumed = resumed + 1, extended = extended + (rounds < :rounds), rounds = :rounds, "
             "pid = :pid, pid_start = :pid_start, boot_id = :boot_id WHERE id = :number",
             {"number": number, "status": RunStatus.RUNNING, "rounds": rounds}
-            | asdict(this_process()),
+            | to_dict(this_process()),
         )
         insert_rows(connection, "sweep_slot", slots, sweep_id=number)
 

@@ -9,11 +9,12 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from rater.errors import InputError
 from rater.files import read_file
@@ -173,8 +174,7 @@ _MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
 _DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """One thing wrong in a file; `str()` is the line that a person reads."""
 
     path: Path | str
@@ -211,8 +211,7 @@ def did_you_mean(word: str, known: Iterable[str], *, few: bool = False) -> str:
     return f"did you mean {' or '.join(near)}?" + (f" {every}" if few else "")
 
 
-@dataclass
-class Document:
+class Document(Struct, dict=True):
     """A parsed file and the mistakes found so far."""
 
     path: Path | str

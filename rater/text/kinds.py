@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
+
+from msgspec import Struct, structs
 
 from rater.text import cpuset
 
@@ -27,8 +28,7 @@ class WrongKindError(Exception):
         self.at = at
 
 
-@dataclass(frozen=True, slots=True)
-class ValueKind[T]:
+class ValueKind[T](Struct, frozen=True):
     """A kind of values."""
 
     expected: str  # "a whole number from 0 to 9"
@@ -160,9 +160,9 @@ def list_of[T](kind: ValueKind[T], expected: str = "a list") -> ValueKind[tuple[
 
 @cache
 def of_type(hint: Any) -> ValueKind[Any]:
-    """Return the kind of an annotation: plain types, tuples, dicts, StrEnums, dataclasses.
+    """Return the kind of an annotation: plain types, tuples, dicts, StrEnums, Structs.
 
-    Keys of a dataclass that have a default may be absent, others than its fields may not be
+    Keys of a Struct that have a default may be absent, others than its fields may not be
     there. `X | None` is the kind of X: see `_field`.
     """
     inner = get_args(hint)
@@ -172,7 +172,7 @@ def of_type(hint: Any) -> ValueKind[Any]:
         return _dict_of(of_type(inner[1]))
     if get_origin(hint) is tuple:
         return _tuple_of([of_type(one) for one in inner if one is not ...], inner[-1] is ...)
-    if is_dataclass(hint):
+    if issubclass(hint, Struct):
         return _object_of(hint)
     if issubclass(hint, StrEnum):
         return choice(hint)
@@ -223,8 +223,9 @@ def _tuple_of(kinds: list[ValueKind[Any]], any_length: bool) -> ValueKind[tuple[
 
 
 def _object_of(of: Any) -> ValueKind[Any]:
-    hints = get_type_hints(of)
-    needed = {f.name for f in fields(of) if f.default is f.default_factory is MISSING}
+    fields = structs.fields(of)
+    hints = {it.name: it.type for it in fields}
+    needed = {it.name for it in fields if it.required}
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):

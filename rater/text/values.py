@@ -1,14 +1,15 @@
-"""Values in text: groups, durations, sizes, numbers in sentences, and dataclasses for JSON."""
+"""Values in text: groups, durations, sizes, numbers in sentences, and Structs for JSON."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, structs
 
 
 def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
@@ -138,7 +139,7 @@ def parse_percent(text: str, below: float = 100) -> float | None:
     return value / 100 if 0 <= value < below else None
 
 
-# -- Dataclasses as values for JSON: all their fields, or the members that a table gives their class
+# -- Structs as values for JSON: all their fields, or the members that a table gives their class
 #
 # `{Usl: Members("sigma peak_copies=peak rms:5 law.limit", {"points": points_of})}` makes of every
 # `Usl`, however deep it lies in what is turned into JSON, an object of those members in that order.
@@ -176,7 +177,7 @@ class JsonFields:
 
     def _word(self, word: str) -> tuple[str, _Reader]:
         if word == "*":
-            return word, all_fields
+            return word, structs.asdict
         shape: _Reader | None = None
         if word.endswith("{}"):
             word, shape = word[:-2], dict
@@ -204,9 +205,17 @@ class JsonFields:
 type Table = Mapping[Any, JsonFields]  # by class
 
 
-def all_fields(instance: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass with their values, as they are."""
-    return {field.name: getattr(instance, field.name) for field in fields(instance)}
+def to_dict(instance: Struct) -> dict[str, Any]:
+    """Return a Struct as a dict of its fields, with those that they hold."""
+    return {name: _plain(value) for name, value in structs.asdict(instance).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return to_dict(value)
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
 
 
 def objects(keys: str, rows: Iterable[Sequence[object]]) -> list[dict[str, object]]:
@@ -222,8 +231,8 @@ def to_json(value: object, table: Table | None = None) -> Any:
     known = table or {}
     if (members := known.get(type(value))) is not None:
         value = members.of(value)
-    elif is_dataclass(value):
-        value = all_fields(value)
+    elif isinstance(value, Struct):
+        value = structs.asdict(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str | int | float):

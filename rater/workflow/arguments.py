@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.options import Option, OptionForm, was_given

@@ -7,10 +7,11 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
 
 from rater.analysis.doctor.examine import CHECKS, examine, facts_of_run, tuned_settings
 from rater.analysis.doctor.findings import DoctorFinding, MachineFacts

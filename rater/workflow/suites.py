@@ -9,11 +9,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rater.process import typed_command
+from rater.text.values import to_dict
 from rater.workflow.arguments import print_json
 
 if TYPE_CHECKING:
@@ -30,8 +33,7 @@ _LONGEST_S = 1e9  # a timer takes no more
 _OF_PROGRAM = ("sources", "libraries", "flags", "command")
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """What was found out about one benchmark."""
 
     trial: SuiteTrial
@@ -70,7 +72,7 @@ def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -
 
     name = trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks))
     is_built = any(b.sources for b in suite.benchmarks if b.name == trial.benchmark)
-    document = asdict(trial) | {"left_out": left_out}
+    document = to_dict(trial) | {"left_out": left_out}
     print_parts(trial_parts(document, name, is_built=is_built), Printer(terminal()))
 
 
@@ -227,7 +229,7 @@ def _json(suite: Suite, checked: Sequence[Checked], warnings: Sequence[str]) -> 
     return {
         "suite": suite.name,
         "path": str(suite.path),
-        "benchmarks": [{**asdict(c.trial), "left_out": c.left_out} for c in checked],
+        "benchmarks": [{**to_dict(c.trial), "left_out": c.left_out} for c in checked],
         "warnings": list(warnings),
     }
 

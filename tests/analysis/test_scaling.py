@@ -2,10 +2,10 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.compare.scaling import Curve, Scaling, scaling_curves

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.divots.model.finding import CopyEffect, Finding, Kind

@@ -9,12 +9,12 @@ import math
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.differences import DisturbedRun
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance

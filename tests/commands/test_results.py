@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity

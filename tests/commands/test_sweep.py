@@ -7,12 +7,12 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.compare.scaling import Curve, scaling_curves

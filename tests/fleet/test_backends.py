@@ -7,10 +7,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import InputError
@@ -400,7 +400,7 @@ def it(tmp_path: Path, signals: JobSignals) -> Agent:
 
 def refused(it: Agent, **changed: object) -> str:
     """Why a node is refused whose spec differs so."""
-    spec = replace(it.spec, **changed)  # type: ignore[arg-type]
+    spec = replace(it.spec, **changed)
     verdict = Agent(it.folder, spec, "n1", 1, "17.0", it.signals).run()
     assert verdict.status is VerdictStatus.REFUSED
     assert verdict.database is None

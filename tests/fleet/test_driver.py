@@ -10,11 +10,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.files import Trusted
 from rater.fleet.backends import (
@@ -86,7 +87,7 @@ def begun(
 ) -> FleetDriver:
     """Steps of a fleet of which nothing was submitted yet."""
     folder = tmp_path / "fleet"
-    wanted = replace(ASKED, folder=str(folder), **asked)  # type: ignore[arg-type]
+    wanted = replace(ASKED, folder=str(folder), **asked)
     number = new_fleet(store, wanted, [f"n{place}" for place in range(1, nodes + 1)])
     SharedFolder(folder).make(wanted)
     return FleetDriver(store, number, _backend=scheduler)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from io import StringIO
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.divots.confirm import ConfirmVerdict

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.results.copies import Point, PointRun
@@ -535,7 +535,7 @@ def test_what_was_planned_and_had_is_a_share_of_what_there_was() -> None:
 def test_more_than_a_page_or_two_off_differs_with_the_reason(
     changes: dict[str, object], reason: str | None
 ) -> None:
-    found = proved(replace(HALF, **changes))  # type: ignore[arg-type]
+    found = proved(replace(HALF, **changes))
     verdict = PageVerdict.MET if reason is None else PageVerdict.DIFFERS
     assert {it.verdict for it in found.copies} == {verdict}
     assert found.copies[0].reasons == (() if reason is None else (reason,))

@@ -6,11 +6,11 @@ import fcntl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.lab.layout.layout import Category, PageDirective, PageWindow, parse_pages
 from rater.lab.layout.pools import machine_problems

@@ -10,11 +10,11 @@ import struct
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.lab.layout.preload import build_library

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.compare.compare import MARGIN, compare

@@ -7,11 +7,11 @@ import csv
 import io
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.results.score import summarise
 from rater.errors import InputError

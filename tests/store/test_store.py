@@ -11,10 +11,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.sweep import AxisKind, SweepSlot

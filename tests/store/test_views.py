@@ -6,11 +6,11 @@ import io
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.results.score import summarise
 from rater.errors import InputError

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rater.plan.counter_tables import TABLE_TEXT, load_table
 from rater.record.events import EventCount, PhaseCounted

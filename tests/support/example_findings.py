@@ -1,7 +1,8 @@
 """Findings in a few words, for tests of what is made of them."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rater.analysis.divots.model.finding import Finding, Kind
 

@@ -1,8 +1,9 @@
 """Stored runs in a few words, for tests of what is computed and shown from them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rater.record.events import CpuReading, MachineReadings
 from rater.record.run import BenchmarkUsed, CopyStatus, Host, RunStatus, Validity

@@ -6,11 +6,12 @@ import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from rater.fleet.archive import admit_database
 from rater.fleet.store import FleetRequest

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rater.plan.sweep import AxisKind, SweepSlot
 from rater.record.events import OutputChecked, RunEnded

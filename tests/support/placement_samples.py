@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rater.record.events import GateFacts, Observed, RunEnded, Sampled
 from rater.record.run import MachinePU, PlacedCopy, RunStatus

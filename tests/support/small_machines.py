@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rater.plan.topology import CpuKind, Details, RawKind, RawNode, RawPU, Topology, build_topology
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rater.files import folder
 from rater.process import ProcessId

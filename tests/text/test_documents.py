@@ -9,12 +9,12 @@ import pkgutil
 import stat
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 import rater
 from rater.errors import InputError
@@ -222,14 +222,12 @@ class Colour(StrEnum):
     RED = "red"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     cpu: int | None
     share: float = 0.5
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True):
     name: str
     colour: Colour
     parts: tuple[Part, ...] = ()
@@ -339,15 +337,13 @@ def test_a_file_that_has_nothing_to_be_read_yet_is_told_as_that(
         os.close(writer)
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Struct, frozen=True):
     share: float
     name: str = ""
     pairs: tuple[tuple[int, str], ...] | None = None
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(Struct, frozen=True):
     colour: Colour
     inner: Inner | None
     many: tuple[Inner, ...] = ()
@@ -445,6 +441,6 @@ def test_tables_name_attributes_that_their_classes_have() -> None:
         for where, cls, members in found
         for name in members.names
         if not hasattr(cls, name)
-        and not (is_dataclass(cls) and name in {field.name for field in fields(cls)})
+        and not (issubclass(cls, Struct) and name in cls.__struct_fields__)
     ]
     assert missing == []

@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import stored_conditions
 from rater.analysis.doctor.examine import CHECKS, examine

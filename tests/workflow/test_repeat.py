@@ -8,11 +8,11 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.cli import main
 from rater.errors import InputError
@@ -21,6 +21,7 @@ from rater.plan.suite import Command, Expected, Size
 from rater.run.copies.guard import remove_unnamed
 from rater.run.programs.script import CommandLine, digest_of_workload, process_settings
 from rater.store.store import open_store
+from rater.text.values import to_dict
 from rater.workflow.arguments import add_run_arguments, parse_request
 from rater.workflow.run.repeat import pin_suites
 from tests.support.calls import Rater, rater, rows
@@ -75,11 +76,11 @@ def test_a_request_comes_back_from_json_as_it_was(request_: Request) -> None:
 
 
 def test_every_field_of_the_test_above_is_not_the_default() -> None:
-    default, every = asdict(asked(command=["x"])), asdict(asked(*EVERY, command=["y"]))
+    default, every = to_dict(asked(command=["x"])), to_dict(asked(*EVERY, command=["y"]))
     same = {name for name in default if default[name] == every[name]}
     of_kit = {"speccmds", "bind_from_file"}
     assert same == {"suites", "size", "tune"} | of_kit  # not of commands
-    kit = asdict(asked(*OF_KIT))
+    kit = to_dict(asked(*OF_KIT))
     assert {name for name in same if default[name] == kit[name]} == set()
 
 

@@ -13,12 +13,12 @@ import sqlite3
 import subprocess
 import unicodedata
 from contextlib import closing
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.divots.model.finding import Thresholds
 from rater.cli import main

@@ -17,11 +17,11 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.torture.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan

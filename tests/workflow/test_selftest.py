@@ -11,10 +11,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.divots import selftest as planted
 from rater.analysis.divots.selftest import Judgement, judge

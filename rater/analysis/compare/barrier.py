@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.compare.differences import (
     differ_beyond_mode,
@@ -22,8 +23,7 @@ from rater.record.stored import RunHead
 # the run times, side by side, say that.
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierBenchmark:
+class BarrierBenchmark(Struct, frozen=True):
     """One benchmark in both runs; None: not known or not given."""
 
     benchmark: str
@@ -41,8 +41,7 @@ class BarrierBenchmark:
     reason: str | None  # why there is no difference, in words
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierComparison:
+class BarrierComparison(Struct, frozen=True):
     """A steady run and another one, side by side."""
 
     steady: int  # numbers of the runs

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.differences import (
     disturbed_runs,
@@ -215,8 +217,7 @@ def _held(point: Point, by: str) -> tuple[tuple[str, str], ...]:
     return tuple((axis, value) for axis, value in point.values if axis != by)
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
+class _Where(Struct, frozen=True):
     """What a grid is of: its columns, and the values of the axes that are held in each row."""
 
     sides: tuple[Side, ...]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.options import MINOR
 from rater.plan.request import OPTIONS
@@ -59,8 +61,7 @@ _MINOR = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """What a run was, or would be, made under."""
 
     host: Host
@@ -73,8 +74,7 @@ class Conditions:
     rater_version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionDifference:
+class ConditionDifference(Struct, frozen=True):
     """One thing that is not as it was."""
 
     what: str  # "setting thp.enabled", "program of lu"

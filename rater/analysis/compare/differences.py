@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.compare.conditions import (
     ConditionDifference,
@@ -37,8 +38,7 @@ from rater.text.values import group_by_key
 # reason alone: whoever reads a verdict has to know.
 
 
-@dataclass(frozen=True, slots=True)
-class DisturbedRun:
+class DisturbedRun(Struct, frozen=True):
     """One run that was disturbed."""
 
     run: int
@@ -125,8 +125,7 @@ _PLACING = {
 _MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model", "packages")
 
 
-@dataclass(frozen=True, slots=True)
-class PointDifference:
+class PointDifference(Struct, frozen=True):
     """One thing that is not alike in all runs of a comparison."""
 
     what: str  # "setting thp.enabled", "program of lu"
@@ -369,8 +368,7 @@ def _in_words(found: Iterator[ConditionDifference]) -> list[str]:
 _SETTING = "setting "
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorDifference:
+class DoctorDifference(Struct, frozen=True):
     """One check that does not say the same of all runs."""
 
     check: str

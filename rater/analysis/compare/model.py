@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.results.copies import Point, PointRun, counts_of
@@ -41,8 +43,7 @@ def in_order(runs: dict[int, RunRates], made: Iterable[PointRun]) -> dict[int, R
 # -- What a comparison of points says, as values; `rater.analysis.compare.compare` makes them ------
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """One column: a point, or with `by` all points with one value of an axis."""
 
     label: str
@@ -54,8 +55,7 @@ class Side:
         return tuple(chain.from_iterable(point.runs for point in self.points))
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One benchmark (or suite) of a side against the baseline's."""
 
     # Results, in the row's unit: geometric means over the runs that are compared, of the
@@ -86,8 +86,7 @@ class Effect:
         return None if improvement is None else 1 - 1 / (1 + improvement)
 
 
-@dataclass(frozen=True, slots=True)
-class EffectRow:
+class EffectRow(Struct, frozen=True):
     """A benchmark, or a suite, in all sides."""
 
     name: str  # of the benchmark; "all", "int" or "fp"
@@ -108,8 +107,7 @@ class EffectRow:
         return all(cell.joules_per_copy and cell.joules_per_copy.decided for cell in self.cells)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Points beside the first of them."""
 
     sides: tuple[Side, ...]  # the baseline first
@@ -175,8 +173,7 @@ class Comparison:
 TOTAL = "CPI"  # the row that the parts add up to
 
 
-@dataclass(frozen=True, slots=True)
-class CpiChange:
+class CpiChange(Struct, frozen=True):
     """One part of a benchmark's CPI in all sides."""
 
     benchmark: str

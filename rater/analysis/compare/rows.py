@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.disturbed import FEWEST_ROUNDS, mostly_disturbed
@@ -132,8 +134,7 @@ def _timed(runs: Sequence[RunRates], values: Sequence[float]) -> MeasuredLog:
 type Grid = Sequence[Sequence[Sequence[RunRates]]]
 
 
-@dataclass(frozen=True, slots=True)
-class RowMaker:
+class RowMaker(Struct, frozen=True):
     """Makes rows: what every estimate is told with."""
 
     margin: float

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from rater.analysis.compare.conditions import (
     ConditionDifference,
@@ -123,8 +124,7 @@ _APART = {  # why a point is not among those that a law is fitted to
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ScalePoint:
+class ScalePoint(Struct, frozen=True):
     """One number of copies on the curve of a benchmark or suite."""
 
     copies: int
@@ -139,8 +139,7 @@ class ScalePoint:
     joules_per_copy: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """The curve of one benchmark, or of a geometric mean over several."""
 
     name: str
@@ -158,8 +157,7 @@ class Series:
         return next((one for one in self.points if one.copies == copies), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Runs that differ in their copies only."""
 
     name: str  # what tells it from the other curves: "thp=always"; "" for a single one
@@ -192,8 +190,7 @@ class Curve:
         return self.places[self.copies.index(copies)]
 
 
-@dataclass(frozen=True, slots=True)
-class ExcludedRuns:
+class ExcludedRuns(Struct, frozen=True):
     """Runs on no curve."""
 
     runs: tuple[int, ...]
@@ -209,13 +206,12 @@ class ExcludedRuns:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
+class Scaling(Struct, frozen=True):
     """All that runs with different numbers of copies say."""
 
     curves: tuple[Curve, ...]
     alone: tuple[ExcludedRuns, ...]
-    samples: tuple[Sample, ...] = field(repr=False)
+    samples: tuple[Sample, ...]
 
 
 def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
@@ -295,8 +291,7 @@ def _curve(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     name: str
     is_suite: bool
     category: str | None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
@@ -24,8 +25,7 @@ _PLACED = "placed"  # the condition that tells runs of the same copies apart by 
 type Conditions = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One run under one tune: what it was made under, and its rates."""
 
     run: StoredRun
@@ -183,8 +183,7 @@ _PLACEMENT = ("layout", "bind", "smt")
 _ALPHA = 0.025
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What became of one benchmark, or of all (`None`: the geometric mean)."""
 
     benchmark: str | None
@@ -199,8 +198,7 @@ class Change:
         return self.after / self.before - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SmtYield:
+class SmtYield(Struct, frozen=True):
     """What further threads of the same cores add to throughput."""
 
     conditions: tuple[tuple[str, str], ...]
@@ -212,8 +210,7 @@ class SmtYield:
     changes: tuple[Change, ...]  # rates; the geometric mean first
 
 
-@dataclass(frozen=True, slots=True)
-class OrderComparison:
+class OrderComparison(Struct, frozen=True):
     """Rotated order against homogeneous at the same copies."""
 
     conditions: tuple[tuple[str, str], ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, median, stdev
+
+from msgspec import Struct
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
@@ -24,8 +25,7 @@ LEAST_PAIRS = 2
 _HALF = 0.5  # of the effect found: less than that is another, smaller one
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmPlan:
+class ConfirmPlan(Struct, frozen=True):
     """What would confirm a finding: its benchmarks by so many copies here and there."""
 
     place: str
@@ -47,8 +47,7 @@ class ConfirmVerdict(StrEnum):
     CANNOT_TELL = "cannot tell"  # most runs were disturbed
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmResult:
+class ConfirmResult(Struct, frozen=True):
     """The slowdown over all pairs with its interval (Student, 95 %), as time over time."""
 
     answer: ConfirmVerdict

@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Evidence, Finding, Kind
@@ -34,8 +36,7 @@ _BASE_PAGE = 65536  # bytes; larger ones are huge pages (4, 16 or 64 KiB are not
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceRow:
+class EvidenceRow(Struct, frozen=True):
     """One copy's run with the numbers that are known of it; one that is not known is missing."""
 
     copy: StoredCopy
@@ -133,8 +134,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 _NEXT_TO_NOTHING = 0.005  # a share of the others that is not worth a word
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceMeasure:
+class EvidenceMeasure(Struct, frozen=True):
     """A number of a copy's run, and what difference of it matters."""
 
     name: str

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.causes import Hit, causes_of, startup_hits, told_once
@@ -46,8 +47,7 @@ from rater.text.cpuset import format_list
 # other (rotated order, steady mode) there is no bracket: all copies' time stands for it.
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """What one finding costs, as shares from 0 to 1."""
 
     whole: float  # of the run's score; without a barrier, of all copies' time

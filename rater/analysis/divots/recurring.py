@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
+from msgspec import Struct, field
 
 from rater.analysis.divots.model.effects import CellNoise, noise_of
 from rater.analysis.divots.model.finding import (
@@ -40,8 +40,7 @@ _HAS_SIZE = (*PLACED, Kind.SLOW_ITERATION, Kind.BIMODAL)  # their cells say what
 _SORTS = {Kind.SLOW_CPU: "copies", Kind.OUTLIER_COPY: "copies"}  # others are a sort of their own
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SearchedRun:
+class SearchedRun(Struct, frozen=True, eq=False):
     """A run with what was found in it and the times that it was found in."""
 
     run: int
@@ -49,8 +48,7 @@ class SearchedRun:
     table: Table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PreparedRun:
+class _PreparedRun(Struct, frozen=True, eq=False):
     """A run's times without what the layout explains, and its findings as arrays."""
 
     times: SearchedRun
@@ -59,8 +57,7 @@ class _PreparedRun:
     noise: CellNoise
 
 
-@dataclass(slots=True)
-class _Fault:
+class _Fault(Struct):
     """Findings of several runs that are one part in the same benchmarks, at most one a run."""
 
     members: list[tuple[_PreparedRun, Finding]]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median, median_high, median_low
+
+from msgspec import Struct
 
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
 from rater.plan.selftest import Injection, PlantKind
@@ -102,8 +103,7 @@ _FEW_COPIES = 2
 type Times = Mapping[tuple[str, int, int], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Deviation:
+class Deviation(Struct, frozen=True):
     """By how much the copies of a run differ most from the median of their benchmark."""
 
     size: float  # as a share
@@ -121,8 +121,7 @@ class Verdict(StrEnum):
     NOT_JUDGED = "not judged"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """One planted divot and what was found in its run."""
 
     injection: Injection
@@ -281,8 +280,7 @@ def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
     return one.kind in (*PLACED, Kind.BIMODAL) and (inside or (lgroup and cpus <= set(one.cpus)))
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """What a self-test came to."""
 
     planted: int  # divots that there were to be found, in runs that nobody disturbed
@@ -316,8 +314,7 @@ _PROMISED = 0.75  # of those that are that slow are found: four in five, as it i
 _UNLIKELY = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class PromiseTrials:
+class PromiseTrials(Struct, frozen=True):
     """How often something just so slow as a run promises to show was found in runs like it."""
 
     scope: str  # as the search for divots names its promises

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class DoctorVerdict(Enum):
@@ -16,8 +17,7 @@ class DoctorVerdict(Enum):
     UNKNOWN = "cannot tell"
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorFinding:
+class DoctorFinding(Struct, frozen=True):
     """What one check found."""
 
     check: str  # "governor"
@@ -28,8 +28,7 @@ class DoctorFinding:
     settings: tuple[tuple[str, str], ...] = ()  # that `rater run --tuned` sets, by name
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """What is known of a machine, by the names that runs record it with.
 
     `now`: it was read at this moment, so that readings (load, temperature) tell something.
@@ -61,8 +60,7 @@ class MachineFacts:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(Struct, frozen=True):
     """What a check came to; see `DoctorFinding`."""
 
     verdict: DoctorVerdict
@@ -102,8 +100,7 @@ def off_or_absent(facts: MachineFacts, name: str) -> Opinion | None:
 # -- A check: what it looks at, and why that matters, which its judge's docstring says -------------
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One thing that is looked at."""
 
     name: str

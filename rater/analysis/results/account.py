@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
+
+from msgspec import Struct
 
 from rater.record.run import PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
@@ -20,8 +21,7 @@ _MOST_UNSEEN = 0.5  # of a copy's CPU time may be of threads whose delay is not 
 _LITTLE_NS = 50_000_000  # of CPU time, which says little either way
 
 
-@dataclass(frozen=True, slots=True)
-class TimeAccount:
+class TimeAccount(Struct, frozen=True):
     """Where the time of a copy's run went, a thread's mean, in seconds; None: not known."""
 
     elapsed_s: float
@@ -81,9 +81,9 @@ def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
     if not accounts:
         return None
     means: dict[str, Any] = {}
-    for field in fields(TimeAccount):
-        of = [getattr(it, field.name) for it in accounts]
-        means[field.name] = None if None in of else sum(of) / len(of)
+    for name in TimeAccount.__struct_fields__:
+        of = [getattr(it, name) for it in accounts]
+        means[name] = None if None in of else sum(of) / len(of)
     return TimeAccount(**means)
 
 

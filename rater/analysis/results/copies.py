@@ -5,8 +5,10 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.metrics import copy_estimates
@@ -24,8 +26,7 @@ from rater.text.values import count, group_by_key
 # points; where their runs were made in rounds, runs of one round are neighbours in time.
 
 
-@dataclass(frozen=True, slots=True)
-class PointRun:
+class PointRun(Struct, frozen=True):
     """One run of a point."""
 
     run: StoredRun
@@ -34,8 +35,7 @@ class PointRun:
     block: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """All runs under one set of values."""
 
     label: str  # as a heading: "thp=always", "run 7"
@@ -65,8 +65,7 @@ def counts_of(runs: Sequence[PointRun]) -> tuple[BenchmarkCounts, ...]:
 # Source: appendix A of the page-size paper (J. Korn and others), a column pair for each page size.
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryCell:
+class MemoryCell(Struct, frozen=True):
     """One benchmark at one point, a copy's memory in bytes."""
 
     average_bytes: float | None  # over time and copies; None: no copy lived to be looked at
@@ -75,8 +74,7 @@ class MemoryCell:
     copy_runs: int  # that counted and ended well
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRow:
+class MemoryRow(Struct, frozen=True):
     """One benchmark at all points."""
 
     benchmark: str
@@ -133,8 +131,7 @@ class Share(StrEnum):
     UNKNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True)
-class CpusUsed:
+class CpusUsed(Struct, frozen=True):
     """Where the copies of a run were placed; None: not known."""
 
     copies: int
@@ -261,8 +258,7 @@ def fair_copies(places: Sequence[CpusUsed]) -> int:
 # slowest few. Its Table 3 puts the ratios of two runs side by side.
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPoint:
+class CopyPoint(Struct, frozen=True):
     """One copy in one iteration of one benchmark; None where its place is not known.
 
     A copy that ran several times (steady mode) stands with its median run.
@@ -280,8 +276,7 @@ class CopyPoint:
     joules_estimate: float | None  # of a run, by `energy.copy_estimates`
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One benchmark in one iteration (a round in rotated order, a window in steady mode)."""
 
     benchmark: str
@@ -297,8 +292,7 @@ class Cell:
         return self.benchmark, self.tune
 
 
-@dataclass(frozen=True, slots=True)
-class TimeStatistics:
+class TimeStatistics(Struct, frozen=True):
     """Statistics of normalised times: 1.02 is 2 % more than the yardstick."""
 
     count: int
@@ -308,8 +302,7 @@ class TimeStatistics:
     maximum: float
 
 
-@dataclass(frozen=True, slots=True)
-class CellTimes:
+class CellTimes(Struct, frozen=True):
     """A cell normalised: to `yardstick_s`, the median copy of the same benchmark elsewhere."""
 
     cell: Cell
@@ -323,8 +316,7 @@ class CellTimes:
         return point.elapsed_s / self.yardstick_s if self.yardstick_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class RatioPair:
+class RatioPair(Struct, frozen=True):
     """The result of one benchmark (or suite) in two runs; None where there is none."""
 
     name: str

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import groupby
 from math import fsum
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.counter_tables import (
@@ -31,16 +33,14 @@ from rater.record.stored import StoredCopy, StoredRun
 OTHER = "other"  # the part of a CPI that no event accounts for
 
 
-@dataclass(frozen=True, slots=True)
-class StackPart:
+class StackPart(Struct, frozen=True):
     """One part of the cycles per instruction."""
 
     name: str
     cycles: float  # per instruction
 
 
-@dataclass(frozen=True, slots=True)
-class CpiStack:
+class CpiStack(Struct, frozen=True):
     """Where the cycles of an instruction go; the parts add up to the CPI."""
 
     parts: tuple[StackPart, ...]  # bottom to top, `other` last
@@ -48,8 +48,7 @@ class CpiStack:
     missing: tuple[str, ...]  # parts whose events were not counted: in `other`
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """Events of some runs of copies per instruction."""
 
     by_event: Mapping[str, float]
@@ -178,8 +177,7 @@ def spread(values: Sequence[float]) -> float | None:
 # -- What the counters of a run came to, benchmark by benchmark ------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CountedGroup:
+class CountedGroup(Struct, frozen=True):
     """One group of a benchmark's runs."""
 
     name: str  # intel-skx:pipeline
@@ -190,8 +188,7 @@ class CountedGroup:
     means: tuple[tuple[str, float], ...]  # of a copy's run, by event
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkCounts:
+class BenchmarkCounts(Struct, frozen=True):
     """What the counters of a benchmark's copies came to by one table."""
 
     benchmark: str
@@ -205,8 +202,7 @@ class BenchmarkCounts:
     metrics: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunCounts:
+class RunCounts(Struct, frozen=True):
     """What the counters of a run came to, and what they cost."""
 
     benchmarks: tuple[BenchmarkCounts, ...]

@@ -9,8 +9,10 @@ them with the task they hit they make it a little less, never more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.results.account import accounts_of, cpus_of_copies
 from rater.record.events import CpuReading, CpuReadings
@@ -26,8 +28,7 @@ PRESSURE_SHARE = 0.01  # of the phase's time in which some task waited for memor
 LEAST_NS = 50_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class CpuUse:
+class CpuUse(Struct, frozen=True):
     """One CPU in one phase; shares are of the time between the phase's two readings."""
 
     phase: int
@@ -51,8 +52,7 @@ class CpuUse:
     interrupts_per_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class MachineUse:
+class MachineUse(Struct, frozen=True):
     """The machine's counters in one phase (names: `record.MachineReadings`)."""
 
     phase: int
@@ -86,8 +86,7 @@ class DisturbanceKind(StrEnum):
     MEMORY = "memory stalls"
 
 
-@dataclass(frozen=True, slots=True)
-class MachineDisturbance:
+class MachineDisturbance(Struct, frozen=True):
     """One matter where it was worst; `share` of the time, or how many `times`."""
 
     matter: DisturbanceKind
@@ -101,8 +100,7 @@ class MachineDisturbance:
     phases: int  # counted ones in which it was seen
 
 
-@dataclass(frozen=True, slots=True)
-class RunCounters:
+class RunCounters(Struct, frozen=True):
     """All readings of a run, torn attempts left out."""
 
     cpus: tuple[CpuUse, ...]  # by phase and CPU
@@ -158,8 +156,7 @@ def _within(row: CpuReading, elapsed_s: float) -> CpuReading:
     return replace(row, **{name: int(getattr(row, name) * share) for name in names})
 
 
-@dataclass(slots=True, eq=False)
-class _Shared:
+class _Shared(Struct, eq=False):
     """CPUs that the same copies may use, and what is known of their time."""
 
     cpus: frozenset[int]

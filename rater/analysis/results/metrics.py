@@ -6,7 +6,9 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.results.outcome import failure_text, stored_request
 from rater.analysis.results.steady import is_steady, share_inside
@@ -28,8 +30,7 @@ _WHOLE = re.compile(r"package-([0-9]{1,9})(?:-die-\d+)?(-dram)?")  # together al
 _PSYS = "psys"
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseEnergy:
+class PhaseEnergy(Struct, frozen=True):
     """The energy of one phase; `joules` None: `reason` tells why it is not given."""
 
     phase: int
@@ -181,8 +182,7 @@ def _not_alone(run: StoredRun, packages: Sequence[int | None]) -> str | None:
 # the worse (the lower where neither direction is better).
 
 
-@dataclass(frozen=True, slots=True)
-class MetricCopy:
+class MetricCopy(Struct, frozen=True):
     """What one copy reported, and where it ran."""
 
     copy: int
@@ -191,8 +191,7 @@ class MetricCopy:
     value: float
 
 
-@dataclass(frozen=True, slots=True)
-class MetricLgroup:
+class MetricLgroup(Struct, frozen=True):
     """The copies of one lgroup."""
 
     node: int | None
@@ -202,8 +201,7 @@ class MetricLgroup:
     maximum: float
 
 
-@dataclass(frozen=True, slots=True)
-class MetricResult:
+class MetricResult(Struct, frozen=True):
     """One metric of one benchmark."""
 
     benchmark: str

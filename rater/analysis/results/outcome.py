@@ -6,7 +6,8 @@ import json
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, is_good
@@ -42,8 +43,7 @@ def is_selection(head: RunHead) -> bool:
 # -- How one copy ended, in words and as a member of a result --------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTime:
+class CopyTime(Struct, frozen=True):
     """The time of one copy, and where it ran (None: not bound or not known)."""
 
     copy: int
@@ -52,8 +52,7 @@ class CopyTime:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class FailedCopy:
+class FailedCopy(Struct, frozen=True):
     """A copy that does not count, and what it did."""
 
     benchmark: str

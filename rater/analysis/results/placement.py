@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Observed, Sampled
@@ -46,8 +47,7 @@ class PlacementVerdict(StrEnum):
     NOT_KNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True)
-class CopySamples:
+class CopySamples(Struct, frozen=True):
     """The samples of one copy together; None, or empty: not known.
 
     Averages are over looks, shares of anonymous memory and huge pages.
@@ -293,8 +293,7 @@ def _mb(size: float) -> str:
 _UNSEEN = merged_samples(())
 
 
-@dataclass(frozen=True, slots=True)
-class CopyProof:
+class CopyProof(Struct, frozen=True):
     """Evidence and verdict for one copy's run of one benchmark."""
 
     phase: int
@@ -316,8 +315,7 @@ class CopyProof:
     evenness: float | None = None  # interleaved: least share of a planned node x their number
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkProof:
+class BenchmarkProof(Struct, frozen=True):
     """What the copies of one benchmark got, over all iterations; None: not known."""
 
     benchmark: str
@@ -331,8 +329,7 @@ class BenchmarkProof:
     migrations: float | None  # mean over copies
 
 
-@dataclass(frozen=True, slots=True)
-class RunProof:
+class RunProof(Struct, frozen=True):
     """All proofs of a run."""
 
     copies: tuple[CopyProof, ...] = ()

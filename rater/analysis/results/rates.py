@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.results.account import accounts_of, cpus_of_copies
 from rater.analysis.results.cpu_use import CpuUse, run_counters
@@ -29,8 +31,7 @@ _COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nou
 _NOT_PROVED = RunProof()
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkRate:
+class BenchmarkRate(Struct, frozen=True):
     """One benchmark in one run."""
 
     benchmark: str
@@ -129,8 +130,7 @@ def _of_windows(rate: SteadyRate, tune: str | None, mix: SteadyMix) -> Benchmark
 # -- for comparisons ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RunRates:
+class RunRates(Struct, frozen=True):
     """All benchmarks of a run that have a valid result."""
 
     run: int
@@ -278,8 +278,7 @@ def _beside_busy_threads(run: StoredRun, uses: Sequence[CpuUse]) -> set[int]:
 # -- for curves --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TuneRates:
+class TuneRates(Struct, frozen=True):
     """The results of one run under one tune."""
 
     tune: str | None
@@ -351,8 +350,7 @@ def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
 # -- for sweeps --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Overall:
+class Overall(Struct, frozen=True):
     """The one number of a run, larger is better."""
 
     value: float

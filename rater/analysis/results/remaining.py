@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.schedule import Phase, Plan
 from rater.record.run import CopyStatus, RunStatus, Validity, is_from_outside
@@ -22,8 +24,7 @@ class PhaseState(StrEnum):
     MISSING = "missing"  # never begun
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPhase:
+class PlannedPhase(Struct, frozen=True):
     """A phase of the plan, and what a stored run has of it."""
 
     phase: Phase  # as it will run: with a number of its own where it does
@@ -31,8 +32,7 @@ class PlannedPhase:
     stored: int | None  # number of the stored bracket that is done or torn
 
 
-@dataclass(frozen=True, slots=True)
-class RemainingPlan:
+class RemainingPlan(Struct, frozen=True):
     """What a stored run has, and what it lacks."""
 
     phases: tuple[PlannedPhase, ...]  # in the order of the plan

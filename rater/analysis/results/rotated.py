@@ -11,7 +11,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.results.outcome import CopyTime, failure_text
 from rater.analysis.results.steady import gaps_ns
@@ -25,8 +26,7 @@ PROPOSED_IN = "proposed in arXiv 2609.29681"
 _HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class RotatedBenchmark:
+class RotatedBenchmark(Struct, frozen=True):
     """One benchmark over all copies: each copy stands for its median over the counted rounds."""
 
     benchmark: str
@@ -41,8 +41,7 @@ class RotatedBenchmark:
     reason: str | None  # what is missing, in words
 
 
-@dataclass(frozen=True, slots=True)
-class CopyScore:
+class CopyScore(Struct, frozen=True):
     """Geometric mean of one copy's rates over the benchmarks, and where it ran."""
 
     copy: int
@@ -51,8 +50,7 @@ class CopyScore:
     rate: float
 
 
-@dataclass(frozen=True, slots=True)
-class RunTail:
+class RunTail(Struct, frozen=True):
     """The end of the run, when some copies had nothing left to do."""
 
     total_s: float  # first release to last finish
@@ -62,8 +60,7 @@ class RunTail:
     runs_in_tail: int  # runs of a benchmark that were still going when it began
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """Time between two steps of a copy, when it ran nothing."""
 
     count: int
@@ -72,8 +69,7 @@ class Gaps:
     share: float  # of the copies' time over the whole run
 
 
-@dataclass(frozen=True, slots=True)
-class RotatedScore:
+class RotatedScore(Struct, frozen=True):
     """What a run in rotated order says."""
 
     benchmarks: tuple[RotatedBenchmark, ...]  # in ring order

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.results.account import TimeAccount, accounts_of, mean_account
 from rater.analysis.results.metrics import MetricResult, PhaseEnergy, metric_results, phase_energies
@@ -61,8 +63,7 @@ class PageProofs(Protocol):
 PAGE_PROOFS = Hook[PageProofs]("page proofs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IterationScore:
+class IterationScore(Struct, frozen=True, kw_only=True):
     """One benchmark, run once by all copies (one bracket), or in steady mode through a window.
 
     In steady mode there is no bracket: the ratio is that of the window, `median_copy_s` is a
@@ -110,8 +111,7 @@ class IterationScore:
         return self.reported.fault if self.reported else None
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkScore:
+class BenchmarkScore(Struct, frozen=True):
     """One benchmark over its iterations."""
 
     benchmark: str
@@ -124,8 +124,7 @@ class BenchmarkScore:
     reason: str | None  # what is missing, in words; may stand beside a ratio
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What a run says."""
 
     head: RunHead
@@ -169,8 +168,7 @@ class Summary:
         return is_steady(self.head)
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteScore:
+class SuiteScore(Struct, frozen=True):
     """Geometric mean of ratios."""
 
     kind: str  # "all", "int" or "fp"

@@ -27,9 +27,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from rater.analysis.stats.estimate import t_quantile
 from rater.text.values import group_by_key
@@ -64,8 +65,7 @@ class TimedRun(NamedTuple):
     typical_s: float  # of its benchmark in this window
 
 
-@dataclass(frozen=True, slots=True)
-class Steadiness:
+class Steadiness(Struct, frozen=True):
     """The two halves of a window compared."""
 
     verdict: DriftVerdict
@@ -84,8 +84,7 @@ class Steadiness:
         return self.difference - self.margin, self.difference + self.margin
 
 
-@dataclass(frozen=True, slots=True)
-class _Noise:
+class _Noise(Struct, frozen=True):
     """How much the difference can be off: a standard error and what it stands on."""
 
     error: float

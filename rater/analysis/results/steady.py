@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from rater.analysis.results.outcome import failure_text
 from rater.analysis.results.steadiness import Steadiness, TimedRun, compare_halves, rounded_up
@@ -85,8 +86,7 @@ NO_WINDOW = "no complete window: stopped or suspended before all runs in it had 
 _HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRate:
+class CopyRate(Struct, frozen=True):
     """What one copy completed inside the window, and where it ran."""
 
     copy: int
@@ -97,8 +97,7 @@ class CopyRate:
     rate: float  # in the window's unit
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRate:
+class NodeRate(Struct, frozen=True):
     """The copies of one lgroup together."""
 
     node: int | None
@@ -108,8 +107,7 @@ class NodeRate:
     slowdown: float | None  # mean rate of all copies / theirs; above 1: slower
 
 
-@dataclass(frozen=True, slots=True)
-class SteadyRate:
+class SteadyRate(Struct, frozen=True):
     """One benchmark inside one window."""
 
     benchmark: str
@@ -122,8 +120,7 @@ class SteadyRate:
     median_run_s: float | None  # of the good runs that reach into the window
 
 
-@dataclass(frozen=True, slots=True)
-class SteadyPhase:
+class SteadyPhase(Struct, frozen=True):
     """One window: of one benchmark, or in rotated order of all."""
 
     phase: int
@@ -161,8 +158,7 @@ class SteadyPhase:
         return sum(rate.per_hour for rate in self.benchmarks)
 
 
-@dataclass(frozen=True, slots=True)
-class SteadyMix:
+class SteadyMix(Struct, frozen=True):
     """Steady mode in rotated order: windows with all benchmarks in them."""
 
     phases: tuple[SteadyPhase, ...]  # by iteration

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.intervals import Noise
@@ -34,8 +34,7 @@ _FLAT = 0.25  # of what a copy gave at the start; a plateau is below that by mor
 _BETTER_ALPHA = 0.025  # a point on a plateau counts as better by chance
 
 
-@dataclass(frozen=True, slots=True)
-class CurveShape:
+class CurveShape(Struct, frozen=True):
     """What was found of a curve; numbers of copies, None where there is no such place."""
 
     knee: int | None  # beyond it a copy adds less than half of what it did at the start
@@ -98,8 +97,7 @@ def curve_shape(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     copies: Sequence[int]
     rates: Sequence[float]
     errors: Sequence[float]  # standard errors of the logs of the rates
@@ -177,8 +175,7 @@ class LawScale(StrEnum):
     RATE = "X"
 
 
-@dataclass(frozen=True, slots=True)
-class Coefficient:
+class Coefficient(Struct, frozen=True):
     """A fitted value with its standard error; None: it is held at its bound 0."""
 
     value: float
@@ -192,8 +189,7 @@ class Coefficient:
         return self.error if self.low > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Usl:
+class Usl(Struct, frozen=True):
     """The law as it fits a curve."""
 
     rate: Coefficient  # lambda: of one copy, in the unit of the rates
@@ -224,8 +220,7 @@ class Usl:
         return self.rate.value * copies / slowed
 
 
-@dataclass(frozen=True, slots=True)
-class NoLaw:
+class NoLaw(Struct, frozen=True):
     """Why the law is not fitted, in words."""
 
     reason: str
@@ -271,8 +266,7 @@ def fit_usl(
 type _At = tuple[float, float]  # sigma, kappa
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
+class _Points(Struct, frozen=True):
     """What is fitted: with the best lambda, what is left of it and how that changes."""
 
     n: Floats

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.text.values import group_by_key
 
@@ -39,8 +41,7 @@ def lower_median_index(values: Sequence[float]) -> int:
     return values.index(statistics.median_low(values))
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """How a population of numbers lies; the quartiles are interpolated between its members."""
 
     count: int
@@ -220,8 +221,7 @@ class Basis(StrEnum):
     NOTHING = "single values"
 
 
-@dataclass(frozen=True, slots=True)
-class VarianceTerm:
+class VarianceTerm(Struct, frozen=True):
     """Independent values from which a mean was taken, as one source of its error."""
 
     variance: float  # of one value
@@ -230,8 +230,7 @@ class VarianceTerm:
     share: float = 1.0  # of this mean in what is estimated
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """Another model of how values came about, and what it makes of the estimate."""
 
     reason: str  # in words
@@ -241,8 +240,7 @@ class Alternative:
     degrees: float = 0.0  # of freedom more than without it
 
 
-@dataclass(frozen=True, slots=True)
-class SlowRuns:
+class SlowRuns(Struct, frozen=True):
     """Runs that lie far below all others of their side: a slow mode of their own."""
 
     count: int
@@ -251,8 +249,7 @@ class SlowRuns:
     of_baseline: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """The logarithm of a ratio, with what is known of its error."""
 
     log_ratio: float

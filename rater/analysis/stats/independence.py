@@ -34,10 +34,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.stats.estimate import (
     NO_DIFFERENCE,
@@ -70,8 +71,7 @@ DRIFT = "a drift would look the same (make them in turn)"
 TOLD = 0.5  # an alternative as probable as that stands beside a verdict
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredLog:
+class MeasuredLog(Struct, frozen=True):
     """The logarithm of one run's value, and when it was measured."""
 
     log: float
@@ -187,8 +187,7 @@ def _mixed(
 # -- models of values in their order -------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
+class _Fit(Struct, frozen=True):
     effect: float  # the first coefficient
     error: float
     squares: float  # that are left

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.stats.estimate import (
     NO_DIFFERENCE,
@@ -24,8 +26,7 @@ ASSUMED_SD = 0.05  # of the log of a rate, where too few runs were repeated to k
 _LEAST_DEGREES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """Standard deviation of the log of one run's rate: 0.02 is 2 %."""
 
     sd: float
@@ -127,8 +128,7 @@ class Decision(StrEnum):
     CANNOT_TELL = "cannot tell"  # most runs were disturbed
 
 
-@dataclass(frozen=True, slots=True)
-class RatioInterval:
+class RatioInterval(Struct, frozen=True):
     """A ratio with its interval, and what that says."""
 
     ratio: float  # 1.02: 2 % more than the baseline
@@ -212,8 +212,7 @@ def _slow_words(slow: SlowRuns) -> str:
     return f"{runs} in {slow.of}{whose} {verb} {slow.slower * 100:.2g} % slower"
 
 
-@dataclass(frozen=True, slots=True)
-class _LogInterval:
+class _LogInterval(Struct, frozen=True):
     """An interval of logarithms."""
 
     low: float
@@ -230,8 +229,7 @@ class _LogInterval:
         return -edge < self.low and self.high < edge
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """One of the distributions that are mixed: Student's, about a place, of a scale."""
 
     weight: float

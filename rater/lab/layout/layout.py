@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.text.values import size_bytes
@@ -54,8 +56,7 @@ class PageSpread(StrEnum):
     RANDOM = "random"
 
 
-@dataclass(frozen=True, slots=True)
-class PageShare:
+class PageShare(Struct, frozen=True):
     """A share of a category in huge pages."""
 
     percent: float  # 0 to 100
@@ -72,8 +73,7 @@ class PageShare:
         return f"{share}@{self.at_percent:.12g}%" if self.at_percent else share
 
 
-@dataclass(frozen=True, slots=True)
-class WholeCategory:
+class WholeCategory(Struct, frozen=True):
     """All of a category in pages of one size."""
 
     page_bytes: int
@@ -82,8 +82,7 @@ class WholeCategory:
         return size_text(self.page_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class PageRange:
+class PageRange(Struct, frozen=True):
     """Addresses of a category, in bytes from its start, in pages of one size."""
 
     page_bytes: int
@@ -95,8 +94,7 @@ class PageRange:
         return f"{size_text(self.page_bytes)}@{start}-{end}"
 
 
-@dataclass(frozen=True, slots=True)
-class PageRanges:
+class PageRanges(Struct, frozen=True):
     """Some addresses of a category, the rest in base pages."""
 
     ranges: tuple[PageRange, ...]  # in order, not overlapping
@@ -110,8 +108,7 @@ NO_HUGE, ALL_HUGE = PageShare(0.0), PageShare(100.0)
 _WORDS: dict[str, PageForm] = {"base": NO_HUGE, "huge": ALL_HUGE}
 
 
-@dataclass(frozen=True, slots=True)
-class PageLayout:
+class PageLayout(Struct, frozen=True):
     """Which part of each category lies in which page size."""
 
     heap: PageForm = NO_HUGE
@@ -281,8 +278,7 @@ EVERYTHING = 1 << 46  # an end behind all data
 MOST_WINDOWS = 1024  # of a category: each is two mappings, and 8192 of them take 19 ms to make
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PageWindow:
+class PageWindow(Struct, frozen=True, order=True):
     """Addresses of one category, in bytes from its start, in pages of one size.
 
     What no window covers lies in base pages. `end` is `EVERYTHING` where all that comes is meant.
@@ -373,8 +369,7 @@ def _merged(windows: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int
 VARIABLE = "RATER_PAGES"
 
 
-@dataclass(frozen=True, slots=True)
-class PageDirective:
+class PageDirective(Struct, frozen=True):
     """What one program is to have."""
 
     windows: tuple[PageWindow, ...]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import RaterError
 from rater.lab.layout.layout import (
@@ -30,8 +31,7 @@ from rater.text.values import truncate_list
 # reservations are of the machine, pages of a node).
 
 
-@dataclass(frozen=True, slots=True)
-class PoolNeed:
+class PoolNeed(Struct, frozen=True):
     """Free pages that copies need of one lgroup's pool."""
 
     node: int | None  # OS number; None: of any lgroup
@@ -75,8 +75,7 @@ def _nodes_of(placed: Placement) -> tuple[int | None, ...]:
     return placed.memory_nodes or (placed.node,)
 
 
-@dataclass(frozen=True, slots=True)
-class PoolShortage:
+class PoolShortage(Struct, frozen=True):
     """A pool that has fewer free pages than copies need."""
 
     room: PoolCapacity

@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import trio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import read_file
@@ -57,8 +58,7 @@ _MOST = 1 << 62
 BEGIN, LOOK = "begin", "look"
 
 
-@dataclass(frozen=True, slots=True)
-class RegionSeen:
+class RegionSeen(Struct, frozen=True):
     """One region of a process; sizes in bytes."""
 
     base: int  # address; 0: there is none
@@ -71,8 +71,7 @@ class RegionSeen:
     giant: int  # of `large`, in windows of larger pages than transparent ones
 
 
-@dataclass(frozen=True, slots=True)
-class RestSeen:
+class RestSeen(Struct, frozen=True):
     """What of a process lies in no region; sizes in bytes."""
 
     there: int = 0
@@ -91,8 +90,7 @@ class RestSeen:
         return "; ".join((*([text] if text else []), *([kept] if self.kept else [])))
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSeen:
+class ProcessSeen(Struct, frozen=True):
     """One report of one process."""
 
     event: str
@@ -142,7 +140,7 @@ def parse_report(line: str) -> ProcessSeen | None:
             RegionSeen(*_numbers(name, word, _NUMBERS, hexadecimal=2))
             for name, word in zip(Category, (heap, mmap, static), strict=True)
         )
-        outside = RestSeen(*_numbers(REST, rest, len(fields(RestSeen))))
+        outside = RestSeen(*_numbers(REST, rest, len(RestSeen.__struct_fields__)))
     except ValueError:
         return None
     troubles = "" if troubles == "-" else troubles
@@ -289,8 +287,7 @@ _EVERY_S = 0.25
 _FIRST_NS = 500_000_000  # age of a copy at its first look; the next is at twice the age
 
 
-@dataclass(frozen=True, slots=True)
-class PageSetup:
+class PageSetup(Struct, frozen=True):
     """What a run's copies are to have, and where they report."""
 
     orders: Mapping[str, PageDirective]  # by benchmark
@@ -303,8 +300,7 @@ class PageSetup:
         return PageProof(self, phase)
 
 
-@dataclass(frozen=True, slots=True)
-class _CopyRun:
+class _CopyRun(Struct, frozen=True):
     copy: int
     step: int
     benchmark: str

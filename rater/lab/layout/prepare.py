@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError, RaterError
 from rater.files import sysroot
@@ -60,8 +62,7 @@ from rater.workflow.run.prepare import PreparedRun
 HUGETLB = "hugetlb"
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
+class PageRequest(Struct, frozen=True):
     """What a request says of page sizes."""
 
     layout: PageLayout
@@ -215,8 +216,7 @@ def _last_line(file: Path) -> str:
 type Extents = Mapping[Category, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PageCopies:
+class PageCopies(Struct, frozen=True):
     """What copies run as, and where."""
 
     programs: Mapping[str, Program]  # by benchmark
@@ -225,8 +225,7 @@ class PageCopies:
     placements: tuple[Placement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedPages:
+class PreparedPages(Struct, frozen=True):
     """Everything that copies need for their page sizes."""
 
     setup: PageSetup

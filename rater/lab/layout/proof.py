@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.lab.layout.layout import REST, Category, PageLayout, PageShare, parse_pages
@@ -26,8 +27,7 @@ class PageVerdict(StrEnum):
     NOT_KNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True)
-class CopyPages:
+class CopyPages(Struct, frozen=True):
     """One run of a copy."""
 
     phase: int
@@ -41,8 +41,7 @@ class CopyPages:
     reached: float | None  # which part (0 to 1) of its memory the layout is of
 
 
-@dataclass(frozen=True, slots=True)
-class CategoryPages:
+class CategoryPages(Struct, frozen=True):
     """One category of a benchmark's data, over its copies; shares are of resident memory."""
 
     benchmark: str
@@ -55,8 +54,7 @@ class CategoryPages:
     not_known: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunPages:
+class RunPages(Struct, frozen=True):
     """Page sizes of a run's copies."""
 
     reached: float | None  # median of the copies

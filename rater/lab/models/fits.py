@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.robust import Floats
@@ -21,8 +21,7 @@ _EXACT = 1e-9  # of y: no clock tells less, and sums of squares below are no dif
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+class Quality(Struct, frozen=True):
     """How well a model describes n layouts, and how well it predicts each from the others."""
 
     parameters: int  # coefficients; the variance is one more in AICc
@@ -44,8 +43,7 @@ class Quality:
         return float(np.max(np.abs(self.left_out))) if self.left_out else None
 
 
-@dataclass(frozen=True, slots=True)
-class PolynomialFit:
+class PolynomialFit(Struct, frozen=True):
     """y = c0 + c1 x + c2 x^2 ..."""
 
     degree: int
@@ -53,10 +51,10 @@ class PolynomialFit:
     quality: Quality
     degrees_of_freedom: int
     sigma: float  # standard deviation of the residuals, in the unit of y; nan without freedom
-    _centre: float = field(repr=False)
-    _half: float = field(repr=False)
-    _scaled: Floats = field(repr=False)  # coefficients of the scaled x
-    _covariance: Floats = field(repr=False)  # of these, without sigma squared
+    _centre: float
+    _half: float
+    _scaled: Floats  # coefficients of the scaled x
+    _covariance: Floats  # of these, without sigma squared
 
     @property
     def name(self) -> str:
@@ -172,8 +170,7 @@ def _unscaled(scaled: Floats, centre: float, half: float) -> tuple[float, ...]:
 # pair.
 
 
-@dataclass(frozen=True, slots=True)
-class TwoPointModel:
+class TwoPointModel(Struct, frozen=True):
     """The line through two layouts."""
 
     first: int  # places of its layouts, the smaller x first

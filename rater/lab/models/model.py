@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, cpi_changes
@@ -48,8 +49,7 @@ from rater.lab.trace.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
 # -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
 
 
-@dataclass(frozen=True, slots=True)
-class LabRow:
+class LabRow(Struct, frozen=True):
     """One benchmark, or the suite, without and with large pages."""
 
     row: EffectRow
@@ -57,8 +57,7 @@ class LabRow:
     best: tuple[str, Effect] | None  # the fastest layout; None: no layout has a result
 
 
-@dataclass(frozen=True, slots=True)
-class PageLab:
+class PageLab(Struct, frozen=True):
     """A sweep over page layouts, put together."""
 
     sweep: int
@@ -181,8 +180,7 @@ def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list
 _HUGE = PAGE_SIZES[2]
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkTrace:
+class BenchmarkTrace(Struct, frozen=True):
     """A stored trace of a benchmark, and what a miss costs on the machine it was made on."""
 
     number: int
@@ -190,8 +188,7 @@ class BenchmarkTrace:
     costs: PageCosts
 
 
-@dataclass(frozen=True, slots=True)
-class RankingCheck:
+class RankingCheck(Struct, frozen=True):
     """Which data of a benchmark deserves large pages, and how its layouts bore the trace out."""
 
     benchmark: str
@@ -276,8 +273,7 @@ class TermState(StrEnum):
     UNKNOWN = "cannot be told"
 
 
-@dataclass(frozen=True, slots=True)
-class TermVerdict:
+class TermVerdict(Struct, frozen=True):
     """The last term of a polynomial, judged."""
 
     degree: int
@@ -293,8 +289,7 @@ class TermVerdict:
     more_layouts: int | None = None  # to tell; None: it is told, or more than 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """The model that is warranted."""
 
     chosen: str | None  # "linear", "quadratic", "cubic"; None: nothing
@@ -379,8 +374,7 @@ def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: floa
 LEAST_VALUES = 3  # of x: through two goes every line
 
 
-@dataclass(frozen=True, slots=True)
-class SweepModel:
+class SweepModel(Struct, frozen=True):
     """One benchmark's models."""
 
     observed: ModelData

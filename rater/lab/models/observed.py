@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
@@ -37,8 +38,7 @@ from rater.text.values import group_by_key, truncate_list
 type Predicted = Callable[[str, str], float | None]  # benchmark, text of --pages -> misses
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """What is asked for."""
 
     predicting: Response = OF_TIME
@@ -46,8 +46,7 @@ class ModelRequest:
     axis: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutValue:
+class LayoutValue(Struct, frozen=True):
     """One layout: a point of the sweep."""
 
     label: str
@@ -58,8 +57,7 @@ class LayoutValue:
     features: tuple[tuple[str, float], ...]  # walks, misses, hits of a copy, where counted
 
 
-@dataclass(frozen=True, slots=True)
-class ModelData:
+class ModelData(Struct, frozen=True):
     """All layouts of one benchmark under the same other conditions."""
 
     benchmark: str
@@ -82,8 +80,7 @@ class ModelData:
         return self.noise.of_median(min(len(one.runs) for one in self.layouts))
 
 
-@dataclass(frozen=True, slots=True)
-class _LayoutRun:
+class _LayoutRun(Struct, frozen=True):
     """A run of a layout: its rates, and what was counted, by benchmark."""
 
     run: PointRun
@@ -160,8 +157,7 @@ def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Observing:
+class _Observing(Struct, frozen=True):
     """All runs of all layouts, and what is asked of them."""
 
     members: Mapping[str, Sequence[_LayoutRun]]  # by the label of the layout

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rater.analysis.results.copies import Point
 from rater.analysis.results.counters import BenchmarkCounts
@@ -44,8 +45,7 @@ class PredictorKind(StrEnum):
     AXIS = "axis"
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """x or y of a model."""
 
     kind: str  # a word of --x or --y
@@ -74,8 +74,7 @@ EFFORTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """What y is."""
 
     effort: EffortKind = EffortKind.TIME
@@ -169,8 +168,7 @@ def _first(by_event: Mapping[str, float], choices: tuple[tuple[str, ...], ...]) 
 PAGES = "pages"
 
 
-@dataclass(frozen=True, slots=True)
-class NumericAxis:
+class NumericAxis(Struct, frozen=True):
     """An axis of which every value is a number."""
 
     name: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.analysis.compare.differences import disturbed_points
 from rater.analysis.results.copies import Point
@@ -58,8 +59,7 @@ _QUICK = {"size": "test", "iterations": 1, "rounds": 2}
 _WITH_SHOW = ("show", "y", "action", "file", "json", "db")
 
 
-@dataclass(frozen=True, slots=True)
-class LabPage:
+class LabPage(Struct, frozen=True):
     """Where the page goes."""
 
     file: Path | None  # None: rater-lab-pages-SWEEP.html

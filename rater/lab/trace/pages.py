@@ -7,11 +7,13 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.lab.layout.preload import build_library
@@ -90,6 +92,7 @@ from rater.show.console import Printer
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
+from rater.text.values import to_dict
 from rater.workflow.arguments import (
     OF_A_SWEEP,
     add_run_arguments,
@@ -105,8 +108,7 @@ from rater.workflow.sweep.execute import run_sweep
 _HUGE = PAGE_SIZES[2]
 
 
-@dataclass(frozen=True, slots=True)
-class _TraceOptions:
+class _TraceOptions(Struct, frozen=True):
     """What a trace is made with."""
 
     tools: TraceTools
@@ -195,7 +197,7 @@ def _list(args: argparse.Namespace) -> int:
     with open_existing_store(args) as store:
         heads = trace_heads(store)
     print_output(
-        args, lambda: [asdict(it) for it in heads], lambda printer: print_heads(heads, printer)
+        args, lambda: [to_dict(it) for it in heads], lambda printer: print_heads(heads, printer)
     )
     return 0
 
@@ -277,8 +279,7 @@ _UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, (
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class TraceTarget:
+class TraceTarget(Struct, frozen=True):
     """One program to trace."""
 
     name: str

@@ -6,12 +6,12 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import sub
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from rater.lab.layout.layout import Category, PageLayout, PageWindow, page_windows, parse_pages
 from rater.lab.trace.tlb import (
@@ -66,8 +66,7 @@ def working_set(reuse: PageReuse, share: float) -> int:
     return sum(reuse.pages)
 
 
-@dataclass(frozen=True, slots=True)
-class PageMemory:
+class PageMemory(Struct, frozen=True):
     """What a program touches in pages of one size."""
 
     page_bytes: int
@@ -99,8 +98,7 @@ def page_memory(trace: PageTrace) -> tuple[PageMemory, ...]:
 # -- What a TLB would miss with any page layout, from one trace ------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PredictedMisses:
+class PredictedMisses(Struct, frozen=True):
     """Misses of a whole run."""
 
     l1_misses: float
@@ -163,8 +161,7 @@ class Loads(StrEnum):
     BETWEEN = "between"  # the geometric mean of the two
 
 
-@dataclass(frozen=True, slots=True)
-class MissPoint:
+class MissPoint(Struct, frozen=True):
     """One access to one of so many pages in turn: in base pages less in huge ones, in ns."""
 
     pages: int
@@ -182,8 +179,7 @@ class MissPoint:
         return dependent if loads is Loads.DEPENDENT else independent
 
 
-@dataclass(frozen=True, slots=True)
-class PageCosts:
+class PageCosts(Struct, frozen=True):
     """What was measured on a machine."""
 
     points: tuple[MissPoint, ...]  # by pages, ascending
@@ -265,8 +261,7 @@ def _between(x: float, at: Sequence[float], values: Sequence[float]) -> float:
 # -- Which data deserves large pages: each mapping of categories to page sizes, by what it saves ---
 
 
-@dataclass(frozen=True, slots=True)
-class RankedMapping:
+class RankedMapping(Struct, frozen=True):
     """A mapping against all in base pages; times in ns, by how loads depend on each other."""
 
     mapping: PageMapping
@@ -398,8 +393,7 @@ _SEED = 20
 _CHECK_SURE = 3.0  # standard errors that the largest benefit has to be above nothing
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedMapping:
+class CheckedMapping(Struct, frozen=True):
     """One mapping, as predicted and as it ran."""
 
     name: str
@@ -415,8 +409,7 @@ class CheckedMapping:
         return self.predicted - self.measured
 
 
-@dataclass(frozen=True, slots=True)
-class BenefitCheck:
+class BenefitCheck(Struct, frozen=True):
     """All mappings that ran."""
 
     mappings: tuple[CheckedMapping, ...]

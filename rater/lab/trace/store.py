@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from rater.errors import InputError
 from rater.lab.trace.tlb import (
@@ -31,8 +33,7 @@ _HEAD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTrace:
+class StoredTrace(Struct, frozen=True):
     """A trace with what it is known by."""
 
     number: int
@@ -94,7 +95,7 @@ def keep_trace(
             )
         add(
             "page_region_misses",
-            ([getattr(it, field.name) for field in fields(RegionMisses)] for it in trace.regions),
+            map(astuple, trace.regions),
         )
     return number
 

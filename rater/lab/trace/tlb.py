@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.lab.layout.layout import size_text
@@ -22,8 +24,7 @@ REGION_BYTES = 2 << 20  # of addresses, of which misses are told one by one
 type PerCategory = tuple[int, ...]  # in the order of CATEGORIES
 
 
-@dataclass(frozen=True, slots=True)
-class PageReuse:
+class PageReuse(Struct, frozen=True):
     """References to pages of one size, by how many other pages came between two to one page."""
 
     page_bytes: int
@@ -42,8 +43,7 @@ class PageReuse:
         return sum(count for _, count in self.histogram[category])
 
 
-@dataclass(frozen=True, slots=True)
-class PageMapping:
+class PageMapping(Struct, frozen=True):
     """A page size for each category that has a choice, and what the TLB misses then."""
 
     heap_bytes: int
@@ -61,8 +61,7 @@ class PageMapping:
         return self.heap_bytes, self.mmap_bytes, self.static_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RegionMisses:
+class RegionMisses(Struct, frozen=True):
     """What 2 MiB of addresses of one category miss when all lies in one page size."""
 
     category: str
@@ -73,8 +72,7 @@ class RegionMisses:
     walks_huge: int
 
 
-@dataclass(frozen=True, slots=True)
-class PageTrace:
+class PageTrace(Struct, frozen=True):
     """One traced run of a program."""
 
     name: str
@@ -101,8 +99,7 @@ class PageTrace:
         return next(it for it in self.reuse if it.page_bytes == page_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceHead:
+class TraceHead(Struct, frozen=True):
     """A trace in a list."""
 
     number: int
@@ -159,8 +156,7 @@ _INTEL: Mapping[int, tuple[tuple[int, tuple[int, ...], int, int], ...]] = {
 type CpuidLeaves = Mapping[str, Sequence[int]]  # eax, ebx, ecx, edx; "18.1": leaf 0x18, subleaf 1
 
 
-@dataclass(frozen=True, slots=True)
-class TlbArray:
+class TlbArray(Struct, frozen=True):
     """Entries for pages of some sizes, replaced by least recent use within a set."""
 
     level: int  # 1 or 2
@@ -179,8 +175,7 @@ class TlbArray:
         return f"{self.level}:{bits}:{self.entries}:{self.ways}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tlb:
+class Tlb(Struct, frozen=True):
     """The arrays of a data TLB; what no array of a level takes, misses there."""
 
     arrays: tuple[TlbArray, ...]

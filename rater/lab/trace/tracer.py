@@ -13,10 +13,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from msgspec import Struct
 
 from rater.errors import InputError, RunError
 from rater.files import private_folder, replace_file, sysroot
@@ -69,8 +70,7 @@ _TOOL_FLAGS = (
 _LOAD_ADDRESS = {"amd64": "0x58000000", "arm64": "0x58000000"}
 
 
-@dataclass(frozen=True, slots=True)
-class Valgrind:
+class Valgrind(Struct, frozen=True):
     """An installed valgrind that tools can be built for."""
 
     program: Path
@@ -81,8 +81,7 @@ class Valgrind:
     architecture: str  # amd64
 
 
-@dataclass(frozen=True, slots=True)
-class TraceTools:
+class TraceTools(Struct, frozen=True):
     """What a traced run needs, ready to be executed."""
 
     valgrind: Valgrind
@@ -382,8 +381,7 @@ def _regions(
 _PIPE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class TraceAnalysis:
+class TraceAnalysis(Struct, frozen=True):
     """What the analyser is asked for."""
 
     arrays: tuple[str, ...]  # of the TLB, as it takes them
@@ -399,8 +397,7 @@ class TraceAnalysis:
         return (*words, "-s", repr(self.rate), "-j", str(self.threads))
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRun:
+class TraceRun(Struct, frozen=True):
     """What one traced run gave."""
 
     document: dict[str, Any]  # of the analyser

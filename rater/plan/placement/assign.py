@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
+
+from msgspec import Struct, field
 
 from rater.errors import InputError
 from rater.plan.placement.layout import EXPLICIT, Counts, CpuOrder, Layout, options
@@ -33,8 +34,7 @@ from rater.text.values import group_by_key
 type _Span = tuple[int, int]  # positions among the usable PUs, the second one exclusive
 
 
-@dataclass(slots=True)
-class _Object:
+class _Object(Struct):
     """An object of the machine and what lies in it; a PU has no children."""
 
     first: int
@@ -172,8 +172,7 @@ def _ceil(number: int, by: int) -> int:
 # -- A layout's PUs, copy by copy: the order on what the layout leaves of the machine, its counts --
 
 
-@dataclass(frozen=True, slots=True)
-class CpuAssignment:
+class CpuAssignment(Struct, frozen=True):
     """Which PUs each copy has of a machine that a layout has filtered."""
 
     topology: Topology  # what the layout leaves to copies
@@ -390,8 +389,7 @@ def _rounds(slots: Sequence[Slot], left: dict[object, int]) -> Iterator[Slot]:
 # -- What a layout's counts give to each lgroup, and what is wrong with counts for another machine -
 
 
-@dataclass(frozen=True, slots=True)
-class OverfullNode:
+class OverfullNode(Struct, frozen=True):
     """Lgroup that a layout's count gives more copies than it has CPUs for."""
 
     node: int | None  # OS number; None: CPUs that no lgroup holds

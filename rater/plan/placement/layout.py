@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import folder
@@ -49,16 +51,14 @@ _DISTRIBUTIONS = ("scatter", "balanced", "cbalanced")
 _BLANKS = " \t"
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
+class Positions(Struct, frozen=True):
     """CPUs at positions of a domain, counted over first threads, then second threads, ..."""
 
     domain: str
     positions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
+class Chunks(Struct, frozen=True):
     """CPUs of a domain in chunks, siblings side by side."""
 
     domain: str
@@ -68,8 +68,7 @@ class Chunks:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """CPUs of all domains of a letter, assigned to them evenly."""
 
     letter: str
@@ -284,8 +283,7 @@ class BindLevel(StrEnum):
     NONE = "none"  # no mask; goes with order "none" and with no other
 
 
-@dataclass(frozen=True, slots=True)
-class MachineParts:
+class MachineParts(Struct, frozen=True):
     """Some of a machine; empty: none named."""
 
     cpus: tuple[int, ...] = ()  # OS numbers, ascending
@@ -296,16 +294,14 @@ class MachineParts:
         return bool(self.cpus or self.nodes or self.cores)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How many copies each lgroup gets."""
 
     by_node: tuple[tuple[int, int], ...]  # (OS number of the lgroup, copies), ascending
     rest: int = 0  # copies on each lgroup with usable CPUs that is not named
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """How copies are spread over a machine, whatever the machine and the number of copies.
 
     `reserve`, `only`, `exclude`, `kind` and `smt` apply_filters what `order` deals out

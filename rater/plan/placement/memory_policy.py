@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.topology import PU, Node, Topology
@@ -27,8 +28,7 @@ _HBM, _HBM_SUBTYPES = "hbm", ("HBM", "MCDRAM")
 SPREAD = (MemoryPolicy.INTERLEAVE, MemoryPolicy.WEIGHTED)  # over all ordinary nodes unless told
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What `--mem` asks for."""
 
     policy: MemoryPolicy
@@ -43,8 +43,7 @@ class Memory:
         return f"{self.policy}:nodes={cpuset.format_list(self.nodes)}"
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySupport:
+class MemorySupport(Struct, frozen=True):
     """What the kernel lets a thread of this process set."""
 
     policies: frozenset[MemoryPolicy]

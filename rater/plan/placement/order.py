@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.placement.layout import (
@@ -130,8 +132,7 @@ def _round_robin(slots: Sequence[Slot], keys: Sequence[Key]) -> Sequence[Slot]:
 # -- What of a machine a layout leaves to its copies: exclusions, reserved cores, filters ----------
 
 
-@dataclass(frozen=True, slots=True)
-class FilteredMachine:
+class FilteredMachine(Struct, frozen=True):
     """A machine as a layout sees it."""
 
     topology: Topology  # with the PUs that copies are given, ranks counted among these

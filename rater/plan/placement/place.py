@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.placement.assign import CpuAssignment, OverfullNode, assign_cpus, counted, named_by
@@ -26,8 +28,7 @@ from rater.text import cpuset
 from rater.text.values import group_by_key
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Where one copy runs and where its memory comes from."""
 
     copy: int
@@ -41,8 +42,7 @@ class Placement:
     memory_nodes: tuple[int, ...]  # OS numbers, ascending; empty for LOCAL and NONE
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementPlan:
+class PlacementPlan(Struct, frozen=True):
     """A placement per copy, in the order of copies, and what a person should know of it."""
 
     placements: tuple[Placement, ...]

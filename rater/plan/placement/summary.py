@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
@@ -52,8 +53,7 @@ def gate_mismatches(
 # -- What placements come to: each lgroup's part of a plan, and what a person should think over ----
 
 
-@dataclass(frozen=True, slots=True)
-class NodeShare:
+class NodeShare(Struct, frozen=True):
     """One lgroup's part of a plan."""
 
     node: int | None  # OS number; None: the CPUs that no lgroup holds
@@ -171,8 +171,7 @@ def _without_cpus(topology: Topology, placements: Sequence[Placement]) -> list[s
 _LEAST_LEFT_BYTES = 64_000_000  # page cache that a set-up may leave without a word
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMemoryCheck:
+class NodeMemoryCheck(Struct, frozen=True):
     """One lgroup before a run; bytes, None for what is not known."""
 
     node: int  # OS number
@@ -186,8 +185,7 @@ class NodeMemoryCheck:
     verdict: str  # "enough", "page-cache" (enough when it is dropped), "short", "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """What was found: warnings with the numbers and the cure, and a row for each lgroup."""
 
     warnings: tuple[str, ...]

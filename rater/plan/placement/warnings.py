@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.order import Slot
@@ -21,8 +22,7 @@ type Mask = tuple[int, ...]  # OS numbers, ascending
 _UNEQUAL = ": they will not take equally long"
 
 
-@dataclass(frozen=True, slots=True)
-class CorePool:
+class CorePool(Struct, frozen=True):
     """Cores that some copies have among them, and no other copy."""
 
     copies: int
@@ -57,8 +57,7 @@ def pools(topology: Topology, masks: Sequence[Mask]) -> list[CorePool]:
     return [CorePool(copies[pool], cores_of[pool], len(pus[pool])) for pool in copies]
 
 
-@dataclass(frozen=True)
-class _Copies:
+class _Copies(Struct, frozen=True, dict=True):
     """Copies with the PUs that they were given and the CPUs that they may run on."""
 
     topology: Topology  # what the layout leaves of the machine

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import NamedTuple
 
 import trio
@@ -19,6 +18,7 @@ from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodab
 from rater.run.copies.launch import Child, ExitInfo
 from rater.run.copies.limits import KernelKills, pipe_above_gate_descriptors
 from rater.run.programs.script import failed_command
+from rater.text.values import to_dict
 
 # -- Times of a copy's commands, by what its script reports while it runs: which ended when, and how
 #
@@ -217,7 +217,7 @@ def ended_event(
         late_ns=child.late_ns,
         run_delay_ns=delay_ns,
         run_delay_cpu_ns=delay_cpu_ns,
-        **(asdict(memory) if memory else {}),
+        **(to_dict(memory) if memory else {}),
     )
 
 

@@ -13,11 +13,11 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from msgspec import Struct
 
 from rater.errors import InputError, RunError
 from rater.files import open_file, user_name
@@ -193,8 +193,7 @@ def _holder(file: int) -> str:
 # -- Does a run fit? Memory and disk it needs against what there is, before it starts --------------
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryDemand:
+class MemoryDemand(Struct, frozen=True):
     """One benchmark as one phase runs it."""
 
     benchmark: str
@@ -206,8 +205,7 @@ class MemoryDemand:
     is_divided: bool = False  # all copies of the run share one amount: fewer do not need less
 
 
-@dataclass(frozen=True, slots=True)
-class AvailableResources:
+class AvailableResources(Struct, frozen=True):
     """What the machine (or our cgroup) has left."""
 
     memory_bytes: int
@@ -216,8 +214,7 @@ class AvailableResources:
     disk: str  # the directory that was looked at
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceNeeds:
+class ResourceNeeds(Struct, frozen=True):
     """What a run needs at its worst moment; empty `problems` means that it fits."""
 
     memory_bytes: int

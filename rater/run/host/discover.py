@@ -16,9 +16,10 @@ import select
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml

@@ -7,13 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from msgspec import Struct
 
 from rater.files import user_name
 from rater.process import stat_fields
@@ -139,8 +139,7 @@ _LONGEST_NAME = 15  # bytes, TASK_COMM_LEN of the kernel without its end
 _INLINE = re.compile(r"-\w*[ce]|--eval")
 
 
-@dataclass(frozen=True, slots=True)
-class BusyProcess:
+class BusyProcess(Struct, frozen=True):
     """A process that worked between two samples."""
 
     pid: int
@@ -154,8 +153,7 @@ class BusyProcess:
         return self.user is None
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignLoad:
+class ForeignLoad(Struct, frozen=True):
     """What others than ourselves did with the machine between two samples."""
 
     processes: tuple[BusyProcess, ...]  # above the share asked for, largest first
@@ -168,8 +166,7 @@ class ForeignLoad:
         return not (self.processes or self.unseen or self.stolen)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(Struct, frozen=True):
     at_s: float
     machine: MachineTimes | None
     processes: dict[int, ProcessTicks]

@@ -13,11 +13,11 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import trio
+from msgspec import Struct
 
 from rater.run.host.foreign_load import machine_times
 from rater.run.host.procfs import read_number
@@ -37,8 +37,7 @@ _AWAKE_S = 0.05  # long enough for a governor to answer
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
+class _Times(Struct, frozen=True):
     at_s: float
     busy_s: float
     own_s: float

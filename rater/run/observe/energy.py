@@ -15,10 +15,10 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
+from msgspec import Struct
 
 from rater.run.copies.counters import PerfEvent, perf_event_open, perf_refusal
 from rater.run.host.procfs import list_folder, read_number, read_text
@@ -41,8 +41,7 @@ _HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap fol
 type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
 
 
-@dataclass(frozen=True, slots=True)
-class EnergyDomain:
+class EnergyDomain(Struct, frozen=True):
     """One counter of energy; `read` returns microjoules, and raises OSError or ValueError.
 
     Names are the same for all sources: `package-0` (hwloc's number), `package-0-die-1`, below one
@@ -55,8 +54,7 @@ class EnergyDomain:
     range_uj: int | None = None  # where it wraps around; None: it does not
 
 
-@dataclass(frozen=True, slots=True)
-class EnergySource:
+class EnergySource(Struct, frozen=True):
     """What one source has; `refused`: why something of it cannot be read, and the way out."""
 
     name: str  # powercap, perf, hwmon

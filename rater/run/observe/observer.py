@@ -9,12 +9,12 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 import trio
+from msgspec import Struct, field
 
 from rater.plan.options import Cadence
 from rater.record.events import Observed, ResidentMemory, Sampled
@@ -45,8 +45,7 @@ _MOST_PROCESSES = 16  # of one copy
 _MOST_THREADS = 128  # of one process: 5 us each
 
 
-@dataclass(slots=True)
-class _Looks:
+class _Looks(Struct):
     """Of one copy's run."""
 
     total_bytes: int = 0
@@ -179,8 +178,7 @@ _TOGETHER = 0.1  # of the interval: samples due so close are one turn
 _AUTO = Cadence()
 
 
-@dataclass(slots=True, eq=False)
-class _State:
+class _State(Struct, eq=False):
     """What is known of a copy that runs; the thread that samples it has it for that time."""
 
     copy: RunningCopy

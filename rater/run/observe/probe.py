@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
@@ -105,8 +107,7 @@ NO_CHILDREN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunningCopy:
+class RunningCopy(Struct, frozen=True):
     """A copy that runs: released and not reaped."""
 
     phase: int
@@ -124,8 +125,7 @@ class NoSample(Enum):
     ENDED = "ended"  # or hidden from us
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     """Over the processes of one copy."""
 
     processes: int = 0

@@ -12,10 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
+
+from msgspec import Struct
 
 _PR_SET_PDEATHSIG = 1
 _SHOWN_BYTES = 4000  # of each end of a long output
@@ -24,8 +25,7 @@ _KEPT_BYTES = 1 << 20  # of what a child wrote that wrote too much: enough to se
 _prctl = ctypes.CDLL(None).prctl
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a child may take; None: as much as it wants."""
 
     time_s: float | None = None
@@ -43,16 +43,14 @@ class LimitExceeded(StrEnum):
     STOPPED = "stopped"  # somebody does not want it any more
 
 
-@dataclass(frozen=True, slots=True)
-class ToolEnded:
+class ToolEnded(Struct, frozen=True):
     """How a compiler or generator ended, and what it printed (both streams, long ones cut)."""
 
     status: int  # exit code; negative: the signal
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class SoloRunResult:
+class SoloRunResult(Struct, frozen=True):
     """One benchmark run alone, by the parent's clock."""
 
     elapsed_s: float

@@ -12,10 +12,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from time import sleep, time_ns
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.files import private_folder, user_folder
@@ -43,8 +44,7 @@ _NO_HEADERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Compiler(Struct, frozen=True):
     """The user's `cc`."""
 
     argv: tuple[str, ...]  # $CC may hold arguments
@@ -52,8 +52,7 @@ class Compiler:
     identity: str  # everything it says of itself, and where it really lies
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltProgram:
+class BuiltProgram(Struct, frozen=True):
     """What to execute for a benchmark, and what it was made of."""
 
     executable: Path  # absolute

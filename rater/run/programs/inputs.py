@@ -12,8 +12,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.files import flush
@@ -152,8 +154,7 @@ _ROOM_HELPS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, 
 _EXECUTE = 0o111
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyInput:
+class ReadyInput(Struct, frozen=True):
     """An input file in the cache, which run directories link to."""
 
     name: str  # relative to the run directory
@@ -181,8 +182,7 @@ class ReadyInput:
         return self.damaged() or (not self.private and sha256_of(self.path) != self.sha256)
 
 
-@dataclass(frozen=True, slots=True)
-class RunDir:
+class RunDir(Struct, frozen=True):
     """One copy's own directory for one step."""
 
     path: Path
@@ -190,8 +190,7 @@ class RunDir:
     is_written: bool  # something was copied into it, which the disk may not have yet
 
 
-@dataclass(frozen=True, slots=True)
-class SetupFiles:
+class SetupFiles(Struct, frozen=True):
     """What a suite's set-up left, as it was when nobody else could write there."""
 
     found: Mapping[str, ReadyInput | str]  # in the cache; a string says what is wrong

@@ -11,9 +11,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+from msgspec import Struct
 
 from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Size, Suite
@@ -89,8 +90,7 @@ shift 2
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """One command of a copy, its program found."""
 
     words: tuple[str, ...]

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from rater.errors import InputError, RunError
 
@@ -29,8 +30,7 @@ _FOLDERS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Library:
+class _Library(Struct, frozen=True):
     sonames: tuple[str, ...]  # the best first
     package: str
 
@@ -139,8 +139,7 @@ _IS_SCRIPT = b"#!"
 _MOST_SCRIPTS = 4  # the kernel follows so many `#!` lines
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTuning:
+class CopyTuning(Struct, frozen=True):
     """What copies find that others do not."""
 
     preload: str | None = None  # path of a library
@@ -280,8 +279,7 @@ _DF_1_PIE = 0x08000000  # a program that can be loaded anywhere is of the kind o
 _MOST_BYTES = 1 << 16  # headers lie at the beginning
 
 
-@dataclass(frozen=True, slots=True)
-class Elf:
+class Elf(Struct, frozen=True):
     """The part of its headers that tells who loads it."""
 
     bits: int  # 32 or 64

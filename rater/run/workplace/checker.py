@@ -9,14 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
 from itertools import batched
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+import msgspec
 import trio
+from msgspec import Struct
+from msgspec.structs import astuple
 
+import rater
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.schedule import Phase, Step
 from rater.record.events import CopyEnded, Event, OutputChecked
@@ -40,6 +43,8 @@ _POLL_S = 0.1
 _START_S = 10.0
 _BLOCK = 1 << 16
 _LIFE_FD = 3
+# Of rater and of what it needs there; its process begins without any package.
+_FOLDERS = [str(Path(it or "").parents[1]) for it in (rater.__file__, msgspec.__file__)]
 
 
 class Checker:
@@ -188,7 +193,7 @@ class _Process:
         life, self._life = pipe_above_gate_descriptors()
         argv = [
             *(sys.executable, "-I", "-S", "-B", "-X", f"utf8={sys.flags.utf8_mode}"),
-            *(checker_main.__file__, str(Path(checker_main.__file__).parents[3]), str(_LIFE_FD)),
+            *(checker_main.__file__, str(_LIFE_FD), *_FOLDERS),
         ]
         # The marker is for what has to die: this process ends by itself, and may outlive a phase.
         environment = {name: value for name, value in os.environ.items() if name and name != MARKER}
@@ -212,7 +217,7 @@ class _Process:
             rules, new = request.rules, None
             if rules not in self._rules:
                 self._rules[rules] = len(self._rules)
-                new = astuple(rules)
+                new = [[*map(astuple, it)] for it in (rules.expected, rules.metrics)]
             files = (request.directory, request.stdout, request.stderr)
             self._out += f"{json.dumps((self._rules[rules], new, *files))}\n".encode()
 
@@ -317,8 +322,7 @@ _GATHER_S = 0.5
 _TOGETHER = 32  # copies checked together: it spares waiting for a full machine between any two
 
 
-@dataclass(frozen=True, slots=True)
-class EndedCopy:
+class EndedCopy(Struct, frozen=True):
     """A copy that ended, with what is needed to judge its output; no event: a filler."""
 
     event: CopyEnded | None

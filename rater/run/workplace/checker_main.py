@@ -1,6 +1,6 @@
 """Check what copies wrote, in a process of its own that `checker.py` starts.
 
-`python -I -S checker_main.py PACKAGES LIFE_FD`: reads requests from standard input and
+`python -I -S checker_main.py LIFE_FD FOLDER...`: reads requests from standard input and
 writes answers to standard output, one JSON object a line: `at`, what may take long from
 now on, or `detail` and `metrics`, the result of a request. Patterns of suites run here
 and nowhere else: they may take for ever, and this process can be killed.
@@ -25,8 +25,8 @@ NICENESS = 5
 
 def main(argv: list[str]) -> int:
     """Answer until standard input ends."""
-    _die_with_parent(int(argv[1]))
-    sys.path.append(argv[0])  # last: no file in rater's folder stands in for the library
+    _die_with_parent(int(argv[0]))
+    sys.path += argv[1:]  # last: no file in rater's folder stands in for the library
     from rater.plan.suite import Expected, Metric  # noqa: PLC0415 (found only now)
     from rater.run.workplace.compare_output import (  # noqa: PLC0415 (found only now)
         CheckRequest,

@@ -8,11 +8,12 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader
 from math import inf, isfinite, isinf, isnan
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.plan.suite import Expected, Metric
 from rater.record.run import Validity
@@ -21,8 +22,7 @@ from rater.text.values import printable
 # -- What is asked of the process that checks, and what is found -----------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRules:
+class CheckRules(Struct, frozen=True):
     """What a benchmark's copies are held to."""
 
     expected: tuple[Expected, ...] = ()
@@ -32,8 +32,7 @@ class CheckRules:
         return bool(self.expected or self.metrics)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRequest:
+class CheckRequest(Struct, frozen=True):
     """What one copy wrote, and the rules for it."""
 
     rules: CheckRules
@@ -47,8 +46,7 @@ class CheckRequest:
         return Path(own.get(name) or f"{self.directory}/{name}")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """What is known of a copy's output once it was checked."""
 
     validity: Validity

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from rater.errors import RaterError
 from rater.plan.placement.place import Placement
@@ -81,8 +83,7 @@ class KitOutputsFactory[C: KitComparison](Protocol):
 _KIT_OUTPUTS = Hook[KitOutputsFactory[KitComparison]]("kit outputs")
 
 
-@dataclass(frozen=True, slots=True)
-class KitCopy:
+class KitCopy(Struct, frozen=True):
     """What one copy has for itself of a kit's benchmark: a run directory that is there already."""
 
     argv: tuple[str, ...]
@@ -90,8 +91,7 @@ class KitCopy:
     comparison: KitComparison | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """One benchmark, ready to be started."""
 
     name: str
@@ -444,8 +444,7 @@ def stderr_ends(files: str, lines: int = 3) -> list[str]:
 # -- Set-up commands of copies, before each run: where the copy will run, several at a time --------
 
 
-@dataclass(frozen=True, slots=True)
-class SetupsDone:
+class SetupsDone(Struct, frozen=True):
     """How the set-ups of a phase ended."""
 
     error: RaterError | None  # the first one; the others were ended for it

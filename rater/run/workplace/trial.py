@@ -7,9 +7,11 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import RaterError
 from rater.plan.placement.memory_policy import MemoryPolicy
@@ -40,8 +42,7 @@ _MORE_MEMORY = 1.1  # than stated is worth a word
 _UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteTrial:
+class SuiteTrial(Struct, frozen=True):
     """What a trial of one benchmark showed; `error` is None when all is well."""
 
     benchmark: str

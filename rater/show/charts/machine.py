@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from statistics import median
 from typing import Any
+
+from msgspec import Struct
 
 from rater.record.stored import StoredRun
 from rater.show.charts.picture import unknown_last
@@ -32,8 +33,7 @@ _LARGE = 0.015  # of an lgroup: its number is shown as slow
 _RAMP = 90.0
 
 
-@dataclass(frozen=True, slots=True)
-class _SvgBox:
+class _SvgBox(Struct, frozen=True):
     """A drawing with its size; its own corner is at 0, 0."""
 
     width: float

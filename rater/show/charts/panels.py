@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Finding, Kind
@@ -34,8 +35,7 @@ _MOST_COPY_TICKS = 32  # copies that each have their number on the axis
 type _Box = tuple[float, float, float, float]  # left, top, width, height
 
 
-@dataclass(frozen=True, slots=True)
-class _SheetSize:
+class _SheetSize(Struct, frozen=True):
     """Measures of a page in pixels."""
 
     columns: int

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from rater.analysis.results.copies import Cell, CopyPoint
 from rater.analysis.results.outcome import FailedCopy
 from rater.record.stored import RunHead
 from rater.show.format import sanitize
-from rater.text.values import JsonFields, all_fields, copies_text, group_by_key, objects, to_json
+from rater.text.values import JsonFields, copies_text, group_by_key, objects, to_json
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them
@@ -28,8 +30,7 @@ _SHADES = 4  # of grey
 _WHOLE = 0.6  # a label that covers more of the copies is about all of them
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """What a slow (or fast) part of the picture is."""
 
     copies: tuple[int, ...]  # ascending; empty: all
@@ -42,8 +43,7 @@ class Label:
     fast: bool = False  # its name stands below it
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSpan:
+class NodeSpan(Struct, frozen=True):
     """Places side by side that belong to one lgroup."""
 
     node: int | None  # None: these copies are not bound
@@ -56,16 +56,14 @@ class NodeSpan:
         return "-" if self.node is None else str(self.node)
 
 
-@dataclass(frozen=True, slots=True)
-class Dot(CopyPoint):
+class Dot(CopyPoint, frozen=True):
     """One copy in one iteration."""
 
     place: int  # on the horizontal axis
     iteration: int
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """One benchmark: its dots, and the part of the axis that tells their story.
 
     Dots outside `low_s` to `high_s` are drawn at the edge, with their time next to them.
@@ -141,8 +139,7 @@ class Panel:
         return len({dot.place for dot in dots}) > _WHOLE * len(places) and len(places) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """Panels over one horizontal axis of copies, or of CPUs where copies move between them."""
 
     title: str
@@ -266,7 +263,7 @@ def _panel(
         return None if number is None else places.get(number)
 
     dots = tuple(
-        Dot(**all_fields(point), place=place(point) or 0, iteration=cell.iteration)
+        Dot(**asdict(point), place=place(point) or 0, iteration=cell.iteration)
         for cell in cells
         for point in cell.points
         if median_s

@@ -7,8 +7,9 @@ between lgroups, and what a slow part is above it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
@@ -41,8 +42,7 @@ _TITLE = Style(bold=True)
 _SHADES = ("default", "grey58", "grey50", "grey42")
 
 
-@dataclass(frozen=True, slots=True)
-class _PlotArea:
+class _PlotArea(Struct, frozen=True):
     """Where things lie in a line, in cells of the terminal."""
 
     left: int

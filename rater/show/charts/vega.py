@@ -6,10 +6,12 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.process import pip_install
@@ -91,8 +93,7 @@ _TEXTS = {  # words at places that are known: titles, names of parts
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedText:
+class PlacedText(Struct, frozen=True):
     """Words in a picture; `y` is their base line, from the upper left corner of what has them."""
 
     x: float
@@ -109,8 +110,7 @@ class PlacedText:
         return found | {"text": sanitize(self.text), "colour": f"var(--{self.colour})"}
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedChart:
+class PlacedChart(Struct, frozen=True):
     """A chart with its size, and the words around it; all in pixels."""
 
     kind: str  # of the specification

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import MEAN, Overall, mean_rate
@@ -21,8 +22,7 @@ _MOST_REASONS = 6  # why no point has a result
 _ROOM_BESIDE = 44  # cells of a table that what points come to takes
 
 
-@dataclass(frozen=True, slots=True)
-class AxisView:
+class AxisView(Struct, frozen=True):
     """One tunable."""
 
     name: str
@@ -31,8 +31,7 @@ class AxisView:
     present: str | None = None  # of a setting of the machine, before the sweep
 
 
-@dataclass(frozen=True, slots=True)
-class PointView:
+class PointView(Struct, frozen=True):
     """One combination of values, and its runs."""
 
     point: int
@@ -52,8 +51,7 @@ class PointView:
         return mean_rate([result.value for result in self.results]) if alike else None
 
 
-@dataclass(frozen=True, slots=True)
-class SlotView:
+class SlotView(Struct, frozen=True):
     """One run of the plan."""
 
     slot: SweepSlot
@@ -63,8 +61,7 @@ class SlotView:
     elapsed_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SweepView:
+class SweepView(Struct, frozen=True):
     """A sweep; without number, uuid and status where it is not stored."""
 
     number: int | None

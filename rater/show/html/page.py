@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.compare.barrier import compare_with_barrier
 from rater.analysis.compare.model import Comparison
@@ -275,8 +276,7 @@ def _used_columns(summary: Summary) -> list[Column]:
 # -- What a page of several runs says of them beside each other: results, divots, differences ------
 
 
-@dataclass(frozen=True, slots=True)
-class PagePart:
+class PagePart(Struct, frozen=True):
     """What a study adds to the page of its runs."""
 
     title: str
@@ -285,8 +285,7 @@ class PagePart:
     models: list[dict[str, Any]]  # what model.vega.json draws
 
 
-@dataclass(frozen=True, slots=True)
-class RunSet:
+class RunSet(Struct, frozen=True):
     """Several runs beside each other."""
 
     comparison: Comparison

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind, nothing_to_compare
 from rater.analysis.results.copies import Cell
@@ -402,8 +404,7 @@ def panel_id(run: int, place: int) -> str:
 # -- What the pictures of a page are drawn from: dots, bars and the machine, as JSON values --------
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRun:
+class ReportRun(Struct, frozen=True):
     """A run with all that a page says of it."""
 
     run: StoredRun

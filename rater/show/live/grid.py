@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import IO, Literal
 
+from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 
@@ -37,16 +37,14 @@ _BAR = 12  # signs that stand for all copies of an lgroup
 _RUNS = re.compile(rb"(.)\1*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCopies:
+class NodeCopies(Struct, frozen=True):
     """The copies of one lgroup."""
 
     label: str
     copies: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GridLayout:
+class GridLayout(Struct, frozen=True):
     """How the groups lie in the space there is."""
 
     kind: Literal["signs", "counts"]

@@ -7,7 +7,8 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rater.analysis.results.outcome import merge_line
 from rater.record.events import (
@@ -28,8 +29,7 @@ from rater.record.run import CopyStatus, Run, Validity
 _EARLY = 0.1  # of the window: a rate would jump with every run
 
 
-@dataclass(frozen=True, slots=True)
-class WindowState:
+class WindowState(Struct, frozen=True):
     """Where a phase of steady mode stands."""
 
     stage: str  # "warm-up", "window" or "closing"
@@ -91,8 +91,7 @@ class WindowCount:
 # -- How long the phases of a run will take, by what the plan expects and what phases took ---------
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseAhead:
+class PhaseAhead(Struct, frozen=True):
     """A phase of this call, in the order in which they come, for the time left."""
 
     benchmark: str | None  # None: several (rotated order)
@@ -168,8 +167,7 @@ _SLOWEST_KEPT = 3
 _TIMES_KEPT = 4096  # of steady mode's runs, which have no end: the latest ones make the median
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
+class Outlier(Struct, frozen=True):
     """A copy that takes longer than its peers."""
 
     copy: int
@@ -179,8 +177,7 @@ class Outlier:
     running: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseResult:
+class PhaseResult(Struct, frozen=True):
     """A phase that is over."""
 
     number: int  # counts from 1, as they came
@@ -198,8 +195,7 @@ class PhaseResult:
     all_failed: bool = False  # steady mode: every copy, before the window closed
 
 
-@dataclass(slots=True)
-class _Times:
+class _Times(Struct):
     """Times of the copies of one benchmark that ended well in this phase."""
 
     elapsed_ns: array[int] = field(default_factory=lambda: array("q"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.doctor.examine import by_verdict
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
@@ -238,8 +239,7 @@ def _parts_json(parts: MachineParts) -> dict[str, object] | None:
 _MOST_FINDINGS = 4  # with their commands, so that all fits a screen of 24 lines
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorView:
+class DoctorView(Struct, frozen=True):
     """All that is shown."""
 
     findings: tuple[DoctorFinding, ...]

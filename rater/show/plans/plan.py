@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.plan.placement.place import Placement
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 # -- What a run would execute, for whom it is not their own: commands, set-ups, variables ----------
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutedCommands:
+class ExecutedCommands(Struct, frozen=True):
     """All that a run executes, each as a shell would take it."""
 
     directory: str  # where it is called
@@ -235,8 +235,7 @@ _LABEL = 9  # characters before the text of a line
 _ORDERS_SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """What a run on this machine would take of it."""
 
     memory_bytes: int
@@ -246,8 +245,7 @@ class Estimates:
     disk_available_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlanView:
+class PlanView(Struct, frozen=True):
     """A resolved run; with estimates it is a dry run of it here, else only a plan."""
 
     suite: str | None

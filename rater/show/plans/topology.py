@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
+
+from msgspec import Struct, field
 
 from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, Node, NodeMemory, Topology
 from rater.show.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
@@ -24,8 +25,7 @@ from rater.text.values import (
 # -- A machine as its screens and its JSON see it: what belongs to which lgroup, core and cache ----
 
 
-@dataclass(frozen=True)
-class TopoView:
+class TopoView(Struct, frozen=True, dict=True):
     """A machine and, when it is this one, the memory of its lgroups now (by OS number)."""
 
     topology: Topology

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.results.copies import CellTimes, RatioPair, TimeStatistics, slowest_points
 from rater.record.events import WorkloadTime
@@ -20,8 +21,7 @@ _MOST_WORST = 40
 _PLACES = 4  # decimals of normalised times, as in the paper
 
 
-@dataclass(frozen=True, slots=True)
-class CopiesView:
+class CopiesView(Struct, frozen=True):
     """What `--copies` shows of a run."""
 
     head: RunHead

@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from rater.analysis.results.account import TimeAccount
 from rater.analysis.results.counters import BenchmarkCounts, Rates, RunCounts
@@ -99,8 +100,7 @@ def _told(one: MachineDisturbance) -> str:
     return f"{text}, and up to as much of CPU {others[0]}" if others else text
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """CPUs of one lgroup on which copies ran, or none did, over the phases."""
 
     node: int | None
@@ -424,8 +424,7 @@ _TABLE = {
 # -- Energy of a run: joules of phases, copies and the suite, where the machine counts them --------
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """One phase with readings."""
 
     energy: PhaseEnergy

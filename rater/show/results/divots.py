@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.console import Console
 
 from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVerdict
@@ -193,8 +193,7 @@ _MEANS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmView:
+class ConfirmView(Struct, frozen=True):
     """A trial with what it is of, and what came of it."""
 
     run: int

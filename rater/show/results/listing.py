@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.run import RunStatus
@@ -40,8 +41,7 @@ DISTURBED = "disturbed"  # too much to be judged
 _PLAIN = "homogeneous"  # mode that goes without saying where all runs have it
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRun:
+class ListedRun(Struct, frozen=True):
     """A run as lists show it."""
 
     head: RunHead
@@ -50,8 +50,7 @@ class ListedRun:
     divots: int | None  # None: not searched
 
 
-@dataclass(frozen=True, slots=True)
-class RunPage:
+class RunPage(Struct, frozen=True):
     """Runs by number, and of how many they are the latest."""
 
     runs: tuple[ListedRun, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.divots.model.finding import Analysis

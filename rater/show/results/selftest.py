@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from rich.console import Console
 
 from rater.analysis.divots.model import formatting
@@ -28,8 +27,7 @@ from rater.text.values import (
 _MOST_WRONG = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTest:
+class SelfTest(Struct, frozen=True):
     """A self-test that came to its end."""
 
     copies: int

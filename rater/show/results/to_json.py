@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from rater.analysis.divots.model.finding import (
     Analysis,
@@ -152,8 +153,7 @@ def divots_document(
 # beside a steady one. Where a value is not known or not given it is null.
 
 
-@dataclass(frozen=True, slots=True)
-class _Iteration:
+class _Iteration(Struct, frozen=True):
     """An iteration with what its entry says of its benchmark and copies."""
 
     it: IterationScore
@@ -161,8 +161,7 @@ class _Iteration:
     placement_not_met: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mixed:
+class _Mixed(Struct, frozen=True):
     """A benchmark inside a window of several."""
 
     phase: SteadyPhase
@@ -173,8 +172,7 @@ class _Mixed:
         return self.steady if self.phase.reason is None else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(Struct, frozen=True):
     """A window of several benchmarks."""
 
     phase: SteadyPhase

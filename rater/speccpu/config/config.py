@@ -7,7 +7,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.speccpu.config import keys
 from rater.speccpu.config.keys import Problem
@@ -259,8 +261,7 @@ _MOST_COPIES = 1_000_000
 type _Rank = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """With what label and on what machine it ran; None: not known, any section may be meant."""
 
     label: str | None = None
@@ -270,8 +271,7 @@ class Variant:
 ANY = Variant()
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """Where settings hold: names as written, `default` where nothing was."""
 
     benchmarks: tuple[str, ...] = ("default",)
@@ -293,8 +293,7 @@ class Section:
         return None if min(rank) < 0 else rank
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSetting:
+class ConfigSetting(Struct, frozen=True):
     """One line `name = value` of a configuration, macros replaced."""
 
     line: int  # from 1
@@ -303,8 +302,7 @@ class ConfigSetting:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Struct, frozen=True):
     """The value of `$BIND` for one copy."""
 
     line: int
@@ -312,8 +310,7 @@ class Bind:
     text: str
 
 
-@dataclass(slots=True)
-class SpecConfig:
+class SpecConfig(Struct):
     """The settings that say where copies go, and what could not be read."""
 
     settings: list[ConfigSetting] = field(
@@ -326,9 +323,7 @@ class SpecConfig:
     lines: int = 0
     ran_as: Variant = ANY  # with the label that it sets
     # What holds, by how the sections mean a benchmark and tune: it is the same for most of them.
-    _held: dict[tuple[_Rank | None, ...], dict[str, ConfigSetting]] = field(
-        default_factory=dict, repr=False
-    )
+    _held: dict[tuple[_Rank | None, ...], dict[str, ConfigSetting]] = field(default_factory=dict)
 
     def holding(
         self, benchmark: str, tune: str, of: Variant | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 # Numbers of the floating-point benchmarks; the suites' other benchmarks are integer ones.
 _FP = {
@@ -101,8 +102,7 @@ def undotted(benchmark: str) -> str:
 _MOST_PROBLEMS = 1000  # kept with their line; of more only the number is
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(Struct, frozen=True, order=True):
     """Something of a file that could not be read, or cannot be so."""
 
     line: int  # from 1; 0: the file as a whole
@@ -112,8 +112,7 @@ class Problem:
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
-@dataclass(slots=True)
-class Problems:
+class Problems(Struct):
     """The problems of one file: the first thousand, and how many there were."""
 
     kept: list[Problem] = field(default_factory=list)

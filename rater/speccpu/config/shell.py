@@ -6,9 +6,10 @@ import operator
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
+
+from msgspec import Struct, field
 
 # -- What the shell makes of a submit command, as far as placement depends on it -------------------
 #
@@ -58,8 +59,7 @@ def executed(text: str, values: dict[str, str]) -> Iterator[str]:
     return _Shell(values).run(text)
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """An `if` or `case` that is open; None: not known."""
 
     around: bool | None  # whether what it stands in runs
@@ -368,8 +368,7 @@ def evaluate(text: str, values: Mapping[str, str]) -> int | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar[T]:
+class Grammar[T](Struct, frozen=True):
     """The signs between two values, the weakest first, those before one, and what a word is."""
 
     word: Callable[[str], T]

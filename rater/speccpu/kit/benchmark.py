@@ -7,10 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.placement.memory_policy import AT_HOME, Memory, MemoryPolicy, named_nodes
@@ -36,8 +37,7 @@ COMPARE = "compare.cmd"
 _MOST_PROBLEMS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class KitBenchmark:
+class KitBenchmark(Struct, frozen=True):
     """One benchmark of a kit, as its command file says it is to be run."""
 
     run: KitRun

@@ -6,9 +6,10 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.record.run import MOST_COPIES
@@ -32,8 +33,7 @@ _PLACES = ("benchspec/*/*/run/*", "*/*/run/*", "*/run/*", "run/*", "*", ".")
 _SHOWN = 6  # names in an error
 
 
-@dataclass(frozen=True, slots=True)
-class KitRun:
+class KitRun(Struct, frozen=True):
     """A command file, and what the names around it say of it."""
 
     file: Path  # absolute
@@ -218,8 +218,7 @@ _STDIN = "CNZ"  # -N: closed, null device, file of no length
 _REDIRECTION = re.compile(r"\d*(?:>>?|<)[&|]?")
 
 
-@dataclass(frozen=True, slots=True)
-class SpecCommand:
+class SpecCommand(Struct, frozen=True):
     """One workload: run once by every copy, in the order of the file."""
 
     text: str  # for a shell; `$SPECCOPYNUM` and `$BIND` as they stand in the file
@@ -229,8 +228,7 @@ class SpecCommand:
     line: int  # of the file, from 1
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFile:
+class CommandFile(Struct, frozen=True):
     """What a command file says."""
 
     commands: tuple[SpecCommand, ...]

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.placement.place import Placement
 from rater.record.run import Validity, escape_undecodable
@@ -31,8 +33,7 @@ _TICK_NS = 20_000_000
 type State = tuple[int, int, int]  # of a file: inode, size, ctime
 
 
-@dataclass(frozen=True, slots=True)
-class KitComparison:
+class KitComparison(Struct, frozen=True):
     """How outputs of one benchmark are compared."""
 
     lines: tuple[CommandLine, ...]  # as to_argv takes them; all have to end with 0
@@ -45,8 +46,7 @@ class KitComparison:
         return tuple(dict.fromkeys([*found, *(f"{name}.mis" for name in self.outputs)]))
 
 
-@dataclass(frozen=True, slots=True)
-class KitOutput:
+class KitOutput(Struct, frozen=True):
     """What one copy wrote, and how it is compared."""
 
     comparison: KitComparison

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.topology import Topology
@@ -33,8 +35,7 @@ _INCLUDE = re.compile(r"\s*include\s*:\s*(\S+)\s*(?:#.*)?$", re.IGNORECASE)
 type ResultOf = tuple[str, str, int | None]  # benchmark, tune, copies
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A configuration, where its lines come from, and what is not there."""
 
     name: str  # as it was typed
@@ -165,8 +166,7 @@ _MOST_NAMED = 3
 MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share CPUs anyhow
 
 
-@dataclass(frozen=True, slots=True)
-class BoundCopy:
+class BoundCopy(Struct, frozen=True):
     """Where one copy is bound; CPUs are OS numbers."""
 
     line: int
@@ -185,8 +185,7 @@ class BoundCopy:
         return LintFinding(self.line, kind, f"{self.name}{text}", copies, tuple(cpus))
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Benchmarks and tunes for which the same lines hold."""
 
     label: str
@@ -394,8 +393,7 @@ def _resolved(seat: BoundCopy, topology: Topology | None) -> BoundCopy:
 _WHOLE_LIST = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding:
+class LintFinding(Struct, frozen=True):
     """One mistake; `copies` and `cpus` are those it is about."""
 
     line: int  # of the configuration, from 1

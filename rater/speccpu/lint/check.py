@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.topology import Topology
 from rater.speccpu.config.config import ConfigSetting, Section, SpecConfig
@@ -46,8 +48,7 @@ KINDS = {
 _BIND_NAME = re.compile(r"bind(\d{1,9})$", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class LintReport:
+class LintReport(Struct, frozen=True):
     """All that was found, and what could not be looked at."""
 
     findings: tuple[LintFinding, ...]  # in the order of lines

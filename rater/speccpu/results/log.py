@@ -8,7 +8,8 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rater.record.run import MOST_COPIES
 from rater.speccpu.config import keys
@@ -164,8 +165,7 @@ _LONGEST_ERROR = 500
 type _Of = tuple[str, str, str]  # benchmark, tune, size
 
 
-@dataclass(slots=True)
-class _Bracket:
+class _Bracket(Struct):
     """What is known of the benchmark that runs, before its iteration is."""
 
     line: int

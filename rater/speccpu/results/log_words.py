@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _SECONDS = r"(\d{1,12}(?:\.(\d{0,12}))?)"
 
@@ -53,8 +54,7 @@ NUMERIC = tuple("0123456789.")
 DIGITS = re.compile(r"^\d{0,12}(?:\.\d{1,12})?\)?$", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordKind:
+class RecordKind(Struct, frozen=True):
     """What begins with certain letters; `fits` says of what follows whether it is a record."""
 
     beginning: bytes

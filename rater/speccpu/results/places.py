@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.topology import PU, Topology
 from rater.record.run import MachinePU
@@ -50,8 +53,7 @@ _DEEPEST = 5  # `sh -c "sh -c ..."`
 _PROGRAM = ("$command", "${command}")
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """Where one copy was bound to; None and empty for what nothing binds."""
 
     cpus: tuple[int, ...] | None = None  # OS numbers, ascending
@@ -158,8 +160,7 @@ _MOST_WORK = 20_000_000  # characters of commands that are worked out for copies
 _LONGEST_LIST = 40  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class BoundPlace:
+class BoundPlace(Struct, frozen=True):
     """Of one copy; None and empty for what is not known."""
 
     cpu: int | None = None

@@ -9,10 +9,11 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.topology import Topology
@@ -186,8 +187,7 @@ _SETTINGS = ("metric", "suitever", "runspecver", "runcpuver", "tools", "label", 
 _LATEST_S = 4e9  # of a start: the year 2096
 
 
-@dataclass(frozen=True, slots=True)
-class SpecImport:
+class SpecImport(Struct, frozen=True):
     """A result file, what it comes to, and the run to store."""
 
     file: SpecFile

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.record.events import WorkloadTime
 from rater.record.run import MOST_COPIES, CopyStatus, Validity
@@ -122,8 +123,7 @@ def _status(failure: Failure | None) -> CopyStatus:
 _SLACK, _SLACK_S = 1e-3, 0.01  # of a bracket that is shorter than its slowest copy
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(Struct, frozen=True):
     """A value of the file that its own numbers contradict."""
 
     line: int
@@ -136,8 +136,7 @@ class Disagreement:
         return f"line {self.line}: {self.where}: {self.what} {self.file}, worked out {self.own}"
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkResult:
+class BenchmarkResult(Struct, frozen=True):
     """One benchmark and tune over its iterations."""
 
     benchmark: str
@@ -147,8 +146,7 @@ class BenchmarkResult:
     ratio: float | None  # of that
 
 
-@dataclass(frozen=True, slots=True)
-class RecomputedResults:
+class RecomputedResults(Struct, frozen=True):
     """What the times of a file come to."""
 
     benchmarks: tuple[BenchmarkResult, ...]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from rater.record.run import CopyStatus
 from rater.speccpu.config.keys import Problems
@@ -21,8 +22,7 @@ MOST_ERRORS = 50  # of one iteration, or of the file
 LONGEST_S = 1e9  # about 30 years; keeps nanoseconds in 64 bits
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """How a copy failed that a file names."""
 
     exit_code: int | None  # None: a signal, or the output was wrong
@@ -31,8 +31,7 @@ class Failure:
     status: CopyStatus = CopyStatus.FAILED  # TIMEOUT and INTERRUPTED: rater's own exports tell
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedNumber:
+class ReportedNumber(Struct, frozen=True):
     """A number of a file as it was written there: its last place says how exact it is."""
 
     value: float
@@ -45,8 +44,7 @@ class ReportedNumber:
         return 0.5 * 10.0**-self.places
 
 
-@dataclass(slots=True)
-class SpecIteration:
+class SpecIteration(Struct):
     """One benchmark run once by its copies, as the file reports it."""
 
     benchmark: str  # "400.perlbench"
@@ -103,8 +101,7 @@ class SpecIteration:
         return self.copies or len(self.times_s) or None
 
 
-@dataclass(slots=True)
-class SpecFile:
+class SpecFile(Struct):
     """A raw result file or a log."""
 
     name: str  # of the file, without its folder

@@ -9,7 +9,9 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.record.run import MOST_COPIES, CopyStatus
 from rater.speccpu.config import keys
@@ -36,8 +38,7 @@ _LATEST_S = 1e11  # since 1970
 _SHOWN = 60
 
 
-@dataclass(slots=True)
-class RawValue:
+class RawValue(Struct):
     """The text behind a key."""
 
     line: int

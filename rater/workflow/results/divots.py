@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import next_commands
 from rater.analysis.divots.model.finding import (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import replace
 from functools import partial
 from statistics import median
+
+from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import (
     LEAST_PAIRS,

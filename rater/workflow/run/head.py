@@ -7,9 +7,11 @@ import shlex
 import sys
 import uuid as uuids
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater import __version__
 from rater.analysis.compare.conditions import Conditions
@@ -47,8 +49,7 @@ from rater.workflow.run.workload import KITS, Workload, tuning_settings
 # -- One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own ------------
 
 
-@dataclass(frozen=True, slots=True)
-class RunStart:
+class RunStart(Struct, frozen=True):
     """A run that begins, and what it is made under."""
 
     run: Run
@@ -60,8 +61,7 @@ class RunStart:
         return RunStart(self.run, replace(self.conditions, settings=tuple(kept.items())))
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveRun:
+class ActiveRun(Struct, frozen=True):
     """A run that the database has, and what is to be run of it."""
 
     number: int

@@ -8,10 +8,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import sysroot
@@ -72,8 +74,7 @@ from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload, load_of, refuse_pages
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedRun:
+class PreparedRun(Struct, frozen=True):
     """A resolved run with everything it needs of this machine's disks."""
 
     resolved: RunPlan

@@ -7,10 +7,11 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import (
     ConditionDifference,

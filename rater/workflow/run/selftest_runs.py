@@ -9,7 +9,8 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
@@ -50,8 +51,7 @@ _SAMPLE_S, _SAMPLES = 1.0, 3  # so many quiet samples in a row
 OTHERS = 0.1  # share of a CPU that others may take in any iteration
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """One run with what was done in it."""
 
     times: dict[tuple[str, int, int], float]

@@ -13,11 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import trio
+from msgspec.structs import replace
 
 from rater.analysis.results.placement import RunProof
 from rater.errors import InputError
@@ -62,6 +63,7 @@ from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
 from rater.settings.tuner import SettingsSession
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
+from rater.text.values import to_dict
 from rater.wings import Hook
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.machine import ready_counters
@@ -531,7 +533,7 @@ class Session:
 
     def _rescue(self, number: int, recorder: Recorder) -> None:
         lines = [
-            json.dumps({"run": self._run.uuid, "event": type(event).__name__, **asdict(event)})
+            json.dumps({"run": self._run.uuid, "event": type(event).__name__, **to_dict(event)})
             for event in recorder.unsaved
         ]
         print_error(f"run {number}: {recorder.problem}")

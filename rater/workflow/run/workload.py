@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from rater.errors import InputError
 from rater.files import sysroot
@@ -157,8 +158,7 @@ PAGE_CHECKS = Hook[PageChecks]("page setup")
 # -- What is to run: the benchmarks that were asked for, and those that have to be left out --------
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """One benchmark in the size that was asked for."""
 
     benchmark: Benchmark

@@ -11,9 +11,10 @@ import sys
 import uuid as uuids
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import InputError, RaterError, RunError

@@ -8,10 +8,12 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.options import Trait
@@ -52,8 +54,7 @@ _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
 
-@dataclass(frozen=True, slots=True)
-class PointRequest:
+class PointRequest(Struct, frozen=True):
     """One combination of values, and what it asks for."""
 
     values: Values
@@ -64,8 +65,7 @@ class PointRequest:
         return {name: value for name, value in self.values if kinds[name] is AxisKind.SETTING}
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRequest:
+class SweepRequest(Struct, frozen=True):
     """A sweep as it was asked for, nothing looked up yet."""
 
     axes: tuple[Axis, ...]
@@ -250,8 +250,7 @@ def _first[T](*values: T) -> T:
 _MOST_LABELS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPoint:
+class ResolvedPoint(Struct, frozen=True):
     """A point that was looked at."""
 
     point: int  # number in the grid

@@ -10,10 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.results.disturbed import is_taken
@@ -164,8 +167,7 @@ class SweepEta:
 # -- Between two runs of a sweep: rests, and signals that come then --------------------------------
 
 
-@dataclass
-class StopOnFirstSignal:
+class StopOnFirstSignal(Struct):
     """Takes one signal: those that come while what it began is ended do not count."""
 
     received: int | None = None
@@ -238,8 +240,7 @@ _BUSY = "busy before the start"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class SweepEnded:
+class SweepEnded(Struct, frozen=True):
     """How the runs came to their end."""
 
     status: RunStatus

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare, is_decided
 from rater.analysis.compare.differences import disturbed_points

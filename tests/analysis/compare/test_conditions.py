@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple, replace
 
 from rater.analysis.compare.conditions import ConditionDifference, Conditions, condition_differences
 from rater.analysis.compare.differences import (

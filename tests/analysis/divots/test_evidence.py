@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from rater.analysis.divots.evidence import add_evidence
 from rater.analysis.divots.model.finding import (

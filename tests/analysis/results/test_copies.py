@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from math import sqrt
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.results.copies import (
     Cell,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.results.placement import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from math import fsum
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.results.copies import MemoryCell, Point, PointRun, memory_rows
 from rater.analysis.results.counters import BenchmarkCounts, Rates, metrics_of, run_counts, stack_of

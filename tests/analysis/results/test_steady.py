@@ -4,10 +4,10 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.barrier import compare_with_barrier, find_barrier_run
 from rater.analysis.results.score import IterationScore, Summary, summarise

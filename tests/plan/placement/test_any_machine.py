@@ -12,7 +12,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ from rater.plan.topology import (
 )
 from rater.run.host.discover import own_environment, parse_synthetic
 from rater.text.cpuset import mask_of
+from rater.text.values import to_dict
 from tests.support.machines import generated, machine, machine_xml, real, real_machines
 from tests.support.orderings import layout as layout_with
 from tests.support.orderings import numbers, scatter, sequence
@@ -500,7 +500,7 @@ def _cpus(placement: Placement) -> str:
 
 def digest(placed: PlacementPlan) -> str:
     """Of all that a plan says: places, memory, reserved CPUs, warnings."""
-    return hashlib.sha256(json.dumps(asdict(placed)).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(to_dict(placed)).encode()).hexdigest()[:12]
 
 
 def all_plans() -> dict[str, dict[str, str]]:

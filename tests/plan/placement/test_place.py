@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml

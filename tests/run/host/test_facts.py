@@ -9,11 +9,11 @@ import lzma
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from mmap import PAGESIZE
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml

@@ -7,10 +7,10 @@ import os
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.plan.placement.memory_policy import MemoryPolicy

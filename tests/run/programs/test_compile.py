@@ -5,10 +5,10 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark

@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.plan.placement.memory_policy import MemoryPolicy

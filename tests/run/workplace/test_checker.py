@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.plan.schedule import Window, make_plan
 from rater.plan.suite import Expected, Metric

@@ -7,10 +7,10 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from rater.analysis.divots.model.finding import CellEffect, CopyEffect, Kind

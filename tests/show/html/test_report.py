@@ -9,11 +9,11 @@ import sqlite3
 import stat
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.scaling import scaling_curves

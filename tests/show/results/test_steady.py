@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.compare.barrier import compare_with_barrier
 from rater.analysis.results.score import summarise

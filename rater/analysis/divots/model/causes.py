@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from rater.analysis.divots.model.effects import DivotEffect
 from rater.analysis.divots.model.families import Family
@@ -33,8 +33,7 @@ _CALM: Final = 0.02  # of it that the other benchmarks have at most
 _SHARED: Final = 0.15  # of it in later iterations: copies wait for a CPU that they share
 
 
-@dataclass(slots=True, eq=False)
-class Hit:
+class Hit(Struct, eq=False):
     """A cause with array indices instead of names."""
 
     kind: Kind

@@ -7,11 +7,11 @@ chance makes is told by the copies.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from rater.analysis.divots.model.families import Family
 from rater.analysis.divots.model.nulls import (
@@ -39,8 +39,7 @@ _HALF_OF_NORMAL: Final = 0.0713  # of the squares that the half nearest to zero 
 _TICKS: Final = 1.5  # of the clock: a smaller difference is none
 
 
-@dataclass(slots=True, eq=False)
-class DivotEffect:
+class DivotEffect(Struct, eq=False):
     """One cause: ln time = size of the benchmark x weight of the iteration x weight of the slot."""
 
     kind: str  # the family's, or gradient, modes, copies, moving, iterations, unsettled
@@ -70,8 +69,7 @@ class DivotEffect:
         cube[rows] += field * (self.slots if self.slots.ndim < 3 else self.slots[rows])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellNoise:
+class CellNoise(Struct, frozen=True, eq=False):
     """What chance makes of single values, each benchmark (B,)."""
 
     again: Floats  # variance of one slot from iteration to iteration
@@ -112,8 +110,7 @@ def ln_choose(n: int, k: int) -> float:
 # -- parts against the others of their family ------------------------------------------------------
 
 
-@dataclass(eq=False)
-class PartScope:
+class PartScope(Struct, eq=False, dict=True):
     """What one family shows in one scope: R rows (benchmarks or cells), P parts."""
 
     family: Family

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.divots.model.layout import sharing_classes
 from rater.analysis.divots.model.table import SEVERAL, UNKNOWN, Table
@@ -16,8 +16,7 @@ _LEAST_HALVED = 16  # CPUs of an lgroup that may have parts which nobody describ
 LOCAL = 0  # remote memory: 0 is on the copy's own node
 
 
-@dataclass(frozen=True, eq=False)
-class Family:
+class Family(Struct, frozen=True, eq=False, dict=True):
     """One way to divide the slots: each is in one part, or in none."""
 
     kind: str  # node, package, llc, memory, node+memory, remote, thread, half, core, cpu, copy

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.stored import RunHead
 from rater.text import kinds
+from rater.text.values import to_dict
 
 _FEW_COPIES, _FEW_BENCHMARKS = 3, 2  # what these differ by once tells of no noise: model/noise.py
 
@@ -43,8 +45,7 @@ _EITHER = (Kind.STEP, Kind.WARM_UP, Kind.LAYOUT)
 _ALL_COPIES = ("whole run", "all copies")
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One thing known about a finding, as a value and as words.
 
     `weight` orders: what differs most from the others first. `name` tells where it
@@ -60,8 +61,7 @@ class Evidence:
     others: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CellEffect:
+class CellEffect(Struct, frozen=True):
     """What a finding does to one benchmark in one iteration."""
 
     benchmark: str
@@ -71,8 +71,7 @@ class CellEffect:
     rate_lost: float  # share of this benchmark's rate in this iteration, 0 for fast ones
 
 
-@dataclass(frozen=True, slots=True)
-class CopyEffect:
+class CopyEffect(Struct, frozen=True):
     """One copy in one cell, of a finding about copies that are judged singly."""
 
     benchmark: str
@@ -84,8 +83,7 @@ class CopyEffect:
     slowdown: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One divot, or (`explained`) something slow that the layout predicts.
 
     Lists are ascending and name all that the finding covers. `place` names the
@@ -113,7 +111,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     cells: tuple[CellEffect, ...] = ()
     details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
-    singles: tuple[CopyEffect, ...] = field(default=(), repr=False)  # empty for findings of groups
+    singles: tuple[CopyEffect, ...] = ()  # empty for findings of groups
     time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
     # Its share of what all findings cost together: the costly ones are taken away first.
     share_lost: float | None = None
@@ -149,8 +147,7 @@ class Finding:
         return self.nodes[0] if len(self.nodes) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """Smallest effects that count, as shares of a time."""
 
     group: float = 0.015
@@ -160,8 +157,7 @@ class Thresholds:
 VERSION = 15  # of what is found: stored findings of another one are made anew
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(Struct, frozen=True):
     """What was found in a run, and the smallest effects that would have been."""
 
     findings: tuple[Finding, ...]  # the most costly first, explained ones last
@@ -198,7 +194,7 @@ def nothing_to_compare(head: RunHead) -> bool:
 
 def to_json(one: Finding) -> str:
     """Return a finding as JSON text, for the store."""
-    return json.dumps(asdict(one), allow_nan=False)
+    return json.dumps(to_dict(one), allow_nan=False)
 
 
 def from_json(text: str) -> Finding:
@@ -236,8 +232,7 @@ _FOLLOWS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FaultMeasurement:
+class FaultMeasurement(Struct, frozen=True):
     """What one run has of a fault: its size there by that run's own times."""
 
     run: int
@@ -247,8 +242,7 @@ class FaultMeasurement:
     slowdown: float | None  # None: there is nothing to measure it by
 
 
-@dataclass(frozen=True, slots=True)
-class RecurringDivot:
+class RecurringDivot(Struct, frozen=True):
     """One sort of divot over several runs."""
 
     kind: Kind  # RECURRING, WANDERING or ONCE

@@ -8,10 +8,10 @@ never gains. Where the count and the place are one thing, `could_make` says how 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints, median, theil_sen
@@ -24,8 +24,7 @@ _HELD_BY: Final = 2  # cores of a class, lgroups of a count: one is a place, not
 _FOLLOWS: Final = 0.25  # of the lgroups' variance at most is not by their counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayoutEffect:
+class LayoutEffect(Struct, frozen=True, eq=False):
     """One thing the layout explains: which slots, and how much slower than the main ones."""
 
     what: str  # sharing-cpu, sharing-core, core-kind, load

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.divots.model import spread
 from rater.analysis.divots.model.effects import FLOORS, CellNoise, DivotEffect, PartScope, noise_of
@@ -25,8 +25,7 @@ _LEAVES: Final = 0.5  # of the smallest size that is told: what is less is in th
 _OF_COPIES: Final = ("copy", "copies", "modes", "moving")
 
 
-@dataclass(slots=True, eq=False)
-class Found:
+class Found(Struct, eq=False):
     """All that was found in a run, with what words and promises are made from."""
 
     table: Table
@@ -38,8 +37,7 @@ class Found:
     over_time: TimeSeries
 
 
-@dataclass(slots=True, eq=False)
-class _Look:
+class _Look(Struct, eq=False):
     """One look at what is left of the times: what pays there."""
 
     table: Table

@@ -8,11 +8,11 @@ squares under each of them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.divots.model.nulls import Nature, Tail, nats_of_t
 from rater.analysis.stats.robust import Floats, Ints
@@ -71,8 +71,7 @@ def _whitened(y: Floats, rho: float) -> Floats:
     return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PatternEstimates:
+class PatternEstimates(Struct, frozen=True, eq=False):
     """Generalised least squares of all patterns on rows, neighbours alike by one amount."""
 
     effect: Floats  # (R, H) estimated size, ln
@@ -114,8 +113,7 @@ def estimates(y: Floats, rho: float) -> PatternEstimates:
     return PatternEstimates(num / den, den, left, whole, math.log(first) - 0.5 * math.log(cc))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class Judged(Struct, frozen=True, eq=False):
     """Patterns of rows with their sizes and nats, the best first."""
 
     at: Ints  # (N, 2) row and pattern
@@ -125,8 +123,7 @@ class Judged:
     gain: Floats  # nats of likelihood against no pattern
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(Struct, frozen=True, eq=False):
     """TimeSeries to be judged together: each may lend the others what it knows of noise."""
 
     y: Floats  # (R, I) ln

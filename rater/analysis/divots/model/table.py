@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.stats.robust import Bools, Floats, Ints
 from rater.record.stored import TimeRow
@@ -28,15 +29,13 @@ _START, _ELAPSED, _CPU_TIME, _GOOD = map(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Machine:
+class Machine(Struct, frozen=True, eq=False):
     """What is known of the CPUs beyond those that copies ran on: PUs of a core, by CPU."""
 
     core_pus: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class Table(Struct, frozen=True, eq=False):
     """Times of one run; B benchmarks (each tune its own), I iterations, S slots."""
 
     benchmarks: tuple[tuple[str, str | None], ...]  # name and tune

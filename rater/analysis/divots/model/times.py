@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.divots.model.effects import LEAST_NOISE, DivotEffect, ln_choose
 from rater.analysis.divots.model.nulls import Nature
@@ -27,8 +27,7 @@ _SHOWS: Final = 0.4  # of a size: the middle benchmark has it, and one beside th
 _TICKS, _TICKS_OF_MANY = 1.5, 0.75  # of the clock, in one iteration and in several
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimeSeries:
+class TimeSeries(Struct, frozen=True, eq=False):
     """Middles of the cells over the iterations."""
 
     middles: Floats  # (B, I) ln, NaN where not run
@@ -43,8 +42,7 @@ class TimeSeries:
         return rows, _levelled(self.middles[rows]), chance
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Best:
+class _Best(Struct, frozen=True, eq=False):
     """A pattern that pays."""
 
     own: Bools  # (R,) rows that have it
