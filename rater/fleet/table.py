@@ -12,7 +12,7 @@ from rater.show.console import Columns, Printer
 from rater.text.values import JsonFields, count, group_by_key, to_json
 
 _MOST_ROWS = 40  # of a terminal: nodes that came to nothing stand before others
-_MOST_WHY = 60
+_MOST_WHY = 44  # characters; a longer reason stands whole below the table
 _NOT_TRIED = "not submitted"
 _STYLES = {
     AttemptState.COMPLETE: "green",
@@ -65,7 +65,7 @@ class _Row(NamedTuple):
 
     @property
     def short(self) -> str | None:
-        """The reason, of a long one its beginning: it stands whole below the table."""
+        """The reason, of a long one its beginning."""
         whole = self.why
         return whole if whole is None or len(whole) <= _MOST_WHY else whole.partition("; ")[0]
 
@@ -112,7 +112,7 @@ def print_fleet(
             ],
             styles,
         )
-    long = group_by_key((it.why, it.node) for it in shown if it.why and it.short != it.why)
+    long = group_by_key((it.why, it.node) for it in shown if len(it.why or "") > _MOST_WHY)
     for why, nodes in long.items():
         printer.prose(f"{compress(nodes)}: {why}")
     left = [it for it in rows if it not in shown]
