@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs the standard library alone
+sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs msgspec alone
 
 from argparse_manpage.manpage import Manpage  # noqa: E402
 
