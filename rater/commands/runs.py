@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 
 from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
@@ -26,7 +25,7 @@ from rater.workflow.arguments import (
     add_option,
     add_run_arguments,
     open_existing_store,
-    print_output,
+    print_view,
 )
 from rater.workflow.run.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
@@ -209,13 +208,13 @@ def sweep_command(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from rater.show.compare.sweep import print_sweeps, sweeps_document
+    from rater.show.compare.sweep import sweeps_document, sweeps_parts
     from rater.store.sweeps import sweeps
     from rater.workflow.sweep.view import view_of
 
     with open_existing_store(args) as store:
         views = [view_of(sweep) for sweep in sweeps(store)]
-    print_output(args, lambda: sweeps_document(views), partial(print_sweeps, views))
+    print_view(args, sweeps_document(views), lambda _: sweeps_parts(views))
     return 0
 
 

@@ -34,9 +34,8 @@ from rater.settings.tuner import (
     find_setting,
     refuse_together,
 )
-from rater.show.compare.sweep import dry_document, print_dry, print_missing, sweep_document
-from rater.show.console import Printer, terminal
-from rater.show.document import print_parts
+from rater.show.compare.sweep import dry_document, dry_parts, missing_parts, sweep_document
+from rater.show.document import Part
 from rater.show.plans.plan import EXECUTED, executed_facts
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
@@ -58,7 +57,7 @@ from rater.workflow.arguments import (
     check_current_directory,
     given_options,
     open_existing_store,
-    print_output,
+    print_view,
     with_common,
 )
 from rater.workflow.doctor import restore_leftover_settings, tuned_settings_of
@@ -201,7 +200,7 @@ def _dry_run(
 ) -> int:
     view = dry_view(asked, points)
     view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
-    print_output(args, lambda: dry_document(view), partial(print_dry, view))
+    print_view(args, dry_document(view), lambda _: dry_parts(view))
     return 0
 
 
@@ -483,10 +482,13 @@ def _show_missing(
     view = view_of(sweep)
     runs = [executed_commands(point.resolved) for point in points.value.values() if point.resolved]
     refused = () if points.doubt is None else (points.doubt,)
+    executes = [EXECUTED.of(it) for it in dict.fromkeys(runs)]
     document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
-    print_output(args, lambda: sweep_document(view) | document, partial(print_missing, view))
-    if not args.json:
-        print_parts(map(executed_facts, map(EXECUTED.of, dict.fromkeys(runs))), Printer(terminal()))
-        for text in refused:
-            print(f"REFUSED  `--resume` would refuse this: {text}")
+
+    def parts(_: object) -> Iterator[Part]:
+        yield from missing_parts(view)
+        yield from map(executed_facts, executes)
+        yield from (f"REFUSED  `--resume` would refuse this: {text}" for text in refused)
+
+    print_view(args, sweep_document(view) | document, parts)
     return 0

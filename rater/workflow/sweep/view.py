@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,11 @@ from rater.show.compare.sweep import (
     PointView,
     SlotView,
     SweepView,
-    print_sweep,
     sweep_document,
+    sweep_parts,
 )
 from rater.text.secrets import Redactor
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import print_view
 
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
@@ -39,28 +40,13 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
     sweep = load_sweep(store, number)
     view = view_of(sweep, results_of(store, sweep))
     comparison = comparison_of(store, sweep)
+    document = sweep_document(view)
     if args.json:
         from rater.show.compare.comparison import comparison_document
 
-        compared = None if comparison is None else comparison_document(comparison)
-        print_json(sweep_document(view) | {"comparison": compared})
-        return
-    from rater.show.console import Printer, terminal
-
-    printer = Printer(terminal())
-    brief = printer.console.is_terminal and not args.verbose and args.show is None
-    if brief:
-        from rater.show.compare.sweep import print_brief
-
-        print_brief(view, comparison, printer)
-        return
-    print_sweep(view, comparison, printer)
-    if comparison is not None and any(point.results for point in view.points):
-        from rater.show.compare.comparison import comparison_parts
-        from rater.show.document import print_parts
-
-        printer.line()
-        print_parts(comparison_parts(comparison), printer)
+        document |= {"comparison": comparison and comparison_document(comparison)}
+    detailed = args.verbose or args.show is not None or not sys.stdout.isatty()
+    print_view(args, document, lambda _: sweep_parts(view, comparison, detailed=detailed))
 
 
 def view_of(
