@@ -15,9 +15,11 @@ TEST_WORKERS ?= 3
 # In the order of tests/conftest.py, where files that take long come first.
 SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
+LAUNCHER := rater/run/launcher/rater-launcher
+
 .PHONY: run test test-fast bench torture lint docs clean
 
-run: cc $(STAMP)
+run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
 	  [ $$status -eq 2 ] || $(BIN)/rater report last -o $(REPORT) || [ $$status -ne 0 ] || status=$$?; \
 	  exit $$status
@@ -26,13 +28,13 @@ test: lint
 	@$(BIN)/python -m pytest $(SPREAD) $(PYTEST_ARGS)
 
 # What starts no copies: half a minute.
-test-fast: cc $(STAMP)
+test-fast: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -m pytest $(SPREAD) -m "not slow" $(PYTEST_ARGS) \
 	  tests/test_architecture.py tests/text tests/plan tests/settings tests/speccpu tests/store \
 	  tests/analysis tests/show --ignore tests/show/html \
 	  $(addprefix tests/fleet/test_,plan.py merge.py hosts.py) $(addprefix tests/lab/test_,layout.py models.py)
 
-lint: cc $(STAMP)
+lint: $(LAUNCHER) $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -44,11 +46,11 @@ docs: $(STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html: $$(find build/site -name '*.html' | wc -l) pages"
 
-bench: cc $(STAMP)
+bench: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -m benchmarks
 
 # About ten minutes on two CPUs; SHARE=0.1 is a tenth of it, TORTURE="kill9 faults" some campaigns.
-torture: cc $(STAMP)
+torture: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -m benchmarks.torture --share $(SHARE) $(TORTURE)
 
 # A new step of the database, released from now on: db/released.txt.
@@ -57,7 +59,11 @@ freeze: $(STAMP)
 	@$(BIN)/python -m tests.support.datasette
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info $(LAUNCHER) .pytest_cache .mypy_cache .ruff_cache
+
+# The program that starts copies. Exchanged, not written over: it may run.
+$(LAUNCHER): $(wildcard rater/run/launcher/native/*) | cc
+	@$${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -o $@.$$$$ $(filter %.c,$^) && mv $@.$$$$ $@
 
 # The environment, made anew when what it is made from changes.
 $(STAMP): setup.cfg pyproject.toml

@@ -1,9 +1,14 @@
-"""Only what setup.cfg cannot say: the packages, and man pages and completions from the parser."""
+"""Only what setup.cfg cannot say: packages, the launcher, man pages and completions."""
 
+import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Distribution, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs msgspec alone
@@ -50,7 +55,41 @@ def data_files():
         yield str(Path(path).parent), [str(written.relative_to(ROOT))]
 
 
+LAUNCHER = Path("rater/run/launcher")
+
+
+class BuildWithLauncher(build_py):
+    """Compile the program that starts copies: who installs the wheel needs no compiler."""
+
+    def run(self):
+        """Build."""
+        super().run()
+        if not self.editable_mode:  # a checkout has it by `make`, or at the first run
+            made = Path(self.build_lib, LAUNCHER, "rater-launcher")
+            sources = sorted(map(str, (ROOT / LAUNCHER / "native").glob("*.c")))
+            compiler = shlex.split(os.environ.get("CC", "") or "cc")
+            subprocess.run([*compiler, "-std=gnu11", "-O2", *sources, "-o", made], check=True)
+
+
+class OfThisMachine(Distribution):
+    """A wheel for machines like this one."""
+
+    def has_ext_modules(self):
+        """Tell that it is."""
+        return True
+
+
+class WheelOfAnyPython(bdist_wheel):
+    """A wheel for any Python: the launcher is a program, no module."""
+
+    def get_tag(self):
+        """Return Python, ABI and platform."""
+        return "py3", "none", super().get_tag()[2]
+
+
 setup(
+    cmdclass={"build_py": BuildWithLauncher, "bdist_wheel": WheelOfAnyPython},
+    distclass=OfThisMachine,
     # The last three are folders beside `rater` (setup.cfg: package_dir).
     packages=[*find_packages(include=["rater", "rater.*"]), *(f"rater.{it}" for it in DATA)],
     data_files=list(data_files()),

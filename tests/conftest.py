@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from rater.workflow.run import prepare
 from rater.workflow.sweep import runner
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
-from tests.support.places import own_places_in
+from tests.support.places import CHECKOUT, own_places_in
 from tests.support.settings_tree import make_tree
 
 TESTS = Path(__file__).parent
@@ -47,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, it in enumerate(long) if it in here), len(LONG))
 
     items.sort(key=turn)
+
+
+def pytest_configure() -> None:
+    """Have the launcher as its source is, however tests are called: not compiled by each test."""
+    subprocess.run(
+        ["make", "--silent", "rater/run/launcher/rater-launcher"], cwd=CHECKOUT, check=True
+    )
 
 
 def pytest_collection_finish() -> None:

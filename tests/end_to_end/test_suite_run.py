@@ -16,7 +16,7 @@ from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, InputFile, Size
-from rater.run.copies.spawn import living_on
+from rater.run.host.thread_binding import living_on
 from rater.run.programs import inputs as prepare
 from rater.run.programs.inputs import ReadyInput, ready_inputs
 from rater.run.workplace import run_dirs as workplace
@@ -366,8 +366,8 @@ def test_set_ups_inside_a_window_are_a_warning_of_the_run(here: Path) -> None:
 CPUS = sorted(os.sched_getaffinity(0))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 WHO = (
-    "cat /proc/$PPID/task/*/status; "
-    "for child in $(cat /proc/$PPID/task/*/children); do cat /proc/$child/status; done"
+    "rater=$(cut -d' ' -f4 /proc/$PPID/stat); cat /proc/$rater/task/*/status /proc/$PPID/status "
+    "/proc/$$/status"
 )
 BIG = """
 [suite]
@@ -387,7 +387,7 @@ def said_by_copy(field: str) -> list[str]:
 
 
 @two_cpus
-def test_rater_and_its_watchdog_live_on_the_reserved_core_and_the_copy_does_not() -> None:
+def test_rater_and_its_launcher_live_on_the_reserved_core_and_the_copy_does_not() -> None:
     words = ("run", "--quiet", "--reserve", "1", "--copies", "1", "--keep", "--", "sh", "-c", WHO)
     subprocess.run([*RATER, *words], check=True)
     pids, masks = said_by_copy("Pid"), said_by_copy("Cpus_allowed_list")
@@ -396,7 +396,7 @@ def test_rater_and_its_watchdog_live_on_the_reserved_core_and_the_copy_does_not(
     assert reserved == str(CPUS[0])
     assert masks.count(str(cpu)) == 1 and cpu != CPUS[0]
     others = [mask for mask in masks if mask != str(cpu)]
-    assert len(others) == len(pids) - 1 >= 2  # our threads and the watchdog
+    assert len(others) == len(pids) - 1 >= 2  # our threads and the launcher
     assert set(others) == {reserved}
 
 

@@ -226,7 +226,8 @@ def test_what_earlier_attempts_left_is_ended_and_nothing_else() -> None:
 # The first copy run fails, the third kills rater once two phases are stored, all others are well.
 SCRIPT = """
 echo x >> count
-case $(wc -l < count) in 1) exit 3;; 3) "$PYTHON" wait.py; kill -9 $PPID;; esac
+rater=$(cut -d' ' -f4 /proc/$PPID/stat)
+case $(wc -l < count) in 1) exit 3;; 3) "$PYTHON" wait.py; kill -9 $rater;; esac
 """
 WAIT = """
 import os, sqlite3, time

@@ -56,7 +56,7 @@ def planting(injection: Injection) -> Iterator[Injector]:
         finally:
             injector.close()
         assert keeper.helpers.pids == set()
-        assert set(children()) <= {keeper.watch.pid}
+        assert set(children()) <= {keeper.launcher.pid}
 
 
 def seen_by(injector: Injector) -> DisturbanceRecord:

@@ -49,7 +49,7 @@ from rater.plan.placement.place import Placement
 from rater.plan.request import Request
 from rater.plan.schedule import Step
 from rater.record.run import BenchmarkUsed
-from rater.run.copies.spawn import MARKER
+from rater.run.copies.guard import MARKER
 from rater.run.programs.child_process import Limits, run_alone
 from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
 from rater.run.workplace.run_dirs import Program, RunFolders
@@ -164,7 +164,7 @@ def learn_sizes(
         ended = run_alone(
             spec.argv,
             Path(spec.directory),
-            spec.environment | spec.late,
+            spec.environment,
             limits,
             outputs=(Path(spec.stdout), Path(spec.stderr)),
         )

@@ -22,9 +22,8 @@ from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection
 from rater.record.events import CopyEnded, Event, PhaseEnded, PhaseStarted
 from rater.run.copies import competitor
-from rater.run.copies.guard import Guard
+from rater.run.copies.guard import MARKER, Guard
 from rater.run.copies.limits import pipe_above_gate_descriptors
-from rater.run.copies.spawn import MARKER
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_s
 from rater.run.host.thread_binding import realtime_priority
 

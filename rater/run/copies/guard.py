@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import resource
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rater.process import stat_fields
+from rater.process import start_of, stat_fields
 from rater.record.run import escape_undecodable
-from rater.run.copies.spawn import MARKER, Watchdog, marked_limit, spawn
-from rater.run.copies.watchdog import kill_marked
 from rater.run.host.procfs import list_folder
+from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
 
-# -- Processes that we adopted, as a child subreaper: who they are ---------------------------------
+# -- What marks the processes of a run: a variable, and for what drops those a limit ---------------
+
+MARKER = "RATER_RUN"  # environment variable of every copy: the run's uuid
+_MARK_BITS = 61
+_LOCKS = 10  # RLIMIT_LOCKS, asm-generic/resource.h
+
+
+def limit_mark(mark: str) -> int:
+    """Return the number that stands for a mark as a limit."""
+    return 1 << _MARK_BITS | int.from_bytes(hashlib.sha256(mark.encode()).digest()) >> (
+        256 - _MARK_BITS
+    )
+
+
+@contextmanager
+def marked_limit(mark: str) -> Iterator[int]:
+    """Give this process, and all that it starts but copies, a limit that is known again.
+
+    It is inherited whatever becomes of environment, session, parent and user. The kernel
+    has not looked at it since 2.4.25 (getrlimit(2): RLIMIT_LOCKS). Yields what it was before.
+    """
+    soft, hard = resource.getrlimit(_LOCKS)
+    with suppress(ValueError, OSError):  # a lower hard limit: the environment has to do
+        resource.setrlimit(_LOCKS, (limit_mark(mark), hard))
+    try:
+        yield soft
+    finally:
+        resource.setrlimit(_LOCKS, (soft, hard))
+
+
+def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
+    """Kill every process but us with such an entry in its environment; return which lived."""
+    found = set()
+    with os.scandir("/proc") as processes:  # in the order of their numbers, new ones included
+        for process in processes:
+            if not process.name.isdigit() or int(process.name) == os.getpid():
+                continue
+            with suppress(OSError):  # not ours to read
+                if any(map(is_marker, Path(process, "environ").read_bytes().split(b"\0"))):
+                    lived = start_of(int(process.name)) is not None
+                    os.kill(int(process.name), signal.SIGKILL)
+                    found |= {int(process.name)} if lived else set()
+    return found
+
+
+# -- Processes that we adopted, as child subreapers: who they are ----------------------------------
 
 _ORPHANS_PAUSE_S = 0.0005
 _EXEC_PATIENCE_S = 0.1
@@ -43,10 +89,10 @@ def reap_dead(pids: Iterable[int]) -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
-def children() -> list[int]:
-    """Return the process numbers of all our children, orphans we adopted included."""
+def children(of: int | str = "self") -> list[int]:
+    """Return the process numbers of all children, ours or of `of`, adopted orphans included."""
     found: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
+    for task in list_folder(Path(f"/proc/{of}/task")):
         with suppress(OSError):
             found += [int(word) for word in (task / "children").read_text().split()]
     return found
@@ -141,8 +187,10 @@ class Cgroup:
             return False
         return True
 
-    def leave(self) -> None:
-        """Move the supervisor back, kill what is left, remove the cgroup."""
+    def leave(self, launcher: int) -> None:
+        """Move supervisor and launcher back, kill what is left, remove the cgroup."""
+        with suppress(OSError):
+            (self.home / "cgroup.procs").write_text(str(launcher))
         with suppress(OSError):
             (self.home / "cgroup.procs").write_text("0")
             (self.path / "cgroup.kill").write_text("1")
@@ -209,11 +257,13 @@ class Helpers:
         with self.lock:
             # Ctrl-C and Ctrl-Z at the terminal are not for it. No session of its own:
             # the kernel may give a session as much as all copies together (autogroups).
-            pid = spawn(
+            pid = os.posix_spawn(
                 argv[0],
                 argv,
-                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
-                [*((os.POSIX_SPAWN_DUP2, own, fd) for fd, own in fds.items()), *null],
+                environment,
+                file_actions=[*((os.POSIX_SPAWN_DUP2, own, fd) for fd, own in fds.items()), *null],
+                setpgroup=0,
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
             )
             self.pids.add(pid)
         return pid
@@ -229,36 +279,37 @@ class Helpers:
 
 
 class Guard:
-    """The slots, the watchdog and the cgroup of one run. Use as a context manager via `guard`."""
+    """The launcher and the cgroup of one run. Use as a context manager via `guard`."""
 
-    def __init__(self, mark: str, slots: int, cgroup: Cgroup | None) -> None:
+    def __init__(self, mark: str, copies: int, locks: int, cgroup: Cgroup | None) -> None:
         self.helpers = Helpers()
-        self.watch = Watchdog(mark, slots, None if cgroup is None else cgroup.path)
-        # Only now: the watchdog must stay outside.
         self.cgroup = cgroup if cgroup is not None and cgroup.enter() else None
-        self._groups = self.watch.groups
+        place = None if self.cgroup is None else self.cgroup.path
+        # Of each copy one process runs, and one may wait to follow it.
+        self.launcher = Launcher(2 * copies, f"{MARKER}={mark}", limit_mark(mark), locks, place)
+        self._living: set[int] = set()
         self._past: set[int] = set()  # groups of copies since leftovers were last killed
         self._found: dict[int, Leftover] = {}  # that were killed and named, since then as well
         self._immune: set[int] = set()  # children that may live on: we could not kill them
 
-    def hold(self, slot: int, group: int) -> None:
-        """Remember a copy's process group (0: the copy is gone)."""
-        self._groups[slot] = group
-        if group:
-            self._past.add(group)
+    def hold(self, pid: int) -> None:
+        """Take note of a copy's process, which leads a group."""
+        self._living.add(pid)
+        self._past.add(pid)
 
-    def mend_watch(self) -> str | None:
-        """See that the watchdog is there; return what was wrong with it."""
-        with self.helpers.lock:
-            return self.watch.mend()
+    def let_go(self, pid: int, *, lives: bool = False) -> None:
+        """Take note that a copy's process has ended, or that nobody can end it."""
+        self._living.discard(pid)
+        if lives:
+            self._immune.add(pid)
 
     def orphans(self, copies: Mapping[int, int]) -> dict[int, list[int]]:
-        """Return what living copies left without a parent, which is our child now, by copy.
+        """Return what living copies left without a parent, which the launcher has now, by copy.
 
         `copies`: their numbers by process.
         """
         found: dict[int, list[int]] = {}
-        for pid in self._not_ours((*self._groups, *copies)):
+        for pid in self._not_ours((*self._living, *copies)):
             copy = copies.get(_group_of(pid))
             if copy is None:  # of a session of its own
                 orphan = describe_process(pid)
@@ -272,10 +323,10 @@ class Guard:
         """Kill what left the session of its copy and outlived it, while others live.
 
         Copies are of our own session, and what stays in their groups dies with them: a
-        child of ours in a session of its own is an orphan that we adopted.
+        child in a session of its own is an orphan that was adopted.
         """
         ours = os.getsid(0)
-        for pid in self._not_ours(self._groups):
+        for pid in self._not_ours(self._living):
             with suppress(OSError):
                 if os.getsid(pid) == ours:
                     continue
@@ -287,8 +338,8 @@ class Guard:
     def kill_leftovers(self) -> list[Leftover]:
         """Kill every process that outlived its copy; call only when no copy lives.
 
-        As a child subreaper we adopt orphans, so all of them are our children. Returns
-        those that were named since the last call, and whether they are dead.
+        We and the launcher adopt orphans, as child subreapers. Returns those that were named
+        since the last call, and whether they are dead.
         """
         deadline = time.monotonic() + _GUARD_PATIENCE_S
         while mine := self._not_ours(self._immune):
@@ -322,16 +373,17 @@ class Guard:
             return
 
     def _not_ours(self, besides: Iterable[int] = ()) -> list[int]:
-        """Return our children that are copies or were left by copies, but for `besides`."""
+        """Return our and the launcher's children that copies left, but for `besides`."""
         with self.helpers.lock:
-            ours = {self.watch.pid, *self.helpers.pids, *besides}
-            return [pid for pid in children() if pid not in ours]
+            ours = {self.launcher.pid, *self.helpers.pids, *besides}
+            every = (*children(), *children(self.launcher.pid))
+        return [pid for pid in every if pid not in ours]
 
     def close(self) -> None:
-        """Remove the cgroup, dismiss the watchdog; what could not be killed is left to that."""
+        """Remove the cgroup, end the launcher; what could not be killed is left to that."""
         if self.cgroup is not None:
-            self.cgroup.leave()
-        self.watch.dismiss(hunt=any(pid in self._immune for pid in self._not_ours()))
+            self.cgroup.leave(self.launcher.pid)
+        self.launcher.close(hunt=any(pid in self._immune for pid in self._not_ours()))
 
 
 def _group_of(pid: int) -> int:
@@ -342,7 +394,7 @@ def _group_of(pid: int) -> int:
 
 
 @contextmanager
-def guard(mark: str, slots: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
+def guard(mark: str, copies: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
     """Guard a run: while this context lives, nothing it starts outlives this process.
 
     `mark` tells its processes from those of all other runs.
@@ -351,9 +403,9 @@ def guard(mark: str, slots: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with ExitStack() as stack:
         stack.callback(libc.prctl, _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        with marked_limit(mark):
-            keeper = Guard(mark, slots, Cgroup.make(mark[:8]) if use_cgroup else None)
-            stack.callback(keeper.close)  # not before: a watchdog that hunts must not find us
+        with marked_limit(mark) as locks:
+            keeper = Guard(mark, copies, locks, Cgroup.make(mark[:8]) if use_cgroup else None)
+            stack.callback(keeper.close)  # not before: a launcher that hunts must not find us
             stack.callback(keeper.kill_leftovers)
             yield keeper
 
@@ -367,7 +419,7 @@ _LEFTOVER_PROCESSES_PAUSE_S = 0.01
 def end_leftovers(uuid: str, own: str) -> int:
     """Kill what earlier attempts at a run left, wait until it is gone; return how much there was.
 
-    Their watchdogs do the same, in their own time. Every attempt marks its
+    Their launchers do the same, in their own time. Every attempt marks its
     processes with the run's uuid and something of its own; `own` is ours.
     """
     begin, ours = f"{MARKER}={uuid}".encode(), f"{MARKER}={own}".encode()

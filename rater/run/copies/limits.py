@@ -17,10 +17,9 @@ from rater.plan.schedule import Order, Plan
 from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import counted, read_number, read_text
 
-# -- Open files: the limit that copies need, and pipes out of the way of what they are given -------
+# -- Open files: what counters need, and pipes out of the way of what programs are given -----------
 
 FIRST_FREE_FD = 10  # below lie the numbers that a spawned program gets its descriptors on
-_FDS_PER_COPY = 2  # a pidfd, and the writing end of its own gate
 _FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
 
 
@@ -31,20 +30,19 @@ def _open_files() -> int:
         return 0
 
 
-def _needed_files(copies: int, own_gates: bool, events: int) -> int:
-    return copies * ((_FDS_PER_COPY if own_gates else 1) + events) + _FDS_OTHER + _open_files()
+def _needed_files(copies: int, events: int) -> int:
+    # Of a copy that is repeated another run waits behind the one that goes on.
+    return 2 * copies * events + _FDS_OTHER + _open_files()
 
 
-def open_files_problem(
-    copies: int, own_gates: bool = False, *, events: int = 0, coming: int = 0
-) -> str | None:
+def open_files_problem(copies: int, *, events: int = 0, coming: int = 0) -> str | None:
     """Return why so many copies cannot have the files they need open; None: they can.
 
     `events`: that are counted of each copy, a file each; `coming`: files that rater itself will
     have opened until then.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    needed = _needed_files(copies, own_gates, events) + coming
+    needed = _needed_files(copies, events) + coming
     if hard == resource.RLIM_INFINITY or needed <= hard:
         return None
     counters, smaller = (
@@ -56,23 +54,15 @@ def open_files_problem(
     )
 
 
-_raised_from: tuple[int, int] | None = None  # (our limit, the user's)
-
-
-def raise_limit(copies: int, own_gates: bool, events: int = 0) -> int:
-    """Raise our soft limit of open files to what the copies need; return the original one."""
-    global _raised_from  # noqa: PLW0603 - a limit of this process, raised phase by phase
+def raise_limit(copies: int, events: int) -> None:
+    """Raise our soft limit of open files to what counters of the copies need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Raised before by us, for an earlier phase: the user's own limit is the one before that.
-    original = _raised_from[1] if _raised_from and _raised_from[0] == soft else soft
-    needed = _needed_files(copies, own_gates, events)
-    problem = open_files_problem(copies, own_gates, events=events)
+    problem = open_files_problem(copies, events=events)
     if problem:
         raise InputError(problem)
+    needed = _needed_files(copies, events)
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-        _raised_from = (needed, original)
-    return original
 
 
 def pipe_above_gate_descriptors() -> tuple[int, int]:
@@ -95,7 +85,7 @@ def pipe_above_gate_descriptors() -> tuple[int, int]:
 # What rater itself takes until it starts copies, and a little more.
 _FILES = 32
 _ROOM_BYTES = 128 << 20  # of address space: libraries, stacks of threads
-_TASKS = 6  # processes and threads: watchdog, checker, threads of rater
+_TASKS = 6  # processes and threads: launcher, checker, threads of rater
 _FILE_BYTES = 16 << 20  # the database and its log
 _UNLIMITED = resource.RLIM_INFINITY
 _ADMIN, _RESOURCE = 21, 24  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE: the limit of processes is not theirs
@@ -125,9 +115,9 @@ def refuse_small_limits() -> None:
 
 def refuse_copies(plan: Plan, events: int = 0) -> None:
     """Raise `InputError` where copies of a plan could not be started; `events`: counted of each."""
-    own_gates = bool(plan.order is Order.ROTATED or plan.stagger_ns or plan.window)
-    files = open_files_problem(plan.copies, own_gates, events=events, coming=_FILES)
-    _refuse([files] if files else [], plan.copies)
+    files = open_files_problem(plan.copies, events=events, coming=_FILES)
+    follows = plan.order is Order.ROTATED or plan.window is not None
+    _refuse([files] if files else [], plan.copies * (2 if follows else 1))
 
 
 def _refuse(problems: list[str], copies: int) -> None:

@@ -86,7 +86,6 @@ _STOPPED = re.compile(rb"\nState:\t[Tt]")
 _LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
 _MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
 _PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
-_GATE_NAME_AT = 3  # sh -c SCRIPT NAME
 
 
 class NumaMaps(NamedTuple):
@@ -236,12 +235,6 @@ def parse_stat(text: bytes) -> Stat | None:
         return None
 
 
-def parse_last_cpu(text: bytes) -> int | None:
-    """Return the CPU of a stat file: all that is read of every copy that ends."""
-    fields = stat_fields(text, 39)
-    return int(fields[39]) if len(fields) > 39 else None
-
-
 def parse_status(text: bytes) -> Status:
     """Return what is used of a status file."""
     peak, swap = _PEAK.search(text), _SWAP.search(text)
@@ -284,9 +277,8 @@ def parse_sched(text: bytes) -> tuple[int | None, int | None]:
 
 
 def is_gate(cmdline: bytes, name: bytes) -> bool:
-    """Tell whether a command line is that of a gate (`sh -c SCRIPT NAME ...`)."""
-    words = cmdline.split(b"\0", _GATE_NAME_AT + 1)
-    return len(words) > _GATE_NAME_AT and words[_GATE_NAME_AT] == name
+    """Tell whether a command line is that of a copy at its gate: a fork of the launcher."""
+    return cmdline.startswith(name + b"\0")
 
 
 # -- The open directory of a process in /proc, and what is read through it -------------------------
@@ -324,14 +316,6 @@ def read_piece(name: str, directory: int | None = None) -> bytes:
         return os.read(file, _CHUNK)
     finally:
         os.close(file)
-
-
-def last_cpu(pid: int) -> int | None:
-    """Return the CPU that a process ran on last; one that has ended must not be reaped yet."""
-    try:
-        return parse_last_cpu(read_piece(f"/proc/{pid}/stat"))
-    except OSError:
-        return None
 
 
 def sched_times(task: str) -> SchedTimes | None:

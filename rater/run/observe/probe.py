@@ -15,7 +15,7 @@ from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Noted, Sampled
-from rater.run.copies.launch import GATE_NAME, Child
+from rater.run.copies.launch import Child
 from rater.run.host.procfs import (
     PAGE_BYTES,
     NumaMaps,
@@ -31,10 +31,10 @@ from rater.run.host.procfs import (
     parse_status,
     read_file,
     read_piece,
-    sched_times,
     threads,
     transparent_huge_page_bytes,
 )
+from rater.run.launcher.launcher import NAME
 
 # -- Waiting copies checked against the plan before they are let go --------------------------------
 
@@ -42,24 +42,26 @@ _NAMED = 3  # copies of one note
 
 
 class GateCheck:
-    """Reads what copies at their gates may use, and says once of each copy what is not planned."""
+    """What copies may use, as they wait at their gates; says once of each what is not planned.
+
+    The launcher starts none whose CPUs or memory policy the kernel did not take as they are
+    planned. Nodes are those of its cpuset, alike for all, and so are CPUs of those not bound.
+    """
 
     def __init__(self, placements: tuple[Placement, ...], report: Callable[[Noted], None]) -> None:
         self._placements = placements
         self._report = report
         self._reported: set[int] = set()
-        self._facts: dict[int, GateFacts] = {}
+        self._facts: dict[tuple[int, ...] | None, GateFacts] = {}  # by CPUs
 
     def check(self, children: Iterable[Child]) -> None:
-        """Look at copies that wait at their gates; none of them is reaped yet."""
+        """Take what copies have that wait or have just begun; none of them is reaped yet."""
         found: list[str] = []
         for child in children:
-            child.gate_facts = self._facts[child.copy] = facts = gate_facts(child.pid)
-            if (times := sched_times(f"/proc/{child.pid}")) is not None:
-                child.gate_delay_ns = times.delay_ns
+            plan = self._placements[child.copy]
+            child.gate_facts = facts = self._facts.get(plan.cpus) or self._look(child, plan)
             if child.copy in self._reported:
                 continue
-            plan = self._placements[child.copy]
             for complaint in gate_mismatches(facts, plan.cpus, nodes_of(plan)):
                 self._reported.add(child.copy)
                 found.append(f"copy {child.copy} {complaint}")
@@ -67,12 +69,17 @@ class GateCheck:
             more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
             self._report(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
 
-    def inherit(self, child: Child) -> None:
-        """Take what the copy might use at its gate for its next run, which has none.
-
-        It was bound the same way, and by now the program may have bound itself.
-        """
-        child.gate_facts = self._facts.get(child.copy)
+    def _look(self, child: Child, plan: Placement) -> GateFacts:
+        """Read what one has; others bound as planned have the same, but for their CPUs."""
+        if plan.cpus is not None and self._facts:
+            alike = next((it for cpus, it in self._facts.items() if cpus is not None), None)
+            if alike is not None:
+                self._facts[plan.cpus] = replace(alike, cpus=plan.cpus)
+                return self._facts[plan.cpus]
+        facts = gate_facts(child.pid)
+        if plan.cpus in (None, facts.cpus) and facts.mems is not None:
+            self._facts[plan.cpus] = facts
+        return facts
 
 
 def nodes_of(plan: Placement) -> tuple[int, ...]:
@@ -212,7 +219,7 @@ class Probe:
         begin = time.monotonic_ns()
         total = _Sum()
         try:
-            if not past_gate and is_gate(read_piece("cmdline", directory), GATE_NAME):
+            if not past_gate and is_gate(read_piece("cmdline", directory), NAME.encode()):
                 return NoSample.AT_GATE
             self._process(copy.pid, directory, None, total)
             for orphan in orphans:

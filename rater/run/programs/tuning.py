@@ -7,14 +7,13 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
+from rater.errors import InputError
 
 # -- Other memory allocators: libraries that the dynamic loader puts before the C library's malloc -
 
@@ -121,20 +120,17 @@ def _unfit(path: Path) -> str:
     return f"{path} is no library for this machine's programs"
 
 
-# -- Allocator and page sizes of copies, and of nothing else: not of rater, the gate or a set-up ---
+# -- Allocator and page sizes of copies, and of nothing else: not of rater or a set-up ---
 #
 # An allocator is preloaded; glibc asks for huge pages when GLIBC_TUNABLES says so; the
-# kernel gives a process none of its own accord after prctl(PR_SET_THP_DISABLE). The
-# variables are set in the gate behind its last step but the copy's `exec`: a shell that
-# waits there does not use the allocator, nor does it hold huge pages.
+# kernel gives a process none of its own accord after prctl(PR_SET_THP_DISABLE), which the
+# launcher calls in each copy before it executes its program.
 
 OFF, MADVISE, THP, HUGETLB = "off", "madvise", "thp", "hugetlb"
 PAGE_MODES = (OFF, MADVISE, THP, HUGETLB)
 _TUNABLE = "glibc.malloc.hugetlb"
 _GLIBC = re.compile(r"glibc (\d+)\.(\d+)")
 _SINCE = (2, 35)  # glibc.malloc.hugetlb: NEWS of glibc 2.35
-# <linux/prctl.h>
-_SET_THP_DISABLE, _GET_THP_DISABLE = 41, 42
 _IS_SCRIPT = b"#!"
 _MOST_SCRIPTS = 4  # the kernel follows so many `#!` lines
 
@@ -234,39 +230,6 @@ def executed(program: Path) -> Path:
             break
         program = Path(os.fsdecode(words[0]))
     return program
-
-
-@contextmanager
-def transparent_pages(wanted: bool | None) -> Iterator[None]:
-    """Let what is spawned meanwhile have transparent huge pages, or none; None: as it is.
-
-    The flag belongs to the memory of this process, which a child shares until its exec;
-    the kernel copies it into what the child has from then on (prctl(2)).
-    """
-    if wanted is None:
-        yield
-        return
-    before = _prctl(_GET_THP_DISABLE)
-    _prctl(_SET_THP_DISABLE, int(not wanted))
-    try:
-        yield
-    finally:
-        _prctl(_SET_THP_DISABLE, before & 1, before & ~1)  # the rest are flags (Linux 6.18)
-
-
-def _prctl(which: int, value: int = 0, flags: int = 0) -> int:
-    import ctypes  # noqa: PLC0415 - heavy, only where pages are asked for
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    words = (ctypes.c_ulong(word) for word in (value, flags, 0, 0))
-    done: int = libc.prctl(ctypes.c_int(which), *words)
-    if done < 0:
-        number = ctypes.get_errno()
-        raise RunError(
-            f"the kernel does not let rater choose transparent huge pages for copies "
-            f"(prctl: {os.strerror(number)}); leave out --hugepages"
-        )
-    return done
 
 
 # -- What an executable or library is, from the first bytes of its ELF file (elf(5)) ---------------

@@ -22,9 +22,9 @@ from rater.process import STOP_SIGNALS
 from rater.record.events import Event, Noted, PhaseEnded, PhaseStarted, WorkloadTime
 from rater.record.run import CopyStatus, is_from_outside
 from rater.run.copies.counters import CounterPlan
-from rater.run.copies.exit_watcher import ended_event
+from rater.run.copies.exits import CopyEnding, ended_event
 from rater.run.copies.guard import Guard
-from rater.run.copies.launch import Child, CopySpec, ExitInfo
+from rater.run.copies.launch import Child, CopySpec, StartRequest
 from rater.run.copies.limits import KernelKills
 from rater.run.host.idle import IdleWatch
 from rater.run.observe.counters import MachineReader, PhaseCounters
@@ -187,7 +187,7 @@ class Job:
     plan: Plan
     placements: tuple[Placement, ...]
     workplace: Workplace
-    work: Path  # existing directory for gates; its file system is watched
+    work: Path  # existing directory; its file system is watched
     timeout_s: float | None = None
     grace_s: float = 5.0
     prepare: str | None = None  # shell command before each phase
@@ -248,7 +248,7 @@ async def watch_disk(job: Job, alive: Mapping[int, Child]) -> None:
         if not full and free_before - free < job.output_limit_bytes:
             continue
         sizes = sorted(
-            ((_output_bytes(child.spec), fd, child) for fd, child in alive.items()), reverse=True
+            ((_output_bytes(it.spec), token, it) for token, it in alive.items()), reverse=True
         )
         for written, _, child in sizes:
             over = written > job.output_limit_bytes
@@ -344,19 +344,17 @@ class PhaseRecord:
     def ended(
         self,
         child: Child,
-        reaped: ExitInfo,
+        ending: CopyEnding,
         origin_ns: int,
-        now_ns: int,
         workloads: tuple[WorkloadTime, ...],
     ) -> CopyStatus:
         """Emit the end of a released copy that counts; times are of CLOCK_MONOTONIC."""
         workplace = self._state.job.workplace
         event = ended_event(
             child,
-            reaped,
+            ending,
             self._phase.number,
             origin_ns,
-            now_ns,
             kills=self._kills,
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
@@ -371,17 +369,21 @@ class PhaseRecord:
         self._ended.append(EndedCopy(event, child.step, child.spec))
         self._samples.ended(child)
         if self._pages is not None:
-            self._pages.ended(child, now_ns)
+            self._pages.ended(child, ending.record.at_ns)
         self._state.emit(event)
         return event.status
 
-    def uncounted(self, child: Child, reaped: ExitInfo | None = None) -> None:
-        """Keep a run that does not count, for its files; `reaped`: it was a filler."""
+    def uncounted(self, child: Child, ending: CopyEnding | None = None) -> None:
+        """Keep a run that does not count, for its files; `ending`: it was a filler."""
         self._resident.ended(child)
-        if reaped is not None and self._counters is not None:
-            cpu_s = reaped.usage.ru_utime + reaped.usage.ru_stime
-            self._counters.filler_ended(child.copy, round(cpu_s * 1e9))
+        if ending is not None and self._counters is not None:
+            used_ns = ending.record.user_ns + ending.record.system_ns
+            self._counters.filler_ended(child.copy, used_ns)
         self._ended.append(EndedCopy(None, child.step, child.spec))
+
+    def unused(self, request: StartRequest) -> None:
+        """Keep what was made for a run that does not begin."""
+        self._ended.append(EndedCopy(None, request.step, request.spec))
 
     def end_counters(self, alive: Mapping[int, Child] | None = None) -> None:
         """Read the counters for the last time; `alive`: while these fillers still run."""

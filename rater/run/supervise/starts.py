@@ -1,165 +1,48 @@
-"""Copies of a phase begin and are ended: spawned, released, the next of a queue, stopped."""
+"""Copies of a phase begin and are ended: released, the next of a queue, stopped."""
 
 from __future__ import annotations
 
 import math
-import os
-import queue
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
 from rater.errors import RaterError
-from rater.plan.schedule import Phase
+from rater.plan.schedule import Phase, Step
 from rater.record.events import CopyStarted
-from rater.run.copies.counters import PhaseCounting
-from rater.run.copies.exit_watcher import ExitWatcher
-from rater.run.copies.launch import Child, CopySpec, Launcher, StartRequest, open_gate
-from rater.run.copies.limits import pipe_above_gate_descriptors
-from rater.run.host.thread_binding import ThreadBinding, realtime_priority
+from rater.run.copies.launch import Child, CopySpec, StartRequest, Starts
 from rater.run.observe.probe import RunningCopy
 from rater.run.supervise.job import Job, PhaseRecord, RunState, WindowWatch
 
-# -- A thread that starts the next runs of copies, one after another, as fast as they are asked for
-#
-# Of programs that run for milliseconds, started again and again, a thread of trio's pool for
-# each start (its priority set and put back, its CPUs too) was most of what the supervisor did.
+# -- Ending copies before they end: the time limit, SIGTERM, and SIGKILL after the grace -----------
 
-# What came of a start: None where the kernel does not execute the program, or the run stops.
-type StartResult = Child | RaterError | None
+_DEATH_S = 5.0  # so long a copy may take to die of SIGKILL,
+_LAST_DEATH_S = 1.0  # or so long when the user has asked twice
 
 
-class Starter:
-    """The thread; `started` gets what came of each start, in order, on the trio thread.
+class Stopper:
+    """Asks copies to end, and makes them; `run` is a task beside the phase.
 
-    `wanted` makes what is to be started, on the thread; None: the run stops.
+    `give_up` is told of a copy that cannot be killed, `ending` of one that is asked to end.
     """
 
     def __init__(
         self,
-        launcher: Launcher,
-        wanted: Callable[[int, int], StartRequest | None],
-        started: Callable[[int, int, StartResult], None],
-    ) -> None:
-        self._launcher = launcher
-        self._wanted = wanted
-        self._started = started
-        self._asked: queue.SimpleQueue[tuple[int, int] | None] = queue.SimpleQueue()
-
-    def start(self, copy: int, position: int) -> None:
-        """Have a copy's next run started; returns at once."""
-        self._asked.put((copy, position))
-
-    def close(self) -> None:
-        """Let the thread end with what was asked for before."""
-        self._asked.put(None)
-
-    async def run(self) -> None:
-        """Be the thread until `close`; what it started is handed over before this returns."""
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._serve, trio.lowlevel.current_trio_token())
-
-    def _serve(self, token: trio.lowlevel.TrioToken) -> None:
-        with realtime_priority(), ThreadBinding() as binding:
-            while (asked := self._asked.get()) is not None:
-                result: StartResult
-                try:
-                    wanted = self._wanted(*asked)
-                    result = None if wanted is None else self._launcher.start(wanted, binding)
-                except RaterError as error:
-                    result = error
-                token.run_sync_soon(self._started, *asked, result)
-
-
-# -- Copies spawned behind their gates, until all of them wait there -------------------------------
-
-
-class Spawner:
-    """Spawns copies of one phase; what it spawns waits to be released."""
-
-    def __init__(
-        self, state: RunState, launcher: Launcher, counting: PhaseCounting | None, go_file: Path
-    ) -> None:
-        self._state = state
-        self._launcher = launcher
-        self._counting = counting
-        self._go_file = go_file
-        self._readying = trio.CancelScope()
-
-    async def behind_shared_gate(self, wanted: list[StartRequest]) -> tuple[list[Child], int]:
-        """Spawn copies that all wait for the end of one pipe; return its writing end too."""
-        gate_read, gate_write = pipe_above_gate_descriptors()
-        try:
-            children = await self.spawn(lambda: wanted, gate_read)
-        except BaseException:
-            os.close(gate_write)
-            raise
-        finally:
-            os.close(gate_read)
-        return children, gate_write
-
-    async def spawn(
-        self, wanted: Callable[[], list[StartRequest]], shared_gate: int | None = None
-    ) -> list[Child]:
-        """Spawn what `wanted` returns, asked in a worker thread; wait until all are ready.
-
-        `shared_gate`: the reading end of a pipe; None: each waits behind one of its own.
-        """
-
-        def spawn() -> list[Child]:
-            return self._launcher.spawn(
-                wanted(), shared_gate, ready_write, self._go_file, self._state.stop_flag.is_set
-            )
-
-        ready_read, ready_write = pipe_above_gate_descriptors()
-        try:
-            try:
-                children = await trio.to_thread.run_sync(spawn)
-            finally:
-                os.close(ready_write)
-            with trio.CancelScope() as self._readying:
-                # End of file: every gate has closed its end, ready or dead.
-                await trio.lowlevel.wait_readable(ready_read)
-        finally:
-            os.close(ready_read)
-        for child in children:
-            child.read_gate_cpu()
-        if self._state.gates is not None:
-            self._state.gates.check(children)
-        if self._counting is not None:
-            await self._count(self._counting, children)
-        return children
-
-    async def _count(self, counting: PhaseCounting, children: list[Child]) -> None:
-        """Open the counters of copies at their gates, beside what is stamped meanwhile."""
-        with trio.CancelScope(shield=True):  # else nobody would have the copies
-            settled = await trio.to_thread.run_sync(counting.open, children)
-        for event in settled:
-            self._state.emit(event)
-
-    def cancel(self) -> None:
-        """Wait no longer for gates to be ready: the run stops."""
-        self._readying.cancel()
-
-
-# -- Ending copies before they end: the time limit, SIGTERM, and SIGKILL after the grace -----------
-
-
-class Stopper:
-    """Asks copies to end, and makes them; `run` is a task beside the phase."""
-
-    def __init__(
-        self, job: Job, alive: Mapping[int, Child], give_up: Callable[[Child], None]
+        job: Job,
+        alive: Mapping[int, Child],
+        give_up: Callable[[Child], None],
+        ending: Callable[[Child], None],
     ) -> None:
         self._job = job
-        self._give_up = give_up  # is told of a copy that cannot be killed
-        self._alive = alive  # by pidfd
+        self._give_up = give_up
+        self._ending = ending
+        self._alive = alive  # by token
         self._deadlines: deque[tuple[float, Child]] = deque()  # one limit for all: in order
         self._asked: deque[tuple[float, Child]] = deque()  # one grace for all: in order
+        self._killed: dict[Child, float] = {}  # when they are to be dead
         self._changed = trio.Event()
 
     def watch(self, child: Child) -> None:
@@ -174,6 +57,7 @@ class Stopper:
 
     def ask_to_end(self, child: Child) -> None:
         """Send SIGTERM; what still lives after the grace is killed."""
+        self._ending(child)
         child.send(signal.SIGTERM)
         child.send(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
         self._asked.append((time.monotonic() + self._job.grace_s, child))
@@ -191,14 +75,21 @@ class Stopper:
             while self._deadlines and self._deadlines[0][0] <= now_s:
                 self._time_is_up(self._deadlines.popleft()[1])
             while self._asked and self._asked[0][0] <= now_s:
-                self._kill(self._asked.popleft()[1])
+                child = self._asked.popleft()[1]
+                if self._lives(child):
+                    child.ignored_s = self._job.grace_s
+                    self.kill(child)
+            self._killed = {it: due_s for it, due_s in self._killed.items() if self._lives(it)}
+            for child in [it for it, due_s in self._killed.items() if due_s <= now_s]:
+                self._give_up(child)
             self._changed = trio.Event()
             due = [line[0][0] for line in (self._deadlines, self._asked) if line]
+            due += [due_s for it, due_s in self._killed.items() if self._lives(it)]
             with trio.move_on_after(max(0.0, min(due) - time.monotonic()) if due else math.inf):
                 await self._changed.wait()
 
     def _lives(self, child: Child) -> bool:
-        return self._alive.get(child.pidfd) is child
+        return self._alive.get(child.token) is child
 
     def _time_is_up(self, child: Child) -> None:
         if self._lives(child) and child.stopped_for is None:
@@ -206,25 +97,23 @@ class Stopper:
             child.notes.append(f"ran longer than {self._job.timeout_s:g} s")
             self.ask_to_end(child)
 
-    def _kill(self, child: Child) -> None:
+    def kill(self, child: Child, *, last: bool = False) -> None:
+        """Kill a copy that lives; one that does not die of it is given up. `last`: soon."""
         if self._lives(child):
-            child.ignored_s = self._job.grace_s
-            self.kill(child)
-
-    def kill(self, child: Child) -> None:
-        """Kill a copy that lives, or give it up where only another user may."""
-        if self._lives(child) and not child.send(signal.SIGKILL):
-            self._give_up(child)
+            self._ending(child)
+            child.send(signal.SIGKILL)
+            due_s = time.monotonic() + (_LAST_DEATH_S if last else _DEATH_S)
+            self._killed[child] = min(due_s, self._killed.get(child, due_s))
+            self._changed.set()
 
 
-# -- The instant at which copies begin: all at once, in turn at their offsets, or one alone --------
+# -- The instant at which copies begin: the launcher has stamped it --------------------------------
 
 
 class Release:
-    """Releases the copies of one phase, and emits their starts.
+    """Takes releases of the copies of one phase, and emits their starts; on the trio thread.
 
-    All methods but `in_turn` on the trio thread. `starts`: the first one of each copy,
-    in the run's time (ns).
+    `starts`: the first one of each copy, in the run's time (ns).
     """
 
     def __init__(
@@ -233,7 +122,7 @@ class Release:
         self.starts: dict[int, int] = {}
         self._state = state
         self._number = phase.number
-        self._queues = {queue.copy: queue for queue in phase.queues}
+        self._steps = {queue.copy: len(queue.steps) for queue in phase.queues}
         self._window = window
         self._stopper = stopper
 
@@ -243,56 +132,19 @@ class Release:
         assert self._state.origin_ns is not None
         return self._state.origin_ns
 
-    def together(self, children: list[Child], gate: int, go_file: Path) -> None:
-        """Let all copies go with one system call."""
-        go_file.touch()
-        now = time.monotonic_ns()
-        os.close(gate)
-        self._set_origin(now)
-        for child in children:
-            child.planned_ns = child.start_ns = now
-        for child in children:
-            self.announce(child)
-
-    def in_turn(self, children: list[Child], token: trio.lowlevel.TrioToken) -> None:
-        """Let copies go one after another at their offsets; a thread of its own for precision."""
-        flag = self._state.stop_flag
-        with realtime_priority():
-            begin = time.monotonic_ns()
-            for child in children:
-                planned = begin + self._queues[child.copy].offset_ns
-                remaining_ns = planned - time.monotonic_ns()
-                if flag.wait(remaining_ns / 1e9) if remaining_ns > 0 else flag.is_set():
-                    return
-                child.planned_ns = planned
-                self.alone(child)
-                token.run_sync_soon(self.announce, child)
-
-    def alone(self, child: Child) -> None:
-        """Let one copy through its own gate."""
-        now = time.monotonic_ns()
-        self._set_origin(now)
-        child.start_ns = now
-        child.filler = self._window is not None and self._window.is_past(now)
-        open_gate(child)
-
-    def _set_origin(self, now_ns: int) -> None:
+    def take(self, child: Child, start_ns: int, planned_ns: int | None) -> None:
+        """Take the start of a copy, and emit it; fillers go without."""
         if self._state.origin_ns is None:
-            self._state.origin_ns = now_ns - self._state.job.elapsed_before_ns
+            self._state.origin_ns = start_ns - self._state.job.elapsed_before_ns
         if self._window is not None:
-            self._window.begin(now_ns)
-
-    def announce(self, child: Child) -> None:
-        """Emit that a released copy began, once, and have it watched; fillers go without."""
-        if child.announced:
-            return
-        child.announced = True
+            self._window.begin(start_ns)
+            child.filler = self._window.is_past(start_ns)
+        child.start_ns, child.planned_ns = start_ns, planned_ns
         if child.filler:
             return
-        assert child.start_ns is not None
         if self._window is not None:
             self._window.counting += 1
-        start = child.start_ns - self.origin_ns
+        start = start_ns - self.origin_ns
         self.starts.setdefault(child.copy, start)
         self._stopper.watch(child)
         if self._state.observer is not None:
@@ -302,8 +154,8 @@ class Release:
                     child.copy,
                     child.position,
                     child.pid,
-                    child.start_ns,
-                    repeats=child.position >= len(self._queues[child.copy].steps),
+                    start_ns,
+                    repeats=child.position >= self._steps[child.copy],
                 )
             )
         self._state.emit(
@@ -314,18 +166,19 @@ class Release:
                 child.copy,
                 child.position,
                 start,
-                None if child.planned_ns is None else child.planned_ns - self.origin_ns,
+                None if planned_ns is None else planned_ns - self.origin_ns,
             )
         )
 
 
-# -- The queues of a phase: which run of a copy follows the one that ended, and its start ----------
+# -- The queues of a phase: which run of a copy follows the one that goes on, made ready for it ----
 
 
 class PhaseQueues:
-    """Starts the later runs of a phase's copies; `over` is cancelled with the last queue.
+    """Has the next run of each copy waiting, or being made, while one goes on; on the trio thread.
 
-    On the trio thread, but for `_wanted` and `_next_in_window`.
+    The launcher begins it with the end of the one before. Runs that set something up first are
+    made after that end: what they do is not to be beside the run of the same copy.
     """
 
     def __init__(
@@ -333,60 +186,92 @@ class PhaseQueues:
         state: RunState,
         phase: Phase,
         specs: dict[tuple[int, int], CopySpec],
-        window: WindowWatch | None,
         *,
-        launcher: Launcher,
-        spawner: Spawner,
-        release: Release,
-        ends: ExitWatcher,
+        window: WindowWatch | None,
+        starts: Starts,
         record: PhaseRecord,
+        alive: Mapping[int, Child],
+        forked: Callable[[Iterable[Child]], None],
     ) -> None:
         self.over = trio.CancelScope()
         self.unfinished = len(phase.queues)
         self._state = state
         self._specs = specs
         self._window = window
-        self._launcher = launcher
-        self._spawner = spawner
-        self._release = release
-        self._ends = ends
+        self._starts = starts
         self._record = record
+        self._alive = alive  # by token
+        self._forked = forked
         self._steps = {queue.copy: queue.steps for queue in phase.queues}
-        self._starter = Starter(launcher, self._next_in_window, self._started)
-        self._nursery: trio.Nursery | None = None
+        self._offsets_ns = {queue.copy: queue.offset_ns for queue in phase.queues}
+        self._next: dict[int, Child | None] = {}  # by copy; None: it is being made
+        self._unwanted: set[int] = set()  # copies whose next run is not to begin
+        self._asked: list[Child] = []  # whose next runs are to be made
+        self._some = trio.Event()
+
+    @property
+    def several(self) -> bool:
+        """Tell whether copies run more than once."""
+        return self._window is not None or any(len(it) > 1 for it in self._steps.values())
 
     def first(self) -> list[StartRequest]:
         """Return the first step of every queue."""
         return [
-            StartRequest(copy, 0, steps[0], self._specs[copy, 0])
+            StartRequest(copy, 0, steps[0], self._specs[copy, 0], 0, self._offsets_ns[copy])
             for copy, steps in self._steps.items()
         ]
 
-    def open(self, nursery: trio.Nursery) -> None:
-        """Start later runs in this nursery, until `close`."""
-        self._nursery = nursery
-        if self._window is not None:
-            nursery.start_soon(self._starter.run)
+    def began(self, child: Child) -> None:
+        """Make the run that follows one that has just begun."""
+        if self._next.get(child.copy) is child:
+            del self._next[child.copy]
+        if self._is_over(child) or child.copy in self._unwanted:
+            self._unwanted.discard(child.copy)
+            return
+        if self._window is None or not self._sets_up(child):
+            self._ask(child)
 
-    def close(self) -> None:
-        """Let the starting thread end."""
-        self._starter.close()
-
-    def go_on(self, child: Child, *, well: bool) -> None:
-        """Start the next run of a copy that has ended, if there is one."""
-        following = child.position + 1
-        if self._window is not None:
-            # A copy that failed would only fail again, perhaps a thousand times a second.
-            more = well and not self._window.closed
-        else:
-            more = following < len(self._steps[child.copy])
-        if not more or self._state.stop_flag.is_set():
+    def ended(self, child: Child, *, well: bool) -> None:
+        """Go on with a copy whose run has ended, if there is more."""
+        if child.start_ns is None:  # discarded at its gate
+            self._next.pop(child.copy, None)
+            self._record.uncounted(child)
+            if child.after not in self._alive:
+                self.finish_one()
+            return
+        # A copy that failed would only fail again, perhaps a thousand times a second.
+        over = self._is_over(child) or (self._window is not None and not well)
+        if child.copy in self._next:
+            if over:
+                self.end(child)
+        elif over:
             self.finish_one()
-        elif self._window is not None and not self._launcher.needs_gate(child.spec):
-            self._starter.start(child.copy, following)
         else:
-            assert self._nursery is not None
-            self._nursery.start_soon(self._start_behind_gate, child.copy, following)
+            self._ask(child)
+
+    def end(self, child: Child) -> None:
+        """Begin no further run of a copy that is repeated."""
+        if self._window is None:
+            return
+        coming = self._next.get(child.copy)
+        if coming is not None:
+            coming.launcher.discard(coming.token)
+        elif child.copy in self._next:
+            self._unwanted.add(child.copy)
+
+    def end_all(self) -> None:
+        """Begin no further run of any copy."""
+        for copy, coming in self._next.items():
+            if coming is None:
+                self._unwanted.add(copy)
+            else:
+                coming.launcher.discard(coming.token)
+
+    def _is_over(self, child: Child) -> bool:
+        if self._window is not None:
+            return self._window.closed or self._state.stop_flag.is_set()
+        last = len(self._steps[child.copy]) - 1
+        return child.position >= last or self._state.stop_flag.is_set()
 
     def finish_one(self) -> None:
         """Take note that a queue has come to its end."""
@@ -394,53 +279,69 @@ class PhaseQueues:
         if not self.unfinished:
             self.over.cancel()
 
-    async def _start_behind_gate(self, copy: int, position: int) -> None:
-        """Start the next step of a copy's queue behind a gate of its own."""
-        result: StartResult = None
-        try:
-            for child in await self._spawner.spawn(lambda: [self._wanted(copy, position)]):
-                result = child
-        except RaterError as error:
-            result = error
-        self._take_up(result)
+    def _ask(self, child: Child) -> None:
+        self._next[child.copy] = None
+        self._asked.append(child)
+        self._some.set()
 
-    def _started(self, copy: int, position: int, result: StartResult) -> None:
-        """Take what came of a start without a gate; a gate's shell may execute what fails here."""
-        if result is None and not self._state.stop_flag.is_set():
-            assert self._nursery is not None
-            self._nursery.start_soon(self._start_behind_gate, copy, position)
-            return
-        if isinstance(result, Child) and self._state.gates is not None:
-            self._state.gates.inherit(result)
-        self._take_up(result)
+    async def run(self) -> None:
+        """Make what is asked for, as much together as there is, until cancelled."""
+        while True:
+            await self._some.wait()
+            self._some = trio.Event()
+            before, self._asked = self._asked, []
+            if self._window is not None and not self._in_place(before):
+                wanted = await trio.to_thread.run_sync(self._requests, before)
+            else:
+                wanted = self._requests(before)
+            for error in wanted:
+                if isinstance(error, RaterError):
+                    self._state.stop(None, str(error))
+            await self._start(before, wanted)
 
-    def _take_up(self, child: StartResult) -> None:
-        """Let a copy's next run be part of the phase, unless that is over."""
-        if isinstance(child, RaterError):
-            self._state.stop(None, str(child))
-            child = None
-        closed = self._window is not None and self._window.closed
-        if child is None or closed or self._state.stop_flag.is_set():
-            if child is not None:
-                self._launcher.discard(child)
-                self._record.uncounted(child)
-            self.finish_one()
-            return
-        self._ends.expect(child)
-        if child.start_ns is None:
-            self._release.alone(child)
-        elif self._window is not None:
-            child.filler = self._window.is_past(child.start_ns)
-        self._release.announce(child)
+    def _sets_up(self, before: Child) -> bool:
+        step = self._step(before.copy, before.position + 1)
+        return self._state.job.workplace.sets_up(step.benchmark)
 
-    def _wanted(self, copy: int, position: int) -> StartRequest:
-        steps = self._steps[copy]
+    def _in_place(self, before: list[Child]) -> bool:
+        """Tell whether nothing has to be made for what follows these: no directory of its own."""
+        return not any(it.spec.output.endswith("/") or self._sets_up(it) for it in before)
+
+    def _requests(self, before: list[Child]) -> list[StartRequest | RaterError]:
+        """Return what follows these; in a worker thread where something is made for it."""
+        found: list[StartRequest | RaterError] = []
+        for child in before:
+            try:
+                found.append(self._request(child, child.position + 1))
+            except RaterError as error:
+                found.append(error)
+        return found
+
+    def _request(self, child: Child, position: int) -> StartRequest:
+        copy, step = child.copy, self._step(child.copy, position)
         if self._window is None:
-            return StartRequest(copy, position, steps[position], self._specs[copy, position])
-        step = steps[position % len(steps)]
+            return StartRequest(copy, position, step, self._specs[copy, position], child.token)
         workplace = self._state.job.workplace
         spec = workplace.spec(copy, position, step, self._state.stop_flag.is_set)
-        return StartRequest(copy, position, step, spec)
+        return StartRequest(copy, position, step, spec, child.token)
 
-    def _next_in_window(self, copy: int, position: int) -> StartRequest | None:
-        return None if self._state.stop_flag.is_set() else self._wanted(copy, position)
+    def _step(self, copy: int, position: int) -> Step:
+        steps = self._steps[copy]
+        return steps[position % len(steps)] if self._window is not None else steps[position]
+
+    async def _start(self, before: list[Child], wanted: list[StartRequest | RaterError]) -> None:
+        going = []
+        for child, one in zip(before, wanted, strict=True):
+            if isinstance(one, StartRequest):
+                if child.copy not in self._unwanted and not self._is_over(child):
+                    going.append(one)
+                    continue
+                self._record.unused(one)
+            del self._next[child.copy]
+            self._unwanted.discard(child.copy)
+            if child.token not in self._alive:
+                self.finish_one()
+        if going:
+            children = await self._starts.start(going)
+            self._next.update((child.copy, child) for child in children)
+            self._forked(children)

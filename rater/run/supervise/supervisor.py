@@ -240,7 +240,7 @@ class Supervisor:
         self._state.stop_flag.set()
         if self._phase is not None:
             if again:
-                self._phase.kill_all()
+                self._phase.kill_all(last=True)
             else:
                 self._phase.begin_stop()
         if self._waiting is not None:

@@ -24,10 +24,9 @@ from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.schedule import Phase, Step
 from rater.record.events import CopyEnded, Event, OutputChecked
 from rater.record.run import CopyStatus, Validity, escape_undecodable
-from rater.run.copies.guard import Helpers
+from rater.run.copies.guard import MARKER, Helpers
 from rater.run.copies.launch import CopySpec
 from rater.run.copies.limits import KernelKills, limits_at_end, pipe_above_gate_descriptors
-from rater.run.copies.spawn import MARKER
 from rater.run.host.foreign_load import process_cpu_s
 from rater.run.workplace import checker_main
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules, written_bytes
@@ -285,6 +284,10 @@ class Workplace(Protocol):
 
     def spec(self, copy: int, position: int, step: Step, stop: Callable[[], bool]) -> CopySpec:
         """Make what a later run of a copy needs, of a phase with a window."""
+        ...
+
+    def sets_up(self, benchmark: str) -> bool:
+        """Tell whether a command is run before each run of a benchmark's copies."""
         ...
 
     @property

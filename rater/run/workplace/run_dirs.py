@@ -18,9 +18,10 @@ from rater.plan.placement.place import Placement
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
 from rater.record.run import Validity
+from rater.run.copies.guard import MARKER
 from rater.run.copies.launch import CopySpec
-from rater.run.copies.spawn import MARKER
 from rater.run.host.thread_binding import ThreadBinding
+from rater.run.launcher.inherited import inherited_environment
 from rater.run.programs.child_process import NO_LIMITS, Limits
 from rater.run.programs.inputs import (
     InputWatch,
@@ -139,21 +140,19 @@ class CopyEnvironments:
         self._added[b"RATER_COPIES"] = b"%d" % len(placements)
         # Of copies that work where we are.
         self._added[b"RATER_RUN_DIR"] = os.fsencode(Path.cwd())
-        self._made: dict[object, list[dict[bytes, bytes]]] = {}
+        self._made: dict[object, dict[bytes, bytes]] = {}
 
-    def of(self, program: Program, copy: int) -> dict[bytes, bytes]:
-        """Return what a copy of a program finds, but for its run directory; made once."""
+    def of(self, program: Program, copy: int) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """Return what all copies of a program find, made once, and what one finds besides."""
         key = (program.environment, program.threads)
         made = self._made.get(key)
         if made is None:
-            # A variable without a name can not be handed on by posix_spawn.
-            base = {name: value for name, value in os.environb.items() if name}
-            base.update((os.fsencode(n), os.fsencode(value)) for n, value in program.environment)
-            base |= self._added
-            base[b"RATER_THREADS"] = b"%d" % program.threads
-            made = [base | _whereabouts(placement) for placement in self._placements]
+            made = inherited_environment()
+            made.update((os.fsencode(n), os.fsencode(value)) for n, value in program.environment)
+            made |= self._added
+            made[b"RATER_THREADS"] = b"%d" % program.threads
             self._made[key] = made
-        return made[copy]
+        return made, _whereabouts(self._placements[copy])
 
 
 def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
@@ -249,17 +248,13 @@ class RunFolders:
         stop: Callable[[], bool],
         made: Sequence[CopySpec],
     ) -> None:
-        done = set_up_all(setups, self._workers(), stop)
+        done = set_up_all(setups, _workers(self._placements), stop)
         if done.error is not None or stop():
             for spec in made:
                 if spec.files not in done.kept:
                     self._remove(spec)
         if done.error is not None:
             raise done.error
-
-    def _workers(self) -> int:
-        cpus = {cpu for placement in self._placements for cpu in placement.cpus or ()}
-        return len(cpus) or len(os.sched_getaffinity(0))
 
     def spec(
         self, copy: int, position: int, step: Step, stop: Callable[[], bool] = lambda: False
@@ -276,6 +271,10 @@ class RunFolders:
                 self._remove(spec)
                 raise
         return spec
+
+    def sets_up(self, benchmark: str) -> bool:
+        """Tell whether a command is run before each run of a benchmark's copies."""
+        return bool(self._programs[benchmark].setup)
 
     def expects(self, benchmark: str) -> bool:
         """Tell whether a benchmark's copies are judged: by outputs or shared inputs."""
@@ -315,7 +314,7 @@ class RunFolders:
     ) -> dict[str, CheckResult]:
         specs = [spec for _, spec in copies]
         assert self._kit_outputs is not None
-        judged = self._kit_outputs.judge(specs, self._workers(), stop)
+        judged = self._kit_outputs.judge(specs, _workers(self._placements), stop)
         for (program, _), one in zip(copies, judged, strict=True):
             if one.validity is Validity.NOT_CHECKED and one is not OVERWRITTEN:
                 self._notice(f"outputs of {program.name} were {one.detail}")
@@ -363,13 +362,13 @@ class RunFolders:
     def _spec(self, copy: int, position: int, step: Step) -> CopySpec:
         program = self._programs[step.benchmark]
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
-        environment = self._environments.of(program, copy)
+        shared, own = self._environments.of(program, copy)
         if program.own:
-            return self._own_spec(program.own[copy], name, environment)
+            return self._own_spec(program.own[copy], name, shared, own)
         if program.directory is not None:
             # No directory for output alone: making one can cost more than all the rest.
             output = f"{self._work}/{name}."
-            spec = CopySpec(program.argv, environment, program.directory, output)
+            spec = CopySpec(program.argv, shared, program.directory, output, own=own)
             return self._tuned(replace(spec, accepted=program.accepted))
         workloads = count_reported_commands(program.argv)
         if program.inputs:
@@ -388,22 +387,23 @@ class RunFolders:
                 os.makedirs(f"{path}/{folder}", exist_ok=True)
         except OSError as error:
             raise cannot_be_made(Path(path), error) from error
-        environment = environment | {b"RATER_RUN_DIR": os.fsencode(path)}
-        spec = CopySpec(program.argv, environment, path, f"{path}/", workloads)
+        own[b"RATER_RUN_DIR"] = os.fsencode(path)
+        spec = CopySpec(program.argv, shared, path, f"{path}/", workloads, own)
         return self._tuned(replace(spec, accepted=program.accepted))
 
-    def _own_spec(self, own: KitCopy, name: str, environment: dict[bytes, bytes]) -> CopySpec:
+    def _own_spec(
+        self, kit: KitCopy, name: str, shared: dict[bytes, bytes], own: dict[bytes, bytes]
+    ) -> CopySpec:
         """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
-        environment = environment | {b"RATER_RUN_DIR": os.fsencode(own.directory)}
-        output, workloads = f"{self._work}/{name}.", count_reported_commands(own.argv)
-        return self._tuned(CopySpec(own.argv, environment, own.directory, output, workloads))
+        own[b"RATER_RUN_DIR"] = os.fsencode(kit.directory)
+        output, workloads = f"{self._work}/{name}.", count_reported_commands(kit.argv)
+        return self._tuned(CopySpec(kit.argv, shared, kit.directory, output, workloads, own))
 
     def _tuned(self, spec: CopySpec) -> CopySpec:
-        tuning = self._tuning
-        if tuning is UNTUNED:
+        if (tuning := self._tuning) is UNTUNED:
             return spec
-        late = tuning.added(spec.environment)
-        return replace(spec, late=late, transparent=tuning.transparent)
+        own = {**spec.own, **tuning.added(spec.environment)}
+        return replace(spec, own=own, transparent=tuning.transparent)
 
     def _run_dir(self, program: Program, copy: int, name: str) -> RunDir:
         """Make a run directory; inputs of the copy's own are written where it will read them.
@@ -442,6 +442,11 @@ def stderr_ends(files: str, lines: int = 3) -> list[str]:
 
 
 # -- Set-up commands of copies, before each run: where the copy will run, several at a time --------
+
+
+def _workers(placements: Sequence[Placement]) -> int:
+    cpus = {cpu for placement in placements for cpu in placement.cpus or ()}
+    return len(cpus) or len(os.sched_getaffinity(0))
 
 
 class SetupsDone(Struct, frozen=True):

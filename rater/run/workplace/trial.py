@@ -18,10 +18,8 @@ from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
-from rater.run.copies.guard import guard
+from rater.run.copies.guard import MARKER, guard, kill_marked
 from rater.run.copies.launch import CopySpec
-from rater.run.copies.spawn import MARKER
-from rater.run.copies.watchdog import kill_marked
 from rater.run.programs.child_process import LimitExceeded, Limits, SoloRunResult, run_alone
 from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs

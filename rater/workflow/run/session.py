@@ -50,12 +50,11 @@ from rater.record.events import (
 from rater.record.run import Run, RunStatus
 from rater.record.stored import StoredRun, is_good
 from rater.run.copies.counters import CounterPlan
-from rater.run.copies.guard import Guard, guard
+from rater.run.copies.guard import MARKER, Guard, guard
 from rater.run.copies.limits import refuse_copies
-from rater.run.copies.spawn import MARKER, living_on
 from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
 from rater.run.host.idle import IdleWatch
-from rater.run.host.thread_binding import realtime_priority
+from rater.run.host.thread_binding import living_on, realtime_priority
 from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
@@ -392,7 +391,7 @@ class Session:
         with held() as signals:  # from the run's row on nothing is broken off: it is ended
             entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
             try:
-                with living_on(resolved.reserved, [keeper.watch.pid]):
+                with living_on(resolved.reserved, [keeper.launcher.pid]):
                     outcome, recorder = self._supervise(
                         keeper, entered, store, ready, signals, pages=pages
                     )

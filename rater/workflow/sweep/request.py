@@ -365,8 +365,7 @@ def build_all(
     starts from all others. Returns which points cannot run with what was built, and why.
     Raises `InputError` where building does not succeed.
     """
-    from rater.run.copies.guard import guard
-    from rater.run.copies.spawn import MARKER
+    from rater.run.copies.guard import MARKER, guard
     from rater.workflow.run.prepare import make_ready
     from rater.workflow.run.workload import untouched_programs
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import trio
 
-from rater.record.events import CopyStarted, Event, Noted
+from rater.record.events import CopyStarted, Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus
-from rater.run.copies import watchdog
-from rater.run.copies.guard import Leftover, guard
+from rater.run.copies.guard import Leftover, children, guard, limit_mark
 from rater.run.copies.launch import Child
-from rater.run.copies.spawn import Watchdog, limit_mark
+from rater.run.launcher.launcher import NAME, Launcher, launcher_program
+from rater.run.launcher.table import RECORD, Record, Told
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.calls import RATER
 from tests.support.rig import Rig, wait_for
@@ -54,8 +56,8 @@ def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_envir
         one, two = (
             os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=0) for _ in range(2)
         )
-        keeper.hold(0, one)
-        keeper.hold(1, two)
+        keeper.hold(one)
+        keeper.hold(two)
         grouped = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=two)
         own = {"RATER_COPY": "0"}
         alone = os.posix_spawn("/bin/sleep", ["sleep", "300"], own, setsid=True)
@@ -78,54 +80,47 @@ def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.Monkey
 
 
 MARK = "6f1c8a52-made-for-this-test"
-# Whoever started rater, and a copy that joined its group.
+# Whoever started rater, what a set-up left in its group, and a launcher that finds rater dead.
 STARTER = """
-import resource, subprocess, sys
-soft, hard = resource.getrlimit({locks})
-resource.setrlimit({locks}, ({mark}, hard))
-copy = subprocess.Popen(["sleep", "100"])
-resource.setrlimit({locks}, (soft, hard))
+import os, resource, subprocess
+soft, hard = resource.getrlimit(10)
+resource.setrlimit(10, ({mark}, hard))
+left = subprocess.Popen(["sleep", "100"])
+resource.setrlimit(10, (soft, hard))
+words = ["{name}", "{fd}", "1", "RATER_RUN={run}", "{mark}", str(soft), ""]
+subprocess.Popen(words, executable="{program}", pass_fds=[{fd}])
+os.close({fd})
 print(flush=True)
-print(copy.wait(), flush=True)
+print(left.wait(), flush=True)
 input()
 """
 
 
-def test_who_started_a_dead_supervisor_lives_on_though_a_copy_joined_its_group() -> None:
-    mark = limit_mark(MARK)
+def test_who_started_a_dead_rater_lives_on_though_what_is_killed_is_in_its_group() -> None:
+    ours, theirs = socket.socketpair()
+    values = {"mark": limit_mark(MARK), "run": MARK, "name": NAME, "program": launcher_program()}
     with subprocess.Popen(
-        [sys.executable, "-c", STARTER.format(locks=watchdog.RLIMIT_LOCKS, mark=mark)],
+        [sys.executable, "-c", STARTER.format(fd=theirs.fileno(), **values)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
+        pass_fds=[theirs.fileno()],
         text=True,
     ) as starter:
+        theirs.close()
         assert starter.stdout is not None
         starter.stdout.readline()
-        slots = os.memfd_create("slots")
-        dead_pipe, held_end = os.pipe()
-        os.close(held_end)
-        # Of another session, as no child of the supervisor's any more.
-        argv = [str(dead_pipe), str(slots), f"RATER_RUN={MARK}", str(mark), str(starter.pid)]
-        subprocess.run(
-            [sys.executable, "-I", "-S", watchdog.__file__, *argv],
-            pass_fds=(dead_pipe, slots),
-            start_new_session=True,
-            timeout=60,
-            check=True,
-        )
-        os.close(dead_pipe)
-        os.close(slots)
+        ours.close()
         assert starter.communicate("\n", timeout=30)[0] == "-9\n"
         assert starter.returncode == 0
 
 
-def test_a_watchdog_that_is_stopped_while_it_is_dismissed_is_let_go_on(
+def test_a_launcher_that_is_stopped_while_it_is_ended_is_let_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    watch = Watchdog(MARK, 1, None)
-    os.kill(watch.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, watch.pid, os.WSTOPPED | os.WNOWAIT)
+    launcher = Launcher(1, f"RATER_RUN={MARK}", limit_mark(MARK), -1, None)
+    os.kill(launcher.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, launcher.pid, os.WSTOPPED | os.WNOWAIT)
     sent, kill = [], os.kill
 
     def after_the_first(pid: int, number: int) -> None:  # that one came before the stop
@@ -134,8 +129,8 @@ def test_a_watchdog_that_is_stopped_while_it_is_dismissed_is_let_go_on(
             kill(pid, number)
 
     monkeypatch.setattr(os, "kill", after_the_first)
-    watch.dismiss(hunt=False)
-    assert sent == [(watch.pid, signal.SIGCONT)] * 2
+    launcher.close(hunt=False)
+    assert sent == [(launcher.pid, signal.SIGCONT)] * 2
 
 
 PYTHON = f"exec {sys.executable} -S -c"
@@ -174,30 +169,99 @@ def test_a_copy_of_another_user_is_named_and_the_run_ends_without_it(
 ) -> None:
     pids: list[int] = []
 
-    def refuse(child: Child, number: int) -> bool:
-        pids.append(child.pid)
-        return False
-
     # To be refused for real takes a set-user-ID program that becomes root, run by somebody else.
-    monkeypatch.setattr(Child, "send", refuse)
-    seen = Rig(tmp_path, timeout_s=0.2, grace_s=0.1).run({"sudo": "sleep 60"}, copies=1)
+    def refuse(self: Child, number: int) -> None:
+        pids.append(self.pid)
+        record = Record(*RECORD.unpack(bytes(RECORD.size)))
+        refused.append(record._replace(kind=Told.REFUSED, token=self.token, pid=self.pid))
+
+    refused: list[Record] = []
+    take = Launcher.take
+
+    def taken(self: Launcher) -> list[Record]:
+        found, refused[:] = [*take(self), *refused], []
+        return found
+
+    async def receive(self: Launcher) -> list[Record]:
+        while not (found := self.take()):
+            await trio.sleep(0.01)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "send", refuse)
+        patch.setattr(Launcher, "take", taken)
+        patch.setattr(Launcher, "receive", receive)
+        seen = Rig(tmp_path, timeout_s=0.2, grace_s=0.1).run({"sudo": "sleep 60"}, copies=1)
     assert seen.outcome.status is RunStatus.FAILED
     assert f"process {pids[0]} still runs; end it with `sudo kill -9" in str(seen.outcome.reason)
 
 
-@pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_watchdog_is_watched(tmp_path: Path, harm: int) -> None:
+def test_a_copy_that_does_not_die_is_named_with_what_it_does_and_the_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.supervise.starts._DEATH_S", 0.2)
+    deaf = Child.send
+
+    def send(self: Child, number: int) -> None:
+        if number != signal.SIGKILL:
+            deaf(self, number)
+
+    monkeypatch.setattr(Child, "send", send)
+    rig = Rig(tmp_path, timeout_s=0.2, grace_s=0.1)
+    seen = rig.run({"frozen": "trap '' TERM; sleep 60 & wait; wait"}, copies=1)
+    assert seen.outcome.status is RunStatus.FAILED
+    assert "copy 0 of frozen does not die of SIGKILL: process" in str(seen.outcome.reason)
+    assert "state S" in str(seen.outcome.reason)
+
+
+def test_a_second_signal_ends_a_run_whose_copy_does_not_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.supervise.starts._LAST_DEATH_S", 0.2)
+    monkeypatch.setattr(Child, "send", lambda self, number: None)
+
+    def twice(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyStarted):
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    seen = Rig(tmp_path, grace_s=3600, on_event=twice).run({"frozen": "sleep 60"}, copies=1)
+    assert "does not die of SIGKILL" in str(seen.outcome.reason)
+
+
+def test_a_launcher_that_is_stopped_is_let_go_on_and_that_is_said(tmp_path: Path) -> None:
     over = tmp_path / "over"
 
     def strike(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, CopyStarted):
-            os.kill(supervisor._state.guard.watch.pid, harm)
-        elif isinstance(event, Noted) and "rater's watchdog was" in event.text:
+            os.kill(supervisor._state.guard.launcher.pid, signal.SIGSTOP)
+        elif isinstance(event, Noted) and "launcher was stopped from outside" in event.text:
             over.touch()
 
     script = f"while [ ! -e {over} ]; do sleep 0.01; done"
     seen = Rig(tmp_path, on_event=strike).run({"runs": script}, copies=1)
-    assert seen.outcome.status is RunStatus.COMPLETE
+    assert seen.notes.count("it was let go on") == 1
+
+
+@pytest.mark.parametrize("when", [PhaseStarted, CopyStarted])
+def test_with_a_launcher_that_was_killed_all_copies_end_and_the_run_says_so(
+    tmp_path: Path, when: type[Event]
+) -> None:
+    pids: list[int] = []
+
+    def strike(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, when) and not pids:
+            launcher = supervisor._state.guard.launcher.pid
+            pids.extend(children(launcher))
+            os.kill(launcher, signal.SIGKILL)
+
+    seen = Rig(tmp_path, on_event=strike).run({"runs": "sleep 60", "never": "true"}, copies=3)
+    assert len(pids) == 3
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert seen.outcome.status is RunStatus.FAILED
+    assert "rater's launcher (process" in str(seen.outcome.reason)
+    assert "was killed by signal 9" in str(seen.outcome.reason)
+    assert {event.benchmark for event in seen.started} <= {"runs"}
 
 
 @pytest.mark.parametrize("cgroup", [True, False], ids=["cgroup", "no cgroup"])

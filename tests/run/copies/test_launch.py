@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-import rater as package
-from rater.plan.schedule import make_plan
 from rater.record.events import WorkloadTime
-from rater.run.copies.exit_watcher import CommandReport, CommandReports, ExitWatcher, workload_times
-from rater.run.copies.launch import Child, CopySpec
-from rater.run.copies.spawn import spawn, spawn_alone
+from rater.run.copies.exits import CommandReport, CommandReports, workload_times
 from rater.run.programs.script import (
     REPORT_FD,
     CommandLine,
@@ -34,66 +26,6 @@ from rater.run.programs.script import (
 )
 from tests.support.calls import rater
 from tests.support.shells import SHELLS
-
-WRITE = os.O_WRONLY | os.O_CREAT
-
-
-@pytest.mark.parametrize("start", [spawn, spawn_alone])
-def test_arguments_variables_files_group_and_signals_are_as_asked(
-    tmp_path: Path, start: Callable[..., int]
-) -> None:
-    script = (
-        'echo "$1" "$A" $(cut -d" " -f5 /proc/$$/stat) $$; grep -E "Sig(Blk|Ign)" /proc/self/status'
-    )
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 1, str(tmp_path / "out"), WRITE, 0o644),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-    ]
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        pid = start("/bin/sh", ("sh", "-c", script, "sh", "ü 1"), {b"A": b"b=c"}, actions)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    assert os.waitpid(pid, 0)[1] == 0
-    words, mask, ignored = (tmp_path / "out").read_text().splitlines()
-    assert words == f"ü 1 b=c {pid} {pid}"
-    assert int(mask.split()[1], 16) == 0
-    assert int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1) == 0
-
-
-def test_a_session_of_its_own_and_nothing_but_this_holds_the_interpreter() -> None:
-    pid = spawn("/bin/sleep", ("sleep", "100"), {}, [], session=True)
-    assert os.getsid(pid) == pid
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    files = Path(package.__file__).parent.rglob("*.py")
-    callers = {file.name for file in files if re.search(r"os\.posix_spawnp?\(", file.read_text())}
-    assert callers == {"spawn.py"}
-
-
-def test_a_program_that_is_not_there_is_an_error_as_of_python() -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        spawn("/nowhere", ("nowhere",), {}, [])
-    with pytest.raises(FileNotFoundError):
-        spawn("/bin/true", ("true",), {}, [(os.POSIX_SPAWN_OPEN, 1, "/nowhere/out", WRITE, 0o644)])
-    with pytest.raises(ValueError, match="null byte"):
-        spawn("/bin/true", ("true", "a\0b"), {}, [])
-
-
-def test_other_threads_go_on_while_a_child_has_not_executed_yet(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    actions = [(os.POSIX_SPAWN_OPEN, 1, str(fifo), os.O_WRONLY, 0)]  # until somebody reads
-    pids: list[int] = []
-    thread = threading.Thread(
-        target=lambda: pids.append(spawn("/bin/true", ("true",), {}, actions)), daemon=True
-    )
-    thread.start()
-    deadline_s = time.monotonic() + 20
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    thread.join(deadline_s - time.monotonic())
-    os.close(reader)
-    assert os.waitpid(pids[0], 0)[1] == 0
 
 
 def sh(script: str) -> CommandLine:
@@ -112,7 +44,8 @@ def reports_of(
     program = shutil.which(shell[0])
     if program is None:
         pytest.skip(f"no {shell[0]} here")
-    pipe = CommandReports()
+    reports = CommandReports()
+    read_end, write_end = os.pipe()
     here = Path.cwd()
     os.chdir(folder)
     try:
@@ -123,16 +56,17 @@ def reports_of(
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 1, "stdout", os.O_WRONLY | os.O_CREAT, 0o600),
                 (os.POSIX_SPAWN_OPEN, 2, "stderr", os.O_WRONLY | os.O_CREAT, 0o600),
-                (os.POSIX_SPAWN_DUP2, pipe.write_end, REPORT_FD),
+                (os.POSIX_SPAWN_DUP2, write_end, REPORT_FD),
             ],
         )
         _, status = os.waitpid(pid, 0)
-        pipe.expect(pid, 9)
-        pipe.read(7)
-        return os.waitstatus_to_exitcode(status), pipe.take(pid)
+        os.close(write_end)
+        reports.expect(pid, 9)
+        reports.read(os.read(read_end, 4096), 7)
+        return os.waitstatus_to_exitcode(status), reports.take(pid)
     finally:
         os.chdir(here)
-        pipe.close()
+        os.close(read_end)
 
 
 def test_ends_of_all_commands_but_the_last_are_reported(shell: list[str], tmp_path: Path) -> None:
@@ -208,38 +142,29 @@ def test_a_script_that_nobody_listens_to_reports_nothing(tmp_path: Path) -> None
 
 
 def test_lines_that_come_in_pieces_or_are_no_lines_do_no_harm() -> None:
-    pipe = CommandReports()
-    try:
-        for pid in (5, 6):
-            pipe.expect(pid, 2)
-        for piece in (b"5 e 1 0\n5 e", b" 2 3\nnonsense\n5 \xff 1 1\n6 s 1 9\n"):
-            os.write(pipe.write_end, piece)
-            pipe.read(1)
-        assert pipe.take(5) == [("e", 1, 0, 1), ("e", 2, 3, 1)]
-        assert pipe.take(5) == []
-        assert pipe.take(6) == [("s", 1, 9, 1)]
-        pipe.read(2)  # returns at once
-    finally:
-        pipe.close()
+    reports = CommandReports()
+    for pid in (5, 6):
+        reports.expect(pid, 2)
+    for piece in (b"5 e 1 0\n5 e", b" 2 3\nnonsense\n5 \xff 1 1\n6 s 1 9\n"):
+        reports.read(piece, 1)
+    assert reports.take(5) == [("e", 1, 0, 1), ("e", 2, 3, 1)]
+    assert reports.take(5) == []
+    assert reports.take(6) == [("s", 1, 9, 1)]
 
 
 @pytest.mark.parametrize("line", [b"5 e 1 0\n", b"7 e 1 0\n", b"x" * 300, b"\n"])
 def test_a_flood_is_noticed_and_neither_kept_nor_followed(line: bytes) -> None:
-    pipe = CommandReports()
-    try:
-        pipe.expect(5, 2)
-        os.set_blocking(pipe.write_end, False)
-        written = 0
-        while written < 4 << 20:
-            written += os.write(pipe.write_end, line * (4096 // len(line)))
-            if written % (32 << 10) < 4096:
-                assert written > 1 << 20 or not pipe.flooded
-                pipe.read(1)
-        assert pipe.flooded
-        assert len(pipe.take(5)) <= 4  # two of each command
-        assert pipe.take(7) == []
-    finally:
-        pipe.close()
+    reports = CommandReports()
+    reports.expect(5, 2)
+    read = 0
+    while read < 4 << 20:
+        block = line * (4096 // len(line))
+        read += len(block)
+        reports.read(block, 1)
+        assert read > 1 << 20 or not reports.flooded
+    assert reports.flooded
+    assert len(reports.take(5)) <= 4  # two of each command
+    assert reports.take(7) == []
 
 
 def test_times_of_workloads_fill_the_copys_own() -> None:
@@ -309,70 +234,6 @@ def test_benchmarks_of_suites_have_workload_times_where_they_run_several_command
             ("two", 1, 1, 0, None),
             ("two", 1, 2, 1, None),
         ]
-
-
-STEP = make_plan(["a"], 1).phases[0].queues[0].steps[0]
-
-type Copies = list[tuple[subprocess.Popen[bytes], Child]]
-
-
-@pytest.fixture
-def copies() -> Iterator[Copies]:
-    """Three processes that wait for the end of their input."""
-    made = []
-    for copy in range(3):
-        process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        spec = CopySpec(("cat",), {}, "/", "/out.")
-        pidfd = os.pidfd_open(process.pid)
-        made.append((process, Child(copy, 0, STEP, process.pid, pidfd, spec, None)))
-    yield made
-    for process, child in made:
-        with process:
-            process.kill()
-        os.close(child.pidfd)
-
-
-def end(process: subprocess.Popen[bytes]) -> int:
-    """End a process; return a time at which it has ended, and is not reaped."""
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    return time.monotonic_ns()
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_all_that_have_ended_are_stamped_before_the_first_is_handled(
-    copies: Copies, at_once: bool
-) -> None:
-    ends = ExitWatcher(commands=False, at_once=at_once)
-    for _, child in copies:
-        ends.expect(child)
-    for process, _ in copies[:2]:
-        end(process)
-    begin = time.monotonic_ns()
-    found = ends.gather()
-    next(found)
-    handled = time.monotonic_ns()
-    assert list(ends.alive.values()) == [copies[2][1]]
-    _, stamped = next(found)
-    assert begin <= stamped <= handled
-    assert list(found) == []
-    ends.close()
-
-
-def test_what_ends_while_another_is_handled_is_stamped_next(copies: Copies) -> None:
-    ends = ExitWatcher(commands=False, at_once=True)
-    for _, child in copies:
-        ends.expect(child)
-    end(copies[0][0])
-    found = ends.take()
-    assert next(found)[0] is copies[0][1]
-    ended = end(copies[2][0])
-    later, stamped = next(found)
-    assert later is copies[2][1]
-    assert stamped >= ended
-    assert list(found) == []
-    assert list(ends.alive.values()) == [copies[1][1]]
-    ends.close()
 
 
 TASKS = """

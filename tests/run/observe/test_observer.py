@@ -20,7 +20,6 @@ from rater.errors import InputError
 from rater.plan.options import Cadence, parse_cadence
 from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Sampled
-from rater.run.copies.launch import GATE_NAME
 from rater.run.host.procfs import (
     PAGE_BYTES,
     Resident,
@@ -29,7 +28,6 @@ from rater.run.host.procfs import (
     gate_facts,
     is_gate,
     open_process,
-    parse_last_cpu,
     parse_numa_maps,
     parse_resident,
     parse_sched,
@@ -38,6 +36,7 @@ from rater.run.host.procfs import (
     parse_status,
     read_file,
 )
+from rater.run.launcher.launcher import NAME
 from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe, RunningCopy
 
@@ -121,8 +120,6 @@ def test_a_name_with_brackets_does_not_shift_the_fields_of_a_stat_line() -> None
     stat = parse_stat(b"42 (a) R 1 (b)) " + after)
     assert stat == Stat("R", parent=17, group=18, threads=3, rss_pages=250, cpu=41)
     assert parse_stat(b"42 (a) R 1") is None
-    assert parse_last_cpu(b"42 (a) R 1 (b)) " + after) == 41
-    assert parse_last_cpu(b"42 (a) R 1") is None
 
 
 def test_a_status_shows_the_masks_and_the_peak() -> None:
@@ -169,7 +166,9 @@ HOLD = "import sys; print('ready', flush=True); sys.stdin.read()"
 
 
 @contextmanager
-def running(*argv: str, affinity: set[int] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    *argv: str, affinity: set[int] | None = None, executable: str | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process that said `ready` and waits for the end of its input."""
 
     def bind() -> None:
@@ -178,6 +177,7 @@ def running(*argv: str, affinity: set[int] | None = None) -> Iterator[subprocess
 
     process = subprocess.Popen(
         argv,
+        executable=executable,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         preexec_fn=bind,  # noqa: PLW1509 (no other threads here)
@@ -355,7 +355,8 @@ def test_a_descriptor_of_a_dead_process_reads_nothing_whoever_has_its_number_now
 
 def test_a_copy_still_in_its_gate_is_not_taken_for_the_benchmark() -> None:
     script = "echo ready; read -r line; exec sleep 60"
-    with running("/bin/sh", "-c", script, GATE_NAME.decode(), "more") as process:
+    shell = "/bin/sh"
+    with running(NAME, "-c", script, executable=shell) as process:
         assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline() == b"ready\n"
         assert probed(process.pid) is NoSample.AT_GATE
@@ -364,8 +365,8 @@ def test_a_copy_still_in_its_gate_is_not_taken_for_the_benchmark() -> None:
         while (sample := probed(process.pid)) is NoSample.AT_GATE:
             time.sleep(0.001)
     assert isinstance(sample, Sampled)
-    assert is_gate(b"/bin/sh\0-c\0script\0rater-gate\0x\0", GATE_NAME)
-    assert not is_gate(b"sleep\x0060\0", GATE_NAME)
+    assert is_gate(b"rater-launcher\x007\0", NAME.encode())
+    assert not is_gate(b"sleep\x0060\0", NAME.encode())
 
 
 def test_what_may_not_be_read_is_not_known_and_noted_once(

@@ -133,7 +133,7 @@ def test_a_copy_too_short_to_be_sampled_still_shows_where_it_ended(tmp_path: Pat
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_later_run_without_a_gate_is_not_judged_by_a_mask_that_it_set_itself(
+def test_a_later_run_is_not_judged_by_a_mask_that_it_set_itself(
     tmp_path: Path,
 ) -> None:
     both = tuple(sorted(os.sched_getaffinity(0)))
@@ -152,7 +152,7 @@ def test_a_later_run_without_a_gate_is_not_judged_by_a_mask_that_it_set_itself(
 def child(copy: int, step: int = 0) -> Child:
     spec = CopySpec(("true",), {}, "/", "/out.")
     made = make_plan(["a"], 1).phases[0].queues[0].steps[0]
-    return Child(copy, step, made, 1, -1, spec, None)
+    return Child(None, 1 + copy, copy, step, made, spec, pid=1)  # type: ignore[arg-type]
 
 
 def test_memory_on_an_lgroup_that_may_not_give_any_is_reported(

@@ -17,7 +17,6 @@ from rater.run.programs.tuning import (
     Elf,
     find_allocator,
     read_elf,
-    transparent_pages,
     tuning_for,
     unreached_reason,
 )
@@ -296,9 +295,6 @@ def test_copies_without_huge_pages_have_none_and_rater_is_as_before(
     assert rater("run", *words)[0] == 0
     assert [(tmp_path / f"seen.{copy}").read_text().split()[1] for copy in (0, 1)] == ["0", "0"]
     assert _thp_enabled() == before
-    with transparent_pages(False):
-        assert _thp_enabled() == "0"
-    assert _thp_enabled() == before
     assert dict(stored().settings)["copies.hugepages"] == "off"
 
 
@@ -306,7 +302,7 @@ def _thp_enabled() -> str:
     return Path("/proc/self/status").read_text().partition("THP_enabled:")[2].split()[0]
 
 
-def test_copies_that_start_again_without_a_gate_find_the_same(
+def test_copies_that_start_again_find_the_same(
     rater: Rater, tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

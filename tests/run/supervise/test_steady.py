@@ -14,10 +14,10 @@ from rater.errors import InputError, RunError
 from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record.events import CopyEnded, Event, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.run.copies.launch import Child, Launcher, StartRequest
-from rater.run.host.thread_binding import ThreadBinding
+from rater.run.copies.launch import CopySpec
 from rater.run.supervise.job import WindowWatch
 from rater.run.supervise.supervisor import Supervisor
+from rater.run.workplace.run_dirs import RunFolders
 from tests.support.rig import Rig, Seen, in_window
 
 MS = 1_000_000
@@ -114,22 +114,22 @@ def test_a_copy_that_fails_does_not_start_again_and_the_others_go_on(tmp_path: P
     assert seen.brackets[0].window_finish_ns is not None
 
 
-def test_a_next_run_that_can_not_be_started_fails_the_run_and_ends_the_others(
+def test_a_next_run_that_can_not_be_made_fails_the_run_and_ends_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = Launcher.start
+    make = RunFolders.spec
 
-    def refused(self: Launcher, wanted: StartRequest, binding: ThreadBinding) -> Child | None:
-        if (wanted.copy, wanted.position) == (1, 2):
-            raise RunError("no process for copy 1")
-        return start(self, wanted, binding)
+    def refused(self: RunFolders, copy: int, position: int, *more: Any) -> CopySpec:
+        if (copy, position) == (1, 2):
+            raise RunError("no folder for copy 1")
+        return make(self, copy, position, *more)
 
-    monkeypatch.setattr(Launcher, "start", refused)
+    monkeypatch.setattr(RunFolders, "spec", refused)
     rig = Rig(tmp_path, directory=str(Path.cwd()))
     window = Window(warmup_ns=0, length_ns=60_000 * MS)  # over as soon as it fails
     seen = rig.run({"nap": "exec sleep 0.02"}, 3, steady("nap", copies=3, window=window))
     assert seen.outcome.status is RunStatus.FAILED
-    assert seen.outcome.reason == "no process for copy 1"
+    assert seen.outcome.reason == "no folder for copy 1"
     assert len(runs_of(seen.ended, 1)) == 2
     assert list(rig.work.iterdir()) == []
 

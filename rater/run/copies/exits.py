@@ -1,0 +1,304 @@
+"""Ends of copies as the launcher stamped them, in the run's words, with times of commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
+from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodable
+from rater.run.copies.launch import Child
+from rater.run.copies.limits import KernelKills, ProcessLimits
+from rater.run.launcher.inherited import cannot_execute
+from rater.run.launcher.table import Record
+from rater.run.programs.script import failed_command
+from rater.text.values import to_dict
+
+# -- Times of a copy's commands, by what its script reports while it runs: which ended when, and how
+#
+# One pipe for all copies of a run. A line is `PID e N STATUS` when command N of the
+# script PID has ended, and `PID s N OWN` when it runs as process OWN. Times are those
+# at which the launcher sees a line, as they are for ends of copies.
+
+_LONGEST_LINE = 256
+_MOST_STRANGE = 1 << 20  # bytes that no script has to report
+
+
+class CommandReport(NamedTuple):
+    """One line."""
+
+    kind: str  # "s" or "e"
+    workload: int  # from 1
+    value: int  # process, or status as a shell has it
+    at_ns: int  # CLOCK_MONOTONIC
+
+
+class CommandReports:
+    """What the scripts of a phase have reported, by the process of each."""
+
+    def __init__(self) -> None:
+        self._by_pid: dict[int, list[CommandReport]] = {}
+        self._due: dict[int, int] = {}  # lines that a script has still to write, by its process
+        self._rest = b""
+        self._strange = 0  # bytes that are none of these
+
+    def expect(self, pid: int, workloads: int) -> None:
+        """Listen to a script of so many commands, which reports two lines of each at most."""
+        self._by_pid[pid], self._due[pid] = [], 2 * workloads
+
+    @property
+    def flooded(self) -> bool:
+        """Tell whether so much came that no script has to report that it is a flood."""
+        return self._strange > _MOST_STRANGE
+
+    def read(self, block: bytes, now_ns: int) -> None:
+        """Take in what was reported at `now_ns`, in pieces as they came."""
+        if self.flooded:
+            return
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        for line in lines:
+            if not self._report(line, now_ns):
+                self._strange += len(line) + 1
+        if len(self._rest) > _LONGEST_LINE:
+            self._strange += len(self._rest)
+            self._rest = b""
+
+    def _report(self, line: bytes, now_ns: int) -> bool:
+        """Keep one line; False for one that a benchmark wrote, which opened its script's pipe."""
+        try:
+            pid, workload, value = map(int, (line.split()[n] for n in (0, 2, 3)))
+            kind = line.split()[1].decode("ascii")
+        except (ValueError, IndexError):
+            return False
+        if not self._due.get(pid):
+            return False
+        self._due[pid] -= 1
+        self._by_pid[pid].append(CommandReport(kind, workload, value, now_ns))
+        return True
+
+    def take(self, pid: int) -> list[CommandReport]:
+        """Return what a script has reported, in order, and forget it."""
+        self._due.pop(pid, None)
+        return self._by_pid.pop(pid, [])
+
+
+def workload_times(
+    reports: list[CommandReport],
+    workloads: int,
+    span_ns: tuple[int, int],
+    exit_code: int | None,
+    signal: int | None,
+    *,
+    well: Sequence[int] = (0,),
+    origin_ns: int = 0,
+) -> tuple[WorkloadTime, ...]:
+    """Return the times of the commands of a copy that began, from `origin_ns`.
+
+    `span_ns` is from its release to its end; all are of CLOCK_MONOTONIC. `exit_code` and
+    `signal` are those that it ended with, as its last command did. After a status of `well`
+    the script goes on.
+    """
+    pids = {it.workload: it.value for it in reports if it.kind == "s"}
+    ends = {it.workload: it for it in reports if it.kind == "e"}
+    start_ns, finish_ns = span_ns
+    times = []
+    for number in range(1, workloads + 1):
+        end, at_ns, code, by = ends.get(number), finish_ns, exit_code, signal
+        if end is not None:
+            code, by = _status(end.value)
+            if end.value in well:  # the script ends with the one that failed
+                at_ns = min(max(end.at_ns, start_ns), finish_ns)
+        times.append(
+            WorkloadTime(
+                number,
+                start_ns - origin_ns,
+                at_ns - origin_ns,
+                at_ns - start_ns,
+                code,
+                by,
+                pids.get(number),
+            )
+        )
+        start_ns = at_ns
+        if end is None or end.value not in well:
+            break
+    return tuple(times)
+
+
+def _status(value: int) -> tuple[int | None, int | None]:
+    """Return exit code and signal for what a shell calls status (see `programs.script`)."""
+    return (None, value - 128) if 128 < value <= 192 else (value, None)
+
+
+# -- What a copy's end means: its status in the run's words, and the event that says so ------------
+
+_STOPPED = {  # by why rater ended a copy
+    "timeout": CopyStatus.TIMEOUT,
+    "stop": CopyStatus.INTERRUPTED,
+    "output": CopyStatus.FAILED,
+}
+_PER_CENT = 100  # of a copy's time: how long the launcher stood still below that does not matter
+# The kernel counts resident pages per CPU and folds them lazily.
+_RSS_MARGIN = 1.1
+_SHELL_CODES = {
+    126: "exit code 126: it could not be executed, or says so itself; see its stderr",
+    127: "exit code 127: a program was not found; see its stderr",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyEnding:
+    """How a process ended, by the launcher's record of it."""
+
+    record: Record
+    exit_code: int | None
+    signal: int | None
+
+    @classmethod
+    def of(cls, record: Record) -> CopyEnding:
+        """Return what a record of an end says."""
+        code = os.waitstatus_to_exitcode(record.status)
+        return cls(record, code if code >= 0 else None, -code if code < 0 else None)
+
+    @property
+    def max_rss_bytes(self) -> int | None:
+        """Peak of its memory; None where it lies below what the launcher's child had (exec
+        folds the old memory map's peak in, fs/exec.c)."""
+        peak = self.record.peak_bytes
+        return peak if peak > self.record.gate_peak_bytes * _RSS_MARGIN else None
+
+    @property
+    def limits(self) -> ProcessLimits:
+        """Limits that it had, where its signal can be of one; none otherwise."""
+        it = self.record
+        pairs = {
+            "cpu time": (it.soft_cpu_s, it.hard_cpu_s),
+            "file size": (it.soft_file_bytes, it.hard_file_bytes),
+        }
+        return {
+            name: (None if soft < 0 else soft, None if hard < 0 else hard)
+            for name, (soft, hard) in pairs.items()
+        }
+
+
+def late_ns(record: Record) -> int | None:
+    """Return how long before its stamp a copy may have ended; None: that does not matter to it."""
+    elapsed_ns = record.at_ns - record.start_ns
+    if record.stalled_ns * _PER_CENT <= elapsed_ns:
+        return None
+    return record.at_ns - record.seen_ns
+
+
+def ended_event(
+    child: Child,
+    ending: CopyEnding,
+    phase: int,
+    origin_ns: int,
+    *,
+    kills: KernelKills,
+    expects: bool,
+    keeps: bool,
+    workloads: tuple[WorkloadTime, ...] = (),
+    memory: ResidentMemory | None = None,
+) -> CopyEnded:
+    """Return the event of a released copy that has ended.
+
+    `origin_ns` (the run's first release) is of CLOCK_MONOTONIC; `expects`: its output will be
+    judged; `keeps`: files of good copies stay.
+    """
+    assert child.start_ns is not None
+    record = ending.record
+    status, note = _verdict(child, ending, kills)
+    delay_ns = delay_cpu_ns = None
+    if record.cpu_ns >= 0:
+        others = child.other_threads
+        delays_ns = record.delay_ns + sum(it.delay_ns for it in others)
+        delay_ns = max(0, delays_ns - max(0, record.gate_delay_ns))
+        cpu_ns = record.cpu_ns + sum(it.cpu_ns for it in others)
+        delay_cpu_ns = max(0, cpu_ns - record.gate_cpu_ns)
+    kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
+    return CopyEnded(
+        phase=phase,
+        benchmark=child.step.benchmark,
+        iteration=child.step.iteration,
+        copy=child.copy,
+        step=child.position,
+        pid=child.pid,
+        start_ns=child.start_ns - origin_ns,
+        planned_start_ns=None if child.planned_ns is None else child.planned_ns - origin_ns,
+        finish_ns=record.at_ns - origin_ns,
+        status=status,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
+        user_ns=record.user_ns,
+        system_ns=record.system_ns,
+        gate_cpu_ns=record.gate_cpu_ns,
+        max_rss_bytes=ending.max_rss_bytes,
+        minor_faults=record.minor_faults,
+        major_faults=record.major_faults,
+        voluntary_switches=record.voluntary,
+        involuntary_switches=record.involuntary,
+        note=note,
+        run_dir=escape_undecodable(child.spec.files) if kept else None,
+        validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
+        gate=child.gate_facts,
+        last_cpu=None if record.last_cpu < 0 else record.last_cpu,
+        workloads=workloads,
+        late_ns=child.late_ns,
+        run_delay_ns=delay_ns,
+        run_delay_cpu_ns=delay_cpu_ns,
+        **(to_dict(memory) if memory else {}),
+    )
+
+
+def how_it_ended(reaped: CopyEnding) -> str:
+    """Return exit code or signal in words."""
+    if reaped.signal is not None:
+        return f"signal {reaped.signal}"
+    return f"exit code {reaped.exit_code}"
+
+
+def _verdict(child: Child, reaped: CopyEnding, kills: KernelKills) -> tuple[CopyStatus, str | None]:
+    notes = list(child.notes)
+    if reaped.record.left:
+        notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
+    if child.ignored_s is not None:
+        killed = ", killed" if reaped.signal == signal.SIGKILL else ""
+        notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")
+    if child.late_ns is not None:
+        notes.append(
+            "rater's launcher did not run when it ended: that was up to "
+            f"{child.late_ns / 1e9:.3g} s before it was stamped"
+        )
+    if child.stopped_for is not None:
+        return _STOPPED[child.stopped_for], "; ".join(notes) or None
+    if reaped.exit_code in (0, *child.spec.accepted):
+        return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, "; ".join(
+            notes
+        ) or None
+    if child.not_executed is not None:
+        notes.append(cannot_execute(child.not_executed, child.spec.argv))
+        return CopyStatus.FAILED, "; ".join(notes)
+    ended_by = failed_command(child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal)
+    if ended_by:
+        in_shared = child.spec.workloads and not child.spec.output.endswith("/")
+        notes.append(
+            ended_by + (f", in {escape_undecodable(child.spec.directory)}" if in_shared else "")
+        )
+    # A shell and our script hand on the signal that their command had, whoever sent that.
+    number = reaped.signal or (reaped.exit_code or 0) - 128
+    cpu_s = (reaped.record.user_ns + reaped.record.system_ns) / 1e9
+    handed_on = reaped.signal is None or ended_by is not None
+    cause = kills.cause(number, cpu_s, reaped.limits, handed_on=handed_on)
+    cause = cause or _SHELL_CODES.get(reaped.exit_code or 0)
+    notes += [cause] if cause else []
+    return CopyStatus.FAILED, "; ".join(notes) or None
+
+
+def asleep_ns() -> int:
+    """Return for how long the machine has been suspended since it started, which no time has."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()

@@ -1,0 +1,202 @@
+"""The launcher of a run: its program, its process, and what goes to it and comes from it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+from rater.errors import InputError, RunError
+from rater.run.launcher.table import (
+    FORMAT,
+    RECORD,
+    ProcessEntry,
+    Record,
+    Told,
+    Verb,
+    pack_request,
+    pack_table,
+    unpack_records,
+)
+from rater.run.programs.compile import cache_root, compile_program
+
+# -- The program: made with the package, or compiled once from the source beside it ----------------
+
+NAME = "rater-launcher"
+_SOURCES = Path(__file__).parent / "native"
+_MADE = Path(__file__).parent / NAME
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+
+
+def launcher_program() -> Path:
+    """Return the launcher's program; raises `InputError` that says the way out."""
+    sources = sorted(_SOURCES.glob("*.[ch]"))
+    with suppress(OSError):
+        made_ns = _MADE.stat().st_mtime_ns
+        if all(source.stat().st_mtime_ns <= made_ns for source in sources):
+            return _MADE
+    try:
+        files = tuple(it for it in sources if it.suffix == ".c")
+        return compile_program(NAME, files, FLAGS, (), cache_root()).executable
+    except InputError as error:
+        raise InputError(
+            f"rater starts copies by a small program of its own, {_MADE}, which is not there and "
+            f"could not be made: {error}; or install rater from a wheel, which has it"
+        ) from error
+
+
+# -- The process -----------------------------------------------------------------------------------
+
+_BLOCK = RECORD.size * 1024
+_GREETING_S = 20.0
+_CHANGED = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+
+
+class LauncherDiedError(RunError):
+    """It was killed from outside; what it had started is our child by now."""
+
+
+class Launcher:
+    """One process, of one run: on the trio thread, but for its begin and end.
+
+    `processes`: so many at most at one time. `marker` and `mark` are a variable (NAME=VALUE) and a
+    limit of file locks that mark what rater starts, `locks` that limit as rater was given it.
+    """
+
+    def __init__(
+        self, processes: int, marker: str, mark: int, locks: int, cgroup: Path | None
+    ) -> None:
+        program = launcher_program()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            self._socket.setblocking(False)
+            fd = theirs.fileno()
+            self.pid = os.posix_spawn(
+                program,
+                [NAME, *map(str, (fd, processes, marker, mark, locks, cgroup or ""))],
+                {"PATH": os.defpath},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, fd, fd),  # which it inherits then
+                    *((os.POSIX_SPAWN_OPEN, it, os.devnull, os.O_RDWR, 0) for it in range(3)),
+                ],
+            )
+        self._out = b""
+        self._in = b""
+        self._tokens = 0
+        self._greet(program)
+
+    def _greet(self, program: Path) -> None:
+        """Wait for the first record, which says of which make it is."""
+        self._socket.settimeout(_GREETING_S)
+        data = b""
+        with suppress(OSError):
+            data = self._socket.recv(RECORD.size)
+        self._socket.setblocking(False)
+        hello = next(unpack_records(data), None)
+        if hello is None or (hello.kind, hello.status) != (Told.HELLO, FORMAT):
+            self.close(hunt=False)
+            raise InputError(
+                f"{program} does not begin, or is not of this rater: remove it and run `make`, or "
+                "install rater again"
+            )
+
+    def next_token(self) -> int:
+        """Return a number for a process that is to be started."""
+        self._tokens += 1
+        return self._tokens
+
+    async def start(self, entries: Sequence[ProcessEntry]) -> None:
+        """Have processes started; those that follow nobody say READY at their gates."""
+        self._send(pack_request(Verb.START, data=pack_table(entries)))
+        while self._out:  # longer than the socket takes at once
+            await trio.lowlevel.wait_writable(self._socket)
+            self.flush()
+
+    def release(self) -> None:
+        """Let all begin that wait at their gates, each at its offset."""
+        self._send(pack_request(Verb.RELEASE))
+
+    def allow(self, token: int) -> None:
+        """Let one that is held follow the one before it."""
+        self._send(pack_request(Verb.ALLOW, token))
+
+    def signal(self, token: int, number: int) -> None:
+        """Send a signal to a process that was released or not, and its group."""
+        self._send(pack_request(Verb.SIGNAL, token, number))
+
+    def discard(self, token: int = 0) -> None:
+        """End one that has not begun; 0: all of them."""
+        self._send(pack_request(Verb.DISCARD, token))
+
+    def _send(self, data: bytes) -> None:
+        self._out += data
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what could not be sent before; returns at once."""
+        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # `receive` tells
+            while self._out:
+                self._out = self._out[self._socket.send(self._out) :]
+
+    async def receive(self) -> list[Record]:
+        """Wait for records and return them, in order; raises `LauncherDiedError`."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            if found := self.take():
+                return found
+
+    def take(self) -> list[Record]:
+        """Return the records that are there; raises `LauncherDiedError`."""
+        try:
+            data = self._socket.recv(_BLOCK)
+        except BlockingIOError:
+            return []
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise LauncherDiedError(self._obituary())
+        data = self._in + data
+        whole = len(data) // RECORD.size * RECORD.size
+        self._in = data[whole:]
+        return list(unpack_records(data[:whole]))
+
+    def _obituary(self) -> str:
+        how = "ended"
+        with suppress(ChildProcessError):
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            if ended is not None and ended.si_code != os.CLD_EXITED:
+                how = f"was killed by signal {ended.si_status}"
+        return (
+            f"rater's launcher (process {self.pid}) {how}: all copies that ran were ended with it, "
+            "and what they did has no time; see `dmesg` for a lack of memory, and run again"
+        )
+
+    def mend(self) -> str | None:
+        """Let it go on where it was stopped; return that in words, None where it was not."""
+        with suppress(ChildProcessError):
+            found = os.waitid(os.P_PID, self.pid, _CHANGED)
+            if found is not None and found.si_code == os.CLD_STOPPED:
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+                os.kill(self.pid, signal.SIGCONT)
+                return "rater's launcher was stopped from outside; it was let go on"
+        return None
+
+    def close(self, *, hunt: bool) -> None:
+        """End it; with `hunt` it kills what is there first, as if rater had died, unwaited for."""
+        with suppress(OSError):
+            self._socket.setblocking(True)
+            self._socket.settimeout(1.0)
+            self._socket.sendall(self._out + pack_request(Verb.GOODBYE, value=int(hunt)))
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
+        self._socket.close()
+        if not hunt:
+            with suppress(ChildProcessError):
+                # Whoever stops it may do so now as well: then nobody else would let it go on.
+                while os.WIFSTOPPED(os.waitpid(self.pid, os.WUNTRACED)[1]):
+                    os.kill(self.pid, signal.SIGCONT)

@@ -1,0 +1,125 @@
+/* Nothing outlives a rater that died: every process below the launcher, which as a child subreaper
+   gets all that lose their parent, every one of the run's cgroup, and whatever else carries the
+   run's marks: set-up commands and their like, which rater itself had started. */
+#define _GNU_SOURCE
+#include "launcher.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_NS 1800000000LL
+#define LAST_PATIENCE_NS 60000000000LL /* for what multiplies as fast as it is killed */
+#define GAP_NS 20000000L
+#define CLEAN 2 /* looks that find nothing */
+#define LOCKS "Max file locks"
+
+static int write_file(const char *folder, const char *name, const char *text)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    ssize_t done = write(file, text, strlen(text));
+    close(file);
+    return done < 0 ? -1 : 0;
+}
+
+static int has_limit(const char *folder, unsigned long long locks)
+{
+    char path[80], text[4096], *line;
+    snprintf(path, sizeof path, "%s/limits", folder);
+    if (read_small(path, text, sizeof text) <= 0 || !(line = strstr(text, LOCKS)))
+        return 0;
+    return locks && strtoull(line + strlen(LOCKS), NULL, 10) == locks;
+}
+
+/* Tells whether an environment has exactly this entry, wherever a read ends. */
+static int has_marker(const char *folder, const char *marker)
+{
+    char path[80], bytes[65536];
+    size_t length = strlen(marker), at = 0; /* so much of the entry agrees; length + 1: none can */
+    snprintf(path, sizeof path, "%s/environ", folder);
+    int file = open(path, O_RDONLY | O_CLOEXEC), found = 0;
+    if (file < 0)
+        return 0;
+    ssize_t got;
+    while (!found && (got = read(file, bytes, sizeof bytes)) > 0)
+        for (ssize_t i = 0; i < got && !found; i++)
+            if (!bytes[i]) {
+                found = at == length;
+                at = 0;
+            } else
+                at = at < length && bytes[i] == marker[at] ? at + 1 : length + 1;
+    close(file);
+    return found;
+}
+
+/* Kills one process, and its group where it has left our session: what forks for ever is quicker
+   than a look at each. In ours a copy may have joined the group of whoever started rater. */
+static int kill_one(pid_t pid, char state)
+{
+    if (getsid(pid) != getsid(0)) {
+        pid_t group = getpgid(pid);
+        if (group > 1)
+            kill(-group, SIGKILL);
+    }
+    return kill(pid, SIGKILL) == 0 && state != 'Z' && state != 'X';
+}
+
+/* Kills every child of ours and everything marked; returns how many lived. */
+static int kill_all(const struct prey *prey)
+{
+    DIR *proc = opendir("/proc");
+    int killed = 0;
+    for (struct dirent *one; proc && (one = readdir(proc));) {
+        char path[64], line[1024], state = 0, *behind;
+        pid_t pid = isdigit(one->d_name[0]) ? atoi(one->d_name) : 0, parent = 0;
+        if (pid < 1 || pid == getpid())
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        if (read_small(path, line, sizeof line) <= 0 || !(behind = strrchr(line, ')')) ||
+            sscanf(behind + 1, " %c %d", &state, &parent) != 2)
+            continue;
+        snprintf(path, sizeof path, "/proc/%d", pid);
+        if (parent == getpid() || has_limit(path, prey->locks) || has_marker(path, prey->marker))
+            killed += kill_one(pid, state);
+    }
+    if (proc)
+        closedir(proc);
+    return killed;
+}
+
+void hunt(const struct prey *prey, const pid_t *groups, unsigned count)
+{
+    int64_t begin = now_ns();
+    const struct timespec gap = {.tv_nsec = GAP_NS};
+    if (prey->cgroup[0]) { /* which we are in ourselves, and leave */
+        char parent[4096];
+        snprintf(parent, sizeof parent, "%s/..", prey->cgroup);
+        write_file(parent, "cgroup.procs", "0");
+        write_file(prey->cgroup, "cgroup.kill", "1");
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (groups[i] > 1)
+            kill(-groups[i], SIGKILL);
+    for (int clean = 0; clean < CLEAN && now_ns() - begin < LAST_PATIENCE_NS;) {
+        clean = kill_all(prey) ? 0 : clean + 1;
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        if (clean || now_ns() - begin > PATIENCE_NS) /* else at once */
+            nanosleep(&gap, NULL);
+    }
+    while (prey->cgroup[0] && rmdir(prey->cgroup) && errno != ENOENT &&
+           now_ns() - begin < PATIENCE_NS)
+        nanosleep(&gap, NULL);
+}

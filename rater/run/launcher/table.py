@@ -1,0 +1,216 @@
+"""What rater and its launcher say to each other: `native/launcher.h`, packed and unpacked."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+from rater.run.launcher.inherited import variables
+
+FORMAT = 1  # rises with every change of a structure
+_NOTHING = 0xFFFFFFFF
+_REQUEST = struct.Struct("=IIiI")
+_HEAD = struct.Struct("=II")
+_ENTRY = struct.Struct("=4I9I3iq")
+RECORD = struct.Struct("=IIiiiiq20q2i")
+_TEXT_AT = 32  # bytes before the figures
+
+
+class Verb(IntEnum):
+    """What rater asks for."""
+
+    START = 1
+    RELEASE = 2
+    ALLOW = 3
+    SIGNAL = 4
+    DISCARD = 5
+    GOODBYE = 6
+
+
+class Told(IntEnum):
+    """What a record is about."""
+
+    HELLO = 1
+    READY = 2
+    RELEASED = 3
+    STARTED = 4
+    ENDED = 5
+    BROKEN = 6
+    REFUSED = 7
+    REPORT = 8
+    STALLED = 9
+
+
+class Flag(IntFlag):
+    """Of one process."""
+
+    REPORTS = 1  # its script has the pipe to report its commands by
+    PROOF = 2  # it is looked at when it has ended
+    WELL = 4  # it does not follow one that failed
+    HELD = 8  # it does not begin before ALLOW either
+
+
+class Stage(IntEnum):
+    """What a process could not do before its program began."""
+
+    FORKED = 1
+    GROUP = 2
+    CPUS = 3
+    CPUS_GIVEN = 4
+    MEMORY = 5
+    MEMORY_GIVEN = 6
+    PAGES = 7
+    LIMITS = 8
+    DIRECTORY = 9
+    INPUT = 10
+    OUTPUT = 11
+    ERROR = 12
+    EXECUTE = 13
+
+
+class Record(NamedTuple):
+    """What happened; times are of CLOCK_MONOTONIC."""
+
+    kind: int
+    token: int
+    pid: int
+    status: int  # ENDED: as wait(2) has it; BROKEN: a `Stage`
+    error: int
+    unused: int
+    at_ns: int
+    start_ns: int  # 0: never released
+    planned_ns: int
+    seen_ns: int  # it had not ended then; 0: its end is stamped right
+    stalled_ns: int  # for so long the launcher itself did not run
+    gate_cpu_ns: int
+    gate_delay_ns: int
+    gate_peak_bytes: int
+    cpu_ns: int  # of its first thread; -1: not known
+    delay_ns: int
+    user_ns: int
+    system_ns: int
+    peak_bytes: int
+    minor_faults: int
+    major_faults: int
+    voluntary: int
+    involuntary: int
+    soft_cpu_s: int  # limits of one that a signal ended; -1: unlimited, or not read
+    hard_cpu_s: int
+    soft_file_bytes: int
+    hard_file_bytes: int
+    last_cpu: int  # -1: not known
+    left: int  # processes of its group were there, and were killed
+    text: bytes = b""  # REPORT: what was written; BROKEN: the mask that the kernel gave
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEntry:
+    """One process of a table."""
+
+    token: int
+    copy: int
+    argv: Sequence[bytes]
+    shared: Mapping[bytes, bytes]  # variables; the same object for many is packed once
+    own: Mapping[bytes, bytes]
+    directory: bytes
+    output: bytes
+    error: bytes
+    cpus: Sequence[int] | None  # None: those that rater was given
+    policy: int = -1  # of memory, as set_mempolicy(2) has it; -1: as it is
+    nodes: Sequence[int] = ()
+    transparent: bool | None = None  # huge pages of the kernel's own accord; None: as it is
+    after: int = 0  # token of the process whose end it begins with; 0: with RELEASE
+    flags: int = 0  # of `Flag`
+    offset_ns: int = 0  # from RELEASE
+    accepted: Sequence[int] = (0,)  # exit codes that are no failure
+
+
+class _Packer:
+    """The strings, lists and masks behind the entries of a table; the same ones lie there once."""
+
+    def __init__(self, begin: int) -> None:
+        self._parts: list[bytes] = []
+        self._at = begin
+        self._strings: dict[bytes, int] = {}
+        self._lists: dict[object, int] = {}
+
+    def _put(self, data: bytes) -> int:
+        at = self._at
+        data += b"\0" * (-len(data) % 4)
+        self._parts.append(data)
+        self._at += len(data)
+        return at
+
+    def string(self, text: bytes) -> int:
+        at = self._strings.get(text)
+        if at is None:
+            if b"\0" in text:  # it would end early without a word
+                raise ValueError("embedded null byte")
+            at = self._strings[text] = self._put(text + b"\0")
+        return at
+
+    def list(self, texts: Iterable[bytes], key: object) -> int:
+        at = self._lists.get(key)
+        if at is None:
+            offsets = [self.string(text) for text in texts]
+            at = self._put(struct.pack(f"={len(offsets) + 1}I", len(offsets), *offsets))
+            self._lists[key] = at
+        return at
+
+    def mask(self, numbers: Sequence[int] | None) -> int:
+        if numbers is None:
+            return _NOTHING
+        key = ("mask", tuple(numbers))
+        at = self._lists.get(key)
+        if at is None:
+            bits = sum(1 << number for number in set(numbers))
+            data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+            at = self._lists[key] = self._put(struct.pack("=I", len(data)) + data)
+        return at
+
+    def end(self) -> bytes:
+        """Return all of it; a table ends with a zero byte."""
+        return b"".join((*self._parts, b"\0\0\0\0"))
+
+
+def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
+    """Return a table; variables that are as rater was given them are byte for byte so."""
+    packer = _Packer(_HEAD.size + _ENTRY.size * len(entries))
+    heads = []
+    for it in entries:
+        own = it.own
+        key = (id(it.shared), *own)
+        heads.append(
+            _ENTRY.pack(
+                *(it.token, it.after, it.copy, it.flags),
+                packer.list(it.argv, (b"argv", *it.argv)),
+                packer.list(variables(it.shared, own), key),
+                packer.list(map(b"=".join, own.items()), tuple(own.items())),
+                *map(packer.string, (it.directory, it.output, it.error)),
+                *(packer.mask(it.cpus), packer.mask(it.nodes or None)),
+                packer.mask(it.accepted),
+                *(it.policy, -1 if it.transparent is None else int(it.transparent), 0),
+                it.offset_ns,
+            )
+        )
+    return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.end()))
+
+
+def pack_request(kind: Verb, token: int = 0, value: int = 0, data: bytes = b"") -> bytes:
+    """Return a request with what belongs to it."""
+    return _REQUEST.pack(kind, token, value, len(data)) + data
+
+
+def unpack_records(data: bytes) -> Iterator[Record]:
+    """Yield the records of whole ones."""
+    for at in range(0, len(data) - RECORD.size + 1, RECORD.size):
+        record = Record(*RECORD.unpack_from(data, at))
+        if record.kind == Told.REPORT:
+            begin = at + _TEXT_AT
+            record = record._replace(text=data[begin : begin + record.status])
+        elif record.kind == Told.BROKEN:
+            record = record._replace(text=data[at + _TEXT_AT : at + RECORD.size])
+        yield record

@@ -1,0 +1,468 @@
+"""The launcher in C: what copies are given, what goes wrong before they begin, and bad tables."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from rater.errors import InputError, RaterError
+from rater.plan.placement.memory_policy import MemoryPolicy
+from rater.plan.schedule import Order, Plan, Window, make_plan
+from rater.record.events import CopyEnded, Event
+from rater.record.run import CopyStatus, RunStatus
+from rater.run.launcher import launcher as face
+from rater.run.launcher.launcher import Launcher, launcher_program
+from rater.run.launcher.table import (
+    FORMAT,
+    RECORD,
+    Flag,
+    ProcessEntry,
+    Record,
+    Stage,
+    Told,
+    Verb,
+    pack_request,
+    pack_table,
+)
+from rater.run.supervise.supervisor import Supervisor
+from tests.support.calls import RATER, rater, rows
+from tests.support.rig import Rig, on_one_cpu
+
+HERE = Path(__file__).parent
+NATIVE = Path(face.__file__).parent / "native"
+MS = 1_000_000
+STRICT = ("-std=gnu11", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion")
+
+
+def compiled(target: Path, *sources: Path, flags: Sequence[str] = ()) -> Path:
+    words = ["cc", *STRICT, "-Werror", *flags, "-I", str(NATIVE), *map(str, sources)]
+    subprocess.run([*words, "-o", str(target)], check=True)
+    return target
+
+
+SANITIZED = """
+const char *__asan_default_options(void) { return "log_path=%s:detect_leaks=0"; }
+const char *__ubsan_default_options(void) { return "log_path=%s:print_stacktrace=1"; }
+"""
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A launcher that writes what ASan and UBSan find into files beside it."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    options = folder / "options.c"
+    options.write_text(SANITIZED % (folder / "found", folder / "found"))
+    flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return compiled(folder / "launcher", *sorted(NATIVE.glob("*.c")), options, flags=flags)
+
+
+@contextmanager
+def using(program: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use another launcher, and see that nothing was found in it."""
+    with patch.context() as patched:
+        patched.setattr(face, "launcher_program", lambda: program)
+        yield
+    assert [it.read_text() for it in program.parent.glob("found*")] == []
+
+
+# -- what copies are given ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("given") / "given", HERE / "given.c")
+
+
+DOCUMENTED = {
+    *("RATER_COPY", "RATER_COPIES", "RATER_CPUS", "RATER_NODE"),
+    *("RATER_RUN_DIR", "RATER_RUN", "RATER_THREADS"),
+}
+
+
+def from_outside(lines: Sequence[str]) -> list[str]:
+    return [
+        it for it in lines if it.partition("=")[0].removeprefix("environment ") not in DOCUMENTED
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--mode", "steady", "--warmup", "0", "--window", "0.5")], ids=["once", "again"]
+)
+def test_a_copy_is_given_what_rater_was_given_and_no_terminal(
+    given: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    user = [str(given), "as-user"]
+    outside = subprocess.run([*user, given, "a b"], capture_output=True, check=True)
+    options = ("--copies", "1", "--layout", "none", "--mem", "none", "--quiet", "--keep")
+    run = [*user, *RATER, "run", *options, *words, "--", str(given), "a b"]
+    subprocess.run(run, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
+    seen = [it.read_text(errors="replace") for it in tmp_path.glob("cache/work/*/*stdout")]
+    assert len(seen) > len(words) // 6
+    for text in filter(None, seen):  # the last of a window may have been ended before it wrote
+        *lines, terminal = text.splitlines()
+        assert from_outside(lines) == outside.stdout.decode(errors="replace").splitlines()
+        assert terminal == "inside: terminal No such device or address, input empty"
+
+
+def test_a_copy_has_no_locale_that_python_set_for_itself(given: Path, tmp_path: Path) -> None:
+    rig = Rig(tmp_path, keep=True)
+    there = {
+        name: os.environ.pop(name) for name in ("LC_ALL", "LC_CTYPE", "LANG") if name in os.environ
+    }
+    try:
+        os.environ["LC_CTYPE"] = "C.UTF-8"
+        rig.run({"say": 'echo "$LC_CTYPE"'}, copies=1)
+    finally:
+        del os.environ["LC_CTYPE"]
+        os.environ.update(there)
+    assert (rig.work / "say.i1.c0000" / "stdout").read_text() == "\n"
+
+
+# -- what goes wrong before a copy begins ----------------------------------------------------------
+
+
+def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
+    words = [*map(os.fsencode, argv)]
+    place = os.fsencode(folder)
+    made = ProcessEntry(1, 0, words, {}, {}, place, place + b"/out", place + b"/err", None)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record]:
+    """What the launcher says of processes that are released, until all have ended."""
+    launcher = Launcher(processes, "RATER_RUN=none", 1 << 61, -1, None)
+
+    async def follow() -> list[Record]:
+        found: list[Record] = []
+        released = False
+        await launcher.start(entries)
+        alive = {it.token for it in entries}
+        waiting = {it.token for it in entries if not it.after}
+        with trio.fail_after(20):
+            while alive:
+                for record in await launcher.receive():
+                    found.append(record)
+                    if record.kind == Told.BROKEN and not record.pid:
+                        alive, waiting = alive - {record.token}, waiting - {record.token}
+                    if record.kind == Told.ENDED:
+                        alive, waiting = alive - {record.token}, waiting - {record.token}
+                    if record.kind == Told.READY:
+                        waiting.discard(record.token)
+                if not waiting and not released:
+                    released = True
+                    launcher.release()
+        return found
+
+    try:
+        return trio.run(follow)
+    finally:
+        launcher.close(hunt=False)
+
+
+def broken(records: Sequence[Record]) -> list[tuple[int, Stage, int]]:
+    return [(it.token, Stage(it.status), it.error) for it in records if it.kind == Told.BROKEN]
+
+
+def foreign(path: Path) -> str:
+    path.write_bytes(b"\x7fELF\2\1\1" + bytes(200))
+    path.chmod(0o755)
+    return str(path)
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (lambda folder: (f"{folder}/nothing",), errno.ENOENT),
+        (lambda folder: (script(folder / "x", "#!/no/such/shell\n"),), errno.ENOENT),
+        (lambda folder: (str(folder),), errno.EACCES),
+        (lambda folder: ("/bin/true", "x" * (1 << 18)), errno.E2BIG),
+        (lambda folder: (foreign(folder / "x"),), errno.ENOEXEC),
+    ],
+    ids=["no file", "no interpreter", "a folder", "too long", "another machine's"],
+)
+def test_what_cannot_be_executed_is_told_and_others_run(
+    tmp_path: Path, words: Callable[[Path], tuple[str, ...]], number: int
+) -> None:
+    well = entry(tmp_path, "/bin/sh", "-c", "exit 3", token=2, copy=1)
+    found = launched([entry(tmp_path, *words(tmp_path)), well])
+    assert broken(found) == [(1, Stage.EXECUTE, number)]
+    ends = {it.token: os.waitstatus_to_exitcode(it.status) for it in found if it.kind == Told.ENDED}
+    assert ends == {1: 127 if number == errno.ENOENT else 126, 2: 3}
+
+
+def test_a_script_that_does_not_say_who_runs_it_is_the_shells(tmp_path: Path) -> None:
+    launched([entry(tmp_path, script(tmp_path / "x", "echo $0 $1\n"), "a b")])
+    assert (tmp_path / "out").read_text() == f"{tmp_path}/x a b\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({"cpus": (4095,)}, (Stage.CPUS, errno.EINVAL)),
+        ({"cpus": (min(os.sched_getaffinity(0)), 4095)}, (Stage.CPUS_GIVEN, 0)),
+        ({"policy": 77}, (Stage.MEMORY, errno.EINVAL)),
+        ({"policy": 2, "nodes": (0, 900)}, None),
+        ({"directory": b"/no/such"}, (Stage.DIRECTORY, errno.ENOENT)),
+        ({"output": b"/no/such"}, (Stage.OUTPUT, errno.ENOENT)),
+        ({"error": b"/"}, (Stage.ERROR, errno.EISDIR)),
+    ],
+)
+def test_what_a_copy_cannot_have_is_told_before_it_begins(
+    tmp_path: Path, more: dict[str, object], found: tuple[Stage, int] | None
+) -> None:
+    [(_, stage, number)] = broken(launched([entry(tmp_path, "/bin/true", **more)]))
+    if found is None:  # as the kernel is built: it refuses node 900, or gives node 0 alone
+        assert stage in (Stage.MEMORY, Stage.MEMORY_GIVEN)
+    else:
+        assert (stage, number) == found
+
+
+def test_a_cpuset_that_lost_a_cpu_since_planning_is_an_error_that_names_copy_and_way_out(
+    tmp_path: Path,
+) -> None:
+    well, lost = on_one_cpu(2)
+    gone = replace(lost, cpus=(4095,), cpu=4095)
+    seen = Rig(tmp_path, placements=(well, gone)).run({"nap": "true"}, 2)
+    assert seen.outcome.status is RunStatus.FAILED
+    reason = str(seen.outcome.reason)
+    assert reason.startswith("copy 1 of nap: CPUs 4095: the kernel does not let rater use them")
+    assert "rater run --dry-run" in reason
+    assert seen.started == []
+
+
+@pytest.mark.parametrize("policy", [MemoryPolicy.BIND, MemoryPolicy.INTERLEAVE])
+def test_a_memory_policy_that_the_kernel_refuses_names_copy_and_way_out(
+    tmp_path: Path, policy: MemoryPolicy
+) -> None:
+    placed = tuple(replace(it, policy=policy, memory_nodes=(0, 900)) for it in on_one_cpu(1))
+    reason = str(Rig(tmp_path, placements=placed).run({"nap": "true"}, 1).outcome.reason)
+    assert reason.startswith("copy 0 of nap: ")
+    assert "run with --mem" in reason
+
+
+def test_a_copy_that_cannot_be_executed_fails_with_the_reason_and_the_way_out(
+    tmp_path: Path,
+) -> None:
+    program = script(tmp_path / "x", "#!/no/such/shell\n")
+    done = rater("run", "--copies", "2", "--", program)
+    assert done.returncode == 1
+    ((note, status, exit_code), _) = rows("SELECT note, status, exit_code FROM copy ORDER BY copy")
+    assert (status, exit_code) == ("failed", 127)
+    assert note.startswith(f"could not be executed: No such file or directory ({program}): ")
+    assert "what its first line names" in note
+
+
+def test_a_full_process_table_is_an_error_that_names_copy_and_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init = Launcher.__init__
+
+    def of_three(self: Launcher, processes: int, *more: Any) -> None:
+        init(self, 3, *more)  # the fourth fork fails, as where `ulimit -u` is reached
+
+    monkeypatch.setattr(Launcher, "__init__", of_three)
+    seen = Rig(tmp_path).run({"nap": "sleep 0.1"}, 5)
+    assert seen.outcome.status is RunStatus.FAILED
+    assert str(seen.outcome.reason).startswith(
+        "copy 3 of nap could not be started: Resource temporarily unavailable (/bin/sh -c"
+    )
+    assert "see `ulimit -u`" in str(seen.outcome.reason)
+    assert seen.started == []
+
+
+def test_a_follower_begins_with_the_end_of_the_one_before_even_if_that_was_long_ago(
+    tmp_path: Path,
+) -> None:
+    one = entry(tmp_path, "/bin/true")
+    late = entry(tmp_path, "/bin/true", token=2, after=1)
+    later = entry(tmp_path, "/bin/false", token=3, after=2, flags=Flag.WELL)
+    never = entry(tmp_path, "/bin/true", token=4, after=3, flags=Flag.WELL)
+    found = launched([one, late, later, never])
+    ends = {it.token: it for it in found if it.kind == Told.ENDED}
+    assert ends[1].at_ns <= ends[2].start_ns < ends[2].at_ns <= ends[3].start_ns
+    assert ends[4].start_ns == 0
+
+
+def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
+    offsets = [0, 30 * MS, 50 * MS]
+    entries = [
+        entry(tmp_path, "/bin/true", token=n + 1, copy=n, offset_ns=offset)
+        for n, offset in enumerate(offsets)
+    ]
+    found = launched(entries)
+    [released] = [it for it in found if it.kind == Told.RELEASED]
+    starts = {it.token: it for it in found if it.kind == Told.STARTED}
+    assert [starts[n].planned_ns - released.at_ns for n in (2, 3)] == offsets[1:]
+    assert all(it.start_ns >= it.planned_ns for it in starts.values())
+
+
+# -- the program itself ----------------------------------------------------------------------------
+
+
+def test_both_sides_have_the_same_structures(tmp_path: Path) -> None:
+    source = tmp_path / "sizes.c"
+    source.write_text(
+        '#include "launcher.h"\n#include <stdio.h>\n'
+        'int main(void) { printf("%zu %zu %zu %u %d %d", '
+        "sizeof(struct record), sizeof(struct entry), sizeof(struct request), FORMAT, EXECUTE, "
+        "STALLED); }\n"
+    )
+    sizes = subprocess.check_output([compiled(tmp_path / "sizes", source)], text=True).split()
+    table = pack_table([]), pack_table([entry(tmp_path)])
+    assert int(sizes[0]) == RECORD.size
+    assert len(pack_request(Verb.RELEASE)) == int(sizes[2])
+    assert len(table[1]) - len(table[0]) > int(sizes[1])
+    assert [*map(int, sizes[3:])] == [FORMAT, max(Stage), max(Told)]
+
+
+def noise(seed: int) -> list[bytes]:
+    """Requests that are none, and tables whose offsets lead anywhere."""
+    chance = random.Random(seed)
+    place = Path("/tmp")
+    whole = pack_table([entry(place, "/bin/true", cpus=(0,), policy=4), entry(place, "/bin/true")])
+    found = []
+    for _ in range(60):
+        table = bytearray(whole)
+        for _ in range(chance.randrange(1, 6)):
+            at = chance.randrange(len(table))
+            table[at : at + 4] = chance.randbytes(4)
+        cut = (
+            bytes(table[: chance.randrange(len(table))]) if chance.random() < 0.3 else bytes(table)
+        )
+        found.append(pack_request(Verb.START, data=cut))
+    found += [pack_request(Verb(chance.randrange(2, 6)), chance.randrange(9), 0) for _ in range(9)]
+    return found
+
+
+def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
+    sanitized: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with using(sanitized, monkeypatch):
+        for seed in range(4):
+            launcher = Launcher(256, "RATER_RUN=none", 1 << 61, -1, None)
+
+            async def send(launcher: Launcher = launcher, seed: int = seed) -> None:
+                for data in noise(seed):
+                    launcher._send(data)
+                launcher.discard()
+                with trio.move_on_after(0.3):
+                    while True:
+                        await launcher.receive()
+
+            trio.run(send)
+            for pid in face_children(launcher.pid):
+                os.kill(pid, signal.SIGKILL)
+            launcher.close(hunt=False)
+
+
+def face_children(pid: int) -> list[int]:
+    return [int(it) for it in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def plans() -> dict[str, tuple[Plan, str]]:
+    window = Window(50 * MS, 200 * MS)
+    return {
+        "staggered": (make_plan(["a"], 4, mode="staggered", stagger_ms=5), "exit $RATER_COPY"),
+        "rotated": (make_plan(["a", "b"], 3, mode="rotated", order=Order.ROTATED), "sleep 0.01"),
+        "steady": (make_plan(["a"], 3, mode="steady", window=window), "sleep 0.01"),
+        "left": (make_plan(["a"], 2), "setsid sleep 60 & sleep 0.05"),
+    }
+
+
+@pytest.mark.parametrize("mode", plans())
+def test_runs_of_all_modes_are_clean_under_asan_and_ubsan(
+    sanitized: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str
+) -> None:
+    plan, text = plans()[mode]
+    placed = on_one_cpu(plan.copies)
+    with using(sanitized, monkeypatch):
+        seen = Rig(tmp_path, placements=placed).run(dict.fromkeys("ab", text), plan.copies, plan)
+    assert seen.outcome.reason in (None, "3 copies failed")
+    assert seen.ended
+
+
+def test_stopped_runs_are_clean_under_asan_and_ubsan(
+    sanitized: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def stop(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyEnded):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    plan = make_plan(["a", "b"], 3, mode="rotated", order=Order.ROTATED)
+    with using(sanitized, monkeypatch):
+        text = '[ "$RATER_COPY" = 0 ] || exec sleep 60'
+        seen = Rig(tmp_path, on_event=stop).run(dict.fromkeys("ab", text), 3, plan)
+    assert seen.outcome.status is RunStatus.INTERRUPTED
+    assert CopyStatus.INTERRUPTED in {it.status for it in seen.ended}
+
+
+def test_without_a_compiler_a_launcher_that_is_not_there_says_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(face, "_MADE", tmp_path / "rater-launcher")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(InputError, match=r"is not there and could not be made.*from a wheel"):
+        launcher_program()
+
+
+def test_from_a_checkout_it_is_compiled_once_into_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(face, "_MADE", tmp_path / "rater-launcher")
+    program = launcher_program()
+    assert program.is_relative_to(os.environ["RATER_CACHE"])
+    made_ns = program.stat().st_mtime_ns
+    assert launcher_program().stat().st_mtime_ns == made_ns
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 2\n", "#!/bin/sh\nkill -9 $$\n"])
+def test_a_launcher_that_does_not_begin_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    program = Path(script(tmp_path / "other", text))
+    monkeypatch.setattr(face, "launcher_program", lambda: program)
+    with pytest.raises(RaterError, match="does not begin, or is not of this rater"):
+        Launcher(1, "RATER_RUN=none", 1 << 61, -1, None)
+
+
+def test_a_thousand_copies_run_under_a_limit_of_256_open_files(tmp_path: Path) -> None:
+    words = [
+        "run",
+        "--copies",
+        "1000",
+        "--layout",
+        "none",
+        "--mem",
+        "none",
+        "--quiet",
+        "--proof",
+        "off",
+    ]
+    text = 'ulimit -n 256; exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", text, "sh", *RATER, *words, "--", "/bin/true"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert rows("SELECT count(*), sum(status = 'ok') FROM copy") == [(1000, 1000)]
