@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pwd
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +26,8 @@ _ATTEMPTS = 100  # at a file that others make and remove all the time
 _MOST_LINKS = 40  # as the kernel
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens nothing: no pipe waits, no tape rewinds
 _PLAIN = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_SCRATCH = "rater-scratch-"
+_LEFT_S = 60.0  # nobody takes so long from making a folder to locking it
 _EVERY_USER = "4294967295"  # how many a user namespace maps that is none
 
 
@@ -42,7 +46,7 @@ def is_trusted(user: int) -> bool:
     """
     if user in (0, os.geteuid()):
         return True
-    if os.geteuid() == 0 and str(user) == os.environ.get("SUDO_UID"):
+    if is_caller(user):
         return True
     try:
         mapped = Path("/proc/self/uid_map").read_text().split()[-1:]
@@ -50,6 +54,11 @@ def is_trusted(user: int) -> bool:
     except (OSError, ValueError):
         return False
     return user == unknown and mapped != [_EVERY_USER]
+
+
+def is_caller(user: int) -> bool:
+    """Tell whether we are root because this user called sudo."""
+    return os.geteuid() == 0 and str(user) == os.environ.get("SUDO_UID")
 
 
 def user_name(user: int) -> str:
@@ -229,7 +238,16 @@ def _look(path: Path, folder: int, name: str | None = None, *, make: bool = Fals
                 raise
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=folder)
+                made = os.open(name, _PLAIN | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                _give_to_caller(made, folder)
+                os.close(made)
             return os.open(name, _LOOK, dir_fd=folder)
+
+
+def _give_to_caller(number: int, folder: int) -> None:
+    """Give what root made in a folder of who called sudo to them: HOME was kept."""
+    if is_caller((owner := os.fstat(folder)).st_uid):
+        os.fchown(number, owner.st_uid, owner.st_gid)
 
 
 @contextmanager
@@ -264,12 +282,16 @@ def resolve_target(path: Path) -> Path:
 def private_folder(path: Path) -> Path:
     """Make a folder where it is missing, in which only trusted users can write; return it settled.
 
-    The sticky bit is not enough here: what is looked for in it others could have made before.
+    The sticky bit is not enough here: what is looked for in it others could have made before. Our
+    own is 0700 whatever the umask, but for one whose group may write: its owner decided that.
     """
-    real = resolve_trusted_folder(path, make=True)
-    if real.stat().st_mode & stat.S_IWOTH:
-        raise UntrustedError(real, "everybody may write into it")
-    return real
+    with _trusted_folder(path, make=True) as (number, real):
+        found = os.fstat(number)
+        if found.st_mode & stat.S_IWOTH:
+            raise UntrustedError(real, "everybody may write into it")
+        if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWGRP:
+            os.chmod(f"/proc/self/fd/{number}", 0o700)  # noqa: PTH101 - by the descriptor
+        return real
 
 
 def open_file(path: Path, flags: int, *, mode: int = 0o600, anyones: bool = False) -> int:
@@ -308,6 +330,44 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
         flush(real)
 
 
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give a private folder that is removed afterwards; those that killed raters left go too.
+
+    Whose rater is dead is seen by the lock that it held. Raises `InputError`.
+    """
+    import tempfile  # noqa: PLC0415 - few commands need it
+    from shutil import rmtree  # noqa: PLC0415
+
+    place = Path(tempfile.gettempdir())
+    for left in place.glob(f"{_SCRATCH}*"):
+        with suppress(OSError), _locked(left):
+            found = left.lstat()
+            # A new one may be another rater's that has not locked it yet.
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _LEFT_S:
+                rmtree(left)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=place))
+    except OSError as error:
+        raise InputError(f"{place}: no place for copies ({error.strerror}); see TMPDIR") from error
+    try:
+        with _locked(folder):
+            yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder as its user; raises `OSError` where another process does."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(number)
+
+
 def write_all(number: int, data: bytes) -> None:
     """Write all of it, however little the kernel takes at once. Raises `OSError`."""
     while data:
@@ -342,10 +402,13 @@ def _open_in(
                     os.close(look)
         try:
             with _naming(file):
-                return os.open(file.name, flags | os.O_EXCL | _PLAIN, mode, dir_fd=folder)
+                number = os.open(file.name, flags | os.O_EXCL | _PLAIN, mode, dir_fd=folder)
         except FileExistsError:
             if flags & os.O_EXCL:
                 raise
+        else:
+            _give_to_caller(number, folder)
+            return number
     raise UntrustedError(file, "somebody makes and removes it all the time")
 
 

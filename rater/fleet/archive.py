@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
@@ -19,9 +18,9 @@ from typing import Any
 from msgspec import Struct
 
 from rater.errors import InputError, RaterError, RunError
-from rater.files import folder, private_folder
+from rater.files import folder, private_folder, scratch_folder
 from rater.fleet.merge import merge_database
-from rater.fleet.merge_source import checked, copy_source, scratch_folder
+from rater.fleet.merge_source import checked, copy_source
 from rater.fleet.shared_folder import SharedFolder, copy_whole
 from rater.record.run import RunStatus, is_fleet_word
 from rater.settings.known import is_volatile
@@ -486,15 +485,14 @@ class ArchivedStore(Store):
 
         Raises `InputError` for words that mean nothing, `RunError` for a damaged archive.
         """
-        self._scratch = Path(tempfile.mkdtemp(prefix="rater-archived-"))
         with ExitStack() as undo:
-            undo.callback(shutil.rmtree, self._scratch)
+            self._scratch = undo.enter_context(scratch_folder())
             super().__init__(self._scratch / "archived.db")
             undo.callback(super().close)
             self.numbers: dict[str, int] = {}
             for word in dict.fromkeys(words):
                 self._add(store, word)
-            undo.pop_all()
+            self._undo = undo.pop_all()
 
     def _add(self, store: Store, word: str) -> None:
         with store.reading() as connection:
@@ -522,10 +520,7 @@ class ArchivedStore(Store):
 
     def close(self) -> None:
         """Close the database and remove it."""
-        try:
-            super().close()
-        finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._undo.close()
 
 
 def fleet_words(words: Sequence[str | None]) -> list[str]:

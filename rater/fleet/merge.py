@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from rater.errors import InputError
+from rater.files import scratch_folder
 from rater.fleet.merge_source import (
     DERIVED,
     GONE,
@@ -22,7 +23,6 @@ from rater.fleet.merge_source import (
     checked,
     copy_source,
     newest_tables,
-    scratch_folder,
 )
 from rater.process import ProcessId, is_alive, print_error
 from rater.record.run import RunStatus

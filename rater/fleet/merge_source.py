@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
-import shutil
 import sqlite3
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -192,8 +189,6 @@ def _space(table: MergeTable, column: str, every: dict[str, MergeTable]) -> str 
 _PIECE_BYTES = 1 << 20
 _ATTEMPTS = 20  # at a file that is being written
 _PAUSE_S = 0.05
-_PREFIX = "rater-merge-"
-_LEFT_S = 60.0  # nobody takes so long from making a folder to locking it
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
 
 
@@ -208,38 +203,6 @@ class SourceCopy(Struct, frozen=True):
     sha256: str  # of the file, and its log where it has one, as they were
     schema: int  # version of the schema it had
     left_out: tuple[str, ...]  # tables in it that are none of rater's
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Give a private folder that is removed afterwards; those that killed raters left go too."""
-    place = Path(tempfile.gettempdir())
-    for left in place.glob(f"{_PREFIX}*"):
-        with suppress(OSError), _locked(left):
-            found = left.lstat()
-            # A new one may be another rater's that has not locked it yet.
-            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _LEFT_S:
-                shutil.rmtree(left)
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-    except OSError as error:
-        raise InputError(f"{place}: no place for copies ({error.strerror}); see TMPDIR") from error
-    try:
-        with _locked(folder):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder as its user; raises `OSError` where another process does."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(number)
 
 
 def copy_source(path: Path, folder: Path) -> tuple[Path, str]:

@@ -22,7 +22,7 @@ from rater.text.values import count, printable
 MOST_NODES = 20_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _BRACKETS = re.compile(r"(?:[^\[\]]|\[[^\[\]]*\])*")
-_COMMA = re.compile(r",(?![^\[\]]*\])")  # outside of brackets
+_TERM = re.compile(r"((?:[^\[\],]|\[[^\[\]]*\])*)(,?)")  # to a comma outside of brackets
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
@@ -37,7 +37,7 @@ def expand(text: str) -> tuple[str, ...]:
     if not _BRACKETS.fullmatch(text):
         raise _bad(text, "brackets do not match")
     found: dict[str, None] = {}
-    for term in _COMMA.split(text):
+    for term, more in _TERM.findall(text):
         if not term.strip():
             raise _bad(text, "a name is missing")
         parts = [
@@ -52,6 +52,8 @@ def expand(text: str) -> tuple[str, ...]:
             found[name] = None
         if len(found) > MOST_NODES:
             raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
+        if not more:
+            break
     return tuple(found)
 
 

@@ -6,7 +6,8 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import IO, Any, TextIO, cast
 
 from rater.text.values import printable_lines
@@ -18,62 +19,103 @@ from rater.text.values import printable_lines
 # A word of the name, as `_` or a change of case divide it: KEY is in API_KEY and apiKey, and not in
 # KEYBOARD or MONKEY.
 _WORDS = frozenset(
-    "KEY KEYS TOKEN TOKENS PASS AUTH AUTHORIZATION BEARER CRED CREDS COOKIE JWT".split()  # noqa: SIM905
+    "KEY KEYS TOKEN TOKENS PASS AUTH AUTHORIZATION BEARER CRED CREDS COOKIE COOKIES JWT".split()  # noqa: SIM905
 )
-_ANYWHERE = re.compile("PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY")
-_AT_END = re.compile("TOKEN$")  # of a word
+_ANYWHERE = re.compile(
+    "PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|ACCESSKEY|ACCOUNTKEY|PRIVATEKEY|WEBHOOK"
+    "|(?:SSH|DB|USER|ROOT|ADMIN|SMTP|MAIL|PROXY|LDAP|FTP|KEY|STORE)PASS$"
+)
 _LATER = frozenset(("PWD", "PAT"))  # MYSQL_PWD, GITHUB_PAT; PWD is a folder, --pat a pattern
+# The last word of what only tells of a secret: --token-count, PASSWORD_FILE.
+_ABOUT = frozenset(
+    "BITS BYTES COUNT DIR FILE FILES LEN LENGTH LIMIT MODE NAME PATH RATE SIZE TTL TYPE".split()  # noqa: SIM905
+)
+# What is no secret where only a word of the name speaks for one: `--pass=2`, MAX_TOKENS=131072.
+_PLAIN = re.compile(r"[+-]?\d{1,3}|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
+_AMOUNT = re.compile(r"[\d.,:+-]{1,20}[kKmMgGtT%]?")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # As options (`--key 2` of sort) these have values of all kinds in the next word.
 _NO_OPTION = frozenset(("KEY", "KEYS", "PASS", "AUTH"))
+_TO_LINE_END = frozenset(("AUTHORIZATION", "COOKIE"))  # as headers: `Basic x`, `a=1; b=2`
 _ADDRESS = re.compile(r"(?<![\w+.-])([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*):([^\s/@'\"]+)@")
-_NAME = r"(-{0,2}[A-Za-z_][\w.-]*)"
-_ASSIGNED = re.compile(r"(-{0,2}[A-Za-z_][\w.:-]*)=(.*)", re.DOTALL)
-_HEADER = re.compile(rf"{_NAME}:(\s*)(\S.*)", re.DOTALL)  # of HTTP, as one word
+# NAME=, NAME: as in headers and YAML, "NAME": as in JSON, "NAME", as in lists of words.
+_QUOTE = r"(\\{0,3}[\"'])"
+_NAMED = re.compile(
+    rf"(?<![\w.$-]){_QUOTE}?(-{{0,2}}[A-Za-z_][\w.-]*+){_QUOTE}?"
+    r"([ \t]{0,9}:(?!//|=)[ \t]{0,9}|:?={1,2}>?|[ \t]{1,9}:?={1,2}>?[ \t]{1,9}"
+    r"|(?<=[\"'])[ \t]{0,9},[ \t]{0,9}(?=\\{0,3}[\"']))"
+)
+# Quoted, or to a blank, a quote, and what ends a word of a shell, an address, or an argument of a
+# call: a bracket before one of these, a comma before another name.
+_VALUE = re.compile(
+    r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\Z)|'[^']*(?:'|\Z)|\\."
+    r"|,(?!\s{0,9}[\"']?[A-Za-z_][\w-]{0,99}[\"']?\s{0,9}[=:])"
+    r"|[)}\]](?![)}\],;]{0,9}(?:[\s\"']|\Z))|[^\s'\"&;|,)}\]\\]++)*",
+    re.DOTALL,
+)
+_LINE = re.compile(r"[^'\"\n]*")
 # What a service gives out with a sign of its own in front, so that it is found where it leaked:
-# JSON web tokens, private keys, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face.
+# JSON web tokens, private keys, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face,
+# Google, Stripe, PyPI, Docker, SendGrid; what bears a request, and addresses of webhooks.
 _ISSUED = re.compile(
     r"(?<![\w-])(?:eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)*"
-    r"|(?:gh[opsru]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|sk-|npm_|hf_)"
-    r"(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w-]*"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*)",
+    r"|(?:gh[opsru]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|sk-|npm_|hf_|AIza|[rs]k_live_|pypi-"
+    r"|dckr_pat_|SG\.)(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w.-]*"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*)"
+    r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=hooks\.slack\.com/)\w+/[^\s'\"]+"
+    r"|(?<=/api/webhooks/)[^\s'\"]+|(?<=\.office\.com/webhook)[^\s'\"]+"
+    r"|(?<=api\.telegram\.org/bot)[^\s/'\"]+",
     re.DOTALL,
 )
 # USER:PASSWORD@HOST without a scheme; not IMAGE:TAG@sha256:DIGEST.
 _LOGIN = re.compile(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
 # Options of one letter mean something else in every program: what goes before, and the secret.
-_MYSQL = r"(-p)([^ ].*)"
 _OPTIONS = {
-    name: re.compile(pattern, re.DOTALL)
-    for name, pattern in {
-        "curl": r"((?:-\w{0,20}[uU] ?|--(?:proxy-)?user[ =])[^:]*:)(.+)",
-        "mysql": _MYSQL,
-        "mysqldump": _MYSQL,
-        "mysqladmin": _MYSQL,
-        "mariadb": _MYSQL,
-        "sshpass": r"(-p ?)(.+)",
-        "ssh": r"(?!)",  # ends that of sshpass
-        "redis-cli": r"(-a )(.+)",
-        "ldapsearch": r"(-w ?)(.+)",
-        "openssl": r"(-pass(?:in|out)? pass:|-[kK] )(.+)",
-    }.items()
+    "curl": re.compile(
+        r"(?s)((?:-\w{0,20}[uU] ?|--(?:proxy-)?user[ =])[^:]*:|-b (?=[^=]*=))(.+)",
+    ),
+    "sshpass": re.compile(r"(?s)(-p ?)(.+)"),
+    "ssh": re.compile(r"(?!)"),  # ends that of sshpass
+    "redis-cli": re.compile(r"(?s)(-a )(.+)"),
+    "ldapsearch": re.compile(r"(?s)(-w ?)(.+)"),
+    "openssl": re.compile(r"(?s)(-pass(?:in|out)? pass:|-[kK] )(.+)"),
+    "smbclient": re.compile(r"(?s)((?:-U ?|--user[ =])[^%]*%)(.+)"),
+    **dict.fromkeys(
+        ["mysql", "mysqldump", "mysqladmin", "mariadb"], re.compile(r"(?s)(-p)([^ ].*)")
+    ),
+    **dict.fromkeys(["zip", "unzip", "ipmitool", "mosquitto_pub"], re.compile(r"(?s)(-P ?)(.+)")),
 }
-_SHOWN = re.compile(r"\[redacted( [0-9]+)?\]")
-_IN_QUERY = re.compile(rf"([?&]){_NAME}=([^&#\s]+)")
+_SHOWN = re.compile(r"\[redacted(?: ([0-9]{1,9}))?\]")
+_MARK = re.compile("\ue000([0-9]+)\ue001")  # the same while a text is read: one word
 # A word as a shell reads it; a quote that is not closed stands for itself.
 _SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\;|&]|['\"\\])+", re.DOTALL)
+_QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\"\\])")
+_DEEPEST = 8  # quotes in quotes: beyond, the whole text is hidden
 
 
+@lru_cache(4096)
 def is_secret(name: str) -> bool:
     """Tell whether what has this name is a secret, by the words in it."""
-    joined = re.sub(r"[\W_]", "", name).upper()
-    words = [word.upper() for word in _WORD.findall(name)]
-    return (
-        _ANYWHERE.search(joined) is not None
-        or not _WORDS.isdisjoint(words)
-        or any(_AT_END.search(word) for word in words)
+    words = _words_of(name)
+    return not _ABOUT.intersection(words[-1:]) and (
+        _ANYWHERE.search("".join(words)) is not None
+        or any(word in _WORDS or word.endswith("TOKEN") for word in words)
         or not _LATER.isdisjoint(words[1:])
     )
+
+
+@lru_cache(4096)
+def _words_of(name: str) -> tuple[str, ...]:
+    return tuple(word.upper() for word in _WORD.findall(name))
+
+
+def _hides(name: str, value: str) -> bool:
+    """Tell whether a value is not shown: numbers are, where the name is but a guess."""
+    words = _words_of(name)
+    number = _PLAIN if {"KEYS", "TOKENS"}.isdisjoint(words) else _AMOUNT
+    sure = _ANYWHERE.search("".join(words)) is not None
+    return is_secret(name) and (sure or not number.fullmatch(value))
 
 
 class Redactor:
@@ -89,9 +131,9 @@ class Redactor:
 
     def pair(self, name: str, value: str) -> str:
         """Return the value of a variable, fit to be shown."""
-        if not value:
-            return value
-        return self._instead(name, value) if is_secret(name) else self.text(value)
+        if value and _hides(name, value):
+            return _shown(self._instead(name, _marked(value)))
+        return self.text(value)
 
     def pairs(self, values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """Return variables or values of axes, fit to be shown."""
@@ -99,21 +141,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a text or a command, as a shell would take it, fit to be shown."""
-        try:
-            return self._text(text)
-        except RecursionError:  # texts in texts in texts: whoever wrote that
-            return self._instead("a text", text)
-
-    def _text(self, text: str) -> str:
-        found, end = [], 0
-        places = list(_SHELL_WORD.finditer(text))
-        words = [_unquoted(it[0]) for it in places]
-        for it, word, shown in zip(places, words, self._words(words), strict=True):
-            if shown != word:
-                quoted = shlex.quote(shown) if it[0] != word else shown
-                found += [text[end : it.start()], quoted]
-                end = it.end()
-        return "".join([*found, text[end:]])
+        return _shown(self._named(self._text(_marked(text)), head=-1))
 
     def values(self, value: Any) -> Any:
         """Return a value of JSON with its texts, and lists of words, fit to be shown."""
@@ -121,18 +149,35 @@ class Redactor:
             case str():
                 return self.text(value)
             case [str(), *rest] if all(isinstance(one, str) for one in rest):
-                return self._words(value)
+                return [_shown(word) for word in self._words([_marked(one) for one in value])]
             case list():
                 return [self.values(one) for one in value]
             case dict():
-                return {name: self.values(one) for name, one in value.items()}
+                return {
+                    name: self.pair(name, one) if isinstance(one, str) else self.values(one)
+                    for name, one in value.items()
+                }
         return value
 
-    def _words(self, words: Sequence[str]) -> list[str]:
+    def _text(self, text: str, depth: int = 0) -> str:
+        if depth > _DEEPEST:
+            return self._instead("a text", text)
+        found, end = [], 0
+        places = list(_SHELL_WORD.finditer(text))
+        words = [_unquoted(it[0]) for it in places]
+        for it, word, shown in zip(places, words, self._words(words, depth), strict=True):
+            if shown != word:
+                quoted = shlex.quote(shown) if it[0] != word else shown
+                found += [text[end : it.start()], quoted]
+                end = it.end()
+        return "".join([*found, text[end:]])
+
+    def _words(self, words: Sequence[str], depth: int = 0) -> list[str]:
+        """Return the words of a command, without quotes."""
         shown: list[str] = []
         before, program = "", ""
         for word in words:
-            name = word.rpartition("/")[2]
+            name = word.rpartition("/")[2].rpartition("=")[2]
             program = name if name in _OPTIONS else program
             for ahead in ("", f"{before} ") if program else ():
                 found = _OPTIONS[program].fullmatch(ahead + word)
@@ -141,55 +186,89 @@ class Redactor:
                     shown.append(found[1].removeprefix(ahead) + instead)
                     break
             else:
-                shown.append(self._word(word, before))
+                shown.append(self._word(word, before, depth))
             before = word
         return shown
 
-    def _word(self, word: str, before: str = "") -> str:
+    def _word(self, word: str, before: str, depth: int) -> str:
         """Return a word of a command, without quotes, which may be a command itself."""
         name = before.lstrip("-")
-        takes = before.startswith("-") and is_secret(name) and name.upper() not in _NO_OPTION
-        if takes and "=" not in before and word and not word.startswith("-"):
+        takes = before.startswith("-") and "=" not in before and name.upper() not in _NO_OPTION
+        if takes and word and not word.startswith("-") and _hides(name, word):
             return self._instead(before, word)
-        assigned = _ASSIGNED.fullmatch(word)
-        if assigned:
-            secret = is_secret(assigned[1])
-            value = self._instead(*assigned.groups()) if secret else self._word(assigned[2])
-            return f"{assigned[1]}={value}"
-        header = _HEADER.fullmatch(word)
-        if header and is_secret(header[1]) and header[1].upper() not in _NO_OPTION:
-            return f"{header[1]}:{header[2]}{self._instead(header[1], header[3])}"
+        word = self._named(word, head=0)
         word = _ISSUED.sub(lambda it: self._instead("a token of a known form", it[0]), word)
         if re.search(r"\s", word):
-            return self._text(word)
-        word = _LOGIN.sub(
-            lambda it: f"{it[1]}:{self._instead('password of an address', it[2])}@", word
-        )
-        word = _ADDRESS.sub(
-            lambda it: f"{it[1]}:{self._instead('password of an address', it[2])}@", word
-        )
-        return _IN_QUERY.sub(
-            lambda it: (
-                f"{it[1]}{it[2]}={self._instead(it[2], it[3])}" if is_secret(it[2]) else it[0]
-            ),
-            word,
-        )
+            return self._text(word, depth + 1)
+        for address in (_LOGIN, _ADDRESS):
+            word = address.sub(
+                lambda it: f"{it[1]}:{self._instead('password of an address', it[2])}@", word
+            )
+        return word
+
+    def _named(self, text: str, *, head: int) -> str:
+        """Return a text without the values of names; one that begins at `head` has all the rest."""
+        found, end, at = [], 0, 0
+        while it := _NAMED.search(text, at):
+            at = it.end()
+            if not _names_secret(it):
+                head = at if it.start() == head else head
+                continue
+            last = len(text)
+            if it[1] and not it[3]:  # 'NAME: VALUE'
+                close = text.find(it[1], at)
+                last = close if close >= 0 else last
+            elif it.start() != head:
+                header = it[2].upper() in _TO_LINE_END and ":" in it[4]
+                match = (_LINE if header else _VALUE).match(text, at)
+                last = match.end() if match else at
+            value, quote = text[at:last], text[at:last][:1]
+            if quote in ("'", '"') and value.find(quote, 1) == len(value) - 1:
+                at, value = at + 1, value[1:-1]
+            if value and (_hides(it[2], value) or not is_secret(it[2])):
+                found += [text[end:at], self._instead(it[2], value)]
+                end = at + len(value)
+                at = last
+        return "".join([*found, text[end:]])
 
     def _instead(self, name: str, value: str) -> str:
-        if _SHOWN.fullmatch(value):
+        """Return a mark; its number is counted under the name and no value."""
+        if value.lstrip("'\"\\").startswith("\ue000"):
             return value
         self.hidden[name] = None
-        seen = [known for known in self._seen if known[0] == name]
-        number = len(seen) + 1
-        instead = "[redacted]" if number == 1 else f"[redacted {number}]"
-        return self._seen.setdefault((name, value), instead)
+        if (name, value) not in self._seen:
+            number = int(self._seen.get((name, ""), "0")) + 1
+            self._seen[name, ""] = self._seen[name, value] = str(number)
+        return f"\ue000{self._seen[name, value]}\ue001"
+
+
+def _names_secret(it: re.Match[str]) -> bool:
+    """Tell whether a name with its sign and quotes is that of a secret."""
+    name, sign, before = it[2].lstrip("-"), it[4], it.string[it.start() - 1 : it.start()]
+    if before in ("?", "&") and {"SIG", "SIGNATURE"}.intersection(_words_of(name)):
+        return True
+    if before == ";" and name.upper() == "PWD" and "=" in sign:  # of ODBC
+        return True
+    if "," in sign and not it[2].startswith("-"):
+        return _ANYWHERE.search("".join(_words_of(name))) is not None and is_secret(name)
+    alone = "=" not in sign and name.upper() in (("KEY", "KEYS") if it[3] else _NO_OPTION)
+    return not alone and is_secret(name)
+
+
+def _marked(text: str) -> str:
+    """Return a text with marks in place of what was left out before, and with no others."""
+    return _SHOWN.sub(lambda it: f"\ue000{it[1] or 1}\ue001", _MARK.sub("?", text))
+
+
+def _shown(text: str) -> str:
+    return _MARK.sub(lambda it: "[redacted]" if it[1] == "1" else f"[redacted {it[1]}]", text)
 
 
 def _unquoted(word: str) -> str:
-    if any(sign in word for sign in "'\"\\"):
-        with suppress(ValueError):  # a quote that is not closed
-            (word,) = shlex.split(word)
-    return word
+    """Return a word as a shell passes it on; a quote that is not closed stays."""
+    return _QUOTED.sub(
+        lambda it: _ESCAPED.sub(r"\1", it[2]) if it[2] else it[1] or it[3] or "", word
+    )
 
 
 # -- Streams on which text of others is no order to a terminal -------------------------------------

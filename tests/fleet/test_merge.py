@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.files import folder
+from rater.files import folder, scratch_folder
 from rater.fleet import merge as module
 from rater.fleet.merge import MergedFile, merge_database
 from rater.fleet.merge_source import (
@@ -26,7 +26,6 @@ from rater.fleet.merge_source import (
     copy_source,
     merge_tables,
     newest_tables,
-    scratch_folder,
 )
 from rater.plan.sweep import AxisKind, SweepSlot
 from rater.process import this_process
@@ -445,14 +444,14 @@ def test_copies_that_a_killed_rater_left_are_removed_and_those_in_use_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left = tmp_path / "rater-merge-of-one-killed"
+    left = tmp_path / "rater-scratch-of-one-killed"
     left.mkdir()
     os.utime(left, (0, 0))
-    new = tmp_path / "rater-merge-not-locked-yet"
+    new = tmp_path / "rater-scratch-not-locked-yet"
     new.mkdir()
     with scratch_folder() as first, scratch_folder() as second:
         assert (left.exists(), first.exists(), second.exists()) == (False, True, True)
-    assert [*tmp_path.glob("rater-merge-*")] == [new]
+    assert [*tmp_path.glob("rater-scratch-*")] == [new]
 
 
 def test_what_is_a_database_shows_in_its_first_bytes(tmp_path: Path, sound: Path) -> None:

@@ -32,7 +32,6 @@ MADE_LATER = {
     "settings/known.py": "words of our own table of settings",
     "speccpu/config/config.py": "one word, or nothing",
     "run/host/procfs.py": "names of our own counters",
-    "text/secrets.py": "a table of our own, of options with passwords",
     "speccpu/results/read.py": "beginnings of files by a table of our own",
 }
 

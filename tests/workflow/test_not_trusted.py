@@ -309,6 +309,17 @@ def test_a_pipe_of_others_is_no_output_and_what_takes_its_place_is_not_written(
 
 
 @needs_root
+def test_a_page_is_not_given_to_who_put_a_file_of_its_name_there(shared: Path) -> None:
+    page = shared / "page.html"
+    page.touch()
+    page.chmod(0o666)
+    give(page)
+    write_output(page, b"page")
+    found = page.stat()
+    assert (found.st_uid, found.st_mode & 0o022, page.read_text()) == (0, 0, "page")
+
+
+@needs_root
 def test_an_output_is_not_written_where_a_link_of_others_leads(
     shared: Path, tmp_path: Path
 ) -> None:

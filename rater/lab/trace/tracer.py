@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from msgspec import Struct
 
 from rater.errors import InputError, RunError
-from rater.files import private_folder, replace_file, sysroot
+from rater.files import private_folder, replace_file, scratch_folder, sysroot
 from rater.lab.layout.layout import VARIABLE, PageDirective
 from rater.lab.layout.pools import reserves
 from rater.lab.trace.tlb import (
@@ -96,8 +95,7 @@ class TraceTools(Struct, frozen=True):
     @contextmanager
     def library_folder(self) -> Iterator[Path]:
         """Make the folder that VALGRIND_LIB names: the tool among valgrind's own parts."""
-        with TemporaryDirectory(prefix="rater-valgrind-") as name:
-            folder = Path(name)
+        with scratch_folder() as folder:
             for part in self.valgrind.parts.iterdir():
                 (folder / part.name).symlink_to(part)
             (folder / f"{TOOL}-{self.valgrind.architecture}-linux").symlink_to(self.tool)

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import platform
+import pwd
 import re
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from time import sleep, time_ns
 from msgspec import Struct
 
 from rater.errors import InputError
-from rater.files import private_folder, user_folder
+from rater.files import UntrustedError, is_caller, opened, private_folder, replace_file, user_folder
 from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.text.documents import did_you_mean
@@ -74,6 +75,8 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
         return Path(named).absolute()
     if own is None:
         raise InputError("no home directory is known: set RATER_CACHE to a folder")
+    if is_caller(Path.home().stat().st_uid):  # sudo kept it: root's own, theirs would be closed
+        return Path(pwd.getpwuid(0).pw_dir) / ".cache" / "rater"
     return own
 
 
@@ -172,12 +175,12 @@ def compile_program(
     with cache_errors(cache):
         digest = _intact(final, name)
         if digest is None:
-            final.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="tmp-", dir=final.parent) as scratch:
                 made = Path(scratch) / "made"
-                made.mkdir()
+                made.mkdir(0o700)
                 _compile(name, [*compiler.argv, *flags], [*map(str, sources), *libraries], made)
-                (made / _STAMP).write_text(sha256_of(made / name))
+                (made / name).chmod(0o755)
+                replace_file(made / _STAMP, sha256_of(made / name).encode(), mode=0o644)
                 digest = _put_in_place(made, final, name)
     executable = final / name
     if not os.access(executable, os.X_OK):
@@ -332,10 +335,15 @@ def _set_aside(final: Path, scratch: Path) -> Path:
 
 
 def _intact(folder: Path, name: str) -> str | None:
+    """Return the hash of a program that nobody else can have made or changed, else None."""
     try:
-        digest = sha256_of(folder / name)
-        return digest if (folder / _STAMP).read_text() == digest else None
-    except (FileNotFoundError, NotADirectoryError):
+        with opened(folder / name) as program, opened(folder / _STAMP) as stamp:
+            if program.writer or stamp.writer:
+                return None
+            with os.fdopen(program.reopen(), "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return digest if stamp.read(1000) == digest.encode() else None
+    except (FileNotFoundError, NotADirectoryError, UntrustedError):
         return None
 
 

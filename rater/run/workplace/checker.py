@@ -310,8 +310,8 @@ class Workplace(Protocol):
         """
         ...
 
-    def clear(self, spec: CopySpec) -> None:
-        """Remove the files of a copy that ended well (unless they are to be kept)."""
+    def clear(self, spec: CopySpec, *, all_of_it: bool) -> None:
+        """Remove the files of a copy that ended well, of others the empty ones."""
         ...
 
     def take_notices(self) -> list[str]:
@@ -405,8 +405,7 @@ class Judge:
             # What explains a failure stays.
             status = one.event.status if one.event else CopyStatus.INTERRUPTED
             well = status is CopyStatus.OK and judged.validity is not Validity.INVALID
-            if well or status is CopyStatus.INTERRUPTED:
-                self._workplace.clear(one.spec)
+            self._workplace.clear(one.spec, all_of_it=well or status is CopyStatus.INTERRUPTED)
             verdicts.append(judged)
         return verdicts
 

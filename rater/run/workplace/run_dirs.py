@@ -330,10 +330,10 @@ class RunFolders:
                 return f"input {shared.name} was changed while copies ran"
         return None
 
-    def clear(self, spec: CopySpec) -> None:
-        """Remove a copy's output and run directory, unless all are to be kept."""
+    def clear(self, spec: CopySpec, *, all_of_it: bool = True) -> None:
+        """Remove a copy's output and run directory, else what it did not write to."""
         if not self.keeps:
-            self._remove(spec)
+            (self._remove if all_of_it else _remove_empty)(spec)
 
     def _remove(self, spec: CopySpec) -> None:
         for name in (spec.stdout, spec.stderr):
@@ -416,6 +416,13 @@ class RunFolders:
         with ThreadBinding() as binding:
             binding.apply(self._placements[copy])
             return make_run_dir(self._work, name, program.inputs)
+
+
+def _remove_empty(spec: CopySpec) -> None:
+    for name in (spec.stdout, spec.stderr):
+        with suppress(OSError):
+            if not os.stat(name).st_size:
+                os.unlink(name)
 
 
 # -- The first and last lines that a failed copy wrote on its standard error -----------------------

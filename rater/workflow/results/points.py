@@ -116,12 +116,11 @@ def _new_file(folder: Path) -> tuple[int, Path | None]:
 def _give_mode(part: int, real: Path) -> None:
     """Give the private new file the owner and mode of that whose place it takes.
 
-    Where there is none yet: the mode of any other new file. By descriptor, whatever others put
-    in its place by now.
+    Where there is none yet, or another user's (who would get root's page by having put a file
+    there): the mode of any other new file. By descriptor, whatever is in its place by now.
     """
-    try:
-        there = real.lstat()
-    except FileNotFoundError:
+    there = real.lstat() if real.exists() else None
+    if there is None or not is_trusted(there.st_uid):
         umask = os.umask(0)
         os.umask(umask)
         os.fchmod(part, 0o666 & ~umask)

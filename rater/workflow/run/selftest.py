@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
+from rater.files import scratch_folder
 from rater.process import print_error
 from rater.workflow.arguments import print_json
 
@@ -71,15 +72,16 @@ def selftest(args: argparse.Namespace) -> int:
     with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=print_error):
         if args.keep:
             return _SelftestRunner(args, default_path(args.db)).run()
-        folder = Path(tempfile.mkdtemp(prefix="rater-selftest-"))
-        test = _SelftestRunner(args, folder / "rater.db")
-        try:
-            return test.run()
-        finally:
-            if test.wrong:
-                print_error(f"its runs are in {folder / 'rater.db'}")
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+        with scratch_folder() as folder:
+            test = _SelftestRunner(args, folder / "rater.db")
+            try:
+                return test.run()
+            finally:
+                if test.wrong:
+                    kept = shutil.move(
+                        folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-")
+                    )
+                    print_error(f"its runs are in {kept}")
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal

@@ -18,10 +18,12 @@ from rater.files import (
     resolve_trusted_folder,
 )
 from rater.run.host.admission import machine_lock
+from rater.run.programs.compile import cache_root
 from rater.settings import journal as journals
 from rater.settings.journal import DamagedJournalError, Journal, this_owner
 from rater.settings.restore import find_leftovers, restore_leftovers
 from rater.settings.tuner import SettingsSession
+from rater.store.store import open_store
 from tests.support.settings_tree import make_tree
 from tests.support.strangers import STRANGER, give, needs_root, stranger_does, stranger_holds
 
@@ -212,6 +214,25 @@ def test_who_called_sudo_is_root_already(shared: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SUDO_UID", "1235")
     with pytest.raises(InputError, match="the folder belongs to user 1234"):
         lock(shared / "home" / "rater.lock")
+
+
+def test_what_root_makes_by_sudo_in_the_callers_home_is_the_callers(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With HOME kept, `rater list` of the user then failed on a database of root's."""
+    stranger_does("mkdir home", shared)
+    home = shared / "home"
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
+    monkeypatch.setenv("HOME", str(home))
+    database = home / ".local" / "share" / "rater" / "rater.db"
+    with open_store(database):
+        made = [*home.rglob("*")]
+        assert {path.name for path in made} >= {".local", "share", "rater", "rater.db"}
+        assert {path.stat().st_uid for path in made} == {STRANGER}
+    stranger_does(f"echo >> {database}", shared)
+    assert cache_root({"SUDO_UID": str(STRANGER)}) == Path("/root/.cache/rater")
+    monkeypatch.delenv("SUDO_UID")
+    assert cache_root({}) == home / ".cache" / "rater"
 
 
 def test_ways_are_followed_as_the_kernel_does(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import errno
+import hashlib
 import os
 import signal
 import stat
@@ -46,6 +47,7 @@ from rater.run.programs.inputs import (
 from rater.run.programs.script import command_lines
 from tests.support.places import CHECKOUT
 from tests.support.processes import wait_until_dead
+from tests.support.strangers import STRANGER, needs_root
 from tests.support.suite_text import parse_suite
 
 PROGRAM = """\
@@ -646,3 +648,37 @@ def test_a_changed_header_of_another_folder_is_compiled_anew(tmp_path: Path) -> 
     inner.write_text("#define NUMBER 4\n")
     second = compile_program("say", [source], ("-O0",), (), cache)
     assert subprocess.run([second.executable], check=False).returncode == 4
+
+
+def test_what_is_executed_can_be_written_by_nobody_else_whatever_the_umask(
+    own: Path, tmp_path: Path
+) -> None:
+    """With umask 0 programs lay in a folder that everybody may write, and root ran them."""
+    cache = tmp_path / "cache"
+    before = os.umask(0)
+    try:
+        built = build(benchmark(own), "base", cache)
+    finally:
+        os.umask(before)
+    for path in (built.executable, built.executable.parent):
+        assert path.stat().st_mode & 0o022 == 0
+    for path in cache.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    built.executable.chmod(0o777)  # by an older rater
+    built.executable.write_bytes(b"#!/bin/sh\necho 1\n")
+    (built.executable.parent / "sha256 of the program").write_text(
+        hashlib.sha256(b"#!/bin/sh\necho 1\n").hexdigest()
+    )
+    again = build(benchmark(own), "base", cache)
+    assert again.sha256 == built.sha256
+    assert again.executable.stat().st_mode & 0o022 == 0
+
+
+@needs_root
+def test_root_runs_no_program_of_the_cache_that_another_user_has(own: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    built = build(benchmark(own), "base", cache)
+    for path in (built.executable, built.executable.parent):
+        os.chown(path, STRANGER, STRANGER)
+        assert build(benchmark(own), "base", cache).sha256 == built.sha256
+        assert path.stat().st_uid == 0

@@ -102,6 +102,13 @@ def test_a_copy_that_fails_is_recorded_and_the_others_times_stand(
     assert seen.brackets[0].complete
 
 
+def test_of_a_failed_copy_no_empty_output_is_kept(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.run({"mixed": 'test "$RATER_COPY" = 1 || echo why >&2; exit 3'}, copies=2)
+    kept = [str(path.relative_to(rig.work)) for path in rig.work.rglob("*") if path.is_file()]
+    assert kept == ["mixed.i1.c0000/stderr"]
+
+
 def test_a_wrong_answer_is_a_failed_copy_and_its_files_are_kept(tmp_path: Path) -> None:
     rig = Rig(tmp_path, expected="42\n")
     seen = rig.run({"answer": "echo $((42 + RATER_COPY))"}, copies=2)
