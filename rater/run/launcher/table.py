@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from rater.run.launcher.inherited import variables
 
@@ -106,8 +107,7 @@ class Record(NamedTuple):
     text: bytes = b""  # REPORT: what was written; BROKEN: the mask that the kernel gave
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEntry:
+class ProcessEntry(Struct, frozen=True):
     """One process of a table."""
 
     token: int

@@ -9,12 +9,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from rater.errors import InputError, RaterError
 from rater.plan.placement.memory_policy import MemoryPolicy
