@@ -136,7 +136,7 @@ def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
     words = [*map(os.fsencode, argv)]
     place = os.fsencode(folder)
     made = ProcessEntry(1, 0, words, {}, {}, place, place + b"/out", place + b"/err", None)
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(made, **more)
 
 
 def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record]:
