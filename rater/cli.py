@@ -18,8 +18,6 @@ from rater.command_line import (
     Menu,
     Parser,
     TopLevelParser,
-    described,
-    find_defaults,
     parsers_below,
     parsers_meant,
     unknown_command,
@@ -67,6 +65,7 @@ MENU: Menu = {
     },
     "more": {name: ListedCommand(*it) for name, it in COMMANDS.items()},
     "shell": {
+        "trust": ListedCommand("defaults of a folder", "commands.machine.register_trust"),
         "completion": ListedCommand("bash, zsh or fish", "commands.machine.register_completion"),
     },
 }
@@ -99,14 +98,15 @@ def _parsed(parser: TopLevelParser, words: list[str]) -> argparse.Namespace:
     if unknown is not None:
         parser.error(unknown)
     at = next((i for i, word in enumerate(words) if word in parser.commands), len(words))
-    found = find_defaults(parser, words[at], words) if at < len(words) else ()
-    if words[at : at + 1] == ["completion"]:
-        parser.commands["completion"].set_defaults(whole=parser)
+    files = import_module("rater.commands.common")
+    found = files.find_defaults(parser, words[at], words) if at < len(words) else ()
+    for word in {"trust", "completion"}.intersection(words[at : at + 1]):
+        parser.commands[word].set_defaults(whole=parser)
     args = parser.parse_args([*words[: at + 1], *(it.word for it in found), *words[at + 1 :]])
     args.defaults = {it.dest for it in found}
-    if getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False:
-        for line in described(found):
-            print_error(line)
+    loud = getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False
+    for line in files.described(found, quiet=not loud):
+        print_error(line)
     return args
 
 

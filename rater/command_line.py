@@ -11,13 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Flag, auto
 from importlib import import_module
 from itertools import batched
-from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple, NoReturn
 
-from msgspec import Struct
-
-from rater.errors import InputError
 from rater.process import as_typed, print_error, remember_database, typed_command
 from rater.text.documents import is_file
 
@@ -96,6 +92,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rater doctor --fix -- make bench",
     ),
     "rater doctor counters": ("rater doctor counters", "rater doctor counters cpi numa"),
+    "rater trust": ("rater trust", "rater trust --list"),
     "rater completion": (
         "rater completion bash > ~/.local/share/bash-completion/completions/rater",
         "rater completion fish > ~/.config/fish/completions/rater.fish",
@@ -201,7 +198,7 @@ class Parser(argparse.ArgumentParser):
         choices = [str(it) for it in action.choices]
         near = _nearest(str(value), choices)
         way = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
-        way = _DROPPED.get(" ".join([self.prog, *action.option_strings, str(value)]), way)
+        way = DROPPED.get(" ".join([self.prog, *action.option_strings, str(value)]), way)
         raise argparse.ArgumentError(action, f"{value!r} is no choice; {way}")
 
 
@@ -299,7 +296,7 @@ RENAMED = {
 }
 
 # What was dropped, as it was typed, and what does it now.
-_DROPPED = {
+DROPPED = {
     "rater spec lint-bind --fix": "`rater plan --topology MACHINE -- true` lists each copy's CPU",
     "rater import --topology": "`rater spec import` has it, documents say it themselves",
     "rater show --with": "`rater compare RUN RUN2` compares any two runs",
@@ -318,7 +315,7 @@ def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
         name = word.partition("=")[0]
         if word.startswith("-"):
             near = _nearest(name, options)
-            meant = _DROPPED.get(f"{parser.prog} {name}", f"did you mean {near}?" if near else "")
+            meant = DROPPED.get(f"{parser.prog} {name}", f"did you mean {near}?" if near else "")
             return f"{parser.prog} has no option {name}{meant and '; '}{meant}"
     return f"{parser.prog} takes no further argument {' '.join(left)!r}"
 
@@ -435,166 +432,3 @@ def _rows(title: str, group: Mapping[str, ListedCommand], across: int) -> Iterat
         for (name, about), start in zip(some, _WIDE, strict=False):
             line = f"{line:<{start}}{name:<{_NAME}}{about}"
         yield line
-
-
-# -- Defaults of options from files: `~/.config/rater/config.toml` and `./rater.toml` --------------
-#
-# A table is called after a command, its keys after that command's options; `[run]` is for `rater
-# plan` as well. What is typed goes before `./rater.toml`, and that before the user's own file.
-# `RATER_CONFIG` names one file to read instead of both, or none where it is empty.
-
-_LOCAL = Path("rater.toml")
-_ALSO = {"plan": "run"}  # a command that takes another's options
-_TYPES = (str, int, float)
-# What may stand beside these: they take what a stored run was asked for.
-_BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
-
-
-class ConfigDefault(Struct, frozen=True):
-    """An option that a file gives: as it would be typed, its name among arguments, and the file."""
-
-    word: str
-    dest: str
-    file: str
-
-
-def find_defaults(
-    parser: TopLevelParser, command: str, typed: Sequence[str]
-) -> tuple[ConfigDefault, ...]:
-    """Return the defaults of a command that nothing typed replaces.
-
-    Raises `InputError`, naming file and line, for a file that is wrong or another user's.
-    """
-    commands = parser.commands
-    taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
-    taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
-    found: list[ConfigDefault] = []
-    for path in _paths():
-        by_command = _read(path, commands)
-        # An option that only the other command has (`run`'s for `plan`) is none of this one.
-        for name in (command, _ALSO.get(command, "")):
-            new = [it for it in by_command.get(name, ()) if it.dest in taken]
-            found += new
-            taken -= {it.dest for it in new}
-    return tuple(found)
-
-
-def described(defaults: Iterable[ConfigDefault]) -> list[str]:
-    """Return a line for each file that defaults came from."""
-    files: dict[str, list[str]] = {}
-    for it in defaults:
-        files.setdefault(it.file, []).append(it.word)
-    return [f"defaults of {file}: {' '.join(words)}" for file, words in files.items()]
-
-
-def _paths() -> Iterator[Path]:
-    named = os.environ.get("RATER_CONFIG")
-    if named == "":
-        return
-    if named:
-        if not os.path.exists(named):  # noqa: PTH110 - False for what no path can be
-            raise InputError(f"RATER_CONFIG={named}: no such file")
-        yield Path(named)
-        return
-    from rater.files import user_folder
-
-    own = user_folder("CONFIG")
-    for path in (_LOCAL, own and own / "config.toml"):
-        if path and os.path.lexists(path):
-            yield path
-
-
-def _read(
-    path: Path, commands: Mapping[str, argparse.ArgumentParser]
-) -> dict[str, list[ConfigDefault]]:
-    """Return what a file gives, by command; raises `InputError` for all that is wrong in it."""
-    # Of some milliseconds, for those who have such a file.
-    from rater.files import opened
-    from rater.text.documents import did_you_mean, read_text, toml_document
-
-    try:
-        # It can name commands (--prepare): one in a folder like /tmp may be anybody's.
-        with opened(path) as file:
-            other = file.writer
-            text = read_text(path, "defaults")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read ({reason}); RATER_CONFIG= reads none") from None
-    if other is not None:
-        raise InputError(
-            f"{path}: {other}, and it could have any command run; make it yours alone, or set "
-            "RATER_CONFIG= to read no defaults"
-        )
-    document = toml_document(text, path)
-    root = document.root()
-    found: dict[str, list[ConfigDefault]] = {}
-    for written, values in document.data.items():
-        table = root.table(written)
-        name = RENAMED.get(written, written)
-        if name not in commands:
-            root.mistake(f"unknown command; {did_you_mean(name, commands)}", written)
-            continue
-        actions = _options(commands[name])
-        for key, value in values.items() if isinstance(values, dict) else ():
-            if key not in actions:
-                near = _DROPPED.get(f"rater {name} --{key}") or did_you_mean(key, actions)
-                table.mistake(f"no option of `rater {name}`; {near}", key)
-                continue
-            try:
-                words = list(_words(actions[key], key, value))
-            except ValueError as error:
-                table.mistake(str(error), key)
-                continue
-            found.setdefault(name, []).extend(
-                ConfigDefault(word, actions[key].dest, str(path)) for word in words
-            )
-    document.raise_mistakes()
-    return found
-
-
-def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    return {
-        option.removeprefix("--"): action
-        for action in shown_actions(parser)
-        for option in action.option_strings
-        if option.startswith("--") and action.dest != "help"
-    }
-
-
-def _words(action: argparse.Action, key: str, value: Any) -> Iterator[str]:
-    """Yield an option as it is typed; raises `ValueError` for a value that it does not take."""
-    if action.nargs == 0:
-        if not isinstance(value, bool):
-            raise ValueError(f"expected true or false, got {value!r}")
-        if value:
-            yield f"--{key}"
-        return
-    several = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
-    if isinstance(value, dict) and several:
-        value = [f"{name}={text}" for name, text in value.items()]
-    for one in value if isinstance(value, list) and several else [value]:
-        if isinstance(one, bool) or not isinstance(one, _TYPES):
-            kinds = "a text, a number or a list of these" if several else "a text or a number"
-            raise ValueError(f"expected {kinds}, got {one!r}")  # noqa: TRY004 - a mistake in a file
-        _check(action, str(one))
-        yield f"--{key}={one}"
-
-
-def _check(action: argparse.Action, text: str) -> None:
-    convert = action.type if callable(action.type) else str
-    try:
-        value = convert(text)
-    except (argparse.ArgumentTypeError, ValueError) as error:
-        raise ValueError(str(error)) from None
-    if action.choices is not None and value not in action.choices:
-        raise ValueError(f"expected one of {', '.join(map(str, action.choices))}, got {text!r}")
-
-
-def _is_typed(action: argparse.Action, typed: Sequence[str]) -> bool:
-    names = {word.partition("=")[0] for word in typed if word.startswith("-")}
-    # argparse takes the beginning of a long option for it.
-    return any(
-        option == name or (name.startswith("--") and len(name) > 2 and option.startswith(name))
-        for option in action.option_strings
-        for name in names
-    )

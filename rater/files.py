@@ -461,8 +461,8 @@ _SHARED_KINDS = frozenset(
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def shared_file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Return the kind of file system of several machines that a path is on; None: the host's own.
+def shared_disk(path: Path, way: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """Say on which file system of several machines a path is, and the way out; None: the host's.
 
     The deepest mount point above it counts; of two on one place the last one.
     """
@@ -475,7 +475,12 @@ def shared_file_system(path: Path, mountinfo: Path = Path("/proc/self/mountinfo"
         if where.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), words[words.index("-", 6) + 1]
     name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
-    return kind if name in _SHARED_KINDS else None
+    if name not in _SHARED_KINDS:
+        return None
+    return (
+        f"{path} is on a file system of several machines ({kind}), where a database can be "
+        f"damaged: name {way}"
+    )
 
 
 # -- Find what lies in `suites/`, `layouts/` and `db/`, installed or in a checkout -----------------
@@ -554,3 +559,42 @@ def user_folder(kind: str, environment: Mapping[str, str] = os.environ) -> Path 
 
 
 _XDG = {"STATE": ".local/state", "DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
+
+
+# -- Files that the user trusts as they are, whoever wrote them: `rater trust` --------------------
+#
+# One file each, called after the digest of path and content, with the path in it.
+
+
+def is_content_trusted(path: Path, content: bytes) -> bool:
+    """Tell whether the user said that a file with this content may have anything done."""
+    try:
+        os.close(open_file(_mark_of(path, content), os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
+def trust_content(path: Path, content: bytes) -> None:
+    """Keep that the user says so. Raises `OSError`."""
+    real = path.parent.resolve() / path.name
+    replace_file(_mark_of(path, content), os.fsencode(real), mode=0o600)
+
+
+def trusted_files() -> Iterator[tuple[Path, Path]]:
+    """Yield the files that `trust_content` kept something in, each with the path it is of."""
+    for mark in sorted(_trust_folder().glob("*")):
+        with suppress(OSError):
+            yield mark, Path(os.fsdecode(read_file(mark, 4096)))
+
+
+def _trust_folder() -> Path:
+    return (user_folder("STATE") or Path("/nonexistent")) / "trusted"
+
+
+def _mark_of(path: Path, content: bytes) -> Path:
+    import hashlib  # noqa: PLC0415 - of a millisecond, for those who have such a file
+
+    real = os.fsencode(path.parent.resolve() / path.name)
+    digest = hashlib.sha256(real + b"\0" + content).hexdigest()
+    return _trust_folder() / digest

@@ -29,6 +29,7 @@ from rater.store.observations import MOST_BENCHMARKS
 from rater.text.secrets import cleaned_streams
 from tests.support.calls import Rater
 from tests.support.observations import DOCUMENT, changed
+from tests.support.strangers import give, needs_root, stranger_does, stranger_keeps
 
 
 def test_rater_alone_shows_its_help(rater: Rater) -> None:
@@ -111,7 +112,7 @@ def test_the_help_of_rater_shows_every_command_once_by_group_and_fits_24_lines(
     assert set(about) == set(subparsers_of(parser))
     text = "\n".join(lines)
     top = [name for name in about if " " not in name]
-    assert len(top) <= 21
+    assert len(top) <= 22
     assert [name for name in top if f"{name:<11}{about[name]}" not in text] == []
     assert [words for words in about.values() if not 0 < len(words) <= 23] == []
 
@@ -232,6 +233,7 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, and one for the user's own file; RATER_CONFIG is not set."""
     monkeypatch.delenv("RATER_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "own" / "rater").mkdir(parents=True)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -310,6 +312,91 @@ def test_a_file_that_others_may_write_is_refused(configuration: Path, rater: Rat
     status, _, err = rater(*PLAN)
     assert status == 2
     assert "rater.toml: everybody may write into it, and it could have any command run" in err
+
+
+RUNS = '[run]\nprepare = "touch prepared"\nquiet = true\ncopies = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "doubted"),
+    [
+        (RUNS, ("run", "--", "true"), "--prepare=touch prepared --quiet"),
+        ('[run]\nenv = "LD_PRELOAD=evil.so"\n', PLAN, "--env=LD_PRELOAD=evil.so"),
+        ("[rerun]\ndb = 'evil.db'\nforce = true\n", ("rerun",), "--db=evil.db --force"),
+        ("[list]\ndb = 'evil.db'\n", ("list",), "--db=evil.db"),
+    ],
+)
+def test_what_came_with_a_folder_runs_names_hides_and_forces_nothing_before_it_is_trusted(
+    configuration: Path, rater: Rater, text: str, words: tuple[str, ...], doubted: str
+) -> None:
+    Path("rater.toml").write_text(text)
+    status, out, err = rater(*words)
+    assert (status, out) == (2, "")
+    assert f"rater.toml: not trusted to give {doubted}: `rater trust` takes" in err
+    assert not Path("prepared").exists()
+
+
+def test_a_folder_s_file_is_trusted_as_it_is_and_named_even_where_it_says_quiet(
+    configuration: Path, rater: Rater
+) -> None:
+    file = Path("rater.toml").absolute()
+    file.write_text(RUNS)
+    status, out, err = rater("trust")
+    assert (status, out) == (0, f"{file}\n")
+    assert "run: --prepare=touch prepared --quiet --copies=1" in err
+    (mark,) = (configuration / "state" / "rater" / "trusted").iterdir()
+    assert mark.stat().st_mode & 0o777 == 0o600
+    status, out, err = rater("run", "--quiet", "--", "true")
+    assert (status, Path("prepared").exists()) == (0, True)
+    assert err == "rater: defaults of rater.toml: --prepare=touch prepared --copies=1\n"
+    file.write_text(RUNS + "iterations = 2\n")
+    assert rater("run", "--", "true")[0] == 2  # another text
+    file.write_text(RUNS)
+    Path("copied").mkdir()
+    shutil.copy(file, "copied")
+    os.chdir("copied")
+    assert rater("run", "--", "true")[0] == 2  # another folder
+    assert json.loads(rater("trust", "--list", "--json")[1])["trusted"] == [str(file)]
+    assert rater("trust", "--remove", "..")[0] == 0
+    assert rater("trust", "--remove", "..")[0] == 2
+    os.chdir("..")
+    assert rater("run", "--", "true")[0] == 2
+
+
+@needs_root
+def test_a_file_of_another_user_is_read_once_and_only_where_root_trusts_its_text(
+    configuration: Path, rater: Rater, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shared)
+    Path("rater.toml").write_text(RUNS)
+    give(Path("rater.toml"))
+    status, _, err = rater(*PLAN)
+    assert status == 2
+    assert "rater.toml: it is a file of user 1234, and it could have any command run" in err
+    assert rater("trust")[0] == 0
+    assert "1 copy" in rater(*PLAN)[1]
+    stranger_does("sed s/prepared/evil/ rater.toml > new; cat new > rater.toml", shared)
+    assert rater(*PLAN)[0] == 2
+
+
+@needs_root
+def test_a_file_that_another_user_swaps_all_the_time_gives_root_nothing(
+    configuration: Path, rater: Rater, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Judged by its name and opened again, it was theirs at the first try."""
+    ours = configuration / "root.toml"
+    ours.write_text("[run]\ncopies = 1\n")
+    (shared / "evil.toml").write_text(RUNS)
+    give(shared / "evil.toml")
+    shared.chmod(0o755)
+    give(shared)
+    monkeypatch.chdir(shared)
+    swaps = f"ln -sfn {ours} a; mv -T a rater.toml; ln -f evil.toml a; mv -T a rater.toml"
+    with stranger_keeps(swaps, shared):
+        for _ in range(20):
+            err = rater("run", "--quiet", "--copies", "1", "--", "true")[2]
+            assert "--prepare" not in err
+    assert not Path("prepared").exists()
 
 
 def test_rater_config_names_the_only_file(

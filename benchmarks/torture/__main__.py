@@ -13,8 +13,10 @@ import traceback
 
 from benchmarks.bench import bench
 from benchmarks.torture import (
+    cells,
     cpus,
     disks,
+    exchanges,
     faults,
     hostile,
     readers,
@@ -38,6 +40,8 @@ CAMPAIGNS: dict[str, Campaign] = {
     "disks": disks.campaign,
     "hostile": hostile.campaign,
     "readers": readers.campaign,
+    "cells": cells.campaign,
+    "exchanges": exchanges.campaign,
 }
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from rater.command_line import Parser
+from msgspec import Struct
+
+from rater.command_line import DROPPED, RENAMED, Parser, TopLevelParser, shown_actions
+from rater.errors import InputError
+from rater.files import is_content_trusted, opened, trust_content, user_folder
 from rater.plan.request import BY_NAME
 from rater.workflow.arguments import add_option
 
@@ -34,20 +40,25 @@ def lazy_command(module: str, function: str) -> Callable[[argparse.Namespace], i
     return run
 
 
-def add_common(parser: argparse.ArgumentParser, *, tables: bool = False) -> None:
+def add_common(
+    parser: argparse.ArgumentParser,
+    run: str | Callable[[argparse.Namespace], int] | None = None,
+    *,
+    tables: bool = False,
+) -> None:
     """Add `--db` and `--json`, which may also stand before the subcommand.
 
-    They have no default here: one would overwrite what stood there. `tables`: with `--format`.
+    They have no default here: one would overwrite what stood there. `tables`: with `--format`;
+    `run`: what the command calls, or its name below `rater`, to be imported then.
     """
+    if isinstance(run, str):
+        run = lazy_command(*run.rsplit(".", 1))
+    if run is not None:
+        parser.set_defaults(run=run)
     parser.add_argument(
         "--db", metavar="PATH", default=argparse.SUPPRESS, help="the database (else RATER_DB)"
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="one JSON document on stdout",
-    )
+    add_flag(parser, "--json", default=argparse.SUPPRESS, help="one JSON document on stdout")
     if tables:
         parser.add_argument(
             "--format", choices=("md", "csv"), help="tables as Markdown, or as CSV without the text"
@@ -63,11 +74,14 @@ def add_run_word(
     parser.add_argument("which", metavar="RUN", nargs=nargs, default=default, help=text)
 
 
+def add_flag(parser: argparse._ActionsContainer, *names: str, **rest: Any) -> None:
+    """Add an option without a value."""
+    parser.add_argument(*names, action="store_true", **rest)
+
+
 def add_verbose(parser: argparse._ActionsContainer) -> None:
     """Add `-v`: a run's result with its details."""
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="the result with the memory of every benchmark"
-    )
+    add_flag(parser, "-v", "--verbose", help="the result with the memory of every benchmark")
 
 
 def add_file(parser: argparse._ActionsContainer, text: str) -> None:
@@ -78,16 +92,14 @@ def add_file(parser: argparse._ActionsContainer, text: str) -> None:
 def add_sweep_options(parser: argparse._ActionsContainer, rounds: str) -> None:
     """Add what every command that sweeps takes; `rounds`: the help of `--rounds`."""
     parser.add_argument("--rounds", type=int, metavar="N", help=rounds)
-    parser.add_argument("--skip-refused", action="store_true", help="skip points that cannot run")
-    parser.add_argument(
-        "--stop-on-failure", action="store_true", help="stop when a copy fails; default: go on"
-    )
+    add_flag(parser, "--skip-refused", help="skip points that cannot run")
+    add_flag(parser, "--stop-on-failure", help="stop when a copy fails; default: go on")
 
 
 def add_doing(parser: argparse._ActionsContainer, dry_run: str, quiet: str) -> None:
     """Add `--dry-run` and `--quiet`."""
-    parser.add_argument("--dry-run", action="store_true", help=dry_run)
-    parser.add_argument("--quiet", action="store_true", help=quiet)
+    add_flag(parser, "--dry-run", help=dry_run)
+    add_flag(parser, "--quiet", help=quiet)
 
 
 def add_force_and_share(parser: argparse._ActionsContainer) -> None:
@@ -99,3 +111,196 @@ def add_force_and_share(parser: argparse._ActionsContainer) -> None:
 def add_topology(parser: argparse.ArgumentParser, text: str, **rest: Any) -> None:
     """Add `--topology MACHINE`."""
     parser.add_argument("--topology", metavar="MACHINE", help=text, **rest)
+
+
+# -- Defaults of options from files: `~/.config/rater/config.toml` and `./rater.toml` --------------
+#
+# A table is called after a command, its keys after that command's options; `[run]` is for `rater
+# plan` as well. What is typed goes before `./rater.toml`, and that before the user's own file.
+# `RATER_CONFIG` names one file to read instead of both, or none where it is empty.
+#
+# `./rater.toml` may have come with the folder. Until `rater trust` gives it no more than numbers,
+# words of a choice, and these: what runs, names a file or database, hides or forces is not here.
+
+TRUST = "trust"
+LOCAL = Path("rater.toml")
+_HARMLESS = frozenset(
+    """
+    copies mode order size tune layout bind bind-from-file kind mem memory proof counters name tag
+    pages pages-heap output-limit no-oversubscribe keep run-dirs verbose host suite since by csv
+    """.split()  # noqa: SIM905 - a list to read
+)
+_ALSO = {"plan": "run"}  # a command that takes another's options
+_TYPES = (str, int, float)
+# What may stand beside these: they take what a stored run was asked for.
+_BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
+
+
+class ConfigDefault(Struct, frozen=True):
+    """An option that a file gives: as it would be typed, its name among arguments, and the file."""
+
+    word: str
+    dest: str
+    file: Path
+    is_harmless: bool
+
+
+def find_defaults(
+    parser: TopLevelParser, command: str, typed: Sequence[str]
+) -> tuple[ConfigDefault, ...]:
+    """Return the defaults of a command that nothing typed replaces.
+
+    Raises `InputError`, naming file and line, for a file that is wrong, another user's, or not
+    trusted to give what it gives.
+    """
+    commands = parser.commands
+    if command == TRUST:  # which a file must not keep from being called
+        return ()
+    taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
+    taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
+    found: list[ConfigDefault] = []
+    for path in _paths():
+        by_command, is_trusted = read_defaults(path, commands)
+        # An option that only the other command has (`run`'s for `plan`) is none of this one.
+        for name in (command, _ALSO.get(command, "")):
+            new = [it for it in by_command.get(name, ()) if it.dest in taken]
+            doubted = " ".join(it.word for it in new if not (is_trusted or it.is_harmless))
+            if doubted:
+                raise InputError(
+                    f"{path}: not trusted to give {doubted}: `rater {TRUST}` takes the file as it "
+                    "is now, RATER_CONFIG= reads none"
+                )
+            found += new
+            taken -= {it.dest for it in new}
+    return tuple(found)
+
+
+def described(defaults: Iterable[ConfigDefault], *, quiet: bool) -> list[str]:
+    """Return a line for each file that defaults came from; `quiet`: for `./rater.toml` alone."""
+    files: dict[Path, list[str]] = {}
+    for it in defaults:
+        if it.file == LOCAL or not quiet:
+            files.setdefault(it.file, []).append(it.word)
+    return [f"defaults of {file}: {' '.join(words)}" for file, words in files.items()]
+
+
+def _paths() -> Iterator[Path]:
+    named = os.environ.get("RATER_CONFIG")
+    if named == "":
+        return
+    if named:
+        if not os.path.exists(named):  # noqa: PTH110 - False for what no path can be
+            raise InputError(f"RATER_CONFIG={named}: no such file")
+        yield Path(named).absolute() if Path(named) == LOCAL else Path(named)
+        return
+    own = user_folder("CONFIG")
+    for path in (LOCAL, own and own / "config.toml"):
+        if path and os.path.lexists(path):
+            yield path
+
+
+def read_defaults(
+    path: Path, commands: Mapping[str, argparse.ArgumentParser], *, trust: bool = False
+) -> tuple[dict[str, list[ConfigDefault]], bool]:
+    """Return what a file gives, by command, and whether it may give anything.
+
+    `trust`: from now on it may, as it is. Raises `InputError` for all that is wrong in it.
+    """
+    from rater.text.documents import MOST_BYTES, did_you_mean, text_of, toml_document
+
+    try:
+        # It can name commands (--prepare): one in a folder like /tmp may be anybody's.
+        with opened(path) as file:
+            data, other = file.read(MOST_BYTES + 1), file.writer
+        text = text_of(data, path, "defaults")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path}: cannot be read ({reason}); RATER_CONFIG= reads none") from None
+    is_trusted = trust or (path == LOCAL and is_content_trusted(path, data))
+    if other is not None and not is_trusted:
+        way = f"`rater {TRUST}` takes it as it is now" if path == LOCAL else "make it yours alone"
+        raise InputError(
+            f"{path}: {other}, and it could have any command run; {way}, or set RATER_CONFIG= to "
+            "read no defaults"
+        )
+    document = toml_document(text, path)
+    root = document.root()
+    found: dict[str, list[ConfigDefault]] = {}
+    for written, values in document.data.items():
+        table = root.table(written)
+        name = RENAMED.get(written, written)
+        if name not in commands:
+            root.mistake(f"unknown command; {did_you_mean(name, commands)}", written)
+            continue
+        actions = _options(commands[name])
+        for key, value in values.items() if isinstance(values, dict) else ():
+            if key not in actions:
+                near = DROPPED.get(f"rater {name} --{key}") or did_you_mean(key, actions)
+                table.mistake(f"no option of `rater {name}`; {near}", key)
+                continue
+            try:
+                words = list(_words(actions[key], key, value))
+            except ValueError as error:
+                table.mistake(str(error), key)
+                continue
+            found.setdefault(name, []).extend(
+                ConfigDefault(word, actions[key].dest, path, _is_harmless(key, actions[key]))
+                for word in words
+            )
+    document.raise_mistakes()
+    if trust:
+        trust_content(path, data)
+    return found, is_trusted or path != LOCAL
+
+
+def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    return {
+        option.removeprefix("--"): action
+        for action in shown_actions(parser)
+        for option in action.option_strings
+        if option.startswith("--") and action.dest != "help"
+    }
+
+
+def _is_harmless(key: str, action: argparse.Action) -> bool:
+    is_number = action.type not in (None, str)
+    return is_number or action.choices is not None or key in _HARMLESS
+
+
+def _words(action: argparse.Action, key: str, value: Any) -> Iterator[str]:
+    """Yield an option as it is typed; raises `ValueError` for a value that it does not take."""
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise ValueError(f"expected true or false, got {value!r}")
+        if value:
+            yield f"--{key}"
+        return
+    several = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
+    if isinstance(value, dict) and several:
+        value = [f"{name}={text}" for name, text in value.items()]
+    for one in value if isinstance(value, list) and several else [value]:
+        if isinstance(one, bool) or not isinstance(one, _TYPES):
+            kinds = "a text, a number or a list of these" if several else "a text or a number"
+            raise ValueError(f"expected {kinds}, got {one!r}")  # noqa: TRY004 - a mistake in a file
+        _check(action, str(one))
+        yield f"--{key}={one}"
+
+
+def _check(action: argparse.Action, text: str) -> None:
+    convert = action.type if callable(action.type) else str
+    try:
+        value = convert(text)
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise ValueError(str(error)) from None
+    if action.choices is not None and value not in action.choices:
+        raise ValueError(f"expected one of {', '.join(map(str, action.choices))}, got {text!r}")
+
+
+def _is_typed(action: argparse.Action, typed: Sequence[str]) -> bool:
+    names = {word.partition("=")[0] for word in typed if word.startswith("-")}
+    # argparse takes the beginning of a long option for it.
+    return any(
+        option == name or (name.startswith("--") and len(name) > 2 and option.startswith(name))
+        for option in action.option_strings
+        for name in names
+    )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from rater.command_line import CommandTrait, subparsers_of
-from rater.commands.common import Subparsers, add_common, lazy_command
+from rater.commands.common import LOCAL, TRUST, Subparsers, add_common, add_flag, read_defaults
+from rater.errors import InputError
+from rater.files import trusted_files
 from rater.process import print_error
 from rater.text.values import to_dict
 from rater.workflow import suites as suite_check
@@ -25,8 +28,7 @@ def register_settings(subparsers: Subparsers) -> None:
     settings.add_argument(
         "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
     )
-    add_common(settings, tables=True)
-    settings.set_defaults(run=lazy_command("workflow.machine", "show_settings"))
+    add_common(settings, "workflow.machine.show_settings", tables=True)
     restore = subparsers.add_parser(
         "settings restore",
         traits=CommandTrait.RESTORES,
@@ -34,16 +36,9 @@ def register_settings(subparsers: Subparsers) -> None:
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     )
     way = restore.add_mutually_exclusive_group()
-    way.add_argument(
-        "--force",
-        action="store_true",
-        help="also where somebody else has changed a setting since then",
-    )
-    way.add_argument(
-        "--forget", action="store_true", help="leave everything as it is and drop the journal"
-    )
-    add_common(restore)
-    restore.set_defaults(run=lazy_command("workflow.machine", "restore"))
+    add_flag(way, "--force", help="also where somebody else has changed a setting since then")
+    add_flag(way, "--forget", help="leave everything as it is and drop the journal")
+    add_common(restore, "workflow.machine.restore")
 
 
 _SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
@@ -55,24 +50,20 @@ def register_suites(subparsers: Subparsers) -> None:
         "suites",
         description="List, show, build, check and begin suites.",
     )
-    suites.set_defaults(run=_list)
-    add_common(suites, tables=True)
+    add_common(suites, _list, tables=True)
     actions = suites.add_subparsers(dest="action", metavar="ACTION")
 
     listing = actions.add_parser("list", help="the suites that have names (also without ACTION)")
-    listing.set_defaults(run=_list)
-    add_common(listing, tables=True)
+    add_common(listing, _list, tables=True)
 
     show = actions.add_parser("show", help="benchmarks, sizes, reference times, memory")
     show.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
-    show.set_defaults(run=_show)
-    add_common(show, tables=True)
+    add_common(show, _show, tables=True)
 
     build = actions.add_parser("build", help="compile a suite's programs into the cache")
     build.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
     build.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
-    build.set_defaults(run=_build)
-    add_common(build)
+    add_common(build, _build)
 
     check = actions.add_parser(
         "check",
@@ -137,20 +128,17 @@ def _build(args: argparse.Namespace) -> int:
 def register_layouts(subparsers: Subparsers) -> None:
     """Declare `rater plan layouts` and its subcommands."""
     layouts = subparsers.add_parser("plan layouts", description="List and show placement layouts.")
-    layouts.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
-    add_common(layouts, tables=True)
+    add_common(layouts, "workflow.machine.list_layouts", tables=True)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")
 
     listing = actions.add_parser("list", help="the built-in layouts (also without ACTION)")
-    listing.set_defaults(run=lazy_command("workflow.machine", "list_layouts"))
-    add_common(listing, tables=True)
+    add_common(listing, "workflow.machine.list_layouts", tables=True)
 
     show = actions.add_parser("show", help="a layout's file, to learn from and to go on from")
     show.add_argument(
         "layout", metavar="LAYOUT", help="name of a layout, path of a TOML file, list: or expr:"
     )
-    show.set_defaults(run=lazy_command("workflow.machine", "show_layout"))
-    add_common(show, tables=True)
+    add_common(show, "workflow.machine.show_layout", tables=True)
 
 
 def register_topo(subparsers: Subparsers) -> None:
@@ -172,8 +160,7 @@ def register_topo(subparsers: Subparsers) -> None:
         "description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
         "(default: this machine)",
     )
-    topo.set_defaults(run=lazy_command("workflow.machine", "topo"))
-    add_common(topo, tables=True)
+    add_common(topo, "workflow.machine.topo", tables=True)
     counters = subparsers.add_parser(
         "doctor counters",
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
@@ -186,8 +173,7 @@ def register_topo(subparsers: Subparsers) -> None:
         nargs="*",
         help="only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
     )
-    counters.set_defaults(run=lazy_command("workflow.machine", "counters"))
-    add_common(counters, tables=True)
+    add_common(counters, "workflow.machine.counters", tables=True)
 
 
 def register_doctor(subparsers: Subparsers) -> None:
@@ -208,22 +194,55 @@ def register_doctor(subparsers: Subparsers) -> None:
         metavar="CHECK",
         help="only these (governor, THP, ...), with all details",
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="why each check matters, and what mends it"
-    )
+    add_flag(parser, "-v", "--verbose", help="why each check matters, and what mends it")
     parser.add_argument(
         "--run-of",
         metavar="RUN",
         help="check the machine as RUN recorded it (a number, last, ...)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--fix",
-        action="store_true",
         help="for the time of the command behind `--`, set what mends what is bad or to consider; "
         "it is put back at its end, or by the next rater after kill -9",
     )
-    add_common(parser, tables=True)
-    parser.set_defaults(run=lazy_command("workflow.doctor", "doctor"))
+    add_common(parser, "workflow.doctor.doctor", tables=True)
+
+
+def register_trust(subparsers: Subparsers) -> None:
+    """Declare `rater trust`."""
+    parser = subparsers.add_parser(
+        TRUST,
+        help="defaults of a folder",
+        description=f"Let {LOCAL} of a folder give every option of `rater run` and other commands, "
+        "as long as its text stays as it is. Until then it gives none that runs something, names "
+        "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
+    )
+    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
+    way = parser.add_mutually_exclusive_group()
+    add_flag(way, "--remove", help="take that back")
+    add_flag(way, "--list", dest="listing", help="show what is trusted")
+    add_common(parser, _trust)
+
+
+def _trust(args: argparse.Namespace) -> int:
+    path = Path(args.folder).resolve() / LOCAL
+    marks = [mark for mark, file in trusted_files() if args.listing or file == path]
+    if args.remove and not marks:
+        raise InputError(f"{path}: not trusted; `rater {TRUST} --list` shows what is")
+    if args.remove:
+        for mark in marks:
+            mark.unlink(missing_ok=True)
+    elif not args.listing:
+        commands, _ = read_defaults(path, args.whole.commands, trust=True)
+        for name, found in commands.items():
+            print_error(f"{path}: {name}: {' '.join(it.word for it in found)}")
+    names = sorted({str(file) for mark, file in trusted_files() if args.listing or file == path})
+    if args.json:
+        print_json({"trusted": names})
+    else:
+        print("\n".join(names) or f"{path}: not trusted any more")
+    return 0
 
 
 SHELLS = ("bash", "zsh", "fish")

@@ -14,6 +14,7 @@ from rater.commands.common import (
     add_common,
     add_doing,
     add_file,
+    add_flag,
     add_force_and_share,
     add_run_word,
     lazy_command,
@@ -70,7 +71,7 @@ def register_results(subparsers: Subparsers) -> None:
         metavar="TIME",
         help="runs begun since a date (2026-11-20; UTC), or within 7d, 12h",
     )
-    listing.set_defaults(run=lazy_command("workflow.results.listing", "list_runs"))
+    add_common(listing, "workflow.results.listing.list_runs")
 
     show = subparsers.add_parser(
         "show",
@@ -78,17 +79,17 @@ def register_results(subparsers: Subparsers) -> None:
         "memory were, the score.",
     )
     add_run_word(show, "?", ONE_RUN)
-    show.add_argument(
+    add_flag(
+        show,
         "--proof",
         dest="with_proof",
-        action="store_true",
         help="with the memory of every benchmark (resident, page sizes, share on the lgroups "
         "planned) and every copy that was not placed as planned",
     )
-    show.add_argument(
+    add_flag(
+        show,
         "--copies",
         dest="with_copies",
-        action="store_true",
         help="with the times of the copies over the median copy: median, mean, standard "
         "deviation and maximum of each benchmark and iteration, the slowest copies, and of several "
         "commands (SPEC: workloads) each one's time",
@@ -111,21 +112,21 @@ def register_results(subparsers: Subparsers) -> None:
         type=int,
         help="of --copies: the statistics also without the K slowest copies of each iteration",
     )
-    show.add_argument(
+    add_flag(
+        show,
         "--cpus",
         dest="with_cpus",
-        action="store_true",
         help="with what the CPUs did while copies ran: busy, work of others, time the hypervisor "
         "took, interrupts and frequency by lgroup, and the worst CPUs",
     )
-    show.add_argument(
+    add_flag(
+        show,
         "--counters",
         dest="with_counters",
-        action="store_true",
         help="with what the hardware counted: cycles per instruction and their parts, misses, "
         "remote memory, clock (runs with --counters)",
     )
-    show.set_defaults(run=lazy_command("workflow.results.stored", "show_run"))
+    add_common(show, "workflow.results.stored.show_run")
 
     export = subparsers.add_parser(
         "export",
@@ -140,7 +141,7 @@ def register_results(subparsers: Subparsers) -> None:
         f"csv: a line per copy; parquet: the same with types (pip install '{DISTRIBUTION}[data]'); "
         "json: everything that is stored",
     )
-    export.set_defaults(run=lazy_command("workflow.results.stored", "export_run"))
+    add_common(export, "workflow.results.stored.export_run")
 
     importing = subparsers.add_parser(
         "import",
@@ -155,8 +156,8 @@ def register_results(subparsers: Subparsers) -> None:
         nargs="+",
         help="a document, - for standard input, or a database",
     )
-    importing.add_argument("--restore", action="store_true", help=f"of a database: {RESTORE}")
-    importing.set_defaults(run=lazy_command("workflow.results.stored", "import_documents"))
+    add_flag(importing, "--restore", help=f"of a database: {RESTORE}")
+    add_common(importing, "workflow.results.stored.import_documents")
 
     remove = subparsers.add_parser("rm", description="Remove runs and sweeps from the database.")
     remove.add_argument(
@@ -165,13 +166,8 @@ def register_results(subparsers: Subparsers) -> None:
         nargs="+",
         help=f"{ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs",
     )
-    remove.add_argument(
-        "--yes", action="store_true", help="do not ask before a tag or a sweep takes several runs"
-    )
-    remove.set_defaults(run=lazy_command("workflow.results.stored", "remove"))
-
-    for parser in (listing, show, export, importing, remove):
-        add_common(parser)
+    add_flag(remove, "--yes", help="do not ask before a tag or a sweep takes several runs")
+    add_common(remove, "workflow.results.stored.remove")
 
 
 _ANY = "any"
@@ -193,9 +189,7 @@ def register_divots(subparsers: Subparsers) -> None:
         "are slow.",
     )
     add_run_word(parser, "*")
-    parser.add_argument(
-        "--fresh", action="store_true", help="search again, whatever is stored of it"
-    )
+    add_flag(parser, "--fresh", help="search again, whatever is stored of it")
     parser.add_argument(
         "--threshold-group",
         metavar="P",
@@ -220,9 +214,7 @@ def register_divots(subparsers: Subparsers) -> None:
         "disturbed to judge; with fleet:N slow-host:5%%, 3 where hosts are missing or cannot be "
         "judged; may be given several times",
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also what is found in a disturbed run"
-    )
+    add_flag(parser, "-v", "--verbose", help="also what is found in a disturbed run")
     trial = parser.add_argument_group("confirm a divot")
     trial.add_argument(
         "--confirm",
@@ -237,8 +229,7 @@ def register_divots(subparsers: Subparsers) -> None:
     trial.add_argument("--pairs", metavar="K", type=int, help="runs of each side; default 5")
     add_force_and_share(trial)
     add_doing(trial, "show what would run; run nothing", "no progress")
-    add_common(parser)
-    parser.set_defaults(run=_divots)
+    add_common(parser, _divots)
 
 
 def _per_cent(text: str) -> float:
@@ -279,25 +270,24 @@ def register_plot(subparsers: Subparsers) -> None:
     )
     add_file(parser, "draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)")
     other = parser.add_mutually_exclusive_group()
-    other.add_argument(
+    add_flag(
+        other,
         "--machine",
-        action="store_true",
         help="the machine instead, each CPU coloured by the slowdown of its copies (with -o)",
     )
-    other.add_argument(
+    add_flag(
+        other,
         "--timeline",
-        action="store_true",
         help="who ran when instead: of the bracket of --benchmark and --iteration, else of the "
         "one that lost most (with -o)",
     )
-    other.add_argument(
+    add_flag(
+        other,
         "--cpi",
-        action="store_true",
         help="the cycles of an instruction and their parts instead (runs with --counters), a bar "
         "for each benchmark; of several RUNs, or points as of `compare`, in %% of the first one's",
     )
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("workflow.results.plot", "plot"))
+    add_common(parser, "workflow.results.plot.plot")
 
 
 def register_report(subparsers: Subparsers) -> None:
@@ -320,11 +310,8 @@ def register_report(subparsers: Subparsers) -> None:
         parser,
         "the page; - is standard output (default: rater-report-RUN.html in the current directory)",
     )
-    parser.add_argument(
-        "--force", action="store_true", help="write over FILE though rater did not make it"
-    )
-    add_common(parser)
-    parser.set_defaults(run=_report)
+    add_flag(parser, "--force", help="write over FILE though rater did not make it")
+    add_common(parser, _report)
 
 
 def _report(args: argparse.Namespace) -> int:
@@ -369,13 +356,13 @@ def register_compare(subparsers: Subparsers) -> None:
         "held, in one verdict over all of them; cpu: compare CPU time, as is done unasked where "
         "others took the CPU of programs that are bound by it; may be given with both",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--memory",
-        action="store_true",
         help="average and maximum resident memory of a copy instead: a line for each benchmark, a "
         "pair of columns for each point (one point will do)",
     )
-    parser.add_argument("--csv", action="store_true", help="with --memory: as CSV, in bytes")
+    add_flag(parser, "--csv", help="with --memory: as CSV, in bytes")
     parser.add_argument(
         "--fail-on",
         metavar="worse[:P%]",
@@ -388,8 +375,7 @@ def register_compare(subparsers: Subparsers) -> None:
         parser,
         "draw the speedups with their intervals as well, into FILE, by its name .svg, .png or .pdf",
     )
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("workflow.results.compare", "compare_points"))
+    add_common(parser, "workflow.results.compare.compare_points")
 
 
 def register_scale(subparsers: Subparsers) -> None:
@@ -411,5 +397,4 @@ def register_scale(subparsers: Subparsers) -> None:
         "a share of a rate), or the rates themselves, as Gunther's examples are published",
     )
     add_file(parser, "draw the curves as well, into FILE, by its name .svg, .png or .pdf")
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("workflow.results.report", "scale_points"))
+    add_common(parser, "workflow.results.report.scale_points")

@@ -10,6 +10,7 @@ from rater.commands.common import (
     Subparsers,
     add_common,
     add_doing,
+    add_flag,
     add_force_and_share,
     add_run_word,
     add_sweep_options,
@@ -47,8 +48,7 @@ def register_run(subparsers: Subparsers) -> None:
     )
     add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")
     add_verbose(parser)
-    add_common(parser)
-    parser.set_defaults(run=_run)
+    add_common(parser, _run)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -76,8 +76,7 @@ def register_plan(subparsers: Subparsers) -> None:
     )
     # Those of `run` change nothing here.
     add_doing(parser, dry_run=argparse.SUPPRESS, quiet=argparse.SUPPRESS)
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("workflow.run.repeat", "plan"))
+    add_common(parser, "workflow.run.repeat.plan")
 
 
 def register_rerun(subparsers: Subparsers) -> None:
@@ -93,8 +92,7 @@ def register_rerun(subparsers: Subparsers) -> None:
     add_force_and_share(parser)
     add_doing(parser, "show what differs, and the plan", "no progress, no table")
     add_verbose(parser)
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("workflow.run.begin", "rerun"))
+    add_common(parser, "workflow.run.begin.rerun")
 
 
 _DESCRIPTION = """\
@@ -157,12 +155,12 @@ def register_sweep(subparsers: Subparsers) -> None:
         help="a run that other work disturbed too much is made again, at once, up to N times "
         f"(default {RETRIES}); the last one counts",
     )
-    sweep.add_argument("--dry-run", action="store_true", help="show all points; run nothing")
-    sweep.add_argument("--quiet", action="store_true", help="no progress, no table")
-    sweep.add_argument(
+    add_flag(sweep, "--dry-run", help="show all points; run nothing")
+    add_flag(sweep, "--quiet", help="no progress, no table")
+    add_flag(
+        sweep,
         "-v",
         "--verbose",
-        action="store_true",
         help="all points, benchmarks and what the comparison stands on, as --show has them; "
         "without it a terminal gets what fits a screen",
     )
@@ -173,11 +171,10 @@ def register_sweep(subparsers: Subparsers) -> None:
         help="a number, last: run what is missing; with --rounds N more blocks; refused where "
         "machine, suite or programs changed (--force: go on all the same)",
     )
-    stored.add_argument("--list", dest="listing", action="store_true", help="list them")
+    add_flag(stored, "--list", dest="listing", help="list them")
     stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
-    stored.add_argument("--example", action="store_true", help="print a file to begin with")
-    add_common(parser)
-    parser.set_defaults(run=sweep_command)
+    add_flag(stored, "--example", help="print a file to begin with")
+    add_common(parser, sweep_command)
 
 
 def sweep_command(args: argparse.Namespace) -> int:
@@ -235,7 +232,7 @@ def register_selftest(subparsers: Subparsers) -> None:
         help="default: one a CPU, as many as it takes to distinguish lgroups; 8 on one or two CPUs",
     )
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--quick", action="store_true", help="two kernels instead of three")
+    add_flag(how_long, "--quick", help="two kernels instead of three")
     how_long.add_argument(
         "--seconds",
         type=duration_s,
@@ -256,9 +253,9 @@ def register_selftest(subparsers: Subparsers) -> None:
         help="before each run wait until other processes leave the CPUs alone, and repeat it where "
         f"they did not, for MAX_S seconds each (default {IDLE_S:g})",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--simulate",
-        action="store_true",
         help="run nothing: plant in made times of this machine's shape, with the noise of a quiet "
         "one, and report what the detector finds, and how often it finds what it promises to; "
         "works on a busy machine, too",
@@ -266,11 +263,6 @@ def register_selftest(subparsers: Subparsers) -> None:
     add_topology(
         parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"
     )
-    parser.add_argument(
-        "--keep",
-        action="store_true",
-        help=f"store the runs in the database, tagged {TAG}=KIND",
-    )
+    add_flag(parser, "--keep", help=f"store the runs in the database, tagged {TAG}=KIND")
     add_option(parser, BY_NAME["wait"])
-    add_common(parser)
-    parser.set_defaults(run=selftest)
+    add_common(parser, selftest)

@@ -20,14 +20,13 @@ from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import RaterError
-from rater.files import open_file, private_folder
+from rater.files import open_file, private_folder, shared_disk
 from rater.fleet.plan import VERDICT_VERSION, NodeVerdict, VerdictStatus, scheduler_job
 from rater.fleet.shared_folder import (
     SharedFolder,
     copy_whole,
     node_facts,
     partial_mask,
-    shared_disk,
 )
 from rater.fleet.store import FleetRequest, NodeRun, node_run
 from rater.process import print_error
@@ -107,7 +106,7 @@ class Agent:
         scratch = Path(self.spec.scratch)
         if not scratch.is_dir():
             return f"{scratch} is not on this node: name a folder on its own disk with --scratch"
-        return shared_disk(scratch)
+        return shared_disk(scratch, "a folder on the node's own disk with --scratch")
 
     def _in_turn(self) -> NodeVerdict:
         before = self._published_before()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rater.command_line import CommandTrait
-from rater.commands.common import RESTORE, Subparsers, add_common, lazy_command
+from rater.commands.common import RESTORE, Subparsers, add_common, add_flag, lazy_command
 from rater.text.values import duration_s
 from rater.workflow.arguments import add_run_arguments
 
@@ -54,20 +54,19 @@ def register(subparsers: Subparsers) -> None:
         sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         sub.add_argument("fleet", metavar="FLEET", nargs="?", default="last", help=_FLEET)
         if name == "status":
-            sub.add_argument("--all", action="store_true", help="every node of a large fleet")
+            add_flag(sub, "--all", help="every node of a large fleet")
         else:
-            sub.add_argument("--quiet", action="store_true", help="no news, no table")
+            add_flag(sub, "--quiet", help="no news, no table")
         if name == "retry":
             sub.add_argument("--nodes", metavar="NODES", help="these, whatever became of them")
         if name in ("cancel", "retry"):
-            sub.add_argument("--wait", action="store_true", help="until the jobs have ended")
+            add_flag(sub, "--wait", help="until the jobs have ended")
         if name in ("wait", "retry"):
             _add_poll(sub)
         add_common(sub)
         sub.set_defaults(run=lazy_command("fleet.run", function))
     listing = commands.add_parser("list", help="the fleets that are stored")
-    add_common(listing)
-    listing.set_defaults(run=lazy_command("fleet.run", "list_fleets"))
+    add_common(listing, "fleet.run.list_fleets")
 
 
 def _register_run(commands: Subparsers) -> None:
@@ -120,9 +119,7 @@ def _register_run(commands: Subparsers) -> None:
         "`fleets` beside the default database",
     )
     fleet.add_argument("--scratch", metavar="DIR", help="on each node's own disk; default /var/tmp")
-    fleet.add_argument(
-        "--allow-partial", action="store_true", help="run where a job gets a part of the CPUs"
-    )
+    add_flag(fleet, "--allow-partial", help="run where a job gets a part of the CPUs")
     fleet.add_argument(
         "--settle",
         type=duration_s,
@@ -130,12 +127,11 @@ def _register_run(commands: Subparsers) -> None:
         help="how long a published file may need to be seen here, before a node whose job has "
         "ended is called lost; default 1m (NFS)",
     )
-    fleet.add_argument("--wait", action="store_true", help="until the end, as `rater fleet wait`")
+    add_flag(fleet, "--wait", help="until the end, as `rater fleet wait`")
     _add_poll(fleet)
-    fleet.add_argument("--quiet", action="store_true", help="no news, no table")
+    add_flag(fleet, "--quiet", help="no news, no table")
     add_run_arguments(parser, without=("wait", "share"))
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("fleet.run", "run"))
+    add_common(parser, "fleet.run.run")
 
 
 def _add_poll(parser: argparse._ActionsContainer) -> None:
@@ -173,9 +169,8 @@ def _register_merge(commands: Subparsers) -> None:
     )
     parser.add_argument("target", metavar="TARGET", help="the database to merge into")
     parser.add_argument("source", metavar="DB", nargs="+", help="a database to merge")
-    parser.add_argument("--restore", action="store_true", help=RESTORE)
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("fleet.merge", "merge"))
+    add_flag(parser, "--restore", help=RESTORE)
+    add_common(parser, "fleet.merge.merge")
 
 
 def _register_history(commands: Subparsers) -> None:
@@ -191,5 +186,4 @@ def _register_history(commands: Subparsers) -> None:
         "settings, kernel, microcode or machine changed then.",
     )
     parser.add_argument("name", metavar="HOST|BENCHMARK", help="as fleets name it")
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("fleet.slow_hosts", "history"))
+    add_common(parser, "fleet.slow_hosts.history")

@@ -446,7 +446,7 @@ def merge(args: argparse.Namespace) -> int:
         )
     sources = list(dict.fromkeys(Path(it) for it in args.source))
     with open_store(target) as store:
-        merged, errors = _merge_all(store, sources, args)
+        merged, errors = merge_all(store, sources, args)
     if args.json:
         print_json({"files": [it.document() for it in merged], "errors": errors})
     elif len(sources) > 1:
@@ -454,12 +454,12 @@ def merge(args: argparse.Namespace) -> int:
     return InputError.exit_status if errors else 0
 
 
-def _merge_all(
+def merge_all(
     store: Store, sources: Sequence[Path], args: argparse.Namespace
 ) -> tuple[list[MergedFile], list[str]]:
+    """Merge each, and say what became of it; return that, and why others cannot be merged."""
     merged: list[MergedFile] = []
     errors: list[str] = []
-    alone = len(sources) == 1
     for path in sources:
         try:
             result = merge_database(store, path, restore=args.restore)
@@ -470,7 +470,8 @@ def _merge_all(
         merged.append(result)
         if not args.json:
             # Of many files that have nothing new the last line is enough.
-            if any((result.added, result.replaced, result.sweeps, result.traces)) or alone:
+            new = result.added, result.replaced, result.sweeps, result.traces
+            if any(new) or len(sources) == 1:
                 print(result.in_words())
             for text in result.remarks():
                 print_error(text)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import InputError
+from rater.files import is_there
 from rater.fleet.backends import POLL_S, backend
 from rater.fleet.driver import (
     FleetDriver,
@@ -46,7 +47,7 @@ from rater.plan.placement.place import check_copies
 from rater.plan.request import OPTIONS, Request
 from rater.plan.schedule import resolve_mode, resolve_window
 from rater.process import print_error, this_process
-from rater.store.connection import default_path, is_there
+from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.text.values import count, to_dict, truncate_list
 from rater.workflow.arguments import (

@@ -25,7 +25,6 @@ from rater.files import (
     private_folder,
     replace_file,
     resolve_trusted_folder,
-    shared_file_system,
     write_all,
 )
 from rater.fleet.plan import JOB, NodeVerdict, verdict_from_json
@@ -346,15 +345,6 @@ def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str 
     return (
         f"the job may use CPUs {cpuset.format_list(own)} of {cpuset.format_list(online)}: it is "
         "not alone on the node, or its task plugin narrows it (--allow-partial: run all the same)"
-    )
-
-
-def shared_disk(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Say on which file system of several machines a folder lies; None: on the node's own."""
-    kind = shared_file_system(path, mountinfo)
-    return kind and (
-        f"{path} is on a file system of several machines ({kind}), where a database can be "
-        "damaged: name a folder on the node's own disk with --scratch"
     )
 
 

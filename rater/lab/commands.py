@@ -10,6 +10,7 @@ from rater.commands.common import (
     add_common,
     add_doing,
     add_file,
+    add_flag,
     add_sweep_options,
     lazy_command,
 )
@@ -91,8 +92,7 @@ def _register_model(actions: Subparsers) -> None:
         "--degree", type=int, choices=(2, 3), default=2, help="of the highest polynomial; default 2"
     )
     add_file(parser, "draw the models as well, into FILE, by its name .svg, .png or .pdf")
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("lab.models.study", "model_sweep"))
+    add_common(parser, "lab.models.study.model_sweep")
 
 
 _PAGES = """\
@@ -119,9 +119,9 @@ def _register_study(actions: Subparsers) -> None:
     )
     add_y(study)
     add_sweep_options(study, "default 6")
-    study.add_argument(
+    add_flag(
+        study,
         "--quick",
-        action="store_true",
         help="size test, four layouts, two rounds: about a minute, to see that all works",
     )
     study.add_argument("--show", metavar="SWEEP", help="of a sweep that is stored; runs nothing")
@@ -153,9 +153,7 @@ def _register_trace(actions: Subparsers) -> None:
         metavar="SUITE/BENCHMARK",
         help="one benchmark of a suite; or a command behind `--`",
     )
-    parser.add_argument(
-        "--list", dest="listing", action="store_true", help="list the stored traces"
-    )
+    add_flag(parser, "--list", dest="listing", help="list the stored traces")
     parser.add_argument(
         "--show",
         dest="trace",
@@ -216,9 +214,9 @@ def _register_trace(actions: Subparsers) -> None:
         default=9,
         help="of --check: runs of each mapping, three times the program each (default: 9)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--measure",
-        action="store_true",
         help="measure anew what misses and faults cost here, instead of once a machine and "
         "kernel; with --show, rank with these costs",
     )
@@ -230,8 +228,7 @@ def _register_trace(actions: Subparsers) -> None:
         help="give up on the traced run after so long (default: 3600)",
     )
     add_file(parser, "draw the histograms as well, into FILE, by its name .svg, .png or .pdf")
-    add_common(parser)
-    parser.set_defaults(run=lazy_command("lab.trace.pages", "pages"))
+    add_common(parser, "lab.trace.pages.pages")
 
 
 def _pages(text: str) -> int:

@@ -54,8 +54,7 @@ def _register_import(actions: Subparsers) -> None:
         "the machine it was measured on, which tells the NUMA nodes of the copies' CPUs: an hwloc "
         "XML file, a description, or nodes=4x16",
     )
-    parser.set_defaults(run=import_spec)
-    add_common(parser)
+    add_common(parser, import_spec)
 
 
 def _register_lint(actions: Subparsers) -> None:
@@ -106,8 +105,7 @@ def _register_lint(actions: Subparsers) -> None:
         default=frozenset(),
         help="leave out findings of these kinds (the word in brackets at the end of each)",
     )
-    parser.set_defaults(run=_lint)
-    add_common(parser)
+    add_common(parser, _lint)
 
 
 def _copies(text: str) -> int:

@@ -24,7 +24,7 @@ from rater.files import (
     open_file,
     opened,
     read_file,
-    shared_file_system,
+    shared_disk,
     user_folder,
     user_name,
 )
@@ -37,6 +37,7 @@ APPLICATION_ID = int.from_bytes(b"ratr", "big")
 
 APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
+OWN_DISK = "one on a disk of this machine (--db, RATER_DB)"
 # Above one phase's worth of commits: checkpoints (they fsync) then fall between phases, where
 # `Store.append` asks for them, not into a phase where the disk would wake beside the copies.
 _AUTOCHECKPOINT_PAGES = 16384
@@ -59,16 +60,6 @@ def default_path(given: str | None) -> Path:
     if own is None:
         raise InputError("no home directory to keep the database in; name it with --db or RATER_DB")
     return own / "rater.db"
-
-
-def is_there(path: Path) -> bool:
-    """Tell whether there is something at `path`; raises `InputError` where nobody may look."""
-    try:
-        return path.exists()
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot open the database ({error.strerror}); name another with --db"
-        ) from error
 
 
 def translated(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
@@ -120,27 +111,27 @@ def connect(path: Path) -> DatabaseConnection:
     Raises `InputError` for anything that is not a database of this rater or an
     older one; a file that is not ours is left as it was.
     """
-    if not is_there(path):
-        _make_file(path)
+    made = False
     try:
         while True:
-            with opened(path) as file:
-                found = _connect(path, file)
+            try:
+                with opened(path) as file:
+                    found = _connect(path, file)
+            except (FileNotFoundError, NotADirectoryError):
+                if made:
+                    raise
+                _make_file(path)
+                made, found = True, None
             if found is not None:
                 return found
-    except UntrustedError as error:
-        what = (error.strerror or "").removeprefix("not a regular file but ")
-        raise InputError(
-            f"{path}: {what}, not a database; name a file with --db or RATER_DB"
-        ) from error
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path}: the database vanished while it was opened; name another with --db"
-        ) from error
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot read the database ({error.strerror}); name another with --db"
-        ) from error
+        text = f"cannot read the database ({error.strerror})"
+        if isinstance(error, UntrustedError):
+            what = (error.strerror or "").removeprefix("not a regular file but ")
+            text = f"{what}, not a database"
+        elif isinstance(error, FileNotFoundError):
+            text = "the database vanished while it was opened"
+        raise InputError(f"{path}: {text}; name a file with --db or RATER_DB") from error
 
 
 def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
@@ -196,11 +187,11 @@ def _make_file(path: Path) -> None:
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         os.close(open_file(path, flags, mode=_mode_of_new()))
-        trouble = shared_disk_warning(path)
+        trouble = shared_disk(path, OWN_DISK)
         if trouble is not None:
             print_error(f"warning: {trouble}")
-    except FileExistsError as error:
-        if not is_there(path):  # else another rater was faster
+    except FileExistsError as error:  # another rater was faster, or it is no file
+        if path.is_symlink() and not path.exists():
             raise InputError(
                 f"{path}: a symbolic link to nothing, no database; name a file with --db"
             ) from error
@@ -209,15 +200,6 @@ def _make_file(path: Path) -> None:
             f"{path}: cannot make the database ({error.strerror}: {error.filename}); "
             "name another with --db or RATER_DB"
         ) from error
-
-
-def shared_disk_warning(path: Path) -> str | None:
-    """Say that a database is on a disk of several machines; None: it is not."""
-    kind = shared_file_system(path)
-    return kind and (
-        f"{path} is on a file system of several machines ({kind}), where a database can be "
-        "damaged: name one on a disk of this machine (--db, RATER_DB)"
-    )
 
 
 def _mode_of_new() -> int:

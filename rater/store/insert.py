@@ -41,12 +41,12 @@ from rater.record.run import (
     RunStatus,
     Validity,
 )
-from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.store.rows import insert_row, insert_rows, refuse_drifted
 
 _COPIES_AT_ONCE = 1000  # of an imported run, which may be too large to hold
 _OF_COPY = "run_id = :run_id AND phase = :phase AND copy = :copy AND step = :step"
-_JUDGED = f"UPDATE copy SET placement = :placement, placement_note = :note WHERE {_OF_COPY}"
+JUDGED = f"UPDATE copy SET placement = :placement, placement_note = :note WHERE {_OF_COPY}"
 # A resumed run is observed once more: its attempts count together.
 _OBSERVED = """
 INSERT INTO observed
@@ -190,8 +190,7 @@ def append_events(
 ) -> None:
     """Write events in order, those that follow one of their kind with it in one statement.
 
-    Several rows (`has_several_rows`) want a transaction of the caller, one is its own. A copy's
-    start comes along with its end, and `Resting` is for the screen: neither is a row.
+    A copy's start comes along with its end, and `Resting` is for the screen: neither is a row.
     """
 
     def more(copy: CopyEnded) -> dict[str, Any]:
@@ -242,25 +241,6 @@ def _append(connection: sqlite3.Connection, run_id: int, event: Event) -> None:
             insert_row(connection, "note", run_id=run_id, kind="note", text=event.text)
         case RunEnded():
             connection.execute(_END_RUN, (event.status, event.reason, run_id))
-
-
-def store_judgements(
-    connection: sqlite3.Connection, run_id: int, judged: Iterable[PlacementJudgement]
-) -> None:
-    """Store whether the placement of copy runs was as planned."""
-    connection.executemany(_JUDGED, ({**asdict(it), "run_id": run_id} for it in judged))
-
-
-def has_several_rows(event: Event) -> bool:
-    """Tell whether an event must be all there or not at all."""
-    match event:
-        case CpuReadings() | MachineReadings() | CopyCounted() | PagesHad():
-            return True
-        case CopyEnded():
-            return bool(event.workloads)
-        case OutputChecked():
-            return bool(event.metrics)
-    return False
 
 
 def _key(

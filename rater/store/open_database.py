@@ -74,17 +74,14 @@ class OpenDatabase:
 
     # -- for modules with tables of their own (`store.sweeps`) ------------------------------------
 
-    @contextmanager
-    def writing(self, doing: str) -> Iterator[sqlite3.Connection]:
+    def writing(self, doing: str) -> AbstractContextManager[sqlite3.Connection]:
         """Give the connection inside one transaction, all or nothing; `doing` is for errors."""
-        with self._transaction(doing):
-            yield self._connection
+        # Immediate: a reader that turns writer later may find itself locked out.
+        return self._transaction(doing, "BEGIN IMMEDIATE")
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection inside one view of all tables."""
-        with self._reading():
-            yield self._connection
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Give the connection inside one view of all tables, whatever a running rater adds."""
+        return self._transaction("reading", "BEGIN")
 
     @contextmanager
     def attached(self, path: Path, name: str) -> Iterator[None]:
@@ -110,22 +107,17 @@ class OpenDatabase:
     # -- inside ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self, doing: str, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-        # Immediate: a reader that turns writer later may find itself locked out.
+    def _transaction(self, doing: str, begin: str) -> Iterator[sqlite3.Connection]:
         try:
             self._connection.execute(begin)
             try:
-                yield
+                yield self._connection
                 self._connection.execute("COMMIT")
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
         except sqlite3.DatabaseError as error:
             self._fail(error, doing)
-
-    def _reading(self) -> AbstractContextManager[None]:
-        """One view of all tables, whatever a running rater adds meanwhile."""
-        return self._transaction("reading", "BEGIN")
 
     def _leave_if_lost(self) -> bool:
         """Go on in a copy where the file was removed or replaced.

@@ -46,7 +46,14 @@ from rater.record.stored import (
     StoredCopy,
     StoredRun,
 )
-from rater.store.rows import read_by, read_columns, read_rows, read_table, rows_of_columns
+from rater.store.rows import (
+    read_by,
+    read_columns,
+    read_rows,
+    read_table,
+    read_values,
+    rows_of_columns,
+)
 from rater.text.values import truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"
@@ -68,15 +75,12 @@ def run_heads(
 def _heads(connection: sqlite3.Connection, run_id: int | None) -> tuple[RunHead, ...]:
     names: defaultdict[int, list[str]] = defaultdict(list)
     tags: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
-    of_run = {"run": run_id}
     where = "WHERE run_id = :run" if run_id is not None else ""
-    for run, name in connection.execute(
-        f"SELECT run_id, name FROM benchmark {where} ORDER BY run_id, position", of_run
-    ):
+    query = f"SELECT run_id, name FROM benchmark {where} ORDER BY run_id, position"
+    for run, name in read_values(connection, query, int, str, run=run_id):
         names[run].append(name)
-    for run, name, value in connection.execute(
-        f"SELECT run_id, name, value FROM tag {where} ORDER BY run_id, name", of_run
-    ):
+    query = f"SELECT run_id, name, value FROM tag {where} ORDER BY run_id, name"
+    for run, name, value in read_values(connection, query, int, str, str, run=run_id):
         tags[run].append((name, value))
 
     def finish(values: dict[str, Any]) -> None:
@@ -99,10 +103,10 @@ def owner_of(connection: sqlite3.Connection, run_id: int) -> ProcessId | None:
     return _owner(*row)
 
 
-def _owner(pid: int | None, pid_start: int | None, boot_id: str | None) -> ProcessId | None:
-    if pid is None or pid_start is None or boot_id is None:
-        return None
-    return ProcessId(pid, pid_start, boot_id)
+def _owner(pid: object, pid_start: object, boot_id: object) -> ProcessId | None:
+    if isinstance(pid, int) and isinstance(pid_start, int) and isinstance(boot_id, str):
+        return ProcessId(pid, pid_start, boot_id)
+    return None
 
 
 def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
@@ -125,11 +129,11 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     def query_by[T](kind: type[T], text: str, *keys: str) -> dict[tuple[Any, ...], list[T]]:
         return read_by(connection, kind, text, keys, run=run_id)
 
-    def plain(text: str) -> list[Any]:
-        return connection.execute(text, {"run": run_id}).fetchall()
+    def plain(text: str, *kinds: Any) -> list[Any]:
+        return read_values(connection, text, *kinds, run=run_id)
 
     pairs = "SELECT name, value FROM {} WHERE run_id = :run ORDER BY name"
-    notes = plain("SELECT kind, text FROM note WHERE run_id = :run ORDER BY id")
+    notes = plain("SELECT kind, text FROM note WHERE run_id = :run ORDER BY id", str, str)
     metrics = query_by(
         MetricUsed,
         "SELECT benchmark, name, unit, better, combine FROM metric "
@@ -144,11 +148,10 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     )
     cpu_readings = query_by(CpuReading, named("cpu_readings"), "phase")
     machine_readings: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for phase, name, value in plain(named("phase_readings")):
+    for phase, name, value in plain(named("phase_readings"), int, str, int):
         machine_readings[phase].append((name, value))
 
     def benchmark(values: dict[str, Any]) -> None:
-        values["command"] = values["command"] or ""
         values["metrics"] = tuple(metrics[values["name"],])
 
     def bracket(values: dict[str, Any]) -> None:
@@ -157,9 +160,15 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
     return StoredRun(
         head=heads[0],
         host=query(Host, _HOST, finish=lambda values: values.pop("id"))[0],
-        settings=tuple(plain(pairs.format("setting"))),
-        environment=tuple(plain(pairs.format("environment"))),
-        benchmarks=table(BenchmarkUsed, "benchmark", order="position", finish=benchmark),
+        settings=tuple(plain(pairs.format("setting"), str, str)),
+        environment=tuple(plain(pairs.format("environment"), str, str)),
+        benchmarks=query(
+            BenchmarkUsed,
+            "SELECT name, category, coalesce(command, '') AS command, reference_s, binary_sha256, "
+            "compiler, flags, inputs_sha256, threads FROM benchmark WHERE run_id = :run "
+            "ORDER BY position",
+            finish=benchmark,
+        ),
         placements=table(PlacedCopy, "placement", order="copy"),
         pus=table(MachinePU, "pu", order="cpu"),
         brackets=query(StoredBracket, named("brackets"), finish=bracket),
@@ -187,7 +196,8 @@ def named(query: str) -> str:
 
 def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ...]:
     metrics: defaultdict[tuple[int, ...], list[tuple[str, float]]] = defaultdict(list)
-    for *key, name, value in connection.execute(named("metrics"), {"run": run_id}):
+    kinds = (int, int, int, str, float)
+    for *key, name, value in read_values(connection, named("metrics"), *kinds, run=run_id):
         metrics[tuple(key)].append((name, value))
     workloads = read_by(connection, WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
     counts = read_by(connection, EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
@@ -206,22 +216,6 @@ def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ..
         }
         found += rows_of_columns(StoredCopy, columns)
     return tuple(found)
-
-
-def page_extents(
-    connection: sqlite3.Connection, used: BenchmarkUsed, *, split: bool
-) -> dict[str, int]:
-    """Return how large each category of a program's data was in its last run with `--pages`."""
-    rows = connection.execute(
-        named("page_extents"),
-        {
-            "command": used.command,
-            "binary": used.binary_sha256,
-            "inputs": used.inputs_sha256,
-            "split": int(split),
-        },
-    )
-    return {category: extent for category, extent, _ in rows}
 
 
 # -- Which runs RUN means: `7`, the start of a uuid, `last`, `last~1`, `tag:K=V` -------------------
@@ -285,20 +279,10 @@ def _like(text: str) -> str:
     return "GLOB ?" if set(text) & set("*?[") else "= ?"
 
 
-def find_one(connection: sqlite3.Connection, path: Path, spec: str) -> int:
-    """Return the number of the one run that `spec` means.
-
-    Raises `InputError` when nothing, or more than one run, is meant; `path` is
-    what it calls the database.
-    """
-    found = find_all(connection, path, spec)
-    if len(found) == 1:
-        return found[0]
-    named = _named([_uuid_of(connection, number) for number in reversed(found)])
-    raise InputError(
-        f"{spec}: {len(found)} runs have this tag, and one is wanted: {named}; "
-        "take the number of one of them"
-    )
+def named_runs(connection: sqlite3.Connection, numbers: Sequence[int]) -> str:
+    """Return runs as text, with their uuids, the last one first."""
+    query = "SELECT id, uuid FROM run WHERE id = ?"
+    return _named([connection.execute(query, (it,)).fetchone() for it in reversed(numbers)])
 
 
 def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
@@ -345,13 +329,6 @@ def number_meant(word: str, known: Sequence[_Known]) -> int | None:
         return None
     meant = [number for number, uuid in known if uuid.startswith(word)]
     return meant[0] if len(meant) == 1 else None
-
-
-def _uuid_of(connection: sqlite3.Connection, number: int) -> _Known:
-    known: _Known = connection.execute(
-        "SELECT id, uuid FROM run WHERE id = ?", (number,)
-    ).fetchone()
-    return known
 
 
 def _by_number_or_uuid(connection: sqlite3.Connection, newest: int, path: Path, spec: str) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from itertools import batched, chain, repeat
@@ -164,22 +165,59 @@ def read_columns(
     """
     cursor = connection.execute(query, parameters)
     names = [column[0] for column in cursor.description]
-    decoders = [(name, *decoder) for name in names if (decoder := _decoder(kind, name))]
+    decoders = {name: _decoder(kind, name) for name in names}
     while rows := cursor.fetchmany(_ROWS_READ_AT_ONCE):
         columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
-        for name, decode, nothing in decoders:
+        for name, (types, decode, nothing) in decoders.items():
+            check_types(connection, name, columns[name], types)
+            if decode is None:
+                continue
             known = {None: nothing}
             for value in {*columns[name]} - known.keys():
                 try:
                     known[value] = decode(value)
                 except (ValueError, TypeError, AttributeError) as error:
-                    path = connection.execute("PRAGMA database_list").fetchone()[2]
-                    raise InputError(
-                        f"{path}: a row is damaged: {name} is {describe_value(value)} ({error}); "
-                        "remove its run with `rater rm RUN`, or name another database with --db"
-                    ) from error
+                    raise _damaged(connection, name, value, f" ({error})") from error
             columns[name] = [known[value] for value in columns[name]]
         yield columns
+
+
+def read_values(
+    connection: sqlite3.Connection, query: str, *kinds: Any, **parameters: Value
+) -> list[Any]:
+    """Return the rows of a query as they are, their columns of these kinds (`str | None`).
+
+    Raises `InputError` for a value of another kind.
+    """
+    cursor = connection.execute(query, parameters)
+    columns = [*zip(*cursor.fetchall(), strict=True)]
+    for number, (kind, column) in enumerate(zip(kinds, columns, strict=bool(columns))):
+        name, types = cursor.description[number][0], _types_of(kind)
+        check_types(connection, name, column, types)
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            try:
+                columns[number] = tuple(map(kind, column))
+            except ValueError as error:
+                raise _damaged(connection, name, None, f" ({error})") from error
+    return [*zip(*columns, strict=True)]
+
+
+def check_types(
+    connection: sqlite3.Connection, name: str, column: Iterable[Value], types: Set[type]
+) -> None:
+    """Raise `InputError` where a column that was read has a value of another type."""
+    if not types >= {*map(type, column)}:
+        raise _damaged(connection, name, next(it for it in column if type(it) not in types))
+
+
+def _damaged(
+    connection: sqlite3.Connection, name: str, value: Value | bytes, why: str = ""
+) -> InputError:
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    return InputError(
+        f"{path}: a row is damaged: {name} is {describe_value(value)}{why}; remove its run with "
+        "`rater rm RUN`, or name another database with --db"
+    )
 
 
 def rows_of_columns[T](kind: type[T], columns: Mapping[str, Iterable[Any]]) -> Iterator[T]:
@@ -272,13 +310,29 @@ def _encoder(kind: Any, name: str, *, nullable: bool) -> Callable[[Any], Value] 
     return _CODECS[hint][0] if hint in _CODECS else None
 
 
-def _decoder(kind: Any, name: str) -> tuple[Callable[[Any], Any], Any] | None:
+def _decoder(kind: Any, name: str) -> tuple[frozenset[type], Callable[[Any], Any] | None, Any]:
+    """Return the types that a column may have, what makes a field's value, and that for NULL."""
     hint, optional = _type_of(kind, name)
+    types = _types_of(hint | None if optional and isinstance(hint, type) else hint)
+    some = _ANY if optional else _ANY - {NoneType}
     if hint in _CODECS:
-        return _CODECS[hint][1], () if hint == _NUMBERS and not optional else None
-    if hint is float:
-        return _finite, None
-    return (hint, None) if isinstance(hint, type) and issubclass(hint, Enum | bool) else None
+        empty = hint == _NUMBERS and not optional
+        return _ANY if empty else some, _CODECS[hint][1], () if empty else None
+    if isinstance(hint, type) and issubclass(hint, Enum | bool):
+        return some, hint, None
+    check = _finite if hint is float else _moment if name.endswith("_at") else None
+    return types, check, None
+
+
+_ANY: frozenset[type] = frozenset((str, int, float, bytes, NoneType))
+
+
+def _types_of(hint: Any) -> frozenset[type]:
+    """Return the types of SQLite that values of a type are stored as; what is no field's, any."""
+    args: set[Any] = {*(get_args(hint) or (hint,))}
+    if not args <= {str, int, float, NoneType} or args == {NoneType}:
+        return _ANY
+    return frozenset((*args, int) if float in args else args)
 
 
 def _finite(value: float) -> float:
@@ -286,6 +340,12 @@ def _finite(value: float) -> float:
     if not isfinite(value):
         raise ValueError("expected a finite number")
     return value
+
+
+def _moment(text: str) -> str:
+    """Return a time in ISO 8601. Raises `ValueError`."""
+    datetime.fromisoformat(text)
+    return text
 
 
 @cache

@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rater.errors import InputError
 from rater.files import Sourced
@@ -19,28 +20,26 @@ from rater.record.events import Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
 from rater.store.insert import (
+    JUDGED,
     InsertContext,
     append_events,
     context_of,
-    has_several_rows,
     insert_imported,
     insert_run,
     place_copies,
-    store_judgements,
 )
 from rater.store.open_database import OpenDatabase
 from rater.store.read import (
     RunFilter,
     find_all,
-    find_one,
     load_run,
     matching,
     named,
+    named_runs,
     owner_of,
-    page_extents,
     run_heads,
 )
-from rater.store.rows import insert_row, read_table, refuse_drifted
+from rater.store.rows import check_types, insert_row, read_table, read_values, refuse_drifted
 from rater.text.secrets import Redactor
 
 # -- The database as the rest of rater sees it -----------------------------------------------------
@@ -79,7 +78,7 @@ class Store(OpenDatabase):
         `owner` is the process that makes the run (this one when not given): when it is
         gone and the run has no end, the run is called killed.
         """
-        with self._transaction("beginning a run"):
+        with self.writing("beginning a run"):
             return insert_run(
                 self._connection,
                 run,
@@ -129,8 +128,8 @@ class Store(OpenDatabase):
 
     def judge_placements(self, run_id: int, judged: Iterable[PlacementJudgement]) -> None:
         """Store with each copy run whether its placement was as planned."""
-        with self._transaction("judging placements"):
-            store_judgements(self._connection, run_id, judged)
+        with self.writing("judging placements") as connection:
+            connection.executemany(JUDGED, ({**asdict(it), "run_id": run_id} for it in judged))
 
     def append(self, run_id: int, *events: Event) -> None:
         """Store events in one transaction, all or none; after an error they may be tried again.
@@ -141,18 +140,10 @@ class Store(OpenDatabase):
         is_edge = any(isinstance(event, PhaseEnded | RunEnded) for event in events)
         if is_edge and self._leave_if_lost():
             events = (Noted(f"{self.lost}"), *events)
-        try:
-            context = self._contexts.get(run_id)
-            if context is None:
-                context = self._contexts[run_id] = context_of(self._connection, run_id)
-            alone = len(events) == 1 and not has_several_rows(events[0])
-            if alone:
-                append_events(self._connection, run_id, events, context)
-        except sqlite3.DatabaseError as error:
-            self._fail(error, "storing a result")
-        if events and not alone:
-            with self._transaction("storing results"):
-                append_events(self._connection, run_id, events, context)
+        with self.writing("storing a result") as connection:
+            context = self._contexts.get(run_id) or context_of(connection, run_id)
+            self._contexts[run_id] = context
+            append_events(connection, run_id, events, context)
         if is_edge:
             self._checkpoint()
 
@@ -163,42 +154,38 @@ class Store(OpenDatabase):
 
         `copies` instead of the run's own: of a run too large to hold them all at once.
         """
-        with self._transaction("importing a run"):
-            known = self._connection.execute(
+        with self.writing("importing a run") as connection:
+            known = connection.execute(
                 "SELECT id FROM run WHERE uuid = ?", (stored.head.uuid,)
             ).fetchone()
             if known:
                 return known[0], False
-            forget_removal(self._connection, stored.head.uuid)  # named by hand: it is wanted back
+            # Named by hand: it is wanted back.
+            connection.execute("DELETE FROM removed WHERE uuid = ?", (stored.head.uuid,))
             every = stored.copies if copies is None else copies
-            return insert_imported(self._connection, stored, every), True
+            return insert_imported(connection, stored, every), True
 
     def keep_divots(self, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]) -> None:
         """Store what was found slow in a run, in the place of what was known before."""
-        with self._transaction("storing divots"):
-            save_search(self._connection, run_id, search, divots)
-
-    def remove(self, *run_ids: int) -> None:
-        """Remove runs with everything that hangs on them, all or none.
-
-        Raises `InputError` while one of them still runs.
-        """
-        with self._transaction("removing a run"):
-            remove_runs(self._connection, run_ids)
-        for run_id in run_ids:
-            self._contexts.pop(run_id, None)
+        with self.writing("storing divots"):
+            connection = self._connection
+            connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
+            insert_row(connection, "divot_search", search, run_id=run_id)
+            for position, it in enumerate(divots):
+                own: dict[str, Any] = {"evidence": it.evidence, "finding": it.finding}
+                insert_row(connection, "divot", it.of, run_id=run_id, position=position, **own)
 
     # -- reading --------------------------------------------------------------------------------
 
     def runs(self, numbers: Iterable[int] | None = None) -> tuple[RunHead, ...]:
         """Return the heads of runs (None: of all, as they were stored), without secrets."""
-        with self._reading():
+        with self.reading():
             heads = run_heads(self._connection, numbers)
         return tuple(redacted_head(head, Redactor(self._secrets)) for head in heads)
 
     def matching(self, wanted: RunFilter, limit: int | None) -> tuple[tuple[int, ...], int]:
         """Return the numbers of the latest `limit` runs that match, and how many match in all."""
-        with self._reading():
+        with self.reading():
             return matching(self._connection, wanted, limit)
 
     def load(self, run_id: int) -> StoredRun:
@@ -207,7 +194,7 @@ class Store(OpenDatabase):
 
     def load_asked(self, run_id: int) -> Sourced[StoredRun]:
         """Return the same with its secrets, to be run again where nobody else can have asked."""
-        with self._reading():
+        with self.reading():
             return self.sourced(load_run(self._connection, run_id))
 
     def find(self, spec: str) -> int:
@@ -217,33 +204,47 @@ class Store(OpenDatabase):
         run stored most recently, whenever it started. Raises `InputError` when
         nothing, or more than one run, is meant.
         """
-        with self._reading():
-            return find_one(self._connection, self.path, spec)
+        with self.reading():
+            found = find_all(self._connection, self.path, spec)
+            if len(found) > 1:
+                raise InputError(
+                    f"{spec}: {len(found)} runs have this tag, and one is wanted: "
+                    f"{named_runs(self._connection, found)}; take the number of one of them"
+                )
+        return found[0]
 
     def find_all(self, spec: str) -> tuple[int, ...]:
         """Return the same where several runs are allowed: `tag:K=V` means all that have the tag."""
-        with self._reading():
+        with self.reading():
             return find_all(self._connection, self.path, spec)
 
     def times(self, run_id: int) -> RunTimes:
-        """Return the copy times of a run as narrow rows: all that the search for divots reads."""
-        with self._reading():
-            return run_times(self._connection, run_id)
+        """Return the copy times of a run as narrow rows: all that the search for divots reads.
+
+        A million rows take a few seconds and 112 MB, not objects.
+        """
+        with self.reading():
+            numbers: dict[tuple[str, str | None], int] = {}
+            chunks = tuple(_chunks(self._connection, run_id, numbers))
+            cores = read_values(self._connection, _CORES, int, int, run=run_id)
+            return RunTimes(tuple(numbers), chunks, tuple(cores))
 
     def divots(self, run_id: int) -> tuple[DivotSearch, tuple[str, ...]] | None:
         """Return how a run was searched for divots and what was found; None: not yet, or older.
 
         None as well where copy runs were added since (a resumed run).
         """
-        with self._reading():
-            kept = kept_search(self._connection, run_id)
-            if kept is None or kept[0].copy_runs != copy_runs(self._connection, run_id):
-                return None
-            return kept
+        with self.reading():
+            for search in read_table(self._connection, DivotSearch, "divot_search", run_id=run_id):
+                if search.copy_runs == copy_runs(self._connection, run_id):
+                    query = "SELECT finding FROM divot WHERE run_id = :run ORDER BY position"
+                    found = read_values(self._connection, query, str, run=run_id)
+                    return search, tuple(text for (text,) in found)
+        return None
 
     def copy_runs(self, run_id: int) -> int:
         """Return how many copy runs of a run are stored."""
-        with self._reading():
+        with self.reading():
             return copy_runs(self._connection, run_id)
 
     def page_extents(self, used: BenchmarkUsed, *, split: bool) -> dict[str, int]:
@@ -251,8 +252,17 @@ class Store(OpenDatabase):
 
         `split`: with large blocks apart. Empty: there was none.
         """
-        with self._reading():
-            return page_extents(self._connection, used, split=split)
+        with self.reading():
+            rows = self._connection.execute(
+                named("page_extents"),
+                {
+                    "command": used.command,
+                    "binary": used.binary_sha256,
+                    "inputs": used.inputs_sha256,
+                    "split": int(split),
+                },
+            )
+            return {category: extent for category, extent, _ in rows}
 
 
 # -- A run as it may be shown: secrets of its environment and its commands left out ----------------
@@ -338,11 +348,6 @@ def keep_removed(connection: sqlite3.Connection, table: str, number: int) -> Non
     )
 
 
-def forget_removal(connection: sqlite3.Connection, uuid: str) -> None:
-    """Let a run that was removed be stored again."""
-    connection.execute("DELETE FROM removed WHERE uuid = ?", (uuid,))
-
-
 # -- What was found slow in a run, in and out, and the narrow rows that the search reads -----------
 
 _CHUNK = 65536
@@ -380,16 +385,10 @@ class RunTimes(Struct, frozen=True):
     core_pus: tuple[tuple[int, int], ...]  # CPU, hardware threads of its core
 
 
-def run_times(connection: sqlite3.Connection, run_id: int) -> RunTimes:
-    """Return the times of a run; a million rows take a few seconds and 112 MB, not objects."""
-    numbers: dict[tuple[str, str | None], int] = {}
-    chunks = tuple(_chunks(connection, run_id, numbers))
-    cores = connection.execute(
-        "SELECT cpu, count(*) OVER (PARTITION BY core) FROM pu "
-        "WHERE run_id = ? AND core IS NOT NULL ORDER BY cpu",
-        (run_id,),
-    )
-    return RunTimes(tuple(numbers), chunks, tuple(cores))
+_CORES = (
+    "SELECT cpu, count(*) OVER (PARTITION BY core) FROM pu "
+    "WHERE run_id = :run AND core IS NOT NULL ORDER BY cpu"
+)
 
 
 def _chunks(
@@ -402,6 +401,8 @@ def _chunks(
     assert (name, tune, *others) == ("benchmark", "tune", *TimeRow._fields[1:])
     while chunk := rows.fetchmany(_CHUNK):
         names, tunes, *columns = zip(*chunk, strict=True)
+        for other, column in zip(others, columns, strict=True):
+            check_types(connection, other, column, {int, float, NoneType})
         of = [numbers.setdefault(it, len(numbers)) for it in zip(names, tunes, strict=True)]
         yield np.array([of, *columns], dtype=np.float64).T
 
@@ -412,36 +413,6 @@ def copy_runs(connection: sqlite3.Connection, run_id: int) -> int:
         "SELECT count(*) FROM copy WHERE run_id = ?", (run_id,)
     ).fetchone()[0]
     return count
-
-
-def save_search(
-    connection: sqlite3.Connection, run_id: int, search: DivotSearch, divots: Iterable[StoredDivot]
-) -> None:
-    """Store what was found, in the place of what was known before."""
-    connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
-    insert_row(connection, "divot_search", search, run_id=run_id)
-    for position, it in enumerate(divots):
-        insert_row(
-            connection,
-            "divot",
-            it.of,
-            run_id=run_id,
-            position=position,
-            evidence=it.evidence,
-            finding=it.finding,
-        )
-
-
-def kept_search(
-    connection: sqlite3.Connection, run_id: int
-) -> tuple[DivotSearch, tuple[str, ...]] | None:
-    """Return how a run was searched and its findings as JSON; None: it was not."""
-    for search in read_table(connection, DivotSearch, "divot_search", run_id=run_id):
-        found = connection.execute(
-            "SELECT finding FROM divot WHERE run_id = ? ORDER BY position", (run_id,)
-        )
-        return search, tuple(text for (text,) in found)
-    return None
 
 
 class RunScore(Struct, frozen=True):

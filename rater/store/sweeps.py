@@ -17,7 +17,7 @@ from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, RunStatus, escape_undecodable
 from rater.store.insert import insert_run
 from rater.store.read import named, number_meant
-from rater.store.rows import insert_row, insert_rows, read_rows, read_table
+from rater.store.rows import insert_row, insert_rows, read_rows, read_table, read_values
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
 from rater.text.values import to_dict
@@ -318,17 +318,15 @@ def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored
 
 
 def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
-    axes = connection.execute(
-        "SELECT name, kind FROM sweep_axis WHERE sweep_id = ? ORDER BY position", (number,)
-    ).fetchall()
+    query = "SELECT name, kind FROM sweep_axis WHERE sweep_id = :sweep ORDER BY position"
+    axes = read_values(connection, query, str, AxisKind, sweep=number)
     values: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    for place, axis, value in connection.execute(
-        "SELECT point, axis, value FROM sweep_value WHERE sweep_id = ?", (number,)
-    ):
+    query = "SELECT point, axis, value FROM sweep_value WHERE sweep_id = :sweep"
+    for place, axis, value in read_values(connection, query, int, str, str, sweep=number):
         values[place][axis] = value
 
     def point(row: dict[str, Any]) -> None:
-        row["values"] = tuple((axis, values[row["point"]][axis]) for axis, _ in axes)
+        row["values"] = tuple((axis, values[row["point"]].get(axis, "")) for axis, _ in axes)
 
     def slot(row: dict[str, Any]) -> None:
         row["slot"] = SweepSlot(row.pop("block"), row.pop("position"), row.pop("point"))
@@ -340,7 +338,7 @@ def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
         if row["status"] is RunStatus.RUNNING and not is_alive(owner):
             row["status"] = RunStatus.KILLED
         (row["asked"],) = read_table(connection, SweepSpec, "sweep", id=number)
-        row["axes"] = tuple((name, AxisKind(kind)) for name, kind in axes)
+        row["axes"] = tuple(axes)
         row["points"] = read_table(
             connection, SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number
         )

@@ -23,7 +23,7 @@ from rater.text.kinds import ValueKind, WrongKindError
 
 # -- Read the files of suites and layouts: never blocked by a pipe, never flooded by a device ------
 
-_MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
+MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
 
 
 def file_problem(path: Path, typed: str = "") -> str | None:
@@ -66,9 +66,13 @@ def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
     Raises `OSError` with a reason in words, `UnicodeDecodeError` when it is not
     UTF-8, and `ValueError` for a path with a NUL.
     """
-    data = read_file(path, _MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        most = f"larger than {_MOST_BYTES // 10**6} MB, too large for {too_large_for}"
+    return text_of(read_file(path, MOST_BYTES + 1), path, too_large_for)
+
+
+def text_of(data: bytes, path: Path, too_large_for: str) -> str:
+    """Return as text what was read of a file, at most `MOST_BYTES` + 1. Raises the same."""
+    if len(data) > MOST_BYTES:
+        most = f"larger than {MOST_BYTES // 10**6} MB, too large for {too_large_for}"
         raise OSError(errno.EFBIG, most, str(path))
     return data.decode("utf-8-sig")
 

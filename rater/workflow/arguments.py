@@ -188,7 +188,8 @@ _RUN_WORDS = ("which", "points", "baseline")  # arguments that are words for run
 
 def open_existing_store(args: argparse.Namespace) -> Store:
     """Open the database, which there must be."""
-    from rater.store.connection import default_path, is_there
+    from rater.files import is_there
+    from rater.store.connection import default_path
     from rater.store.store import open_store
 
     path = default_path(args.db)

@@ -284,7 +284,7 @@ def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) 
     for path in (tmp_path / "pipe", "/dev/zero"):
         status, out, err = rater("import", path)
         assert (status, out) == (2, "")
-        assert f"{path}: not a regular file; expected a file, or - for standard input" in err
+        assert f"{path}: not a regular file but a pipe or a device; expected a file, or -" in err
 
 
 def test_a_document_beyond_the_limit_is_refused(
@@ -320,11 +320,15 @@ def test_a_run_without_copies_or_without_time_can_be_shown(
         assert rater("list")[0] == 0
 
 
-@pytest.mark.parametrize("name", ["missing.json", "."])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, rater: Rater, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing.json", "cannot be read"), (".", "not a regular file but a dir")]
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, rater: Rater, name: str, why: str
+) -> None:
     status, _, err = rater("import", tmp_path / name)
     assert status == 2
-    assert f"{tmp_path / name}: cannot be read" in err
+    assert f"{tmp_path / name}: {why}" in err
 
 
 def test_csv_is_a_line_a_copy_and_no_json(database: Path, rater: Rater) -> None:

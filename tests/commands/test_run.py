@@ -628,7 +628,8 @@ def test_every_function_that_a_command_names_is_there() -> None:
     named = [
         found
         for file in folder.rglob("*.py")
-        for found in re.findall(r'lazy_command\("([\w.]+)", "(\w+)"\)', file.read_text())
+        for pattern in (r'lazy_command\("([\w.]+)", "(\w+)"', r'add_common\(\w+, "([\w.]+)\.(\w+)"')
+        for found in re.findall(pattern, file.read_text())
     ]
     assert len(named) > 15
     for module, function in named:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import InputError
-from rater.files import Trusted
+from rater.files import Trusted, shared_disk
 from rater.fleet import agent, shared_folder
 from rater.fleet.agent import Agent, JobSignals, ending_signals
 from rater.fleet.backends import (
@@ -34,7 +34,6 @@ from rater.fleet.shared_folder import (
     SharedFolder,
     node_facts,
     partial_mask,
-    shared_disk,
 )
 from rater.process import start_of
 from rater.record.events import RunEnded
@@ -268,7 +267,7 @@ def test_a_disk_of_several_machines_is_told_by_the_deepest_mount(
 ) -> None:
     mountinfo = tmp_path / "mountinfo"
     mountinfo.write_text(MOUNTS)
-    said = shared_disk(Path(place), mountinfo)
+    said = shared_disk(Path(place), "another", mountinfo)
     assert (said is None) == (kind is None)
     assert kind is None or f"({kind})" in str(said)
 
@@ -416,7 +415,7 @@ def test_another_rater_directory_or_disk_is_refused_with_the_reason(it: Agent) -
 def test_a_disk_of_several_machines_and_a_narrow_mask_are_refused(
     it: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "shared_disk", lambda _: "on a file system of several machines")
+    monkeypatch.setattr(agent, "shared_disk", lambda *_: "on a file system of several machines")
     assert refused(it) == "on a file system of several machines"
     monkeypatch.setattr(agent, "partial_mask", lambda: "the job may use CPUs 0 of 0-1")
     assert refused(it) == "the job may use CPUs 0 of 0-1"

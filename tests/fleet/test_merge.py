@@ -34,7 +34,7 @@ from rater.record.run import RunStatus, Validity
 from rater.store.connection import is_database
 from rater.store.rows import migrate, migrations
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, create_slot_run, new_sweep
+from rater.store.sweeps import SweepPoint, create_slot_run, new_sweep, remove_sweeps
 from tests.support.calls import Rater, rows
 from tests.support.digests import content_digest
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase
@@ -187,7 +187,7 @@ def test_a_run_that_was_removed_stays_removed_until_it_is_wanted_back(tmp_path: 
     a, target = full_database(tmp_path / "a.db", "aa", "bb"), tmp_path / "all.db"
     merged(target, a)
     with open_store(target) as store:
-        store.remove(1)
+        remove_sweeps(store, (), [1])
     with closing(sqlite3.connect(a, autocommit=True)) as connection:  # another file than before
         connection.execute("UPDATE host SET product = 'Box'")
     (again,) = merged(target, a)

@@ -24,7 +24,7 @@ from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run, RunStat
 from rater.record.stored import StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep
+from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep, remove_sweeps
 from tests.support.calls import Rater
 from tests.support.calls import rows as rows_of
 from tests.support.example_events import SWEEP_ASKED, S, ended, over, phase, run_of, started
@@ -234,7 +234,7 @@ def test_a_killed_writer_leaves_every_copy_it_appended(tmp_path: Path) -> None:
     with open_store(path) as store:  # while it writes
         assert store.runs()[0].status is RunStatus.RUNNING
         with pytest.raises(InputError, match=rf"still running.*process {writer.pid}"):
-            store.remove(1)
+            remove_sweeps(store, (), [1])
     writer.kill()
     rest, _ = writer.communicate()
     last = int(rest.split()[-1]) if rest else last
@@ -386,10 +386,10 @@ def test_a_removed_run_takes_all_its_rows_along_and_its_number_does_not_come_bac
         number = begin(store, replace(with_uuid(uuid), tags=(("k", "v"),), warnings=("w",)), GONE)
         for event in (phase(), ended(0, 1.0), over(0.0, 1.0), Noted("n")):
             store.append(number, event)
-    store.remove(2)
+    remove_sweeps(store, (), [2])
     assert [head.run for head in store.runs()] == [1]
     assert len(store.load(1).copies) == 1
-    store.remove(1)
+    remove_sweeps(store, (), [1])
     tables = rows(store, "SELECT name FROM pragma_table_list WHERE type = 'table'")
     for (table,) in tables:
         if not str(table).startswith("sqlite_") and table != "removed":
@@ -403,9 +403,9 @@ def test_several_runs_are_removed_all_or_none(store: Store) -> None:
     begin(store, with_uuid("b"))
     begin(store, with_uuid("c"), GONE)
     with pytest.raises(InputError, match="run 2 is still running"):
-        store.remove(1, 2)
+        remove_sweeps(store, (), [1, 2])
     assert [head.run for head in store.runs()] == [1, 2, 3]
-    store.remove(1, 3)
+    remove_sweeps(store, (), [1, 3])
     assert [head.run for head in store.runs()] == [2]
     with pytest.raises(InputError, match="no run 3 any more"):  # it went away meanwhile
         store.load(3)

@@ -29,6 +29,7 @@ from rater.record.events import (
 from rater.record.run import BenchmarkUsed, CopyStatus, MetricUsed, Run, RunStatus, Validity
 from rater.store.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
+from rater.store.sweeps import remove_sweeps
 from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.observations import observed, read
@@ -507,7 +508,7 @@ def test_a_resumed_run_was_observed_as_often_as_all_its_attempts(store: Store) -
 
 
 def test_what_was_seen_goes_with_its_run(store: Store) -> None:
-    store.remove(store_run(store))
+    remove_sweeps(store, (), [store_run(store)])
     for table in ("sample", "observed", "copy"):
         assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
 

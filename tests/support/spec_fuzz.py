@@ -28,6 +28,7 @@ from rater.speccpu.results.rsf import read_rsf
 from rater.speccpu.show import import_document, print_import
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
+from rater.store.sweeps import remove_sweeps
 from tests.support.raw_files import pack
 
 MACHINE = parse_synthetic("nodes=2x2")
@@ -197,7 +198,7 @@ def _use(file: SpecFile, store: Store) -> None:
     print_summary(summary, console)
     json.dumps(summary_document(summary), allow_nan=False)
     json.dumps(full_document(stored), allow_nan=False)
-    store.remove(number)
+    remove_sweeps(store, (), [number])
 
 
 def originals(folder: Path | None = None) -> list[bytes]:

@@ -26,10 +26,9 @@ from rater.errors import RunError
 from rater.record.events import CopyEnded, Event, Noted, RunEnded
 from rater.record.run import RunStatus
 from rater.run.observe import observer
-from rater.store import connection
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
-from rater.workflow.run import session
+from rater.workflow.run import prepare, session
 from rater.workflow.run.session import Recorder, Screen
 from tests.support.calls import Rater, rows
 from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
@@ -511,7 +510,11 @@ def test_copies_that_isolated_cpus_would_keep_on_one_are_refused(
 def test_a_database_on_a_disk_of_several_machines_is_warned_of(
     rater: Rater, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "shared_file_system", lambda path: "nfs4")
+    monkeypatch.setattr(
+        prepare,
+        "shared_disk",
+        lambda path, way: f"{path} is on a file system of several machines (nfs4)",
+    )
     said = rater("run", "--copies", 1, "--", "true")[2]
     assert f"{database} is on a file system of several machines (nfs4)" in " ".join(said.split())
 

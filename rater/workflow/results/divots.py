@@ -257,6 +257,9 @@ def find_divots(args: argparse.Namespace) -> int:
             dict.fromkeys(n for spec in args.which or ["last"] for n in store.find_all(spec))
         )
         heads = {head.run: head for head in store.runs(numbers)}
+        for number in numbers:
+            if number not in heads:
+                store.load(number)  # which says that it is not there
         runs = [
             (heads[number], load_or_analyse(store, heads[number], thresholds, fresh=args.fresh))
             for number in numbers

@@ -11,15 +11,18 @@ from typing import Any
 
 from rater.analysis.results.disturbed import disturbed_members
 from rater.errors import InputError, RaterError
+from rater.files import is_there
 from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RunHead, StoredRun
 from rater.show.results.listing import ListedRun, RunPage, print_list, rows_that_fit
-from rater.store.connection import StoreError, default_path, is_there
+from rater.store.connection import StoreError, default_path
 from rater.store.read import RunFilter
 from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score, open_store
 from rater.text.values import duration_s
 from rater.workflow.arguments import print_output
+
+_MOST_RUNS = 10**9  # SQLite's numbers end
 
 
 def list_runs(args: argparse.Namespace) -> int:
@@ -60,7 +63,7 @@ def _page(store: Store, wanted: RunFilter, limit: int | None) -> RunPage:
 
 def _limit(args: argparse.Namespace) -> int | None:
     if args.limit is not None:
-        return args.limit or None
+        return min(args.limit, _MOST_RUNS) or None
     return None if args.json or not sys.stdout.isatty() else rows_that_fit()
 
 

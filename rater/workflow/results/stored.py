@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -14,6 +15,7 @@ from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
+from rater.files import UntrustedError, read_file
 from rater.process import print_error
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
@@ -32,7 +34,6 @@ from rater.show.results.to_json import divot_rows, summary_document
 from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
-from rater.store.open_database import OpenDatabase
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
 from rater.text.values import count
@@ -205,23 +206,17 @@ def _copies_view(
 class MergedFile(Protocol):
     """What became of one database."""
 
-    def in_words(self) -> str:
-        """Return a line about it."""
-
-    def remarks(self) -> list[str]:
-        """Return what a person should know of it beside that."""
-
     def document(self) -> dict[str, Any]:
         """Return what `--json` has of it."""
 
 
 class Merge(Protocol):
-    """How a wing takes in the database of another machine."""
+    """How a wing takes in the databases of other machines."""
 
-    def merge_database(
-        self, store: OpenDatabase, path: Path, *, restore: bool = False
-    ) -> MergedFile:
-        """Merge it, all or nothing; `restore`: with runs that were removed here."""
+    def merge_all(
+        self, store: Store, sources: Sequence[Path], args: argparse.Namespace
+    ) -> tuple[Sequence[MergedFile], list[str]]:
+        """Merge each, and say what became of it; return that, and why others cannot be merged."""
 
 
 _MERGE = Hook[Merge]("merge")
@@ -239,7 +234,10 @@ def import_documents(args: argparse.Namespace) -> int:
     errors: list[str] = []
     for file in files:
         if file not in _STDIN and is_database(Path(file)):
-            merged += _merge(args, file, errors)
+            with open_store(default_path(args.db)) as store:
+                taken, refused = _MERGE().merge_all(store, [Path(file)], args)
+            merged += taken
+            errors += refused
             continue
         try:
             name = "standard input" if file in _STDIN else file
@@ -259,21 +257,6 @@ def import_documents(args: argparse.Namespace) -> int:
     return InputError.exit_status if errors else 0
 
 
-def _merge(args: argparse.Namespace, file: str, errors: list[str]) -> list[MergedFile]:
-    with open_store(default_path(args.db)) as store:
-        try:
-            result = _MERGE().merge_database(store, Path(file), restore=args.restore)
-        except InputError as error:
-            errors.append(str(error))
-            print_error(str(error))
-            return []
-    if not args.json:
-        print(result.in_words())
-        for text in result.remarks():
-            print_error(text)
-    return [result]
-
-
 def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
     """Store a run where it is not there already; return what `--json` says of it."""
     with open_store(default_path(args.db)) as store:
@@ -288,36 +271,36 @@ def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
 
 def _bytes_of(file: str) -> bytes:
     """Return what is in a file or comes from standard input, at most `_MOST_BYTES`."""
-    path = Path(file)
     try:
         if file in _STDIN:
             if sys.stdin is None:  # closed: `rater import - <&-`
                 raise InputError(f"{file}: standard input is closed; expected a document there")
-            return _limited(sys.stdin.buffer, file)
-        if path.exists() and not (path.is_file() or path.is_dir() or file.startswith(_PASSED)):
-            # Opening a FIFO waits for a writer, and a device may never end.
-            raise InputError(
-                f"{file}: not a regular file; expected a file, or - for standard input"
-            )
-        with path.open("rb") as opened:
-            return _limited(opened, file)
+            data = _read_all(sys.stdin.buffer)
+        elif file.startswith(_PASSED):
+            with Path(file).open("rb") as passed:
+                data = _read_all(passed)
+        else:
+            data = read_file(Path(file), _MOST_BYTES + 1)
+    except UntrustedError as error:
+        raise InputError(
+            f"{file}: {error.strerror}; expected a file, or - for standard input"
+        ) from error
     except OSError as error:
         raise InputError(
             f"{file}: cannot be read ({error.strerror}); expected a file, or - for stdin"
         ) from error
+    if len(data) > _MOST_BYTES:
+        raise InputError(
+            f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
+            "about 200 bytes for each copy run"
+        )
+    return data
 
 
-def _limited(stream: BinaryIO, file: str) -> bytes:
-    """Read a stream to its end, in pieces: a read of the limit at once would ask for its memory."""
-    data = bytearray()
-    while piece := stream.read(_PIECE_BYTES):
-        data += piece
-        if len(data) > _MOST_BYTES:
-            raise InputError(
-                f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
-                "about 200 bytes for each copy run"
-            )
-    return bytes(data)
+def _read_all(stream: BinaryIO) -> bytes:
+    """Read a stream in pieces: a read of the limit at once would ask for its memory."""
+    pieces = iter(lambda: stream.read(_PIECE_BYTES), b"")
+    return b"".join(islice(pieces, _MOST_BYTES // _PIECE_BYTES + 2))
 
 
 # -- What is stored: `rater export`, `rm` ----------------------------------------------------------

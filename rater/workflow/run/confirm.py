@@ -46,7 +46,8 @@ from rater.workflow.arguments import open_existing_store, print_output, with_com
 from rater.workflow.results.divots import load_or_analyse, refusal
 from rater.workflow.run.head import RunLauncher
 from rater.workflow.run.repeat import (
-    chdir_to_run,
+    WAY_TO_RUN,
+    chdir_to,
     executed_commands,
     load_again,
     pin_suites,
@@ -133,7 +134,7 @@ def _requests(
             f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
             f"copies: `rater rerun {head.run}` shows whether the divot comes back"
         )
-    chdir_to_run(args, run)
+    chdir_to(args, run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN)
     request = replace(
         select_benchmarks(pin_suites(with_common(request, args), head), trial.benchmarks),
         copies=str(trial.copies),

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
-from rater.files import sysroot
+from rater.files import is_there, shared_disk, sysroot
 from rater.plan.placement.summary import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
@@ -64,7 +64,7 @@ from rater.run.programs.script import (
     to_argv,
 )
 from rater.run.workplace.run_dirs import Program
-from rater.store.connection import default_path, is_there, shared_disk_warning
+from rater.store.connection import OWN_DISK, default_path
 from rater.store.store import open_store
 from rater.text.cpuset import format_list, parse_set
 from rater.text.secrets import Redactor
@@ -419,18 +419,13 @@ def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
 
 def database_warnings(database: Path, request: Request) -> tuple[str, ...]:
     """Warn of a database on a disk of several machines, and where others may read secrets in it."""
-    trouble = shared_disk_warning(database)
-    return (*((trouble,) if trouble else ()), *_secrets_for_others(database, request))
-
-
-def _secrets_for_others(database: Path, request: Request) -> tuple[str, ...]:
-    """Warn where other users may read the values of secrets in a database of before."""
+    found = [it for it in (shared_disk(database, OWN_DISK),) if it]
     redactor = Redactor()
     redactor.values([f"{name}={value}" for name, value in request.environment])
     mode = database.stat().st_mode & 0o777
-    if not redactor.hidden or not mode & 0o077:
-        return ()
-    return (
-        f"others may read {database} (mode {mode:o}), which keeps the values of "
-        f"{truncate_list(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it",
-    )
+    if redactor.hidden and mode & 0o077:
+        found.append(
+            f"others may read {database} (mode {mode:o}), which keeps the values of "
+            f"{truncate_list(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it"
+        )
+    return tuple(found)

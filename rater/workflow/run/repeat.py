@@ -168,6 +168,7 @@ def _command(it: Workload) -> str:
 _URI = "file://"
 _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSROOT")
 _LOOKED_FOR = "its command and files were looked for there; put it back"
+WAY_TO_RUN = f"{_LOOKED_FOR}, or use `rater run`"
 
 
 class Rerun(RunLauncher):
@@ -252,7 +253,7 @@ def resolve_again(
     """
     head = run.value.head
     request = request_of(head)
-    chdir_to_run(args, run)
+    chdir_to(args, run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN)
     with _naming(head):
         request = pin_suites(request, head)
         if benchmarks is not None:
@@ -261,16 +262,6 @@ def resolve_again(
         resolved = resolve(request, machine.discover_topology())
     others = () if run.doubt is None else (run.doubt,)
     return Sourced(replace(resolved, refusals=(*others, *resolved.refusals)), run.doubt)
-
-
-def chdir_to_run(args: argparse.Namespace, run: Sourced[StoredRun]) -> None:
-    """Make the directory a run was called in ours; what the caller named stays where it is.
-
-    Raises `InputError` when it cannot be entered.
-    """
-    head = run.value.head
-    way_out = f"{_LOOKED_FOR}, or use `rater run`"
-    chdir_to(args, run.of(head.directory or "."), f"run {head.run}", way_out)
 
 
 def chdir_to(

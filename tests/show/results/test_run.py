@@ -26,6 +26,7 @@ from rater.show.results.cpu_use import counters_document, notable_text, print_co
 from rater.show.results.run import print_summary
 from rater.store.export import full_document
 from rater.store.store import Store
+from rater.store.sweeps import remove_sweeps
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.cpu_readings import computed, read_run
@@ -422,7 +423,7 @@ def test_readings_come_back_as_they_were_and_once_when_tried_again(store: Store)
 
 
 def test_readings_go_with_their_run(store: Store) -> None:
-    store.remove(store_run(store))
+    remove_sweeps(store, (), [store_run(store)])
     for table in ("cpu_reading", "phase_reading"):
         assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
 
