@@ -378,7 +378,7 @@ def test_a_hosts_run_is_shown_and_compared_like_any_other(rater: Rater) -> None:
     assert "fleet:1/n2 is called run 1 here" in err
     status, out, _ = rater("compare", "fleet:1/n1", "fleet:1/n2")
     assert status == 0
-    assert "A  fleet:1/n1 (baseline)" in out
+    assert "fleet:1/n1 (baseline): run 1" in out
 
 
 @pytest.mark.usefixtures("fleet")
