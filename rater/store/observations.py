@@ -359,7 +359,6 @@ type _Windows = dict[tuple[str | None, int], tuple[int, int]]
 
 
 def _windows(run: TableReader) -> _Windows:
-    """Return the windows of phases by benchmark (None in rotated order) and iteration."""
     found: _Windows = {}
     for window in run.tables("windows"):
         start_ns, finish_ns = (
@@ -374,7 +373,6 @@ def _windows(run: TableReader) -> _Windows:
 
 
 def _energy(run: TableReader, brackets: Sequence[StoredBracket]) -> tuple[MachineReadings, ...]:
-    """Return the joules of phases, by benchmark and iteration (neither in rotated order)."""
     phases = {(it.benchmark, it.iteration): it.phase for it in brackets}
     found = []
     for one in run.tables("energy"):

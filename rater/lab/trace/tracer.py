@@ -473,7 +473,6 @@ def _close(ends: set[int], end: int) -> None:
 
 
 def _widen(descriptor: int) -> None:
-    """Give a pipe more room: fewer switches between writer and reader. Raises `OSError`."""
     fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 

@@ -330,7 +330,7 @@ class Guard:
             with suppress(OSError):
                 if os.getsid(pid) == ours:
                     continue
-                stray = describe_process(pid)
+                stray = _describe(pid)
                 if stray is None or stray.copy != PREPARED:
                     self._kill(pid)
                     reap_dead([pid])
@@ -360,7 +360,7 @@ class Guard:
         """Kill a leftover, and name it unless it was named before."""
         # What is of a copy's group was killed with it, and noted: it is only dying yet.
         if pid not in self._found and _group_of(pid) not in self._past:
-            leftover = describe_process(pid)
+            leftover = _describe(pid)
             if leftover is not None:
                 self._found[pid] = leftover
         try:
@@ -384,6 +384,13 @@ class Guard:
         if self.cgroup is not None:
             self.cgroup.leave(self.launcher.pid)
         self.launcher.close(hunt=any(pid in self._immune for pid in self._not_ours()))
+
+
+def _describe(pid: int) -> Leftover | None:
+    it = describe_process(pid)
+    # What copies leave is the launcher's child, what --prepare leaves is ours.
+    is_prepared = it is not None and it.copy is None and pid in children()
+    return replace(it, copy=PREPARED) if it is not None and is_prepared else it
 
 
 def _group_of(pid: int) -> int:

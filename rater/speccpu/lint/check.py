@@ -326,7 +326,6 @@ def _offer(free: tuple[int, ...]) -> str:
 
 
 def _against_the_pattern(scope: Scope) -> Iterator[LintFinding]:
-    """Find single CPUs whose memory node breaks the pattern of all the others."""
     node_of: dict[int, int] = {}
     seat_of: dict[int, BoundCopy] = {}
     for seat in scope.seats:

@@ -69,7 +69,6 @@ def misplaced(node_of: Mapping[int, int]) -> dict[int, int]:
 
 
 def _blocks(cpus: list[int], node_of: Mapping[int, int]) -> list[int]:
-    """Return the lengths that blocks of one node have most often, also where one CPU cuts them."""
     starts = [
         cpu
         for place, cpu in enumerate(cpus)

@@ -395,7 +395,6 @@ class SweepRunner:
         return status
 
     def _comparable(self, point: int) -> tuple[int, bool] | None:
-        """Return a run from before to be compared with, of the same point if there is one."""
         if not self.compare_before or not self._before:
             return None
         if point in self._before:
@@ -516,7 +515,6 @@ def _watch(point: ResolvedPoint, report: Callable[[str], None]) -> IdleWatch | N
 
 
 def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
-    """Say what needs no more runs, and which benchmarks would; None: all."""
     from rater.analysis.compare.compare import compare, is_decided
     from rater.workflow.results.points import load_points
 

@@ -16,7 +16,7 @@ import trio
 
 from rater.record.events import CopyStarted, Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus
-from rater.run.copies.guard import Leftover, children, guard, limit_mark
+from rater.run.copies.guard import PREPARED, Leftover, children, guard, limit_mark
 from rater.run.copies.launch import Child
 from rater.run.launcher.launcher import NAME, Launcher, launcher_program
 from rater.run.launcher.table import RECORD, Record, Told
@@ -44,8 +44,8 @@ def test_a_process_without_a_command_line_is_named_by_its_program() -> None:
         )
         keeper.kill_strays()
         assert keeper.kill_leftovers() == [
-            Leftover(first, "300", None),
-            Leftover(second, "[cat]", None),
+            Leftover(first, "300", PREPARED),  # no copy: its parent is not the launcher
+            Leftover(second, "[cat]", PREPARED),
         ]
         os.close(read_end)
         os.close(write_end)

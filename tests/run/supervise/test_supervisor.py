@@ -268,9 +268,10 @@ def test_the_prepare_command_runs_before_each_phase(tmp_path: Path) -> None:
 
 
 def test_what_the_prepare_command_started_is_not_told_as_left_by_a_copy(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, prepare="setsid sleep 60 & sleep 61 &")
-    notes = rig.run({"a": "true"}, copies=1).notes
-    assert notes.count("--prepare left process") == 2
+    later = "sh -c 'sleep 0.1; setsid sleep 63 &' &"  # begun while copies run
+    rig = Rig(tmp_path, prepare=f"setsid sleep 60 & sleep 61 & env -i setsid sleep 62 & {later}")
+    notes = rig.run({"a": "sleep 0.4"}, copies=1).notes
+    assert notes.count("--prepare left process") == 4
     assert "copy" not in notes
 
 
