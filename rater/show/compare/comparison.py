@@ -18,7 +18,7 @@ from rater.analysis.stats.independence import LEAST_TESTED
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.record.stored import PER_HOUR
 from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
-from rater.show.console import names_with_tunes
+from rater.show.console import Heading, names_with_tunes
 from rater.show.document import CHANGE, NUMBER, TEXT, Field, Form, Line, Part, ViewTable
 from rater.show.format import column_letters, format_number
 from rater.text.values import (
@@ -186,26 +186,37 @@ def _side_text(side: Side, name: str) -> str:
 
 def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> ViewTable:
     """Return a line for each benchmark and point; `short`: verdicts without what they stand on."""
-    sides, several = comparison.sides, len(comparison.sides) > 2
+    sides = comparison.sides
     cells = [
         (row, side, cell) for row in rows for side, cell in zip(sides[1:], row.cells, strict=True)
     ]
-    axes = {side.label.rpartition("=")[0] for side in sides}
-    one_axis = len(axes) == 1 and "" not in axes
-    labels = [side.label.rpartition("=")[2] if one_axis else side.label for side in sides]
-    if several or max(map(len, labels)) > _LONGEST_HEADING // 2:
-        labels = ["baseline", "point"]
-    units = {row.unit for row in rows}
-    unit = f"({units.pop()})" if len(units) == 1 else ""
-    value = Form(partial(_alike, [cell.baseline for _, _, cell in cells]))
-    other = Form(partial(_alike, [cell.value for _, _, cell in cells]))
+    baselines = [cell.baseline for _, _, cell in cells]
+    values = [cell.value for _, _, cell in cells]
     compared = comparison.compared > 1
+    title = ""
+    if len(sides) > 2:  # one benchmark, so that its name and the baseline are said once
+        first = f"{_alike(values, baselines)[0]} {rows[0].unit} ({MEAN})"
+        title = f"{effect_name(rows[0])}: {sides[0].label} has {first}"
+        what = [Field("point", lambda it: it[1].label, TEXT, flexible=True)]
+        heading: Heading = rate_heading(rows[0].unit)
+    else:
+        units = {row.unit for row in rows}
+        unit = f"({units.pop()})" if len(units) == 1 else ""
+        axes = {side.label.rpartition("=")[0] for side in sides}
+        one_axis = len(axes) == 1 and "" not in axes
+        labels = [side.label.rpartition("=")[2] if one_axis else side.label for side in sides]
+        if max(map(len, labels)) > _LONGEST_HEADING // 2:
+            labels = ["baseline", "point"]
+        of_baseline = Form(partial(_alike, values))
+        what = [
+            Field(("benchmark", unit), lambda it: effect_name(it[0]), TEXT, flexible=True),
+            *([] if unit else [Field("unit", lambda it: it[0].unit, TEXT, optional=4)]),
+            Field((labels[0], MEAN), lambda it: it[2].baseline, of_baseline, optional=3),
+        ]
+        heading = (labels[1], MEAN)
     columns = (
-        Field(("benchmark", unit), lambda it: effect_name(it[0]), TEXT, flexible=True),
-        *([Field("point", lambda it: it[1].label, TEXT, flexible=True)] if several else []),
-        *([] if unit else [Field("unit", lambda it: it[0].unit, TEXT, optional=4)]),
-        Field((labels[0], MEAN), lambda it: it[2].baseline, other, optional=3),
-        Field((labels[1], MEAN), lambda it: it[2].value, value, optional=3),
+        *what,
+        Field(heading, lambda it: it[2].value, Form(partial(_alike, baselines)), optional=3),
         Field("speed-|up", lambda it: _factor(it[2].speedup)),
         Field(f"{_level(comparison)} %|interval", lambda it: _interval(it[2].speedup)),
         Field("slowest|copy %", lambda it: _in_brackets(it[2].slowest_over_median), optional=1),
@@ -216,7 +227,7 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     def style(it: _Cell) -> str:
         return _STYLES.get(it[2].speedup.verdict, "") if it[2].speedup else ""
 
-    return ViewTable("", cells, columns, style)
+    return ViewTable(title, cells, columns, style)
 
 
 def _alike(beside: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
