@@ -174,6 +174,8 @@ def print_parts(parts: Iterable[Part], printer: Printer) -> None:
             begun = apart = True
             continue
         line = Line(part) if isinstance(part, str) else part
+        if not line.text and not begun:
+            continue
         if apart and line.text:
             printer.line()
         begun, apart = True, False

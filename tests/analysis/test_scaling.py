@@ -14,8 +14,9 @@ from rater.analysis.results.copies import CpusUsed, Point, PointRun, Share, cpus
 from rater.analysis.stats.curves import NoLaw, Usl
 from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
-from rater.show.compare.scaling import print_scaling
+from rater.show.compare.scaling import scaling_parts
 from rater.show.console import Printer
+from rater.show.document import print_parts
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
 # Two lgroups of two cores with two threads each; CPUs 0-3 are the first threads.
@@ -202,7 +203,7 @@ def test_disturbed_points_are_said() -> None:
     found = scaled(run(1, [0], {"a": 10.0}), bad, run(3, [0, 1, 2, 3], {"a": 20.0}))
     assert [one.run for one in found.curves[0].troubles if one.too_disturbed] == [2]
     out = io.StringIO()
-    print_scaling(found, (), (), Printer(Console(file=out, width=80)))
+    print_parts(scaling_parts(found, (), ()), Printer(Console(file=out, width=80)))
     assert "2 copies: cannot tell: 1 of 1 run disturbed" in out.getvalue()
 
 

@@ -23,9 +23,10 @@ from rater.plan.sweep import SweepSlot
 from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
-from rater.show.compare.scaling import print_scaling
+from rater.show.compare.scaling import scaling_parts
 from rater.show.compare.scaling_words import law_text
 from rater.show.console import Printer
+from rater.show.document import print_parts
 from rater.store.store import open_store
 from rater.workflow.results import divots
 from rater.workflow.sweep.request import ResolvedPoint
@@ -440,7 +441,7 @@ def test_people_are_told_at_once_what_limits(rater_with_runs: Rater) -> None:
     assert "Furthest from linear with 4 copies: stops 0.40; 1 at 0.95 or above." in text
     assert "Fall again: stops beyond 2 copies (-25 % at 8)." in text
     assert "SMT: 2 copies a core against one on all 4 cores (run 3 and run 4)" in text
-    assert "Noise of a run is taken to be 5 %" in text
+    assert "Assumed run-to-run noise: 5 %" in text
     assert max(map(len, lines)) <= 80
 
 
@@ -459,7 +460,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     found = scaling_curves(
         [Point("", (), (PointRun(run(n, i), None),)) for i, n in enumerate((1, 2, 4, 8), 1)],
     )
-    print_scaling(found, (), (), printer)
+    print_parts(scaling_parts(found, (), ()), printer)
     assert max(map(len, text.getvalue().splitlines())) <= width
 
 

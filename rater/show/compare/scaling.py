@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.compare.differences import taken_runs
-from rater.analysis.compare.scaling import Curve, Scaling, Series
+from rater.analysis.compare.scaling import Curve, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import Share
 from rater.analysis.results.disturbed import mostly_disturbed
@@ -16,29 +17,33 @@ from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.comparison import rate_heading
 from rater.show.compare.differences import trouble_parts
 from rater.show.compare.scaling_words import law_text, limits, machine_text, share_text
-from rater.show.console import Column, Columns, Printer
-from rater.show.document import print_parts
+from rater.show.document import CHANGE, NUMBER, PERCENT, TEXT, Field, Form, Line, Part, ViewTable
 from rater.show.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, count, percent, signed_percent, truncate_list
+from rater.text.values import (
+    copies_text,
+    count,
+    group_by_key,
+    percent,
+    signed_percent,
+    truncate_list,
+)
 
 _MOST_RUNS = 8
 
 
-def print_scaling(
+def scaling_parts(
     scaling: Scaling,
     smt: Sequence[SmtYield],
     rotated: Sequence[OrderComparison],
-    printer: Printer,
-    *,
     missing: Sequence[str] = (),
-) -> None:
-    """Print everything; `missing`: points of a sweep that have no run, in words."""
-    if len(scaling.curves) > 1:
-        printer.prose(
-            f"{len(scaling.curves)} curves: these runs differ in more than their copies", "bold"
-        )
-        _print_overview(scaling.curves, printer)
+) -> Iterator[Part]:
+    """Yield everything; `missing`: points of a sweep that have no run, in words."""
+    several = len(scaling.curves) > 1
+    if several:
+        many = len(scaling.curves)
+        yield Line(f"{many} curves: these runs differ in more than their copies", "bold")
+        yield _overview(scaling.curves)
     paired = {
         run
         for runs in (
@@ -47,78 +52,70 @@ def print_scaling(
         )
         for run in runs
     }
-    lines = [*(str(one) for one in scaling.alone if not paired.issuperset(one.runs)), *missing]
-    printer.some(lines, "yellow")
-    for place, curve in enumerate(scaling.curves):
-        if place or len(scaling.curves) > 1 or lines:
-            printer.line()
-        _print_curve(curve, printer, named=len(scaling.curves) > 1)
+    alone = [str(one) for one in scaling.alone if not paired.issuperset(one.runs)]
+    yield from (Line(text, "yellow") for text in (*alone, *missing))
+    for curve in scaling.curves:
+        yield from _curve_parts(curve, named=several)
     for one in smt:
-        printer.line()
-        _print_smt(one, printer)
+        yield _smt(one)
     for pair in rotated:
-        printer.line()
-        _print_orders(pair, printer)
+        yield from _order_parts(pair)
 
 
-def _print_overview(curves: Sequence[Curve], printer: Printer) -> None:
-    """Print what all curves come to, a line each, at the copies that speedups are told at."""
+def _overview(curves: Sequence[Curve]) -> ViewTable:
+    """Return what all curves come to, a line each, at the copies that speedups are told at."""
     rows = [(curve, one) for curve in curves for one in (curve.suites or curve.benchmarks)[:1]]
-    points = [one.at(curve.fair) for curve, one in rows]
-    of, of_point = Columns(rows), Columns(points)
-    rates = [at.rate if at else None for at in points]
-    printer.table(
-        [
-            of.left("curve", lambda row: row[0].name, flexible=True),
-            of.left("of", lambda row: _title(row[1])),
-            of.right("with|copies", lambda row: row[0].fair),
-            Column(rate_heading(rows[0][1].unit), format_together(rates)),
-            of_point.right("speedup", lambda at: _factor(at.speedup)),
-            of_point.right("of|linear", lambda at: _factor(at.efficiency)),
-            of.right("knee", lambda row: _knee(row[1])),
-            of.right("no gain|beyond", lambda row: row[1].shape.plateau),
-        ]
+
+    def at(row: tuple[Curve, Series], name: str) -> float | None:
+        return getattr(row[1].at(row[0].fair), name, None)
+
+    columns = (
+        Field("curve", lambda row: row[0].name, TEXT, flexible=True),
+        Field("of", lambda row: _title(row[1]), TEXT),
+        Field("with|copies", lambda row: row[0].fair),
+        Field(rate_heading(rows[0][1].unit), lambda row: at(row, "rate"), Form(format_together)),
+        Field("speedup", lambda row: at(row, "speedup"), _FACTORS),
+        Field("of|linear", lambda row: at(row, "efficiency"), _FACTORS),
+        Field("knee", lambda row: _knee(row[1])),
+        Field("no gain|beyond", lambda row: row[1].shape.plateau),
     )
+    return ViewTable("", rows, columns)
 
 
 def _title(series: Series) -> str:
     return f"{series.name} ({len(series.over)})" if series.is_suite else series.name
 
 
-def _print_curve(curve: Curve, printer: Printer, *, named: bool) -> None:
+def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
     conditions = dict(curve.conditions)
     known = ", ".join(conditions[name] for name in ("size", "tune") if name in conditions)
     what = f"{conditions.get('suite', '-')} ({known})"
-    printer.prose(
+    yield Line("")
+    yield Line(
         f"{curve.name + ': ' if named else ''}{what.replace(' ()', '')} on "
         f"{conditions.get('host', 'a host not named')}, {conditions.get('mode', '-')}: "
         f"{', '.join(map(str, curve.copies[:-1]))} and {curve.copies[-1]} copies, "
         f"{_runs(curve.runs)}",
         "bold",
     )
-    printer.some((_difference_text(*it) for it in curve.differences if it[0].significant), "yellow")
-    printer.some(curve.lacking, "yellow")
+    differences = [_difference_text(*it) for it in curve.differences if it[0].significant]
+    yield from (Line(text, "yellow") for text in (*differences, *curve.lacking))
     taken = taken_runs(curve.troubles)
     for point in (curve.suites or curve.benchmarks)[0].points:
         if why := mostly_disturbed([run in taken for run in point.runs]):
-            printer.prose(f"{copies_text(point.copies)}: cannot tell: {why}", "bold yellow")
-    print_parts(trouble_parts(curve.troubles), printer)
-    machine = machine_text(curve)
-    if machine:
-        printer.prose(machine)
-    for text in limits(curve):
-        printer.prose(text)
+            yield Line(f"{copies_text(point.copies)}: cannot tell: {why}", "bold yellow")
+    yield from trouble_parts(curve.troubles)
+    yield machine_text(curve)
+    yield from limits(curve)
     for one in curve.suites[:1] or curve.benchmarks[:1]:
-        printer.line()
-        _print_points(curve, one, printer)
+        yield _points(curve, one)
     if len(curve.series) > 1:
-        printer.line()
-        _print_series(curve, printer)
-    _print_laws(curve, printer)
-    _print_noise(curve, printer)
+        yield from _series_parts(curve)
+    yield from _law_parts(curve)
+    yield _noise(curve)
     notes = [_difference_text(*it) for it in curve.differences if not it[0].significant]
     if notes:
-        printer.prose(
+        yield Line(
             f"Not the same in all of these runs, but of no weight: {truncate_list(notes)}.", "dim"
         )
 
@@ -132,37 +129,33 @@ def _difference_text(difference: ConditionDifference, runs: Sequence[int]) -> st
     return f"{_runs(runs)}: {difference}"
 
 
-def _print_points(curve: Curve, series: Series, printer: Printer) -> None:
-    """Print the points of all together, or of a single benchmark."""
-    points = series.points
-    places = needed_decimals([one.rate for one in points])
-    of = Columns(points)
-    several = any(len(one.runs) > 1 for one in points)
-    columns = [
-        of.right((_title(series), "copies"), lambda one: one.copies),
-        of.right("each|has", lambda one: share_text(curve.place(one.copies))),
-        of.numbers(rate_heading(series.unit), lambda one: one.rate, places),
-    ]
-    if several:
-        columns += [
-            of.right("runs", lambda one: len(one.runs), optional=3),
-            of.right("lowest-|highest", lambda one: _range(one.rates, places), optional=2),
-        ]
-    columns += [
-        of.numbers("speedup", lambda one: one.speedup, 2),
-        of.numbers("of|linear", lambda one: one.efficiency, 2),
-    ]
-    if any(one.per_lgroup is not None for one in points):
-        columns.append(of.right("of linear|per lgroup", lambda one: _factor(one.per_lgroup)))
-    if any(one.joules_per_copy is not None for one in points):
-        columns.append(of.numbers("J|/copy", lambda one: one.joules_per_copy))
-    columns.append(of.right("a copy|more adds", lambda one: _factor(one.gain), optional=1))
-    styles = ["" if curve.place(one.copies).share is not Share.CPUS else "dim" for one in points]
-    printer.table(columns, styles)
+def _points(curve: Curve, series: Series) -> ViewTable:
+    """Return the points of all together, or of a single benchmark."""
+    places = needed_decimals([one.rate for one in series.points])
+    rates = Form(lambda values: [format_number(value, places) for value in values])
+    spread = (
+        Field("runs", lambda one: len(one.runs), optional=3),
+        Field("lowest-|highest", lambda one: _range(one.rates, places), optional=2),
+    )
+    columns = (
+        Field((_title(series), "copies"), lambda one: one.copies),
+        Field("placed|", lambda one: share_text(curve.place(one.copies))),
+        Field(rate_heading(series.unit), lambda one: one.rate, rates),
+        *(spread if any(len(one.runs) > 1 for one in series.points) else ()),
+        Field("speedup", lambda one: one.speedup, _FACTORS),
+        Field("of|linear", lambda one: one.efficiency, _FACTORS),
+        Field("of linear|per node", lambda one: one.per_lgroup, _FACTORS),
+        Field("J|/copy", lambda one: one.joules_per_copy, NUMBER),
+        Field("gain per|extra copy", lambda one: one.gain, _FACTORS, optional=1),
+    )
+
+    def style(one: ScalePoint) -> str:
+        return "" if curve.place(one.copies).share is not Share.CPUS else "dim"
+
+    return ViewTable("", series.points, columns, style)
 
 
-def _factor(value: float | None) -> str:
-    return "-" if value is None else f"{value + 0.0:.2f}"
+_FACTORS = Form(lambda values: ["-" if it is None else f"{it + 0.0:.2f}" for it in values])
 
 
 def _range(rates: Sequence[float], places: int) -> str:
@@ -171,46 +164,48 @@ def _range(rates: Sequence[float], places: int) -> str:
     return f"{format_number(min(rates), places)}-{format_number(max(rates), places)}"
 
 
-def _print_series(curve: Curve, printer: Printer) -> None:
-    """Print efficiency by copies for each suite and benchmark, with knee and plateau."""
-    rows = curve.series
-    fair = curve.fair
-    base = curve.copies[0]
-    of = Columns(rows)
-    columns = [
-        of.left("of linear|copies", _title, flexible=True),
-        of.right(
-            (rate_heading(rows[0].unit).replace("|/", "/").replace("|", " "), str(base)),
-            lambda one: format_number(at.rate if (at := one.at(base)) else None),
-            optional=len(curve.copies) + 1,
-        ),
-    ]
+def _series_parts(curve: Curve) -> Iterator[Part]:
+    """Yield efficiency by copies for each suite and benchmark, with knee and plateau."""
+    rows, base, fair = curve.series, curve.copies[0], curve.fair
     # Of many numbers of copies those in the middle give way first, the last and the last fair
     # one never.
     middle = [copies for copies in curve.copies[1:-1] if copies != fair]
     order = {copies: place for place, copies in enumerate(_by_halves(middle), 1)}
-    for copies in curve.copies[1:]:
-        of_point = Columns([one.at(copies) for one in rows])
-        columns.append(
-            of_point.right(
-                ("", str(copies)), lambda at: _factor(at.efficiency), optional=order.get(copies, 0)
+
+    def efficiency(one: Series, copies: int) -> float | None:
+        return getattr(one.at(copies), "efficiency", None)
+
+    unit = rate_heading(rows[0].unit).replace("|/", "/").replace("|", " ")
+    bends = (
+        Field("knee", _knee),
+        Field("no gain|beyond", lambda one: one.shape.plateau),
+        Field("falls|at", lambda one: one.shape.falls_at),
+    )
+    columns = (
+        Field("of linear|copies", _title, TEXT, flexible=True),
+        Field(
+            (unit, str(base)),
+            lambda one: format_number(getattr(one.at(base), "rate", None)),
+            optional=len(curve.copies) + 1,
+        ),
+        *(
+            Field(
+                ("", str(copies)),
+                partial(efficiency, copies=copies),
+                _FACTORS,
+                optional=order.get(copies, 0),
             )
-        )
-    if len(curve.copies) >= LEAST_POINTS:
-        columns += [
-            of.right("knee", _knee),
-            of.right("no gain|beyond", lambda one: one.shape.plateau),
-        ]
-        if any(one.shape.falls_at is not None for one in rows):
-            columns.append(of.right("falls|at", lambda one: one.shape.falls_at))
-    printer.table(columns, ["bold" if one.is_suite else "" for one in rows])
+            for copies in curve.copies[1:]
+        ),
+        *(bends if len(curve.copies) >= LEAST_POINTS else ()),
+    )
+    yield ViewTable("", rows, columns, lambda one: "bold" if one.is_suite else "")
     lone = [one for one in rows if one.points[0].copies != base]
     lines = [f"{one.name} ({one.points[0].copies})" for one in lone]
     what = "one copy" if base == 1 else f"{base} copies, the fewest"
-    also = f"; of some against other numbers: {truncate_list(lines)}" if lines else ""
-    hidden = any(one.shape.maybe is not None for one in rows)
-    mark = " ?: within noise." if hidden else ""
-    printer.prose(f"1.00: each copy as fast as those of {what}{also}.{mark}", "dim")
+    also = f"; for some of another number: {truncate_list(lines)}" if lines else ""
+    mark = " ?: within noise." if any(one.shape.maybe is not None for one in rows) else ""
+    yield Line(f"1.00: per-copy speed equals that of {what}{also}.{mark}", "dim")
 
 
 def _by_halves(numbers: Sequence[int]) -> list[int]:
@@ -229,44 +224,39 @@ def _knee(series: Series) -> int | str | None:
     return series.shape.knee if maybe is None else f"{maybe}?"
 
 
-def _print_laws(curve: Curve, printer: Printer) -> None:
+def _law_parts(curve: Curve) -> Iterator[Part]:
     fitted = [(one, one.law) for one in curve.series if isinstance(one.law, Usl)]
-    refused: dict[str, list[str]] = {}
-    for one in curve.series:
-        if isinstance(one.law, NoLaw):
-            refused.setdefault(one.law.reason, []).append(one.name)
-    printer.line()
     if len(fitted) == 1 and len(curve.series) == 1:
         one, law = fitted[0]
-        printer.prose(f"Universal Scalability Law: {law_text(law, one.unit)}.")
+        yield f"Universal Scalability Law: {law_text(law, one.unit)}."
         return
     if fitted:
         laws = [law for _, law in fitted]
         held = any(None in (law.sigma.symmetric, law.kappa.symmetric) for law in laws)
         longest = max(laws, key=lambda law: len(law.copies)).copies
-        printer.prose(
-            "Universal Scalability Law over "
-            f"{', '.join(map(str, longest))} copies, fitted to {laws[0].scale}: sigma is "
-            "what copies wait for, kappa what each costs each other"
-            + ("; <: of one at or near its bound 0, what it is below by 95 %" if held else "")
+        yield (
+            f"Universal Scalability Law over {', '.join(map(str, longest))} copies, fitted to "
+            f"{laws[0].scale}. sigma: contention (serial share); kappa: coherency (cost of each "
+            "pair of copies)" + ("; <: at or near its bound 0, upper limit (95 %)" if held else "")
         )
-        of = Columns(laws)
-        printer.table(
-            [
-                Column("", [one.name for one, _ in fitted], right=False, flexible=True),
-                of.right("lambda", lambda law: format_number(law.rate.value), optional=2),
-                of.right("sigma", lambda law: _value(law.sigma, 4)),
-                of.right("+-", lambda law: _error(law.sigma)),
-                of.right("kappa", lambda law: _value(law.kappa, 6)),
-                of.right("+-", lambda law: _error(law.kappa)),
-                of.percent("misfit|RMS %", lambda law: law.rms),
-                of.change("most|%", lambda law: max(law.residuals, key=abs), optional=1),
-                of.left("peak", _peak, flexible=True),
-            ]
+        columns = (
+            Field("", lambda it: it[0].name, TEXT, flexible=True),
+            Field("lambda", lambda it: format_number(it[1].rate.value), optional=2),
+            Field("sigma", lambda it: _value(it[1].sigma, 4)),
+            Field("+-", lambda it: _error(it[1].sigma)),
+            Field("kappa", lambda it: _value(it[1].kappa, 6)),
+            Field("+-", lambda it: _error(it[1].kappa)),
+            Field("misfit|RMS %", lambda it: it[1].rms, PERCENT),
+            Field("most|%", lambda it: max(it[1].residuals, key=abs), CHANGE, optional=1),
+            Field("peak", lambda it: _peak(it[1]), TEXT, flexible=True),
         )
+        yield ViewTable("", fitted, columns)
+    refused = group_by_key(
+        (one.law.reason, one.name) for one in curve.series if isinstance(one.law, NoLaw)
+    )
     for reason, names in refused.items():
         whose = f" for {truncate_list(names, 6)}" if fitted or len(refused) > 1 else ""
-        printer.prose(f"Universal Scalability Law not fitted{whose}: {reason}.", "dim")
+        yield Line(f"Universal Scalability Law not fitted{whose}: {reason}.", "dim")
 
 
 def _value(one: Coefficient, places: int) -> str:
@@ -291,74 +281,70 @@ def _peak(law: Usl) -> str:
     return f"none up to {law.copies[-1]}"
 
 
-def _print_noise(curve: Curve, printer: Printer) -> None:
+def _noise(curve: Curve) -> Line:
     assumed = [one for one in curve.series if one.noise.degrees is None]
     if assumed:
         most = max(one.noise.sd for one in assumed)
         seen = f" (up to {percent(most, 0)} % where that was seen)" if most > ASSUMED_SD else ""
-        printer.prose(
-            f"Noise of a run is taken to be {percent(ASSUMED_SD, 0)} %{seen}: too few runs "
-            "with the same copies to know it. More rounds make knees and falls surer.",
+        return Line(
+            f"Assumed run-to-run noise: {percent(ASSUMED_SD, 0)} %{seen} (too few repeats to "
+            "measure it). More rounds confirm knees and falls.",
             "dim",
         )
-        return
     known = [one.noise.sd for one in curve.benchmarks]
     text = percent(known[0])
     if len(known) > 1:
         text = f"{percent(min(known))} to {percent(max(known))}"
     whole = all(one.noise.in_rounds for one in curve.benchmarks)
-    rounds = ", without what whole rounds have in common" if whole else ""
-    printer.prose(f"Noise of a run, from runs with the same copies: {text} %{rounds}.", "dim")
+    rounds = " (after removing differences between rounds)" if whole else ""
+    return Line(f"Run-to-run noise: {text} %{rounds}.", "dim")
 
 
-def _print_smt(one: SmtYield, printer: Printer) -> None:
+def _smt(one: SmtYield) -> ViewTable:
     where = "all" if one.of_machine else "the same"
-    printer.prose(
+    title = (
         f"SMT: {one.threads} copies a core against one on {where} {count(one.cores, 'core')} "
-        f"({_runs(one.one_a_core)} and {_runs(one.all_threads)})",
-        "bold",
+        f"({_runs(one.one_a_core)} and {_runs(one.all_threads)})"
     )
     full = f"{one.threads} a core|copies/h"
-    _print_changes(one.changes, "one a core|copies/h", full, "yield", printer)
+    return _changes(title, one.changes, "one a core|copies/h", full, "yield")
 
 
-def _print_orders(pair: OrderComparison, printer: Printer) -> None:
-    printer.prose(
+def _order_parts(pair: OrderComparison) -> Iterator[Part]:
+    title = (
         f"Rotated against homogeneous with {pair.copies} copies ({_runs(pair.rotated)} against "
-        f"{_runs(pair.homogeneous)})",
-        "bold",
+        f"{_runs(pair.homogeneous)})"
     )
+    yield _changes(title, pair.times, "homogen.|copy s", "rotated|copy s", "time")
     if pair.work is not None:
-        printer.prose(
+        yield (
             f"A whole pass: {format_number(pair.work.after)} against "
             f"{format_number(pair.work.before)} reference "
             f"seconds per second, {signed_percent(pair.work.share)} %{_beyond(pair.work)}, with "
             "all waiting in it on both sides."
         )
     if pair.scores is not None:
-        printer.prose(
+        yield (
             f"Scores {format_number(pair.scores.after)} against {format_number(pair.scores.before)}"
             f"{_beyond(pair.scores)}: not of one kind, the rotated one is of the copies' own "
             "times, without waiting."
         )
-    _print_changes(pair.times, "homogen.|copy s", "rotated|copy s", "time", printer)
-    printer.prose("What a copy takes (median) beside other benchmarks than its own.", "dim")
-
-
-def _print_changes(
-    changes: Sequence[Change], before: str, after: str, what: str, printer: Printer
-) -> None:
-    of = Columns(changes)
-    printer.table(
-        [
-            of.left("", lambda one: one.benchmark or f"all ({len(changes) - 1})", flexible=True),
-            of.right(before, lambda one: format_number(one.before)),
-            of.right(after, lambda one: format_number(one.after)),
-            of.change(f"{what}|%", lambda one: one.share),
-            of.left("", lambda one: "" if one.beyond_noise else "within noise"),
-        ],
-        ["bold" if one.benchmark is None else "" for one in changes],
+    yield Line(
+        "Median copy time next to other benchmarks (rotated order) instead of its own.", "dim"
     )
+
+
+def _changes(
+    title: str, changes: Sequence[Change], before: str, after: str, what: str
+) -> ViewTable:
+    columns = (
+        Field("", lambda one: one.benchmark or f"all ({len(changes) - 1})", TEXT, flexible=True),
+        Field(before, lambda one: format_number(one.before)),
+        Field(after, lambda one: format_number(one.after)),
+        Field(f"{what}|%", lambda one: one.share, CHANGE),
+        Field("", lambda one: "" if one.beyond_noise else "within noise", TEXT),
+    )
+    return ViewTable(title, changes, columns, lambda one: "" if one.benchmark else "bold")
 
 
 def _beyond(one: Change) -> str:

@@ -20,7 +20,7 @@ from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_ch
 from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
-from rater.show.compare.scaling import print_scaling
+from rater.show.compare.scaling import scaling_parts
 from rater.show.console import Column, Columns
 from rater.show.document import print_parts
 from rater.show.format import format_duration, format_gigabytes, run_title
@@ -381,7 +381,8 @@ def _shared_words(
 
 def _scaling(scaling: Scaling) -> Html:
     printer = HtmlPrinter()
-    print_scaling(scaling, smt_yields(scaling.samples), orders(scaling.samples), printer)
+    smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
+    print_parts(scaling_parts(scaling, smt, rotated), printer)
     return element(
         "section",
         element("h2", "More copies"),

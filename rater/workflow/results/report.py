@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rater.analysis.compare.compare import compare
@@ -17,15 +17,15 @@ from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
 from rater.show.charts.vega import library
-from rater.show.compare.scaling import print_scaling
+from rater.show.compare.scaling import scaling_parts
 from rater.show.compare.scaling_words import scaling_document
-from rater.show.console import Printer
+from rater.show.document import Line, Part
 from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page
 from rater.store.store import Store
 from rater.text.cpuset import format_list
 from rater.text.values import count
-from rater.workflow.arguments import open_store_for_reading, print_json, print_output
+from rater.workflow.arguments import open_store_for_reading, print_json, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
@@ -185,14 +185,13 @@ def scale_points(args: argparse.Namespace) -> int:
     if file is not None and scaling.curves:
         write_drawing(curves_svg(scaling.curves), file)
 
-    def text(printer: Printer) -> None:
-        print_scaling(scaling, smt, rotated, printer, missing=missing)
+    def parts(_: object) -> Iterator[Part]:
+        yield from scaling_parts(scaling, smt, rotated, missing)
         if file is not None and scaling.curves:
-            printer.line()
             panels = {one.name for curve in scaling.curves for one in curve.series}
-            printer.line(f"{args.file}: {count(len(panels), 'panel')}")
+            yield Line(f"{args.file}: {count(len(panels), 'panel')}", whole=True)
 
-    print_output(args, lambda: scaling_document(scaling, smt, rotated, missing), text)
+    print_view(args, scaling_document(scaling, smt, rotated, missing), parts)
     return 0
 
 
