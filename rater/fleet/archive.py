@@ -367,7 +367,7 @@ def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
     own = asked if word.fleet else [it for it in asked if known[it] is None]
     if not own:
         there = truncate_list([*map(str, known)], 8)
-        what = f"fleet:{word.fleet}: there is no such fleet; there are fleets {there}"
+        what = f"fleet:{word.fleet or 'last'}: there is no such fleet; there are fleets {there}"
         none = "no fleets stored yet; `rater fleet run --nodes NODES` makes one"
         raise InputError(what if known else none)
     number = own[-1]

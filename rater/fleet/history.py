@@ -316,31 +316,20 @@ def _significant_steps(
     found = find_steps([value for _, value in values], least, alpha)
     edges = [*(it.first for it in found), len(points)]
     return [
-        _step(benchmark, points, step, edges[place + 1] - step.first, host)
-        for place, step in enumerate(found)
+        DatedStep(
+            benchmark,
+            points[step.first].fleet,
+            points[step.first].started_at,
+            points[step.first - 1].started_at,
+            math.exp(step.size),
+            math.exp(step.after),
+            end - step.first,
+            step.by_chance,
+            changes(points[step.first - 1], points[step.first]),
+            host,
+        )
+        for step, end in zip(found, edges[1:], strict=True)
     ]
-
-
-def _step(
-    benchmark: str | None,
-    points: Sequence[HistoryPoint],
-    step: LevelStep,
-    since: int,
-    host: str | None,
-) -> DatedStep:
-    before, after = points[step.first - 1], points[step.first]
-    return DatedStep(
-        benchmark,
-        after.fleet,
-        after.started_at,
-        before.started_at,
-        math.exp(step.size),
-        math.exp(step.after),
-        since,
-        step.by_chance,
-        changes(before, after),
-        host,
-    )
 
 
 def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]:

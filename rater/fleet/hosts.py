@@ -159,47 +159,34 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
         ]
     )
     typical = _logs([[it.copy_s.get(name, ()) for name in names] for it in results])
-    kind, apart = results[0].kind, tuple(_apart(results[0].kind, first))
     usual = _usual_settings(results)
-    disturbed = tuple(it.host for it in results if it.taken)
     odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
-    if len(results) < FEWEST_HOSTS:
-        each = _distances(whole) if len(results) > 1 else np.full(whole.shape[:2], np.nan)
-        return KindComparison(
-            *(kind, apart, tuple(it.host for it in results), names),
-            {it.host: _slowdowns(row) for it, row in zip(results, each, strict=True)},
-            slow=(),
-            visible_whole=None,
-            visible_one=None,
-            quiet=(),
-            odd_settings=odd,
-            disturbed=disturbed,
-        )
-    found = compare_hosts(whole)
+    few = len(results) < FEWEST_HOSTS
+    found = None if few else compare_hosts(whole)
+    distances = _distances(whole) if found is None else found.distances
+    if len(results) == 1:
+        distances = np.full(whole.shape[:2], np.nan)
     copies = _distances(typical)
     slow = [
-        replace(
-            _slow(it, results[it.host], names, found.distances[it.host], copies[it.host]),
-            odd_settings=odd.get(results[it.host].host, ()),
-        )
-        for it in found.slow
+        _slow(it, results[it.host], names, (distances[it.host], copies[it.host]), odd)
+        for it in (found.slow if found else ())
     ]
     named = {it.host for it in slow}
-    mean = np.nanmean(found.distances, axis=1)
-    order = sorted(range(len(results)), key=lambda h: (results[h].host not in named, -mean[h]))
-    quiet = sorted(
-        (h for h in range(len(results)) if results[h].host not in named),
-        key=lambda h: float(np.nanmax(np.abs(found.distances[h]))),
-    )
+    others = [h for h, it in enumerate(results) if it.host not in named]
+    by_mean = others if few else sorted(others, key=lambda h: -np.nanmean(distances[h]))
+    quiet = [] if few else sorted(others, key=lambda h: float(np.nanmax(np.abs(distances[h]))))
     return KindComparison(
-        *(kind, apart, tuple(results[h].host for h in order), names),
-        {it.host: _slowdowns(row) for it, row in zip(results, found.distances, strict=True)},
+        results[0].kind,
+        tuple(_apart(results[0].kind, first)),
+        (*(it.host for it in slow), *(results[h].host for h in by_mean)),
+        names,
+        {it.host: _slowdowns(row) for it, row in zip(results, distances, strict=True)},
         () if mostly_disturbed([it.taken for it in results], "host") else tuple(slow),
-        float(np.expm1(found.visible_whole)),
-        float(np.expm1(found.visible_one)),
+        None if found is None else float(np.expm1(found.visible_whole)),
+        None if found is None else float(np.expm1(found.visible_one)),
         tuple(results[h].host for h in quiet),
         odd,
-        disturbed,
+        tuple(it.host for it in results if it.taken),
     )
 
 
@@ -207,10 +194,11 @@ def _slow(
     found: Slowness,
     result: HostResult,
     names: Sequence[str],
-    row: Floats,
-    copies: Floats,
+    rows: tuple[Floats, Floats],
+    odd: Mapping[str, tuple[OddSetting, ...]],
 ) -> SlowHost:
-    """Return a slow host; `row` and `copies` are its distances, of all and of median copies."""
+    """Return a slow host; `rows` are its distances, of all copies and of median ones."""
+    row, copies = rows
     known = row[~np.isnan(row)]
     return SlowHost(
         result.host,
@@ -224,7 +212,7 @@ def _slow(
             for b in found.benchmarks
         ),
         found.by_chance,
-        (),
+        odd.get(result.host, ()),
         float(np.exp(np.mean(known))),
     )
 

@@ -21,6 +21,7 @@ from rater.fleet.show import (
     kind_text,
     odd_text,
     slow_lines,
+    state_text,
     step_text,
     verdict_text,
     visible_text,
@@ -86,7 +87,7 @@ def _head(page: FleetPage) -> Iterator[Html]:
     parts = [f"{count(page.compared.hosts, 'host')} compared"]
     lost = [it for it in page.missing if not it.has_times]
     for state, them in group_by_key((it.state, it.host) for it in lost).items():
-        parts.append(f"{len(them)} {state} ({truncate_list(them, _MOST_NAMED)})")
+        parts.append(f"{len(them)} {state_text(state)} ({truncate_list(them, _MOST_NAMED)})")
     apart = sum(len(kind.hosts) for kind in kinds[1:])
     if apart:
         parts.append(f"{apart} of another kind, which {'stands' if apart == 1 else 'stand'} apart")
@@ -124,7 +125,7 @@ def _missing(page: FleetPage) -> Iterator[Html]:
     rows = sorted(page.missing, key=lambda it: (it.has_times, it.state, it.host))
     columns = [
         Column("host", [it.host for it in rows]),
-        Column("state", [it.state for it in rows]),
+        Column("state", [state_text(it.state) for it in rows]),
         Column("reason", [it.reason or "not known" for it in rows]),
         Column("attempts", [str(it.attempts) for it in rows], right=True),
         Column("in the map", ["a part of it" if it.has_times else "" for it in rows]),

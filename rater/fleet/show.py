@@ -20,6 +20,7 @@ from rater.fleet.history import (
     Suspect,
 )
 from rater.fleet.model import FleetComparison, HostKind, KindComparison, OddSetting, SlowHost
+from rater.fleet.plan import AttemptState
 from rater.show.console import Printer
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
@@ -80,12 +81,17 @@ def verdict_text(compared: FleetComparison, missing: Sequence[MissingHost]) -> s
     return f"Cannot tell: {'; '.join(why)}" if why else "No slow hosts"
 
 
+def state_text(state: str) -> str:
+    """Return what people read of a state of a host that is missing."""
+    return AttemptState.NEVER.text if state == AttemptState.NEVER else state
+
+
 def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
     """Print which hosts are not complete, by state and reason."""
     told = group_by_key(((it.state, it.reason or "not known why"), it.host) for it in missing)
     for (state, reason), hosts in told.items():
         printer.prose(
-            f"Not complete: {count(len(hosts), 'host')} {state} "
+            f"Not complete: {count(len(hosts), 'host')} {state_text(state)} "
             f"({truncate_list(hosts, _MOST_NAMED)}): "
             f"{reason}",
             "yellow",

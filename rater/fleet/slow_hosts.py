@@ -83,7 +83,7 @@ def confirm(args: argparse.Namespace) -> int:
     with open_existing_store(args) as store:
         fleet = one_fleet(store, [args.confirm], "divots --confirm")
         load_fleet(store, fleet)  # else nobody knows how its hosts are reached
-        found = compared(store, fleet)
+        found = compare_fleet(results(store, fleet))
         chosen = _chosen(args, fleet, found)
         pairs = pairs_of(found, [one.host for one in chosen], rounds)
         trial = HostConfirmView(fleet, [suspect_of(one) for one in chosen], pairs)
@@ -215,12 +215,9 @@ def report(args: argparse.Namespace) -> int:
 
 def page_data(store: Store, fleet: int) -> FleetPage:
     """Return all that the page of a fleet says."""
-    found = compared(store, fleet)
-    with store.reading() as connection:
-        chosen = {host: runs[-1] for host, runs in latest(indexed_runs(connection, fleet)).items()}
-    inside = insides(store, fleet, found, Thresholds(), _REPORT_MOST_OPENED)
-    in_map = {host for kind in found.kinds for host in kind.hosts}
-    missing, planned = missing_hosts(store, fleet, chosen, in_map)
+    found, chosen, inside, missing, planned = _loaded(
+        store, fleet, Thresholds(), _REPORT_MOST_OPENED
+    )
     starts = sorted(run.started_at for run in chosen.values() if run.started_at)
     return FleetPage(
         fleet,
@@ -268,7 +265,7 @@ def _about(run: IndexedRun) -> str:
 SLOW_HOST = "slow-host"  # a kind of --fail-on
 _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
-type Inside = dict[str, tuple[RunHead, Analysis]]  # by host
+Inside = dict[str, tuple[RunHead, Analysis]]  # by host
 
 
 def fleet_divots(args: argparse.Namespace) -> int:
@@ -276,15 +273,8 @@ def fleet_divots(args: argparse.Namespace) -> int:
     limits = [parse_limit(text, (SLOW_HOST,)) for text in args.fail_on]
     with open_existing_store(args) as store:
         fleet = one_fleet(store, args.which, "divots")
-        found = compared(store, fleet)
         thresholds = Thresholds(args.threshold_group, args.threshold_copy)
-        own = insides(store, fleet, found, thresholds)
-        with store.reading() as connection:
-            chosen = {
-                host: them[-1] for host, them in latest(indexed_runs(connection, fleet)).items()
-            }
-        in_times = {host for kind in found.kinds for host in kind.hosts}
-        missing, _ = missing_hosts(store, fleet, chosen, in_times)
+        found, _, own, missing, _ = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
     inside = {host: analysis for host, (_, analysis) in own.items()}
 
     def document() -> object:
@@ -317,19 +307,18 @@ def _gate(least: float, found: FleetComparison, missing: Sequence[MissingHost]) 
     return NOT_JUDGED if why else 0
 
 
-def insides(
-    store: Store,
-    fleet: int,
-    found: FleetComparison,
-    thresholds: Thresholds,
-    most: int = _DIVOTS_MOST_OPENED,
-) -> Inside:
-    """Return the divots of the slowest hosts; one that cannot be opened is said, not fatal."""
+def _loaded(
+    store: Store, fleet: int, thresholds: Thresholds, most: int
+) -> tuple[FleetComparison, dict[str, IndexedRun], Inside, list[MissingHost], int]:
+    """Return the hosts compared, their runs, the divots of so many slow ones, who is missing.
+
+    And how many were planned. A run that cannot be opened is said, not fatal.
+    """
+    found, told = compare_fleet(results(store, fleet)), Inside()
     with store.reading() as connection:
-        chosen = latest(indexed_runs(connection, fleet))
-        told: Inside = {}
+        chosen = {host: runs[-1] for host, runs in latest(indexed_runs(connection, fleet)).items()}
         for slow in found.slow[:most]:
-            run = chosen[slow.host][-1]
+            run = chosen[slow.host]
             try:
                 with opened_run(connection, run) as archived:
                     (head,) = (it for it in archived.runs() if it.run == run.run)
@@ -337,7 +326,9 @@ def insides(
                     told[slow.host] = head, analysis
             except RaterError as error:
                 print_error(f"{slow.host}: {error}")
-    return told
+    in_times = {host for kind in found.kinds for host in kind.hosts}
+    missing, planned = missing_hosts(store, fleet, chosen, in_times)
+    return found, chosen, told, missing, planned
 
 
 # -- Hosts of a fleet's plan that have no complete run, and why ------------------------------------
@@ -382,11 +373,6 @@ def results(store: Store, fleet: int) -> list[HostResult]:
         settings = settings_of(connection, (run.setting for run in runs))
         command = command_of(connection, fleet)
     return results_of(runs, times, settings, command)
-
-
-def compared(store: Store, fleet: int) -> FleetComparison:
-    """Return the hosts of a fleet, compared kind by kind."""
-    return compare_fleet(results(store, fleet))
 
 
 def one_fleet(store: Store, words: Sequence[str], command: str) -> int:

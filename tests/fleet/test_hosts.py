@@ -40,7 +40,14 @@ from rater.fleet.model import (
     compare_hosts,
 )
 from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStatus
-from rater.fleet.show import MissingHost, changes_lines, finding_text, part_lines, step_text
+from rater.fleet.show import (
+    MissingHost,
+    changes_lines,
+    finding_text,
+    part_lines,
+    print_missing,
+    step_text,
+)
 from rater.fleet.show import print_fleet as print_fleet_hosts
 from rater.fleet.store import StoredFleet
 from rater.fleet.table import fleet_document, print_fleet
@@ -160,6 +167,10 @@ def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none
     wide = replace(found, kinds=(replace(kind, slow=(), visible_whole=1.62, visible_one=1.7),))
     said = "Cannot tell: only a host slower by 162 % or more would show"
     assert screen(wide).startswith(f"Fleet 1: {said}. 4 hosts compared.")
+    late = MissingHost("n4", "never", "pending too long", 1, has_times=False)
+    out = StringIO()
+    print_missing([late], Printer(Console(file=out, width=100)))
+    assert out.getvalue().strip() == "Not complete: 1 host not started (n4): pending too long"
     gone = [MissingHost(h, "lost", "node failed", 2, has_times=False) for h in ("n2", "n3", "n4")]
     alone = compared([run("n1")], [times("n1")])
     assert screen(alone, *gone).startswith(
