@@ -81,7 +81,8 @@ def add_flag(parser: argparse._ActionsContainer, *names: str, **rest: Any) -> No
 
 def add_verbose(parser: argparse._ActionsContainer) -> None:
     """Add `-v`: a run's result with its details."""
-    add_flag(parser, "-v", "--verbose", help="the result with the memory of every benchmark")
+    text = "every iteration, where the time of copies went, their memory, all remarks"
+    add_flag(parser, "-v", "--verbose", help=text)
 
 
 def add_file(parser: argparse._ActionsContainer, text: str) -> None:

@@ -17,6 +17,7 @@ from rater.commands.common import (
     add_flag,
     add_force_and_share,
     add_run_word,
+    add_verbose,
     lazy_command,
 )
 from rater.errors import InputError
@@ -79,18 +80,19 @@ def register_results(subparsers: Subparsers) -> None:
         "memory were, the score.",
     )
     add_run_word(show, "?", ONE_RUN)
+    add_verbose(show)
     add_flag(
         show,
         "--proof",
         dest="with_proof",
-        help="with the memory of every benchmark (resident, page sizes, share on the lgroups "
+        help="the memory of every benchmark (resident, page sizes, share on the lgroups "
         "planned) and every copy that was not placed as planned",
     )
     add_flag(
         show,
         "--copies",
         dest="with_copies",
-        help="with the times of the copies over the median copy: median, mean, standard "
+        help="the times of the copies over the median copy: median, mean, standard "
         "deviation and maximum of each benchmark and iteration, the slowest copies, and of several "
         "commands (SPEC: workloads) each one's time",
     )
@@ -116,14 +118,14 @@ def register_results(subparsers: Subparsers) -> None:
         show,
         "--cpus",
         dest="with_cpus",
-        help="with what the CPUs did while copies ran: busy, work of others, time the hypervisor "
+        help="what the CPUs did while copies ran: busy, work of others, time the hypervisor "
         "took, interrupts and frequency by lgroup, and the worst CPUs",
     )
     add_flag(
         show,
         "--counters",
         dest="with_counters",
-        help="with what the hardware counted: cycles per instruction and their parts, misses, "
+        help="what the hardware counted: cycles per instruction and their parts, misses, "
         "remote memory, clock (runs with --counters)",
     )
     add_common(show, "workflow.results.stored.show_run")

@@ -443,7 +443,7 @@ def test_a_steady_run_beside_one_of_other_programs_says_why_and_has_no_empty_tab
         connection.execute("UPDATE benchmark SET command = 'other' WHERE run_id = 1")
     told = rater("show", "2")[1].splitlines()
     place = told.index("run 2, steady, beside run 1, homogeneous:")
-    assert told[place + 1 : place + 3] == ["gups: not compared: the commands differ", ""]
+    assert told[place + 1 :] == ["gups: not compared: the commands differ"]
 
 
 def test_another_run_to_compare_with_is_compares_business(
@@ -507,12 +507,12 @@ benchmark  iter  copy  CPU  core  lgroup  time  over the
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_the_statistics_follow_the_results(rater: Rater) -> None:
+def test_what_is_asked_for_follows_the_head_and_with_v_the_results(rater: Rater) -> None:
     status, out, _ = rater("show", "--copies")
     assert status == 0
-    plain_show = rater("show")[1]
-    assert out.startswith(plain_show)
-    lines = out[len(plain_show) :]
+    head, lines = out[: out.index("\n\n") + 1], out[out.index("\n\n") + 1 :]
+    assert head == "run 2: 429.mcf, homogeneous, 4 copies\non h, imported\n"
+    assert rater("show", "--copies", "-v")[1] == rater("show", "-v")[1] + lines
     assert lines.startswith("\ntimes of the copies over the median copy of this run ")
     assert lines.partition(":\n")[2] == COPIES
 

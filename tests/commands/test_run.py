@@ -243,7 +243,7 @@ def test_a_dry_run_of_what_would_be_refused_says_so_and_exits_0(
     words = ("run", str(own_suite), "--size", "test", "--copies", "4")
     dry = rater(*words, "--dry-run")
     assert dry[0] == 0
-    assert "would be refused: memory" in dry[1]
+    assert "would refuse this: memory" in dry[1]
     refused = rater(*words)
     assert refused[:2] == (2, "")
     assert "--force" in refused[2]
@@ -472,7 +472,7 @@ def test_the_memory_of_every_mix_of_a_rotated_run_is_estimated(
     second = second.replace("memory_mb = 1", "memory_mb = 900000000")
     own_suite.write_text(f"{first}[benchmarks.near]{second}")
     words = ("--size", "test", "--copies", "1", "--mode", "rotated", "--dry-run")
-    assert "would be refused: memory" in " ".join(rater("run", str(own_suite), *words)[1].split())
+    assert "would refuse this: memory" in " ".join(rater("run", str(own_suite), *words)[1].split())
 
 
 def test_a_compiler_dies_with_a_killed_rater(tmp_path: Path) -> None:
@@ -603,7 +603,7 @@ def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:
     text = shown.decode()
     assert "lgroup" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
-    assert "Stored as run 1" in text
+    assert "run 1: " in text
 
 
 def test_a_cold_cache_is_no_blank_screen_and_a_warm_one_is_silent(

@@ -67,11 +67,16 @@ def print_divots(
 
 
 def print_findings(
-    head: RunHead, analysis: Analysis, printer: Printer, *, every: bool = False
+    head: RunHead,
+    analysis: Analysis,
+    printer: Printer,
+    *,
+    every: bool = False,
+    most_next: int = _MOST_NEXT,
 ) -> None:
     """Print the divots and what would confirm them, or in a line that there are none.
 
-    `every`: also those of a disturbed run.
+    `every`: also those of a disturbed run; `most_next`: commands named at most.
     """
     shown = analysis.findings if every else analysis.sure
     divots = [one for one in shown if not one.explained]
@@ -101,7 +106,7 @@ def print_findings(
     if analysis.disturbed and analysis.rerun:
         printer.line(f"next: `{analysis.rerun}`   (when nothing else works on this machine)")
         return
-    for text in _next_lines(divots, analysis.confirm):
+    for text in _next_lines(divots, analysis.confirm)[:most_next]:
         printer.line(text)
 
 
@@ -150,11 +155,10 @@ def _next_lines(divots: Sequence[Finding], commands: Sequence[str]) -> list[str]
     """Return the commands that would confirm what was found, the same one once."""
     lines: dict[str, str] = {}
     for one, command in zip(divots[:_MOST_LINES], commands, strict=False):
-        if len(lines) < _MOST_NEXT:
-            confirms = "--confirm" in command
-            what = f"against others like {'it' if len(one.cpus) == 1 else 'them'}"
-            why = f"{one.place} {what}" if confirms else "whether it comes back"
-            lines.setdefault(command, f"next: `{command}`   ({why})")
+        confirms = "--confirm" in command
+        what = f"against others like {'it' if len(one.cpus) == 1 else 'them'}"
+        why = f"{one.place} {what}" if confirms else "whether it comes back"
+        lines.setdefault(command, f"next: `{command}`   ({why})")
     return list(lines.values())
 
 

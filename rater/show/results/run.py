@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
@@ -64,16 +64,11 @@ if TYPE_CHECKING:
 # -- What a suite comes to, in a line --------------------------------------------------------------
 
 
-def print_scores(summary: Summary, printer: Printer, *, brief: bool = False) -> None:
-    """Print what the suite comes to; nothing of runs that have no such score.
-
-    `brief`: without a blank line before it.
-    """
+def print_scores(summary: Summary, printer: Printer) -> None:
+    """Print what the suite comes to; nothing of runs that have no such score."""
     if summary.rotated is not None or summary.mix is not None:
         return
     if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
-        if not brief:
-            printer.line()
         for tune in dict.fromkeys(score.tune for score in summary.suites):
             several = len({score.tune for score in summary.suites}) > 1
             scores = {score.kind: score for score in summary.suites if score.tune == tune}
@@ -90,8 +85,8 @@ def _print_suite(
         parts = [f"{one.kind} {format_number(one.ratio, places)}" for one in kinds if one.over]
         printer.prose(
             f"{label}suite ratio {format_number(whole.ratio, places)}"
-            f"{f' ({", ".join(parts)})' if parts else ''}, "
-            f"the geometric mean over {_over(summary, whole)}",
+            f"{f' ({", ".join(parts)})' if parts else ''}{_over(summary, whole)}; "
+            "1.00 = one copy on the reference machine",
             "bold",
         )
         return
@@ -100,13 +95,15 @@ def _print_suite(
         if one.ratio is not None:
             printer.prose(
                 f"{label}{one.kind} ratio {format_number(one.ratio, places)}, "
-                f"the geometric mean over {count(len(one.over), 'benchmark')}"
+                f"over {count(len(one.over), 'benchmark')}"
             )
 
 
 def _over(summary: Summary, whole: SuiteScore) -> str:
-    """Return `13 benchmarks (left out: ffmpeg)`, or which, where only some were asked for."""
-    text = count(len(whole.over), "benchmark")
+    """Return which benchmarks it is of where these are not all of the suite."""
+    if not (summary.selected or summary.left_out):
+        return ""
+    text = f", over {count(len(whole.over), 'benchmark')}"
     if summary.selected:
         text += f" of the suite: {', '.join(whole.over)}"
     if summary.left_out:
@@ -212,7 +209,7 @@ def _idle(tail: RunTail) -> str:
 
 # -- Results as tables on a terminal or in a file: one run, their head and their parts -------------
 
-_MOST_ROWS = 8  # with which all there is to say of a run has room on a screen
+_MOST_ROWS = 8  # of iterations; of more benchmarks each has one line
 _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
 
 
@@ -222,39 +219,33 @@ def print_summary(
     *,
     after_run: bool = True,
     beside: BarrierComparison | None = None,
-    proof: bool = False,
     notable: Sequence[MachineDisturbance] = (),
     divots: Analysis | None = None,
-    brief: bool = False,
+    verbose: bool = False,
     warned: Sequence[str] = (),
 ) -> None:
-    """Print what a run says, the score last; `after_run`: with the commands that come next.
+    """Print what a run says: ten lines and a table, or `verbose` all there is.
 
-    `brief`: without the memory of benchmarks, so that a small run fits a screen of 24 lines;
-    there a remark of `warned`, which was on the screen before the run, takes one line. Of many
-    benchmarks each has one line there, and what is as it should be none.
-
-    `beside` is a steady run beside one of the same order with a barrier.
-    `proof`: with the memory of every benchmark, and every copy not placed as planned;
-    `notable`: what the machine's readings say of it; `divots`: what was found slow.
+    The verdict stands where it is seen: last `after_run`, else first. What is as it should be
+    takes no line, and a remark of `warned`, which was on the screen before the run, one at most.
+    `beside` is a steady run beside one of the same order with a barrier; `notable`: what the
+    machine's readings say of it; `divots`: what was found slow.
     """
     printer = Printer(console)
     head = summary.head
+    disturbed = divots is not None and bool(divots.disturbed)
     rows = sum(len(benchmark.iterations) for benchmark in summary.benchmarks)
-    dense = brief and console.is_terminal and rows > _MOST_ROWS
     print_head(head, printer)
-    if not dense:
-        printer.line()
-    print_results(summary, printer, dense=dense)
-    if not dense:
-        print_energy(summary, printer)
-    print_accounts(summary, printer, every=not brief)
-    if not (dense and as_planned(summary.proof)):
-        _print_proof(summary, printer, every=proof, brief=brief)
+    if not after_run:
+        _print_verdict(summary, divots, printer)
+    printer.line()
+    print_results(summary, printer, dense=not verbose and rows > _MOST_ROWS)
+    print_energy(summary, printer)
+    _print_where(summary, printer, verbose=verbose)
     if summary.pages is not None:
-        PAGE_TABLES().print_pages(summary.pages, printer, every=proof)
+        PAGE_TABLES().print_pages(summary.pages, printer)
     beside_copies = notable_text(notable, head.run)
-    if beside_copies is not None and not (dense and divots is not None and divots.disturbed):
+    if beside_copies is not None and (verbose or not disturbed):
         printer.prose(beside_copies, "yellow")
     if summary.metrics:
         printer.line()
@@ -268,20 +259,58 @@ def print_summary(
             f"`rater show {head.run}` shows both"
         )
     print_failed(summary.failed, printer)
-    brief = brief and console.is_terminal
-    remarks = [it for it in summary.remarks if not (dense and it in warned)]
-    _print_remarks(remarks, warned if brief else (), printer, brief=brief)
-    if divots is not None:
-        if not dense:
-            printer.line()
-        print_findings(head, divots, printer)
-    print_scores(summary, printer, brief=brief)
+    short = warned if console.is_terminal and not verbose else ()
+    said = not verbose and (disturbed or rows > _MOST_ROWS)
+    remarks = [it for it in summary.remarks if not (said and it in warned)]
+    if remarks:
+        printer.line()
+    printer.some([_note(remark, printer, short) for remark in remarks], "yellow")
     if after_run:
-        if not brief:
-            printer.line()
-        printer.prose(
-            f"Stored as run {head.run}. Try: {', '.join(f'`{it}`' for it in _next(summary))}"
-        )
+        printer.line()
+        _print_verdict(summary, divots, printer, most_next=1)
+        if divots is None or not (divots.rerun if disturbed else divots.confirm):
+            printer.line(f"next: `{_next(summary)}`")
+
+
+def _print_where(summary: Summary, printer: Printer, *, verbose: bool) -> None:
+    """Print where copies were that were not where they should be; `verbose`: all."""
+    if verbose:
+        print_accounts(summary, printer)
+    if not summary.proof.copies or (as_planned(summary.proof) and not verbose):
+        return
+    printer.line()
+    print_placement(summary.proof, printer)
+    if verbose and len(summary.proof.benchmarks) <= _MEMORY_SHOWN:
+        print_memory(summary.proof, printer)
+    elif verbose and any(benchmark.sampled for benchmark in summary.proof.benchmarks):
+        printer.prose(f"memory by benchmark: `rater show {summary.head.run} --proof`")
+
+
+def _print_verdict(
+    summary: Summary, divots: Analysis | None, printer: Printer, most_next: int = 3
+) -> None:
+    print_scores(summary, printer)
+    if divots is not None:
+        print_findings(summary.head, divots, printer, most_next=most_next)
+
+
+def print_asked(
+    summary: Summary, console: Console, parts: Iterable[Callable[[Printer], None]]
+) -> None:
+    """Print the head of a run, and the parts that were asked for."""
+    printer = Printer(console)
+    print_head(summary.head, printer)
+    for part in parts:
+        part(printer)
+
+
+def print_proof(summary: Summary, printer: Printer) -> None:
+    """Print where copies and their memory were: every benchmark, and each that was elsewhere."""
+    printer.line()
+    print_placement(summary.proof, printer, every=True)
+    print_memory(summary.proof, printer)
+    if summary.pages is not None:
+        PAGE_TABLES().print_pages(summary.pages, printer, every=True)
 
 
 def print_results(summary: Summary, printer: Printer, *, dense: bool = False) -> None:
@@ -295,27 +324,18 @@ def print_results(summary: Summary, printer: Printer, *, dense: bool = False) ->
         print_benchmarks(summary, printer, dense=dense)
 
 
-def _print_remarks(
-    remarks: Sequence[str], short: Sequence[str], printer: Printer, *, brief: bool
-) -> None:
-    if remarks and not brief:
-        printer.line()
-    printer.some([_note(remark, printer, short) for remark in remarks], "yellow")
-
-
 def _note(remark: str, printer: Printer, short: Container[str]) -> str:
     text = f"note: {remark}"
     return crop(text, printer.width, ascii_only=printer.ascii_only) if remark in short else text
 
 
-def _next(summary: Summary) -> Iterator[str]:
+def _next(summary: Summary) -> str:
+    """Return the command that most would type next."""
     head = summary.head
     if head.status is RunStatus.INTERRUPTED and head.request is not None:
-        yield f"rater run --resume {head.run}"
-    if len(summary.failed) < len(summary.proof.copies) or not summary.failed:
-        yield f"rater report {head.run}"
-        yield f"rater show plot {head.run}"
-    yield f"rater show {head.run}"
+        return f"rater run --resume {head.run}"
+    failed = summary.failed and len(summary.failed) >= len(summary.proof.copies)
+    return f"rater show {head.run} -v" if failed else f"rater report {head.run}"
 
 
 def print_head(head: RunHead, printer: Printer) -> None:
@@ -372,7 +392,7 @@ def print_benchmarks(summary: Summary, printer: Printer, *, dense: bool = False)
         printer.prose(f"* the iteration that counts{discarded}")
     if dense and several:
         printer.prose(
-            f"of each benchmark the iteration that counts; all: `rater show {summary.head.run}`"
+            f"of each benchmark the iteration that counts; all: `rater show {summary.head.run} -v`"
         )
     if any(it.bracket_from_slowest for _, it in rows):
         printer.prose("start times are not known: the slowest copy stands for the bracket")
@@ -446,20 +466,6 @@ def _print_stagger(rows: Rows, printer: Printer) -> None:
     )
     if "none" in overlaps:
         printer.prose("none: the copies never all ran at once")
-
-
-def _print_proof(summary: Summary, printer: Printer, *, every: bool, brief: bool) -> None:
-    proof = summary.proof
-    if not proof.copies and not every:
-        return
-    printer.line()
-    print_placement(proof, printer, every=every)
-    if brief:
-        return
-    if every or len(proof.benchmarks) <= _MEMORY_SHOWN:
-        print_memory(proof, printer)
-    elif any(benchmark.sampled for benchmark in proof.benchmarks):
-        printer.prose(f"memory by benchmark: `rater show {summary.head.run} --proof`")
 
 
 def print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
@@ -29,7 +30,7 @@ from rater.show.results.cpu_use import (
     print_cpus,
 )
 from rater.show.results.placement import proof_document
-from rater.show.results.run import PAGE_TABLES, print_summary
+from rater.show.results.run import PAGE_TABLES, print_asked, print_proof, print_summary
 from rater.show.results.to_json import divot_rows, summary_document
 from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
@@ -102,30 +103,37 @@ def print_result(
         return found
 
     def text(printer: Printer) -> None:
+        asked: list[Callable[[Printer], None]] = []
+        if proof:
+            asked.append(partial(print_proof, summary))
+        if cpus:
+            asked.append(partial(print_cpus, readings))
+        if counters:
+            asked.append(partial(print_counters, run_counts(run)))
+        if copies is not None:
+            from rater.show.results.copies import print_copies, print_copy_runs
+
+            asked.append(partial(print_copies, copies))
+            if any(copy.workloads for copy in run.copies):
+                asked.append(partial(print_copy_runs, run))
+        verbose = getattr(args, "verbose", False)
+        if asked and not verbose:
+            print_asked(summary, printer.console, asked)
+            return
         print_summary(
             summary,
             printer.console,
             after_run=after_run,
             beside=pair,
-            proof=proof,
             notable=readings.notable,
             divots=divots,
-            brief=after_run and not getattr(args, "verbose", False),
+            verbose=verbose,
             warned=run.warnings,
         )
-        if cpus:
-            print_cpus(readings, printer)
-        if counters:
-            print_counters(run_counts(run), printer)
-        elif run.counted:
-            printer.line()
+        if run.counted and not counters:
             printer.prose(f"counters: `rater show {run.head.run} --counters`")
-        if copies is not None:
-            from rater.show.results.copies import print_copies, print_copy_runs
-
-            print_copies(copies, printer)
-            if any(copy.workloads for copy in run.copies):
-                print_copy_runs(run, printer)
+        for part in asked:
+            part(printer)
 
     print_output(args, document, text)
 

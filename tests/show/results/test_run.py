@@ -89,15 +89,17 @@ def test_two_benchmarks_of_a_disturbed_run_fit_a_screen_of_24_lines_with_the_sco
 ):
     run = replace(suite_run(["gups", "lu"], 3), warnings=(BUSY,), notes=())
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    print_summary(summarise(run), console, brief=True, warned=run.warnings)
+    print_summary(summarise(run), console, warned=run.warnings)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     lines = stream.getvalue().splitlines()
-    assert len(lines) + 6 <= 23  # placement, other work (2), blank, disturbed, next
+    table = lines[lines.index("") + 1 : lines.index("* the iteration that counts")]
+    assert len(table) == 2 + 6
+    assert len(lines) - len(table) <= 10
     assert [line for line in lines if "busy before" in line and len(line) <= 80]
     assert lines[-2].startswith("suite ratio ")
-    assert lines[-1].startswith("Stored as run 7. Try: ")
-    in_a_file = shown(run, brief=True, warned=run.warnings)
+    assert lines[-1] == "next: `rater report 7`"
+    in_a_file = shown(run, warned=run.warnings)
     assert " ".join(in_a_file.split()).count("python pytest (pid 1") == 6
 
 
@@ -108,22 +110,22 @@ def test_fourteen_benchmarks_fit_a_screen_on_a_terminal_with_a_line_for_each(
     names = [f"bench-{n}" for n in range(14)]
     run = replace(suite_run(names, iterations), warnings=(BUSY,), notes=())
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    print_summary(summarise(run), console, brief=True, warned=run.warnings)
+    print_summary(summarise(run), console, warned=run.warnings)
     stream = console.file
     assert isinstance(stream, io.StringIO)
     lines = stream.getvalue().splitlines()
-    assert len(lines) + 2 <= 23  # disturbed, next
+    assert len(lines) <= 23  # and one of what disturbed it
     assert [line.split()[0] for line in lines if line.startswith("bench-")] == names
     # Of three iterations the median one counts.
     assert {line.split()[1] for line in lines if line.startswith("bench-")} == {
         {1: "1", 3: "2"}[iterations]
     }
-    assert ("all: `rater show 7" in stream.getvalue()) == (iterations == 3)
+    assert ("all: `rater show 7 -v`" in stream.getvalue()) == (iterations == 3)
     assert not [line for line in lines if "busy before" in line]
     assert lines[-2].startswith("suite ratio ")
-    in_a_file = shown(run, brief=True, warned=run.warnings)
-    assert in_a_file.count("bench-") == len(names)
-    assert len(table_of(in_a_file)) >= 2 + len(names) * iterations
+    assert shown(run, warned=run.warnings).count("bench-") == len(names)  # a pipe has no more
+    every = table_of(shown(run, verbose=True))
+    assert len([line for line in every if not line.startswith("*")]) == 2 + len(names) * iterations
 
 
 def test_a_small_run_is_shown_like_this() -> None:
@@ -140,9 +142,8 @@ benchmark  iter  bracket  ratio  median  slowest  which copy,  on CPU   score
                        s         copy s   copy s  CPU, lgroup       %  lost %
 a             1     5.00   4.00    4.50     5.00      1, 1, 1     0.0    10.0
 
-suite ratio 4.00 (int 4.00), the geometric mean over 1 benchmark
-
-Stored as run 7. Try: `rater report 7`, `rater show plot 7`, `rater show 7`
+suite ratio 4.00 (int 4.00); 1.00 = one copy on the reference machine
+next: `rater report 7`
 """
     )
 
@@ -151,7 +152,7 @@ Stored as run 7. Try: `rater report 7`, `rater show plot 7`, `rater show 7`
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_fourteen_benchmarks_fit_without_a_wrapped_line(width: int, iterations: int) -> None:
     names = [f"bench-{n}" for n in range(13)] + [LONG]
-    text = shown(suite_run(names, iterations), width)
+    text = shown(suite_run(names, iterations), width, verbose=True)
     assert max(len(line) for line in text.splitlines()) <= width
     rows = table_of(text)[2:]
     assert len([row for row in rows if not row.startswith("*")]) == 14 * iterations
@@ -309,8 +310,11 @@ def test_interrupted_and_killed_runs_say_so() -> None:
 def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> None:
     run = suite_run(["a", "b"], 3)
     assert "specrate" not in shown(run).lower()  # ours are never called so
-    assert "Stored as run 7. Try: `rater report 7`" in shown(run)
-    assert "`rater report" not in shown(run, after_run=False)
+    assert shown(run).endswith("\nnext: `rater report 7`\n")
+    first = shown(run, after_run=False)
+    assert "rater report" not in first
+    begins = [line[:11] for line in first.splitlines()[:5]]
+    assert begins == ["run 7: mini", "2026-11-20 ", "suite ratio", "", "benchmark  "]
 
 
 def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
