@@ -49,7 +49,7 @@ def test_64_staggered_copies_of_two_workloads_each_are_run_validated_and_timed(
     kit: StandInKit,
 ) -> None:
     count, words = kit.count(64), kit.words(64)
-    message = ran(f"spec:{kit.root}", "--stagger", "1")
+    message = ran(f"spec:{kit.root}", "--stagger", "1", "-v")
     assert "placement as planned: 128 copy runs" in message
     assert rows("SELECT mode, copies, size, tune, stagger_ms FROM run") == [
         ("staggered", 64, "ref", "base", 1.0)
