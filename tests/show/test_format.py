@@ -270,11 +270,12 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_a_rate_is_told_from_a_ratio() -> None:
     stream = io.StringIO()
-    runs = (ListedRun(HEAD, 1234.5, PER_HOUR, None), ListedRun(OTHER, None, None, 0))
+    runs = (ListedRun(HEAD, 1234.5, PER_HOUR, None), ListedRun(OTHER, 0.176, RATIO, 0))
     print_list(RunPage(runs, 2), Printer(Console(file=stream, width=120)))
-    first, second = stream.getvalue().splitlines()[1:3]
-    assert "1234/h" in first or "1235/h" in first or "1234.5/h" in first
-    assert " - " in second
+    heading, first, second = stream.getvalue().splitlines()[:3]
+    rate, ratio = (heading.index(word) + len(word) for word in ("copies/h", "ratio"))
+    assert first[:rate].split()[-1] in ("1234", "1235") and first[:ratio].endswith(" -")
+    assert second[:rate].endswith(" -") and second[:ratio].endswith("0.176")
 
 
 def test_a_run_of_some_benchmarks_of_a_suite_is_told_from_the_whole() -> None:

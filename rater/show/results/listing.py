@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -76,18 +77,21 @@ def print_list(page: RunPage, printer: Printer) -> None:
     of = Columns(runs)
     hosts, modes = {it.head.hostname for it in runs}, {it.head.mode for it in runs}
 
+    measured = dict.fromkeys(run.unit for run in runs if run.score is not None)
+    units = {unit: "copies/h" if unit == PER_HOUR else unit or "score" for unit in measured}
+
     def text(value: Callable[[RunHead], object]) -> Callable[[ListedRun], object]:
         return lambda run: value(run.head)
 
     columns = [
         of.right("run", text(lambda head: head.run)),
-        of.left("started (UTC)", text(started_text), optional=4),
+        of.left("started (UTC)", text(started_text)),
         of.left("status", text(_status)),
         *([of.left("mode", text(lambda head: head.mode), optional=3)] * (modes != {_PLAIN})),
-        of.right("copies", text(lambda head: head.copies), optional=2),
-        of.right("score", _score),
+        of.right("copies", text(lambda head: head.copies), optional=1),
+        *(of.right(heading, partial(_score, unit=unit)) for unit, heading in units.items()),
         # None found where too much disturbed a run is not the same as none there.
-        of.right("divots", lambda it: None if _disturbed(it.head) else it.divots, optional=1),
+        of.right("divots", lambda it: None if _disturbed(it.head) else it.divots, optional=2),
         *([of.left("host", text(lambda head: head.hostname), flexible=True)] * (len(hosts) > 1)),
         of.left("what", text(_what), flexible=True),
         of.right("time", text(_time), optional=5),
@@ -109,10 +113,8 @@ def print_list(page: RunPage, printer: Printer) -> None:
         printer.prose(f"{page.count} runs{one_host}")
 
 
-def _score(run: ListedRun) -> str | None:
-    if run.score is None:
-        return None
-    return f"{format_number(run.score)}{'/h' if run.unit == PER_HOUR else ''}"
+def _score(run: ListedRun, unit: str | None) -> str | None:
+    return None if run.score is None or run.unit != unit else format_number(run.score)
 
 
 def _time(head: RunHead) -> str | None:
