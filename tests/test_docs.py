@@ -71,6 +71,17 @@ def test_the_readme_is_read_in_one_go() -> None:
     assert len((CHECKOUT / "README.md").read_text().splitlines()) <= 220
 
 
+def test_promises_are_read_in_a_minute_and_each_test_that_holds_one_is_there() -> None:
+    assert len((CHECKOUT / "SECURITY.md").read_text().splitlines()) <= 60
+    page = (CHECKOUT / "docs/explanation/security.md").read_text()
+    tests = "".join(path.read_text() for path in (CHECKOUT / "tests").rglob("*.py"))
+    there = set(re.findall(r"def (test_\w+)\(", tests))
+    promises = re.findall(r"\n: (.*?)(?=\n\n)", page + "\n\n", re.S)
+    assert len(promises) > 20
+    assert [it for it in promises if not re.search(r"`test_\w+`\Z", it.strip())] == []
+    assert set(re.findall(r"`(test_\w+)`", page)) - there == set()
+
+
 def test_every_environment_variable_is_documented() -> None:
     told = set(
         re.findall(r"RATER_[A-Z_]+", (CHECKOUT / "docs/reference/environment.md").read_text())
