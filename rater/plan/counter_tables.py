@@ -401,7 +401,6 @@ def _match(table: TableReader) -> ProcessorMatch:
 
 
 def _span(value: Any) -> range | None:
-    """Return a range, which a document of others cannot make large, as it would a list."""
     if type(value) is int and 0 <= value < _MOST_MODELS:
         return range(value, value + 1)
     found = _RANGE.fullmatch(value) if isinstance(value, str) else None

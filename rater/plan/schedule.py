@@ -388,7 +388,6 @@ def _starts(
 
 
 def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
-    """Return, in words, where copies are beside their like though it need not be so."""
     lines: list[str] = []
     for name in ("lgroup", "LLC"):
         poor = [starts for starts in units[name] if _is_poor(starts, ring)]
@@ -408,7 +407,6 @@ def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
 
 
 def _is_poor(starts: Starts, ring: int) -> bool:
-    """Tell whether copies run half of what they could at a time, or most of them the same."""
     copies, most = starts.total(), max(starts.values())
     fair = -(-copies // ring)
     if copies < 2:

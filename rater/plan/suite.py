@@ -329,7 +329,6 @@ def _check_input_names(table: TableReader, inputs: tuple[InputFile, ...]) -> Non
 def _check_streams(
     places: list[tuple[TableReader, Command]], inputs: tuple[InputFile, ...], *, has_setup: bool
 ) -> None:
-    """Every stream of a copy's commands is a file that can be there, written by one of them."""
     known = [wanted.name for wanted in inputs]
     shared = {wanted.name for wanted in inputs if not wanted.private}
     written: list[str] = []

@@ -492,7 +492,6 @@ def shown(text: str) -> str:
 
 
 def _with_loops(level: str, width: int, widths: dict[str, int]) -> str:
-    """Return the words of one level; those of attached memory (`width` 0) stay as they are."""
     if not width:
         return level
     return _INDEXES.sub(lambda found: f"indexes={_loops(found[1], width, widths)}", level)

@@ -379,7 +379,7 @@ class KernelSetting(KnownSetting, frozen=True, kw_only=True):
             except OSError as error:
                 return f"{path}: {error.strerror}"
             if mount.f_flag & os.ST_RDONLY:
-                return "read-only here (a container?)"
+                return "mounted read-only here"
             if not state.st_mode & 0o222:
                 return "the kernel only tells it"
             if not os.access(path, os.W_OK):

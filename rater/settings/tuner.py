@@ -450,14 +450,14 @@ class SettingsSession:
 _PRIVILEGES = {
     errno.EACCES: "needs root",
     errno.EPERM: "needs root",
-    errno.EROFS: "read-only here (a container?)",
+    errno.EROFS: "mounted read-only here",
 }
 
 
 def _with_remedy(obstacle: str) -> str:
     way = {
         "needs root": "; run rater with sudo",
-        "read-only here (a container?)": "; run rater on the host, or with a writable /sys",
+        "mounted read-only here": "; run rater on the host, or with a writable /sys",
     }
     return obstacle + way.get(obstacle, "")
 

@@ -255,7 +255,6 @@ def read_table[T](
 
 
 def _columns_of(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
-    """Return the columns of a table, each with whether it may be NULL: all databases have these."""
     if table not in _columns:
         query = 'SELECT name, NOT "notnull" FROM pragma_table_info(?)'
         _columns[table] = dict(connection.execute(query, (table,)).fetchall())
@@ -269,7 +268,6 @@ def _writer(
     more: tuple[str, ...],
     replace: bool,
 ) -> tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]:
-    """Return what an INSERT begins with, its columns, and what takes their values of a row."""
     key = (table, kind, more, replace)
     if key not in _writers:
         columns = _columns_of(connection, table)

@@ -144,7 +144,6 @@ def find_line(lines: Mapping[Key, int], key: Key) -> int | None:
 
 
 def _resolved(parts: Key, latest: dict[Key, Key], *, opens: bool) -> Key:
-    """Return a header's key with the indices of the `[[tables]]` that it lies in."""
     key: Key = ()
     for part in parts[:-1]:
         key = latest.get((*key, part), (*key, part))

@@ -215,7 +215,7 @@ def test_a_write_that_the_kernel_refuses_names_file_and_reason_and_the_rest_goes
     [
         (
             errno.EROFS,
-            r"writing .*enabled.*read-only here \(a container\?\); run rater on the host",
+            r"writing .*enabled.*mounted read-only here; run rater on the host",
         ),
         (errno.EACCES, r"writing .*enabled.*needs root; run rater with sudo"),
         (errno.EINVAL, r"thp cannot be set: writing .*enabled: refused$"),

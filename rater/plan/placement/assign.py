@@ -100,7 +100,6 @@ def _fill(part: _Object) -> None:
 
 
 def _spans(topology: Topology) -> set[_Span]:
-    """Return what lies between the machine and its PUs; of two that cross, the lgroup goes."""
     machine = topology.machine_pus
     before = [0, *accumulate(pu.os in topology.by_cpu for pu in machine)]
     details = topology.details
@@ -367,7 +366,6 @@ def _counted(
 def _tiers_by_domain(
     topology: Topology, shares: Sequence[tuple[Domain, int]], threads: int
 ) -> Tiers:
-    """Cut the PUs of each domain by its own share: a full one must not crowd the others."""
     cut = [
         slots_of(restrict_to(topology, domain.pus), share, threads)
         for domain, share in shares
@@ -377,7 +375,6 @@ def _tiers_by_domain(
 
 
 def _rounds(slots: Sequence[Slot], left: dict[object, int]) -> Iterator[Slot]:
-    """Go through the slots again and again, until no domain has copies left."""
     while any(left.values()):
         for slot in slots:
             domain = slot[0].domain

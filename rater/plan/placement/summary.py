@@ -262,7 +262,6 @@ def memory_warnings(
 
 
 def _otherwise(several: bool, strict: bool) -> str:
-    """Say where memory comes from that an lgroup does not have, and how to need less of it."""
     if strict:
         rest = "they are bound to it: what it lacks is swapped, or the kernel kills a copy"
     else:

@@ -194,7 +194,7 @@ class Starts:
                     child.who, place, number, record.text, refused=refused
                 )
             case Stage.FORKED:
-                child.trouble = cannot_fork(child.who, number, spec.argv, spec.files)
+                child.trouble = cannot_fork(child.who, number, spec.argv)
             case _:
                 where = {Stage.OUTPUT: spec.stdout, Stage.ERROR: spec.stderr}
                 path = where.get(stage, spec.directory if stage is Stage.DIRECTORY else "")

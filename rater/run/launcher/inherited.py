@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
@@ -12,6 +13,8 @@ from pathlib import Path
 from rater.errors import InputError, RaterError, RunError
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
+from rater.run.host.admission import limiting_groups
+from rater.run.host.procfs import read_number
 from rater.text.cpuset import format_list, numbers_of
 
 # -- The environment: byte for byte, twice the same name and entries without one included ---------
@@ -88,12 +91,24 @@ def cannot_execute(number: int, argv: Sequence[str]) -> str:
     return f"could not be executed: {os.strerror(number)} ({shlex.join(argv)[:120]}): {why}"
 
 
-def cannot_fork(who: str, number: int, argv: Sequence[str], files: str) -> RaterError:
+def cannot_fork(who: str, number: int, argv: Sequence[str]) -> RaterError:
     """Return the error of a process that does not exist."""
+    short = "no memory is left for it"
+    if number == errno.EAGAIN:
+        short = f"as many processes and threads run as may: {', '.join(_most_processes())}"
     return RunError(
-        f"{who} could not be started: {os.strerror(number)} ({shlex.join(argv)[:120]}); see "
-        f"`ulimit -u`, free memory, and the disk that holds {files}"
+        f"{who} could not be started: {os.strerror(number)} ({shlex.join(argv)[:120]}): {short}"
     )
+
+
+def _most_processes() -> Iterator[str]:
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY:
+        yield f"`ulimit -u` is {most}"
+    for folder, _, name in limiting_groups(Path("/"), "pids"):
+        if (most_here := read_number(folder / "pids.max")) is not None:
+            yield f"pids.max of cgroup {name} is {most_here}"
+    yield f"kernel.pid_max is {read_number(Path('/proc/sys/kernel/pid_max'))}"
 
 
 def cannot_go(who: str, where: str, number: int, path: str) -> RaterError:

@@ -355,7 +355,6 @@ def _stopped(signum: int) -> SweepEnded:
 def _tuned(
     args: argparse.Namespace, points: Mapping[int, ResolvedPoint], kinds: Mapping[str, AxisKind]
 ) -> dict[int, ResolvedPoint]:
-    """Return the points with what --tuned wants, told once; settings that are axes win."""
     request = next((it.request for it in points.values() if it.request), None)
     own = tuned_settings_of(request) if request else {}  # --tuned is no axis
     for name, kind in kinds.items():
@@ -453,7 +452,6 @@ def resume(args: argparse.Namespace) -> int:
 def _points_again(
     args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind], cache: Path
 ) -> dict[int, ResolvedPoint]:
-    """Return the points of a stored sweep as they are here and now; all must be able to run."""
     asked = {}
     for point in sweep.points:
         if point.left_out is None:

@@ -414,7 +414,6 @@ class SweepRunner:
             raise
 
     def _refuse_taken(self, run: int | None) -> None:
-        """Raise `SettingChangedError` where a run did not keep its settings; it counts no more."""
         from rater.store.sweeps import discard_run
 
         try:
@@ -455,7 +454,6 @@ class SweepRunner:
         ahead: Sequence[SweepSlot],
         retries: int,
     ) -> bool:
-        """Say in a line what a run came to and how long the rest will take; True: once more."""
         from rater.store.sweeps import discard_run, load_sweep
         from rater.workflow.results.divots import analysis_for_results
 

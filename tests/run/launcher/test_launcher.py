@@ -283,7 +283,8 @@ def test_a_full_process_table_is_an_error_that_names_copy_and_way_out(
     assert str(seen.outcome.reason).startswith(
         "copy 3 of nap could not be started: Resource temporarily unavailable (/bin/sh -c"
     )
-    assert "see `ulimit -u`" in str(seen.outcome.reason)
+    assert "as many processes and threads run as may: " in str(seen.outcome.reason)
+    assert "kernel.pid_max is " in str(seen.outcome.reason)
     assert seen.started == []
 
 
