@@ -1,92 +1,98 @@
-"""How copies start: skew, bracket, stagger, and rater's own start-up."""
+"""How copies start: skew, bracket, stagger, a phase; and rater's own start."""
 
 from __future__ import annotations
 
-import statistics
-import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from benchmarks.bench import Bench, Ran, in_turn, installed, median
+from benchmarks.bench import Bench, Called, Ran, in_turn, installed, median
 
-COPIES = 128
-BURN_MS = 5
+BURN = "5"  # ms of CPU
+_PHASES = 100
+type Figures = Iterator[tuple[str, float]]
 
 
-def skew(bench: Bench) -> None:
-    """128 copies that burn 5 ms of CPU: when does the last one execute its first instruction?"""
-    burn = str(BURN_MS)
-    many = f"seq {COPIES}"
-    contestants = {
-        "rater": lambda: bench.by_rater(COPIES, burn),
-        "C loop, pinned": lambda: bench.by_loop(COPIES, burn),
-        "xargs -P": lambda: bench.by_shell(
-            f"{many} | xargs -P {COPIES} -I{{}} {bench.stamp} {burn}"
-        ),
+def together(bench: Bench, copies: int = 128, runs: int = 7) -> Figures:
+    """Copies that burn 5 ms of CPU: when does the last one execute its first instruction?"""
+    contestants: dict[str, Callable[[], Ran]] = {
+        "loop": lambda: bench.by_loop(copies, BURN),
+        "rater": lambda: bench.by_rater(copies, BURN),
     }
-    if installed("parallel"):
-        contestants["GNU parallel"] = lambda: bench.by_shell(
-            f"{many} | parallel -j {COPIES} {bench.stamp} {burn} '#' {{}}"
-        )
-    else:
-        print("GNU parallel is not installed: left out")
-    results = in_turn(contestants)
-    own = results["rater"]
-    print(f"{COPIES} copies, {BURN_MS} ms CPU each, medians of {len(own)}")
-    print(f"{'':16}{'skew ms':>10}{'rater / it':>12}{'elapsed ms':>12}{'rater / it':>12}")
-    for name, ran in results.items():
-        skew_ms, elapsed_ms = _medians(ran)
-        print(
-            f"{name:16}{skew_ms:10.1f}{_medians(own)[0] / skew_ms:12.2f}"
-            f"{elapsed_ms:12.1f}{_medians(own)[1] / elapsed_ms:12.3f}"
-        )
-    print("goals: skew at most 0.5 of the C loop, 0.25 of GNU parallel; bracket at most 1.05")
+    if copies == 128:
+        rivals = {
+            "xargs": f"xargs -P {copies} -I{{}} {bench.stamp} {BURN}",
+            "parallel": f"parallel -j {copies} {bench.stamp} {BURN} '#' {{}}",
+        }
+        contestants |= {
+            name: partial(bench.by_shell, f"seq {copies} | {command}")
+            for name, command in rivals.items()
+            if installed(name)
+        }
+    ran = in_turn(contestants, runs)
+    skews = {name: median(it.skew_ms for it in of) for name, of in ran.items()}
+    elapsed = {name: median(it.elapsed_ms for it in of) for name, of in ran.items()}
+    yield f"skew-{copies}", skews.pop("rater") / skews["loop"]
+    yield f"bracket-{copies}", elapsed["rater"] / elapsed["loop"]
+    loop_ms = skews.pop("loop")
+    yield from ((f"{name}-skew", skew_ms / loop_ms) for name, skew_ms in skews.items())
 
 
-def _medians(ran: list[Ran]) -> tuple[float, float]:
-    return median([r.skew_ms for r in ran]), median([r.elapsed_ms for r in ran])
+def many_together(bench: Bench) -> Figures:
+    """The same with 1024 copies."""
+    return together(bench, copies=1024, runs=3)
 
 
-def bracket_truth(bench: Bench) -> None:
+def bracket(bench: Bench) -> Figures:
     """64 sleeping copies: the bracket against the span the copies stamped themselves."""
-    over = [ran.elapsed_ms - ran.span_ms for ran in (bench.by_rater(64, "-1000") for _ in range(5))]
-    print(
-        f"64 copies that sleep 1 s: bracket - (last finish - first start) = "
-        f"{median(over):.2f} ms (median of 5, largest {max(over):.2f}); goal: under 5 ms"
-    )
+    ran = [bench.by_rater(64, "-500") for _ in range(3)]
+    yield "bracket-late", median(it.elapsed_ms - it.span_ms for it in ran)
 
 
-def stagger(bench: Bench) -> None:
-    """64 copies 20 ms apart: planned against actual release."""
-    document = bench.rater("--copies", "64", "--stagger", "20", "--json", "--", bench.stamp, "1")
-    rows = bench.query(
-        "SELECT abs(start_ns - planned_start_ns) / 1e6 FROM copy "
-        f"WHERE run_id = {document['run']} ORDER BY 1",
-    )
-    late = [float(row) for row in rows]
-    print(
-        f"64 copies x 20 ms: release off by {median(late):.3f} ms (median), "
-        f"{late[int(len(late) * 0.95)]:.3f} ms (95th percentile), {late[-1]:.3f} ms (largest); "
-        "goal: at most 1 ms at the 95th percentile"
-    )
+def stagger(bench: Bench) -> Figures:
+    """64 copies 20 ms apart, as they stamped it: steps off from those that were planned."""
+    stamps = bench.folder / "stagger"
+    words = ("--copies", "64", "--stagger", "20", "--quiet", "--", bench.stamp, "1")
+    bench.rater("run", *words, STAMPS=str(stamps))
+    starts = sorted(int(line.split()[0]) / 1e6 for line in stamps.read_text().splitlines())
+    offsets = [start - 20 * place for place, start in enumerate(starts)]
+    late = sorted(abs(it - median(offsets)) for it in offsets)
+    yield "stagger-p95", late[int(len(late) * 0.95)]
 
 
-def startup(bench: Bench) -> None:
-    """`rater --help` against `python -c pass`."""
-    rater = [sys.executable, "-c", "import sys; from rater.cli import main; main(sys.argv[1:])"]
+def phases(bench: Bench) -> Figures:
+    """What an iteration more costs: of one `true`, and of 128."""
 
-    def timed(command: list[str]) -> float:
-        begin = time.monotonic()
-        subprocess.run(command, stdout=subprocess.DEVNULL, env=bench.environment, check=True)
-        return (time.monotonic() - begin) * 1e3
+    def phase_ms(copies: int, iterations: int) -> float:
+        def run(number: int) -> Called:
+            words = ("--copies", str(copies), "--iterations", str(number), "--quiet", "--", "true")
+            return bench.rater("run", *words)
 
-    empty, helped = [], []
-    for _ in range(15):
-        empty.append(timed([sys.executable, "-c", "pass"]))
-        helped.append(timed([*rater, "--help"]))
-    print(
-        f"rater --help {statistics.median(helped):.0f} ms, python -c pass "
-        f"{statistics.median(empty):.0f} ms: "
-        f"{statistics.median(helped) - statistics.median(empty):.0f} ms more "
-        "(medians of 15); goal: at most 120 ms more"
-    )
+        ran = in_turn({"one": lambda: run(1), "all": lambda: run(1 + iterations)}, runs=3)
+        one_s, all_s = (min(it.wall_s for it in ran[name]) for name in ("one", "all"))
+        return (all_s - one_s) / iterations * 1e3
+
+    yield "phase", phase_ms(1, _PHASES)
+    yield "spawn-128", phase_ms(128, 10)
+    if installed("hyperfine"):
+        command = ("hyperfine", "-N", "--style", "none", "--warmup", "3", "--runs", str(_PHASES))
+        yield "hyperfine", bench.call((*command, "true")).wall_s / (_PHASES + 3) * 1e3
+    if installed("runexec"):
+        one = ("runexec", "--no-container", "--output", "/dev/null", "--", "true")
+        yield "runexec", min(bench.call(one).wall_s for _ in range(3)) * 1e3
+
+
+def startup(bench: Bench) -> Figures:
+    """Commands that have little to do, against `python -c pass`."""
+    bench.rater("run", "--quiet", "--", "true")
+    commands = {"help": ["--help"], "list": ["list"], "run": ["run", "--quiet", "--", "true"]}
+    contestants: dict[str, Callable[[], Called]] = {
+        name: partial(bench.rater, *words) for name, words in commands.items()
+    }
+    contestants["python"] = lambda: bench.call([sys.executable, "-c", "pass"])
+    ran = in_turn(contestants, runs=11)
+    python = ran.pop("python")
+    for name, of in ran.items():
+        yield f"start-{name}", min(it.cpu_s for it in of) / min(it.cpu_s for it in python)
+    waited = median(it.wall_s for it in ran["run"]) / median(it.wall_s for it in python)
+    yield "start-run-wall", waited

@@ -1,72 +1,77 @@
-"""What the supervisor costs while copies run: CPU per copy, CPU while idle, memory."""
+"""What the supervisor costs while copies run: CPU for each copy, live view, proof; steady mode."""
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
 import sys
-import threading
+from contextlib import suppress
 
-from benchmarks.bench import _CALL, Bench, median
+from benchmarks.bench import CALL, Bench, median
+from benchmarks.starting import Figures
 
-
-def cost_per_copy(bench: Bench) -> None:
-    """CPU of the supervisor per copy, as the slope between few and many copies."""
-    few, many = 32, 1024
-
-    def run(copies: int, proof: str) -> tuple[float, int]:
-        options = ("--copies", str(copies), "--proof", proof, "--quiet")
-        usage = bench.rater(*options, "--", "sleep", "0.5")["usage"]
-        return usage["cpu_s"], usage["max_rss_bytes"]
-
-    for proof, goal_us in (("off", 150), ("auto", 250)):
-        slopes, peaks = [], []
-        for _ in range(5):
-            (little, _), (much, peak) = run(few, proof), run(many, proof)
-            slopes.append((much - little) / (many - few) * 1e6)
-            peaks.append(peak / 1e6)
-        print(
-            f"supervisor, --proof {proof}: {median(slopes):.0f} us of CPU per copy, at least "
-            f"{min(slopes):.0f} (from {few} to {many} copies, median of 5; goal {goal_us}), peak "
-            f"resident memory at {many} copies {max(peaks):.1f} MB (goal: under 60)",
-            flush=True,
-        )
+_FEW, _MANY = 32, 1024
+_LIVE_S = 15
+_PROOF_S = 10
+_WARMUP_S, _WINDOW_S = 1, 8
 
 
-def idle(bench: Bench, seconds: int = 60) -> None:
-    """CPU of the supervisor while 128 copies sleep, with the live view on a pseudo-terminal."""
+def own_cpu(bench: Bench) -> Figures:
+    """CPU of the supervisor for a copy, as the slope between few and many copies."""
 
-    def cpu_s(sleep: float) -> float:
-        master, slave = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CALL, "run", "--copies", "128", "--", "sleep", str(sleep)],
-            env=bench.environment | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-        )
-        os.close(slave)
-        shown: list[bytes] = []
+    def cpu_s(copies: int, proof: str) -> float:
+        words = ("--copies", str(copies), "--proof", proof, "--quiet", "--", "sleep", "0.3")
+        return float(bench.supervise(*words)["usage"]["cpu_s"])
 
-        def read() -> None:
-            try:
-                while chunk := os.read(master, 65536):
-                    shown.append(chunk)
-            except OSError:
-                return
+    for proof, name in (("off", "own-cpu"), ("auto", "own-cpu-proof")):
+        slopes = [cpu_s(_MANY, proof) - cpu_s(_FEW, proof) for _ in range(3)]
+        yield name, median(slopes) / (_MANY - _FEW) * 1e6
 
-        reader = threading.Thread(target=read)
-        reader.start()
-        process.wait()
-        reader.join()
-        os.close(master)
-        text = b"".join(shown).decode(errors="replace")
-        start = text.rindex('{"cpu_s": ') + len('{"cpu_s": ')
-        return float(text[start : text.index(",", start)])
 
-    short, long = cpu_s(1), cpu_s(seconds + 1)
-    print(
-        f"128 copies sleep {seconds} s, live view on: {(long - short) / seconds * 100:.3f} % of "
-        "one CPU (long run minus a 1 s run); goal: at most 0.5 %"
+def live(bench: Bench) -> Figures:
+    """128 copies that sleep, with the live view on a pseudo-terminal."""
+    master, slave = pty.openpty()
+    words = ("run", "--copies", "128", "--", "sleep", str(_LIVE_S))
+    process = subprocess.Popen(
+        [sys.executable, "-c", CALL, *words],
+        env=bench.environment | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
     )
+    os.close(slave)
+    shown = bytearray()
+    with suppress(OSError):  # nobody has the terminal open any more
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    process.wait()
+    os.close(master)
+    used = json.loads(shown[shown.rindex(b'{"cpu_s"') :].splitlines()[0])
+    yield "live-cpu", used["cpu_s"] * 1e3
+    yield "live-memory", used["peak_bytes"] / 1e6
+
+
+def proof(bench: Bench) -> Figures:
+    """What looks at 128 copies cost while these run."""
+
+    def cpu_s(how: str) -> float:
+        words = ("--copies", "128", "--proof", how, "--quiet", "--", "sleep", str(_PROOF_S))
+        return float(bench.supervise(*words)["usage"]["cpu_s"])
+
+    yield "proof-cpu", (cpu_s("auto") - cpu_s("off")) / _PROOF_S * 100
+
+
+def steady(bench: Bench) -> Figures:
+    """128 copies that burn 20 ms of CPU: completions against those of a C loop, in turn."""
+    window = ("--warmup", str(_WARMUP_S), "--window", str(_WINDOW_S))
+    words = ("--copies", "128", "--mode", "steady", *window, "--quiet", "--", bench.stamp, "20")
+    loop = (bench.respawnloop, "128", str(_WARMUP_S), str(_WINDOW_S), bench.stamp, "20")
+    ratios = []
+    for _ in range(3):
+        bench.rater("run", *words)
+        last = "run_id = (SELECT max(id) FROM run)"
+        [rate] = bench.query(f"SELECT completions / window_s FROM steady_rate WHERE {last}")
+        ratios.append(rate * _WINDOW_S / int(bench.call(loop).out))
+    yield "steady", median(ratios)

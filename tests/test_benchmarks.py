@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.__main__ import MEASURES, landed, lines, read_figures
+from benchmarks.__main__ import TABLE as FIGURES
 from benchmarks.divot_cases.__main__ import verdicts
 from benchmarks.divot_cases.cases import Case, make
 from benchmarks.divot_cases.direct import findings_in, table_of_case
@@ -204,3 +206,47 @@ def test_the_detector_says_of_made_runs_what_the_command_says_of_them_imported()
         for row in (said := [*document["divots"]]):
             row.pop("next", None)
         assert [{k: it[k] for k in row} for it, row in zip(direct, said, strict=True)] == said
+
+
+TABLE = """# a comment that stays
+machine = "old"
+
+[skew]
+what = "last first instruction"
+goal = 0.5
+landed = 0.4
+
+[steady]
+what = "completions"
+goal = 0.98
+more = true
+landed = 1.0
+"""
+
+
+def test_a_figure_is_held_against_its_goal_and_against_what_landed() -> None:
+    _, figures = read_figures(TABLE)
+    skew, steady = figures["skew"], figures["steady"]
+    assert skew.verdict(0.43) == ""
+    assert skew.verdict(0.6) == "beyond the goal, dearer by 50%"
+    assert skew.verdict(0.2) == "cheaper by 50%"
+    assert steady.verdict(0.99) == ""
+    assert steady.verdict(0.8) == "beyond the goal, dearer by 25%"
+    (_, row) = lines(list(figures.values()), {"skew": 0.6})
+    assert row.endswith("0.6 x   0.5     0.4  beyond the goal, dearer by 50%")
+
+
+def test_what_landed_is_kept_beside_the_goal_and_the_rest_of_the_file_stays() -> None:
+    after = landed(TABLE, {"skew": 0.3, "steady": 0.97}, "2 x CPU")
+    assert read_figures(after)[0] == "2 x CPU"
+    assert {name: it.landed for name, it in read_figures(after)[1].items()} == {
+        "skew": 0.3,
+        "steady": 0.97,
+    }
+    assert after.replace("0.97", "1.0").replace("0.3", "0.4").replace("2 x CPU", "old") == TABLE
+
+
+def test_every_figure_of_the_table_is_measured_by_something() -> None:
+    names = read_figures(FIGURES.read_text())[1]
+    begun = tuple(begin for begins in MEASURES.values() for begin in begins)
+    assert [name for name in names if not name.startswith(begun)] == []
