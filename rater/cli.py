@@ -98,8 +98,10 @@ def _parsed(parser: TopLevelParser, words: list[str]) -> argparse.Namespace:
     if unknown is not None:
         parser.error(unknown)
     at = next((i for i, word in enumerate(words) if word in parser.commands), len(words))
+    if at == len(words):  # of rater alone: its help needs no file of defaults
+        return parser.parse_args(words)
     files = import_module("rater.commands.common")
-    found = files.find_defaults(parser, words[at], words) if at < len(words) else ()
+    found = files.find_defaults(parser, words[at], words)
     for word in {"trust", "completion"}.intersection(words[at : at + 1]):
         parser.commands[word].set_defaults(whole=parser)
     args = parser.parse_args([*words[: at + 1], *(it.word for it in found), *words[at + 1 :]])

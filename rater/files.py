@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from rater.errors import InputError
 
@@ -69,7 +68,7 @@ def user_name(user: int) -> str:
         return str(user)
 
 
-class Trusted[T](Struct, frozen=True):
+class Trusted[T](NamedTuple):
     """What only trusted users can have asked for: typed by one, or judged by `Sourced.trusted`.
 
     What starts processes takes it so, and not as it is: a guard that is forgotten is a wrong type.
@@ -78,7 +77,7 @@ class Trusted[T](Struct, frozen=True):
     value: T
 
 
-class Sourced[T](Struct, frozen=True):
+class Sourced[T](NamedTuple):
     """What was read from a file, and why others may have written it; None: they cannot have."""
 
     value: T
@@ -95,7 +94,7 @@ class Sourced[T](Struct, frozen=True):
         return Trusted(self.value)
 
 
-class OpenedFile(Struct, frozen=True):
+class OpenedFile(NamedTuple):
     """A regular file that is open for nothing but looking at it (`O_PATH`), and its folder."""
 
     path: Path  # without links

@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, cast
-
-from msgspec import Struct
+from typing import Any, BinaryIO, NamedTuple, cast
 
 # -- Commands in a text, as they can be typed where this process was called ------------------------
 #
@@ -92,7 +90,7 @@ def pip_install(what: str) -> str:
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
-class ProcessId(Struct, frozen=True):
+class ProcessId(NamedTuple):
     """A process of this machine, or of a boot before."""
 
     pid: int

@@ -49,7 +49,7 @@ from rater.plan.schedule import resolve_mode, resolve_window
 from rater.process import print_error, this_process
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
-from rater.text.values import count, to_dict, truncate_list
+from rater.text.values import count, truncate_list
 from rater.workflow.arguments import (
     check_current_directory,
     open_existing_store,
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     with open_store(default_path(args.db)) as store:
         number = unfinished_like(store, asked, nodes)
         if number is not None:
-            set_fleet(store, number, **to_dict(this_process()))
+            set_fleet(store, number, **this_process()._asdict())
             print_error(f"goes on with fleet {number}: the same command was killed before its end")
         else:
             _make_folder(asked)  # before the plan: what cannot be made leaves no fleet

@@ -174,7 +174,7 @@ def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) ->
         "directory": escape_undecodable(asked.directory),
         "command_line": escape_undecodable(asked.command_line),
     }
-    owner: dict[str, Any] = to_dict(this_process())
+    owner: dict[str, Any] = this_process()._asdict()
     with store.writing("beginning a fleet") as connection:
         number = insert_row(connection, "fleet", asked, **texts, **owner)
         for place, node in enumerate(nodes):
@@ -210,7 +210,7 @@ def intend(
     store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
 ) -> NodeAttempt | None:
     """Write down that an attempt is submitted next; None: somebody else just did."""
-    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s, **to_dict(this_process()))
+    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s, **this_process()._asdict())
     with store.writing("planning a job") as connection:
         (is_there,) = connection.execute(
             "SELECT count(*) FROM fleet_attempt JOIN fleet ON fleet.id = fleet_id WHERE "
@@ -234,7 +234,7 @@ def claim_submission(store: OpenDatabase, number: int, it: NodeAttempt) -> bool:
         changed = connection.execute(
             "UPDATE fleet_attempt SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
             f"WHERE {_OF} AND version = :seen AND state = 'intent' AND pid = :old_pid",
-            {**_key(number, it), **to_dict(this_process()), "old_pid": it.pid},
+            {**_key(number, it), **this_process()._asdict(), "old_pid": it.pid},
         ).rowcount
     return changed == 1
 

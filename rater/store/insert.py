@@ -111,7 +111,7 @@ def insert_run(
 ) -> int:
     """Insert a run that begins now, inside the caller's transaction; return its number."""
     refuse_drifted(connection)
-    head = {"source": "run", "status": RunStatus.RUNNING, **asdict(owner)}
+    head = {"source": "run", "status": RunStatus.RUNNING, **owner._asdict()}
     number = _insert_head(connection, run, host, **head)
     _pairs(connection, number, "setting", settings)
     _pairs(connection, number, "environment", run.environment)

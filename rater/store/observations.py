@@ -187,7 +187,7 @@ class Observations:
             return [default] * len(self._items)
         if key == "copy":
             kind = whole(0, self._copies - 1)
-            kind = replace(kind, expected=f"{kind.expected} (run.copies is {self._copies})")
+            kind = kind._replace(expected=f"{kind.expected} (run.copies is {self._copies})")
         convert, given = kind.convert, [item.get(key) for item in self._items]
         with suppress(WrongKindError, ValueError):
             found = [default if value is None else convert(value) for value in given]

@@ -20,7 +20,6 @@ from rater.store.read import named, number_meant
 from rater.store.rows import insert_row, insert_rows, read_rows, read_table, read_values
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
-from rater.text.values import to_dict
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand
 _HEAD = (
@@ -109,7 +108,7 @@ def new_sweep(
         "directory": escape_undecodable(asked.directory),
         "file": None if asked.file is None else escape_undecodable(asked.file),
     }
-    made_by: dict[str, Any] = to_dict(this_process())
+    made_by: dict[str, Any] = this_process()._asdict()
     with store.writing("beginning a sweep") as connection:
         status = RunStatus.RUNNING
         number = insert_row(connection, "sweep", asked, status=status, **made_by, **texts)
@@ -147,7 +146,7 @@ def claim_sweep(
             "resumed = resumed + 1, extended = extended + (rounds < :rounds), rounds = :rounds, "
             "pid = :pid, pid_start = :pid_start, boot_id = :boot_id WHERE id = :number",
             {"number": number, "status": RunStatus.RUNNING, "rounds": rounds}
-            | to_dict(this_process()),
+            | this_process()._asdict(),
         )
         insert_rows(connection, "sweep_slot", slots, sweep_id=number)
 
@@ -300,11 +299,9 @@ def _tag(connection: sqlite3.Connection, run: int, name: str, value: str) -> Non
 
 def _running(connection: sqlite3.Connection, number: int) -> ProcessId | None:
     """Return the process that runs a sweep now, None where there is none."""
-    for owner in read_table(
-        connection, ProcessId, "sweep", id=number, status=RunStatus.RUNNING.value
-    ):
-        return owner if is_alive(owner) else None
-    return None
+    query = "SELECT pid, pid_start, boot_id FROM sweep WHERE id = ? AND status = ?"
+    row = connection.execute(query, (number, RunStatus.RUNNING.value)).fetchone()
+    return ProcessId(*row) if row and is_alive(ProcessId(*row)) else None
 
 
 def _redacted(sweep: StoredSweep) -> StoredSweep:

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct, field
+from typing import Any, NamedTuple
 
 from rater.errors import InputError
 from rater.files import read_file
@@ -177,7 +175,7 @@ _MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
 _DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
 
 
-class Mistake(Struct, frozen=True):
+class Mistake(NamedTuple):
     """One thing wrong in a file; `str()` is the line that a person reads."""
 
     path: Path | str
@@ -214,13 +212,14 @@ def did_you_mean(word: str, known: Iterable[str], *, few: bool = False) -> str:
     return f"did you mean {' or '.join(near)}?" + (f" {every}" if few else "")
 
 
-class Document(Struct, dict=True):
-    """A parsed file and the mistakes found so far."""
+class Document:
+    """A parsed file and the mistakes found so far; `toml`: its text, where it is TOML."""
 
-    path: Path | str
-    data: Any
-    toml: str | None = None  # the text, where it is TOML
-    mistakes: list[Mistake] = field(default_factory=list)
+    def __init__(self, path: Path | str, data: Any, toml: str | None = None) -> None:
+        self.path = path
+        self.data = data
+        self.toml = toml
+        self.mistakes: list[Mistake] = []
 
     @cached_property
     def _lines(self) -> dict[Key, int]:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin
-
-from msgspec import Struct, structs
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from rater.text import cpuset
 
@@ -28,7 +26,7 @@ class WrongKindError(Exception):
         self.at = at
 
 
-class ValueKind[T](Struct, frozen=True):
+class ValueKind[T](NamedTuple):
     """A kind of values."""
 
     expected: str  # "a whole number from 0 to 9"
@@ -172,7 +170,7 @@ def of_type(hint: Any) -> ValueKind[Any]:
         return _dict_of(of_type(inner[1]))
     if get_origin(hint) is tuple:
         return _tuple_of([of_type(one) for one in inner if one is not ...], inner[-1] is ...)
-    if issubclass(hint, Struct):
+    if hasattr(hint, "__struct_fields__"):
         return _object_of(hint)
     if issubclass(hint, StrEnum):
         return choice(hint)
@@ -223,9 +221,8 @@ def _tuple_of(kinds: list[ValueKind[Any]], any_length: bool) -> ValueKind[tuple[
 
 
 def _object_of(of: Any) -> ValueKind[Any]:
-    fields = structs.fields(of)
-    hints = {it.name: it.type for it in fields}
-    needed = {it.name for it in fields if it.required}
+    hints, names = get_type_hints(of), of.__struct_fields__
+    needed = {*names[: len(names) - len(of.__struct_defaults__)]}
 
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):

@@ -9,8 +9,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
-
 
 def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """Return the values by key; keys and values stand in the order in which they come."""
@@ -177,7 +175,7 @@ class JsonFields:
 
     def _word(self, word: str) -> tuple[str, _Reader]:
         if word == "*":
-            return word, structs.asdict
+            return word, struct_fields
         shape: _Reader | None = None
         if word.endswith("{}"):
             word, shape = word[:-2], dict
@@ -205,13 +203,18 @@ class JsonFields:
 type Table = Mapping[Any, JsonFields]  # by class
 
 
-def to_dict(instance: Struct) -> dict[str, Any]:
+def struct_fields(instance: Any) -> dict[str, Any]:
+    """Return the fields of a Struct as they are; msgspec, of milliseconds, is not imported here."""
+    return {name: getattr(instance, name) for name in instance.__struct_fields__}
+
+
+def to_dict(instance: Any) -> dict[str, Any]:
     """Return a Struct as a dict of its fields, with those that they hold."""
-    return {name: _plain(value) for name, value in structs.asdict(instance).items()}
+    return {name: _plain(value) for name, value in struct_fields(instance).items()}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Struct):
+    if hasattr(type(value), "__struct_fields__"):
         return to_dict(value)
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
@@ -231,8 +234,8 @@ def to_json(value: object, table: Table | None = None) -> Any:
     known = table or {}
     if (members := known.get(type(value))) is not None:
         value = members.of(value)
-    elif isinstance(value, Struct):
-        value = structs.asdict(value)
+    elif hasattr(type(value), "__struct_fields__"):
+        value = struct_fields(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str | int | float):

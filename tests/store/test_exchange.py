@@ -250,7 +250,7 @@ def test_a_steady_run_goes_to_another_database_with_its_window(
         (RunEnded(RunStatus.INTERRUPTED, "Ctrl-C"), None, ("interrupted", "Ctrl-C")),
         (RunEnded(RunStatus.COMPLETE, None), None, ("complete", None)),
         (Noted("killed"), GONE, ("interrupted", "rater was killed or the machine went down; ")),
-        (Noted("a"), replace(GONE, boot_id=boot_id()), ("interrupted", "rater was killed; what")),
+        (Noted("a"), GONE._replace(boot_id=boot_id()), ("interrupted", "rater was killed; what")),
         (Noted("runs"), None, ("interrupted", "it had not ended when it was exported")),
     ],
 )

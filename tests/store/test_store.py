@@ -289,7 +289,7 @@ def test_a_full_disk_is_named_as_such(store: Store) -> None:
 
 def test_a_run_is_killed_when_its_process_is_gone_or_another(store: Store) -> None:
     me = this_process()
-    owners = [me, GONE, replace(me, pid_start=1), replace(me, boot_id="other")]
+    owners = [me, GONE, me._replace(pid_start=1), me._replace(boot_id="other")]
     for n, owner in enumerate(owners):
         begin(store, with_uuid(str(n)), owner)
     assert [head.status for head in store.runs()] == ["running", "killed", "killed", "killed"]
@@ -299,7 +299,7 @@ def test_a_zombie_does_not_live() -> None:
     child = os.posix_spawn("/bin/true", ["true"], {})
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     stat = Path(f"/proc/{child}/stat").read_text()
-    owner = replace(this_process(), pid=child, pid_start=int(stat.rpartition(")")[2].split()[19]))
+    owner = this_process()._replace(pid=child, pid_start=int(stat.rpartition(")")[2].split()[19]))
     assert not is_alive(owner)
     with suppress(ChildProcessError):
         os.waitpid(child, 0)
