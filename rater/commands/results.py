@@ -377,7 +377,7 @@ def register_compare(subparsers: Subparsers) -> None:
         parser,
         "draw the speedups with their intervals as well, into FILE, by its name .svg, .png or .pdf",
     )
-    add_common(parser, "workflow.results.compare.compare_points")
+    add_common(parser, "workflow.results.compare.compare_points", tables=True)
 
 
 def register_scale(subparsers: Subparsers) -> None:
@@ -399,4 +399,4 @@ def register_scale(subparsers: Subparsers) -> None:
         "a share of a rate), or the rates themselves, as Gunther's examples are published",
     )
     add_file(parser, "draw the curves as well, into FILE, by its name .svg, .png or .pdf")
-    add_common(parser, "workflow.results.report.scale_points")
+    add_common(parser, "workflow.results.report.scale_points", tables=True)

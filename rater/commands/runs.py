@@ -76,7 +76,7 @@ def register_plan(subparsers: Subparsers) -> None:
     )
     # Those of `run` change nothing here.
     add_doing(parser, dry_run=argparse.SUPPRESS, quiet=argparse.SUPPRESS)
-    add_common(parser, "workflow.run.repeat.plan")
+    add_common(parser, "workflow.run.repeat.plan", tables=True)
 
 
 def register_rerun(subparsers: Subparsers) -> None:
@@ -174,7 +174,7 @@ def register_sweep(subparsers: Subparsers) -> None:
     add_flag(stored, "--list", dest="listing", help="list them")
     stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
     add_flag(stored, "--example", help="print a file to begin with")
-    add_common(parser, sweep_command)
+    add_common(parser, sweep_command, tables=True)
 
 
 def sweep_command(args: argparse.Namespace) -> int:

@@ -55,6 +55,12 @@ def heading_lines(heading: Heading) -> tuple[str, str]:
     return first, second
 
 
+def heading_text(heading: Heading) -> str:
+    """Return both lines of a heading as one; a word that a terminal breaks is whole again."""
+    first, second = heading_lines(heading)
+    return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
+
+
 class Column(Struct, frozen=True):
     """One column: a heading of one or two lines (`median|copy s`), then a cell for each row."""
 
@@ -158,21 +164,15 @@ class Columns[T]:
         return Column(heading, cells, optional=optional)
 
 
-def table_lines(columns: Sequence[Column], width: int, *, ascii_only: bool) -> list[str]:
-    """Return heading lines (two, or one when no column has a unit) and rows, `width` at most.
-
-    In this order: gaps of two characters become one, flexible columns are cut (where that leaves
-    different cells different),
-    optional columns are left out, flexible columns are cut further.
-    """
-    heading, rows = _table_lines(columns, width, ascii_only=ascii_only)
-    return [*heading, *(line for row in rows for line in row)]
-
-
-def _table_lines(
+def table_lines(
     columns: Sequence[Column], width: int, *, ascii_only: bool
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the lines of the heading, and those of each row: several where a column wraps."""
+    """Return the lines of the heading, and those of each row: several where a column wraps.
+
+    The heading has two, or one when no column has a unit. `width` at most, in this order: gaps of
+    two characters become one, flexible columns are cut (where that leaves different cells
+    different), optional columns are left out, flexible columns are cut further.
+    """
     if columns and columns[-1].wrap:
         return _with_wrapped(columns[:-1], columns[-1], width, ascii_only=ascii_only)
     kept, gap, shares = _arranged(columns, width)
@@ -204,7 +204,7 @@ def _with_wrapped(
         min(it.width, _GOOD_TEXT if it.flexible else width) for it in columns if not it.optional
     ]
     least = max(_LEAST_TEXT, min(least, width - 2 - sum(fixed) - len(fixed)))
-    head, rows = _table_lines(columns, width - least - 2, ascii_only=ascii_only)
+    head, rows = table_lines(columns, width - least - 2, ascii_only=ascii_only)
     margin = max(map(cell_len, [*head, *(row[0] for row in rows)])) + 2
     room = max(least, width - margin)
     broken = [
@@ -426,7 +426,7 @@ class Printer:
             replace(column, cells=[self._clean(cell, column.wrap) for cell in column.cells])
             for column in columns
         ]
-        heading, rows = _table_lines(clean, self.width, ascii_only=self.ascii_only)
+        heading, rows = table_lines(clean, self.width, ascii_only=self.ascii_only)
         for line in heading:
             self.line(line, "bold")
         for place, lines in enumerate(rows):

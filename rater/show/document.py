@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from rater.process import as_typed
-from rater.show.console import COMMAND, Column, Heading, Printer, heading_lines
+from rater.show.console import COMMAND, Column, Heading, Printer, heading_text
 from rater.show.format import (
     format_number,
     gigabytes_column,
@@ -221,7 +221,7 @@ class MarkdownPrinter(Printer):
         groups: Mapping[int, str] | None = None,
     ) -> None:
         """Write a table."""
-        heading = [" ".join(filter(None, column.lines)) for column in columns]
+        heading = [heading_text(column.heading) for column in columns]
         rules = ["--:" if column.right else ":--" for column in columns]
         cells = [map(_markdown, column.cells) for column in columns]
         for row in (map(_markdown, heading), rules, *zip(*cells, strict=True)):
@@ -234,9 +234,15 @@ def _markdown(text: str) -> str:
 
 
 def write_csv(parts: Iterable[Part], out: TextIO) -> None:
-    """Write the tables alone, numbers as they are; an empty line between two."""
+    """Write the tables that have headings, numbers as they are; an empty line between two."""
     writer = csv.writer(out, lineterminator="\n")
-    tables = [part.whole() for part in parts if isinstance(part, ViewTable) and part.rows]
+    tables = [
+        part.whole()
+        for part in parts
+        if isinstance(part, ViewTable)
+        and part.rows
+        and any(heading_text(field.heading) for field in part.fields)
+    ]
     for place, table in enumerate(tables):
         if place:
             writer.writerow([])
@@ -245,7 +251,7 @@ def write_csv(parts: Iterable[Part], out: TextIO) -> None:
             for field in table.fields
             if any(value is not None for value in field.values(table.rows))
         ]
-        writer.writerow([" ".join(filter(None, heading_lines(field.heading))) for field in fields])
+        writer.writerow([heading_text(field.heading) for field in fields])
         values = [field.values(table.rows) for field in fields]
         for row in zip(*values, strict=True):
             writer.writerow([cell_text(one) if isinstance(one, list) else one for one in row])

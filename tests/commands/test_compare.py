@@ -189,6 +189,20 @@ def test_json_has_everything(database: Path, rater: Rater) -> None:
     assert document["suite"] == {}
 
 
+def test_a_comparison_is_markdown_and_csv_too(database: Path, rater: Rater) -> None:
+    make(database, both(SLOW), {"x": "0"})
+    make(database, both(FAST), {"x": "1"})
+    words = ("compare", "tag:x=0", "tag:x=1", "--format")
+    lines = rater(*words, "md")[1].splitlines()
+    assert "**Compared:**" in lines
+    assert "| benchmark (ratio) | 0 geomean | 1 geomean | speedup | 95 % interval |" in (
+        next(line for line in lines if line.startswith("| benchmark"))
+    )
+    (row,) = csv.DictReader(io.StringIO(rater(*words, "csv")[1]))
+    assert (row["benchmark (ratio)"], row["verdict"]) == ("gups", "better (5 rounds)")
+    assert float(row["1 geomean"]) / float(row["0 geomean"]) == pytest.approx(1.111, abs=0.001)
+
+
 def test_worse_fails_where_it_was_asked_to(database: Path, rater: Rater) -> None:
     make(database, both(FAST), {"x": "0"})
     make(database, both(SLOW), {"x": "1"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,11 @@ from tests.support.printed import printed_by
 from tests.support.small_machines import ONE
 
 
+def lines_of(columns: Sequence[Column], width: int, *, ascii_only: bool) -> list[str]:
+    heading, rows = table_lines(columns, width, ascii_only=ascii_only)
+    return [*heading, *(line for row in rows for line in row)]
+
+
 @pytest.mark.parametrize(
     ("values", "written"),
     [
@@ -102,7 +108,7 @@ def test_columns_are_made_of_what_the_rows_are_of() -> None:
 def test_the_last_column_goes_on_below_itself_and_commands_stay_whole() -> None:
     long = Column("", ["one two three four five\nsix", "-> seven eight nine ten 11"], wrap=True)
     columns = [Column("", ["a", "name"], right=False), long]
-    assert table_lines(columns, 24, ascii_only=True) == [
+    assert lines_of(columns, 24, ascii_only=True) == [
         "a     one two three four",
         "      five",
         "      six",
@@ -156,11 +162,11 @@ def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
         Column("x|s", ["1" * 10], optional=1),
         Column("y|s", ["2" * 10]),
     ]
-    whole = table_lines(columns, 64, ascii_only=True)
+    whole = lines_of(columns, 64, ascii_only=True)
     assert whole[2] == f"{'n' * 40}  {'1' * 10}  {'2' * 10}"
-    assert table_lines(columns, 40, ascii_only=True)[2] == f"{'n' * 17}~ {'1' * 10} {'2' * 10}"
-    assert table_lines(columns, 30, ascii_only=True)[2] == f"{'n' * 18}~ {'2' * 10}"
-    assert max(len(line) for line in table_lines(columns, 12, ascii_only=True)) <= 12
+    assert lines_of(columns, 40, ascii_only=True)[2] == f"{'n' * 17}~ {'1' * 10} {'2' * 10}"
+    assert lines_of(columns, 30, ascii_only=True)[2] == f"{'n' * 18}~ {'2' * 10}"
+    assert max(len(line) for line in lines_of(columns, 12, ascii_only=True)) <= 12
 
 
 @pytest.mark.parametrize(

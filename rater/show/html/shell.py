@@ -16,7 +16,7 @@ from rich.console import Console
 from rater import __version__
 from rater.process import as_typed
 from rater.show.charts.vega import ASSETS, Html, element, joined
-from rater.show.console import Column, Printer
+from rater.show.console import Column, Printer, heading_text
 from rater.show.format import sanitize
 
 # -- The frame of every page that rater writes: one HTML file with its data, styles and scripts ----
@@ -144,7 +144,10 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
     Sorted by another column, each row would else lose its name.
     """
     shown = [column for column in columns if any(column.lines) or any(column.cells)]
-    heads = [element("th", _heading(column), scope="col", class_=_side(column)) for column in shown]
+    heads = [
+        element("th", heading_text(column.heading), scope="col", class_=_side(column))
+        for column in shown
+    ]
     rows = []
     above = [""] * len(shown)
     for place in range(max(len(column.cells) for column in shown)):
@@ -161,12 +164,6 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
         rows.append(element("tr", *cells, class_=style))
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
     return element("div", table, class_="scroll", tabindex=0)
-
-
-def _heading(column: Column) -> str:
-    """Return both lines of a heading as one; a word that a terminal breaks is whole again."""
-    first, second = column.lines
-    return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
 
 
 def _side(column: Column) -> str | None:
