@@ -360,7 +360,6 @@ class _Tree:
 
 
 def _ordered(elements: list[Element], name: str) -> list[Element]:
-    """Return siblings by the lowest number of their complete (or plain) set; without a set last."""
     if len(elements) < 2:
         return elements
 

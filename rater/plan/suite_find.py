@@ -297,7 +297,6 @@ def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _meant_file(typed: str) -> str | None:
-    """Return a hint where `folder/name` may have meant a benchmark of the file folder.toml."""
     before, _, names = typed.rpartition("/")
     if not before or not is_file(_with_toml(Path(before))):
         return None

@@ -498,7 +498,6 @@ def _with_loops(level: str, width: int, widths: dict[str, int]) -> str:
 
 
 def _loops(indexes: str, total: int, widths: dict[str, int]) -> str:
-    """Return the value of one `indexes=` of a level of `total` parts as hwloc reads it safely."""
     if re.fullmatch(r"[0-9,]+", indexes):
         numbers = [int(one) for one in indexes.split(",") if one]
         if len(numbers) != total or len(set(numbers)) != total:

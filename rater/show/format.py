@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 
-from rater.text.values import count, printable
+from rater.text.values import count, group_by_key, printable
 
 # -- Letters in the place of points' labels, where those take too much room ------------------------
 
@@ -189,16 +189,26 @@ def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) ->
     """Return texts of one column in at most `width` cells, so that different ones look different.
 
     They are cut at their ends, else in the middle, else at their beginnings, else so after what
-    all have in common has gone. Where no cut tells all apart, it is the one that tells most.
+    all have in common has gone. Where no cut tells all apart, it is the one that tells most, with
+    what differs in the place of its end.
     """
+    sign = "~" if ascii_only else "…"
     long = dict.fromkeys(text for text in texts if cell_len(text) > width)
-    short = _differing(list(long), "~" if ascii_only else "…")
+    short = _differing(list(long), sign)
     cuts = [
         [_cut(text, width, share, ascii_only=ascii_only) for text in of]
         for of in (texts, [short.get(text, text) for text in texts])
         for share in (1.0, 0.5, 0.0)
     ]
-    return max(cuts, key=lambda cut: len(set(cut)))  # of equal ones the first
+    best = max(cuts, key=lambda cut: len(set(cut)))  # of equal ones the first
+    groups = group_by_key(dict.fromkeys(zip(best, texts, strict=True)))
+    apart = list(best)
+    for place, (cut, text) in enumerate(zip(best, texts, strict=True)):
+        if len(groups[cut]) > 1 and width > 5:
+            head = crop(cut, width // 2, ascii_only=ascii_only).removesuffix(sign)
+            rest = text[_alike(groups[cut]) :]
+            apart[place] = crop(f"{head}{sign}{rest}", width, ascii_only=ascii_only)
+    return max(best, apart, key=lambda cut: len(set(cut)))
 
 
 def _differing(names: Sequence[str], sign: str) -> dict[str, str]:

@@ -182,7 +182,6 @@ class Observations:
         return _in_queues(rows) if queued and not with_step else rows
 
     def _column(self, key: str, kind: ValueKind[Any], default: Any) -> list[Any]:
-        """Return the value of a key in every observation: a key after the other is fast."""
         if key not in self._given and default is not REQUIRED:
             return [default] * len(self._items)
         if key == "copy":

@@ -213,7 +213,6 @@ def _form(word: str, text: str) -> PageForm:
 
 
 def _plain(share: PageShare) -> PageShare:
-    """Return it in the one way in which nothing, and all, are written."""
     return {0.0: NO_HUGE, 100.0: ALL_HUGE}.get(share.percent, share)
 
 

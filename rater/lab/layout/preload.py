@@ -395,7 +395,6 @@ class PageProof:
 
 
 def _most(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[ProcessSeen]:
-    """Return each process as it was when it had most: at its last report or at the last look."""
     found = {(it.pid, it.began_ns): it for it in reports}
     for look in looked:
         key = (look.pid, look.began_ns)

@@ -316,7 +316,6 @@ def _by_block(runs: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:
 
 
 def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, float]]:
-    """Return the noise of one run's y, and y of each layout without what rounds have in common."""
     groups = list(ys.values())
     rounds = noise_within_rounds(groups) if all(min(of) >= 0 for of in groups) else None
     common: dict[int, float] = {}

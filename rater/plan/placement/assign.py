@@ -250,7 +250,6 @@ def _cpus(numbers: Sequence[int]) -> str:
 
 
 def _room(topology: Topology, order: CpuOrder, threads: int) -> int:
-    """Return how many copies can have PUs enough of their own; not for written orders."""
     most = len(topology.pus) // threads
     if order is CpuOrder.DISTRIB and threads > 1:  # its sets are not all of one size
         while most > 1 and min(map(len, distrib(topology, most))) < threads:

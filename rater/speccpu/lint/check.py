@@ -198,7 +198,6 @@ def _unclear(scope: Scope) -> Iterator[LintFinding]:
 
 
 def _beyond(seat: BoundCopy) -> bool:
-    """Tell whether it is the shell that is not followed: that is no mistake of the file."""
     return any(sign in (seat.binding.problem or "") for sign in "`$(")
 
 

@@ -266,7 +266,6 @@ def import_documents(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
-    """Store a run where it is not there already; return what `--json` says of it."""
     with open_store(default_path(args.db)) as store:
         number, added = store.add(stored)
     uuid, observations = stored.head.uuid, len(stored.copies)
@@ -278,7 +277,6 @@ def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
 
 
 def _bytes_of(file: str) -> bytes:
-    """Return what is in a file or comes from standard input, at most `_MOST_BYTES`."""
     try:
         if file in _STDIN:
             if sys.stdin is None:  # closed: `rater import - <&-`

@@ -372,7 +372,6 @@ def _wanted(points: Iterable[ResolvedPoint]) -> dict[str, list[str]]:
 
 
 def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) -> None:
-    """Take the variables that are axes out of our environment, which copies inherit."""
 
     def put(name: str, value: str) -> None:
         os.environ[name] = value
