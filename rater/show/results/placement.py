@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rater.analysis.results.metrics import MetricResult
@@ -13,7 +14,8 @@ from rater.analysis.results.placement import (
     PlacementVerdict,
     RunProof,
 )
-from rater.show.console import Column, Columns, Printer
+from rater.show.console import Printer
+from rater.show.document import PERCENT, TEXT, Field, Form, ViewTable, print_parts
 from rater.show.format import (
     crop,
     format_duration,
@@ -42,7 +44,7 @@ def print_placement(proof: RunProof, printer: Printer, *, every: bool = False) -
     its reason.
     """
     if every and not proof.copies:
-        printer.prose("placement was not looked at (--proof off, or a run of another tool)")
+        printer.prose("Placement was not sampled (--proof off, or an imported run).")
     if not any(one.planned for one in proof.copies):
         return
     if as_planned(proof):
@@ -56,7 +58,7 @@ def print_placement(proof: RunProof, printer: Printer, *, every: bool = False) -
     parts += [f"not known {doubtful}"] if doubtful else []
     text = f"placement of {_runs(proof.copies)}: {', '.join(parts)}"
     if any(one.counted for one in broken):
-        text += "; the results above include what was not met"
+        text += "; the results above include these misplaced copies"
     printer.prose(text, "bold red" if broken else "")
     named = broken if every else broken[:_MOST_COPIES]
     for one in named:
@@ -72,32 +74,33 @@ def print_memory(proof: RunProof, printer: Printer) -> None:
     """Print the memory per benchmark and what looking cost; nothing where nobody looked."""
     rows = [benchmark for benchmark in proof.benchmarks if benchmark.sampled]
     if rows:
-        of = Columns(rows)
-        averages = [_mb(row.rss_average_bytes) for row in rows]
-        highest = [_mb(row.rss_max_bytes) for row in rows]
-        places = needed_decimals(averages + highest)
         sizes = sorted({size for row in rows for size, _ in row.page_shares})
+        highest = [_mb(row.rss_max_bytes) for row in rows]
+        places = needed_decimals([*highest, *(_mb(row.rss_average_bytes) for row in rows)])
+        megabytes = Form(lambda values: [format_number(_mb(value), places) for value in values])
 
-        def pages(size: int) -> Column:
-            shares = [dict(row.page_shares) for row in rows]
-            cells = [percent(share.get(size, 0.0) if share else None, 0) for share in shares]
-            return Column((_page(size), "pages %"), cells, optional=2)
+        def share(row: BenchmarkProof, size: int) -> float | None:
+            shares = dict(row.page_shares)
+            return shares.get(size, 0.0) if shares else None
 
-        printer.table(
-            [
-                of.left("benchmark", lambda row: row.benchmark, flexible=True),
-                of.right("seen|copies", lambda row: f"{row.sampled}/{row.copies}"),
-                Column("resident|MB", [format_number(value, places) for value in averages]),
-                Column("most|MB", [format_number(value, places) for value in highest]),
-                *(pages(size) for size in sizes),
-                of.percent("local|%", lambda row: row.local_share),
-                of.percent("least|%", lambda row: row.least_local_share),
-                of.right("moves|/copy", lambda row: format_number(row.migrations), optional=1),
-            ]
+        whole = Form(lambda values: [percent(value, 0) for value in values])
+        columns = (
+            Field("benchmark", lambda row: row.benchmark, TEXT, flexible=True),
+            Field("seen|copies", lambda row: f"{row.sampled}/{row.copies}"),
+            Field("resident|MB", lambda row: row.rss_average_bytes, megabytes),
+            Field("most|MB", lambda row: row.rss_max_bytes, megabytes),
+            *(
+                Field((_page(size), "pages %"), partial(share, size=size), whole, optional=2)
+                for size in sizes
+            ),
+            Field("local|%", lambda row: row.local_share, PERCENT),
+            Field("least|%", lambda row: row.least_local_share, PERCENT),
+            Field("moves|/copy", lambda row: format_number(row.migrations), optional=1),
         )
+        print_parts([ViewTable("", rows, columns)], printer)
         printer.prose(
-            "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
-            "least: of one copy; moves: to another CPU"
+            "pages %, local %: share of anonymous memory. local: on the planned or home node. "
+            "least: worst copy. moves: CPU migrations."
         )
     swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
     if swapped:
@@ -178,30 +181,30 @@ _UNIT = 16  # cells that a unit has at most
 
 def print_metrics(metrics: Sequence[MetricResult], printer: Printer) -> None:
     """Print all metrics of a run, and what each lgroup has where there are several."""
-    names = [
-        metric.benchmark if not place or metrics[place - 1].benchmark != metric.benchmark else ""
-        for place, metric in enumerate(metrics)
-    ]
-    of = Columns(metrics)
     one = all(metric.copies <= 1 for metric in metrics)
-    value, lowest, median, highest = zip(*(_values(metric) for metric in metrics), strict=True)
-    spread = [
-        Column("lowest|copy", lowest, optional=1),
-        Column("median|copy", median, optional=2),
-        Column("highest|copy", highest, optional=1),
-        of.place(lambda m: m.worst, "worst copy"),
-    ]
-    printer.table(
-        [
-            Column("benchmark", names, right=False, flexible=True),
-            of.left("metric", lambda m: m.name, flexible=True),
-            Column("value", value),
-            of.left("unit", lambda m: _unit(m, printer), flexible=True),
-            *([] if one else [of.left("over|copies", lambda m: m.combine)]),
-            of.left("better", lambda m: m.better or None, optional=3),
-            *([] if one else spread),
-        ]
+    firsts = {id(m) for m, last in zip(metrics, [None, *metrics], strict=False)
+              if last is None or last.benchmark != m.benchmark}  # fmt: skip
+
+    def worst(metric: MetricResult) -> str | None:
+        at = metric.worst
+        return None if at is None else ", ".join(map(or_dash, (at.copy, at.cpu, at.node)))
+
+    spread = (
+        Field("lowest|copy", lambda m: _values(m)[1], optional=1),
+        Field("median|copy", lambda m: _values(m)[2], optional=2),
+        Field("highest|copy", lambda m: _values(m)[3], optional=1),
+        Field(("worst copy,", "CPU, node"), worst),
     )
+    columns = (
+        Field("benchmark", lambda m: m.benchmark if id(m) in firsts else "", TEXT, flexible=True),
+        Field("metric", lambda m: m.name, TEXT, flexible=True),
+        Field("value", lambda m: _values(m)[0]),
+        Field("unit", lambda m: _unit(m, printer), TEXT, flexible=True),
+        *(() if one else (Field("over|copies", lambda m: m.combine, TEXT),)),
+        Field("better", lambda m: m.better or None, TEXT, optional=3),
+        *(() if one else spread),
+    )
+    print_parts([ViewTable("", metrics, columns)], printer)
     printer.some(
         (f"{m.benchmark}, {m.name}: no value: {m.reason}" for m in metrics if m.reason), "yellow"
     )
@@ -224,7 +227,7 @@ def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
         return
     printer.line()
     if len(nodes) <= _LGROUPS_SHOWN:
-        _print_lgroup_table(metrics, nodes, printer)
+        print_parts([_node_table(metrics, nodes, printer)], printer)
         return
     for metric in metrics:
         known = [(group.value, group) for group in metric.lgroups if group.value is not None]
@@ -234,36 +237,29 @@ def _print_lgroups(metrics: Sequence[MetricResult], printer: Printer) -> None:
         high, at_high = by_value[-1]
         least, most = format_together([low, high])
         printer.prose(
-            f"{metric.benchmark}, {metric.name}: {metric.combine} over the copies of an lgroup: "
-            f"{least} (lgroup {or_dash(at_low.node)}) to {most} (lgroup {or_dash(at_high.node)}) "
+            f"{metric.benchmark}, {metric.name}: {metric.combine} over the copies of a NUMA node: "
+            f"{least} (node {or_dash(at_low.node)}) to {most} (node {or_dash(at_high.node)}) "
             f"{_unit(metric, printer)}"
         )
 
 
-def _print_lgroup_table(
+def _node_table(
     metrics: Sequence[MetricResult], nodes: Sequence[int | None], printer: Printer
-) -> None:
-    """A column per lgroup, in several tables where one is too wide."""
-    values = [{group.node: group.value for group in metric.lgroups} for metric in metrics]
-    rows = [format_together([of.get(node) for node in nodes]) for of in values]
-    columns = [
-        Column((or_dash(node), ""), cells)
-        for node, cells in zip(nodes, zip(*rows, strict=True), strict=True)
-    ]
-    label = Column(
-        "copies of lgroup",
-        [f"{metric.benchmark} {metric.name}, {_unit(metric, printer)}" for metric in metrics],
-        right=False,
+) -> ViewTable:
+    """Return a column per node, in several tables where one is too wide."""
+
+    def value(metric: MetricResult, place: int) -> str:
+        of = {group.node: group.value for group in metric.lgroups}
+        return format_together([of.get(node) for node in nodes])[place]
+
+    label = Field(
+        "copies of node",
+        lambda metric: f"{metric.benchmark} {metric.name}, {_unit(metric, printer)}",
+        TEXT,
         flexible=True,
     )
-    room = printer.width - min(label.width, 24)
-    shown: list[Column] = []
-    for column in columns:
-        if shown and sum(one.width + 2 for one in (*shown, column)) > room:
-            printer.table([label, *shown])
-            shown = []
-        shown.append(column)
-    printer.table([label, *shown])
+    columns = [Field((or_dash(node), ""), partial(value, place=i)) for i, node in enumerate(nodes)]
+    return ViewTable("", metrics, (label, *columns), repeated=1)
 
 
 def _unit(metric: MetricResult, printer: Printer) -> str:

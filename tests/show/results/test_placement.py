@@ -50,7 +50,7 @@ def test_a_run_with_a_copy_whose_memory_lay_elsewhere_is_marked() -> None:
     lines = shown(seen_run()).splitlines()
     assert [line.split()[-1] for line in lines[4:8]] == ["as", "planned", "1", "25.0"]
     not_met = [
-        "placement of 8 copy runs: met 7, not met 1; the results above include what was not met",
+        "placement of 8 copy runs: met 7, not met 1; the results above include these misplaced copies",
         "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
         "planned 0;",
         "    the kernel names its policy local",
@@ -62,9 +62,9 @@ def test_a_run_with_a_copy_whose_memory_lay_elsewhere_is_marked() -> None:
         "benchmark    seen  resident  most     4 KB  local  least  moves",
         "           copies        MB    MB  pages %      %      %  /copy",
         "a             8/8       401   402      100   90.6   25.0    0.0",
-        "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
-        "least: of one",
-        "    copy; moves: to another CPU",
+        "pages %, local %: share of anonymous memory. local: on the planned or home node. least: "
+        "worst copy.",
+        "    moves: CPU migrations.",
         "8 samples of running copies: 0.40 % of one CPU, 3.0 ms at most",
     ]
 
@@ -195,7 +195,7 @@ def test_what_was_not_met_is_in_queries_and_exports_and_survives_an_import(
     (tmp_path / "it.json").write_text(json.dumps(other))
     assert rater("import", tmp_path / "it.json")[0] == 0
     _, out, _ = rater("show", "last")
-    assert "not met 1; the results above include what was not" in out
+    assert "not met 1; the results above include these misplaced" in out
 
 
 def test_a_placement_of_another_tool_s_making_is_left_alone(rater: Rater, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_placement_of_another_tool_s_making_is_left_alone(rater: Rater, tmp_pa
     assert rater("import", tmp_path / "it.json")[0] == 0
     assert "placement" not in rater("show", "last")[1]
     _, out, _ = rater("show", "last", "--proof")
-    assert "placement was not looked at (--proof off, or a run of another tool)" in out
+    assert "Placement was not sampled (--proof off, or an imported run)." in out
 
 
 def test_a_proof_that_is_none_is_refused_with_what_there_is() -> None:
@@ -266,10 +266,10 @@ def test_small_and_huge_values_keep_their_digits_and_their_columns() -> None:
         ["1.50", "2.00", "2.50", "1,", "1,", "1"],
     ]
     assert lines[-4:] == [
-        "a tiny, s          3.200e-09   3.400e-09",
-        "a huge, s          1.800e+19   1.900e+19",
-        "a digits, s       1.000e+200  2.000e+200",
-        "a usual, s              1.50        2.50",
+        "a tiny, s        3.200e-09   3.400e-09",
+        "a huge, s        1.800e+19   1.900e+19",
+        "a digits, s     1.000e+200  2.000e+200",
+        "a usual, s            1.50        2.50",
     ]
 
 
@@ -284,9 +284,8 @@ def test_a_long_unit_takes_no_room_of_the_values(width: int) -> None:
 def test_of_many_lgroups_the_extremes_are_told_and_of_what_cannot_be_added_up_the_reason() -> None:
     lines = shown_metrics([metric("tiny")], [[(c + 1) * 1e-9] for c in range(20)])
     assert " ".join(line.strip() for line in lines).endswith(
-        "a, tiny: mean over the copies of an lgroup: 1.000e-09 (lgroup 0) to 2.000e-08 "
-        "(lgroup 19) s"
+        "a, tiny: mean over the copies of a NUMA node: 1.000e-09 (node 0) to 2.000e-08 (node 19) s"
     )
     lines = shown_metrics([metric("much", "sum")], [[1e308], [1.2e308]])
-    assert lines[2].split()[:4] == ["a", "much", "-", "s"]
+    assert lines[2].split()[:4] == ["a", "much", "s", "sum"]
     assert lines[3] == "a, much: no value: too large to add up"

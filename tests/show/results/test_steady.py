@@ -101,7 +101,7 @@ def test_fourteen_windows_of_many_copies_fit(copies: int, iterations: int) -> No
         assert len([line for line in table if line.startswith("bench-")]) == 13
         assert f"all {14 * iterations} windows were steady: halves within 0.0 %" in text
         slow = f"below the mean of all in {14 * iterations} of {14 * iterations} windows"
-        assert re.search(rf"copies of lgroup 3: their rates are \S+ % {slow}", in_words(text))
+        assert re.search(rf"copies of node 3: their rates are \S+ % {slow}", in_words(text))
 
 
 def test_one_window_of_several_lgroups_has_a_table_of_them() -> None:
