@@ -491,32 +491,26 @@ class ArchivedStore(Store):
             undo.callback(super().close)
             self.numbers: dict[str, int] = {}
             for word in dict.fromkeys(words):
-                self._add(store, word)
+                with store.reading() as connection:
+                    run = find_archived(connection, word)
+                    file = copy_archived(connection, run.sha256, self._scratch)
+                merge_database(self, file)
+                file.unlink()
+                self.numbers[word] = super().find(run.uuid)
             self._undo = undo.pop_all()
-
-    def _add(self, store: Store, word: str) -> None:
-        with store.reading() as connection:
-            run = find_archived(connection, word)
-            file = copy_archived(connection, run.sha256, self._scratch)
-        merge_database(self, file)
-        file.unlink()
-        self.numbers[word] = super().find(run.uuid)
 
     def find(self, spec: str) -> int:
         """Return the number of a word that was copied."""
-        return self._number(spec)
-
-    def find_all(self, spec: str) -> tuple[int, ...]:
-        """Return the same as the only one."""
-        return (self._number(spec),)
-
-    def _number(self, spec: str) -> int:
         if spec not in self.numbers:
             raise InputError(
                 f"{spec}: runs of a fleet's archive are compared with each other, not with those "
                 "of this database; `rater import FILE` brings a host's published database in"
             )
         return self.numbers[spec]
+
+    def find_all(self, spec: str) -> tuple[int, ...]:
+        """Return the same as the only one."""
+        return (self.find(spec),)
 
     def close(self) -> None:
         """Close the database and remove it."""

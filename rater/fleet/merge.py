@@ -79,35 +79,30 @@ class MergedFile(Struct, frozen=True):
 
     def in_words(self) -> str:
         """Return a line about a file."""
-        done = []
-        if self.added:
-            done.append(f"{runs_text(self.added)} added")
-        if self.replaced:
-            done.append(f"{runs_text(self.replaced)} replaced, which went on since")
-        if self.sweeps:
-            done.append(f"{count(self.sweeps, 'sweep')} added")
-        if self.traces:
-            done.append(f"{count(self.traces, 'traced program')} added")
-        if self.known:
-            done.append(f"{count(self.known, 'run')} known")
-        if self.schema is None:
-            done.append("merged before, nothing new in it")
+        told = (
+            (self.added, f"{runs_text(self.added)} added"),
+            (self.replaced, f"{runs_text(self.replaced)} replaced, which went on since"),
+            (self.sweeps, f"{count(self.sweeps, 'sweep')} added"),
+            (self.traces, f"{count(self.traces, 'traced program')} added"),
+            (self.known, f"{count(self.known, 'run')} known"),
+            (self.schema is None, "merged before, nothing new in it"),
+        )
+        done = [text for holds, text in told if holds]
         return f"{self.path}: {', '.join(done) or 'no runs in it'}"
 
     def remarks(self) -> list[str]:
         """Return what a person should know of a file beside that."""
-        told = []
-        if self.removed:
-            told.append(
-                f"{self.path}: {count(self.removed, 'run or sweep', 'runs and sweeps')} that "
-                f"{'was' if self.removed == 1 else 'were'} removed here left out; --restore brings "
-                f"{'it' if self.removed == 1 else 'them'} back"
-            )
-        if self.running:
-            told.append(f"{self.path}: {runs_text(self.running)} still running here, left as it is")
-        if self.left_out:
-            told.append(f"{self.path}: tables that stay behind: {truncate_list(self.left_out)}")
-        return told
+        was, it = ("was", "it") if self.removed == 1 else ("were", "them")
+        removed = count(self.removed, "run or sweep", "runs and sweeps")
+        told = (
+            (
+                self.removed,
+                f"{removed} that {was} removed here left out; --restore brings {it} back",
+            ),
+            (self.running, f"{runs_text(self.running)} still running here, left as it is"),
+            (self.left_out, f"tables that stay behind: {truncate_list(self.left_out)}"),
+        )
+        return [f"{self.path}: {text}" for holds, text in told if holds]
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` has of a file."""
@@ -162,9 +157,9 @@ def _merge(
     for table in tables:
         if table.role is not Role.OWNED:
             _make_map(connection, table)
-    removed = {}
-    for root in roots:
-        removed[root.name] = _choose(connection, root, tables, running, restore=restore)
+    removed = {
+        root.name: _choose(connection, root, tables, running, restore=restore) for root in roots
+    }
     for table in tables:
         if table.role is Role.SHARED:
             _merge_shared(connection, table, tables)
@@ -180,12 +175,9 @@ def _merge(
         (source.sha256, str(path).encode(errors="replace").decode()),
     )
 
-    def numbers(root: str, state: str) -> tuple[int, ...]:
-        query = f"SELECT new FROM temp.{_map(root)} WHERE state = ? ORDER BY new"
-        return tuple(number for (number,) in connection.execute(query, (state,)))
-
-    def changed(root: str) -> int:
-        return len(numbers(root, _NEW)) + len(numbers(root, _REPLACED))
+    def numbers(root: str, *states: str) -> tuple[int, ...]:
+        query = f"SELECT new, state FROM temp.{_map(root)} ORDER BY new"
+        return tuple(number for number, state in connection.execute(query) if state in states)
 
     result = MergedFile(
         path=path,
@@ -195,8 +187,8 @@ def _merge(
         known=len(numbers("run", _SAME)) - len(running),
         removed=removed["run"],
         running=tuple(running),
-        sweeps=changed("sweep"),
-        traces=changed("page_trace"),
+        sweeps=len(numbers("sweep", _NEW, _REPLACED)),
+        traces=len(numbers("page_trace", _NEW, _REPLACED)),
         left_out=source.left_out,
     )
     for table in tables:
