@@ -247,7 +247,7 @@ def _print_lgroups(windows: _Windows, printer: Printer) -> None:
         much = low if low == high else f"{low} to {high}"
         where = f" in {len(shares)} of {len(windows)} windows" if len(windows) > 1 else ""
         texts.append(
-            f"copies of lgroup {or_dash(node)}: their rates are {much} % below the mean of all"
+            f"copies of node {or_dash(node)}: their rates are {much} % below the mean of all"
             + where
         )
     printer.some(texts)

@@ -329,7 +329,7 @@ def test_metrics_are_a_table_under_the_results() -> None:
     assert re.search(r"^stream +triad +24\.5 GB/s sum .*12\.0 +12\.2 +12\.5 +1, 1, 0$", text, re.M)
     assert re.search(r"^ +load latency +95\.6 ns +mean .*95\.3 +95\.6 +95\.8 +1, 1, 0$", text, re.M)
     text = shown(reporting(4, 2))  # lgroups have a column each
-    assert re.search(r"^copies of lgroup +0 +1$", text, re.MULTILINE)
+    assert re.search(r"^copies of node +0 +1$", text, re.MULTILINE)
     assert re.search(r"^stream triad, GB/s +24\.\d+ +23\.\d+$", text, re.MULTILINE)
     run = reporting(2, 1)
     rows = (run.copies[0], replace(run.copies[1], metrics=()))
