@@ -12,7 +12,8 @@ from rater.record.run import CopyStatus, RunStatus, Validity
 class PageRegion(Struct, frozen=True):
     """One category of data of a copy: of its largest process, when most of it was there.
 
-    Sizes are in bytes. `extent` counts from the start of the region to its last page.
+    Sizes are in bytes. `extent` counts from the start of the region to its last page; within one
+    of 1 GB, to where data was known to go.
     """
 
     category: str  # heap, mmap, static; rest: what of the process no layout reaches

@@ -567,6 +567,16 @@ def test_memory_that_was_given_back_before_anybody_looked_is_of_the_whole() -> N
     assert large_share(lean) == 25.0
 
 
+def test_a_page_of_1_gb_with_5_mb_in_it_reached_5_mb() -> None:
+    """It was "reached 91 % of this program's memory" with 95 MB of it elsewhere."""
+    sizes = ("resident_bytes", "planned_bytes", "touched_bytes", "huge_bytes", "largest_page_bytes")
+    giant = replace(HALF, extent_bytes=5 * MB, **dict.fromkeys(sizes, 1 << 30))
+    rest = replace(REST, resident_bytes=95 * MB, stray_bytes=0)
+    found = proved(giant, rest, layout="1G")
+    assert (found.reached, found.of(PageVerdict.DIFFERS)) == (0.05, ())
+    assert large_share(copy_row(0, 1.0, pages=(giant, rest))) == 5.0
+
+
 def test_the_verdict_says_how_much_was_reached() -> None:
     words = in_words(printed_by(partial(print_pages, proved(HALF, REST))))
     assert "2 of 2 copy runs as planned; reached 25 % of this program's memory" in words

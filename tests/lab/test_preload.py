@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.lab.layout.layout import (
@@ -155,6 +156,24 @@ def test_a_report_says_what_the_regions_of_a_process_have() -> None:
         "of the heap 0.5 MB were free and kept at the end"
     )
     assert page_regions([], order("50%"), HUGE) == ()
+
+
+@pytest.mark.parametrize(
+    ("known", "extent"), [(5 * MB, 5 * MB), (None, 1 << 30), (2 << 30, 1 << 30)]
+)
+def test_data_in_a_page_of_1_gb_goes_as_far_as_it_was_known_to(
+    known: int | None, extent: int
+) -> None:
+    windows = (PageWindow(Category.HEAP, 0, GB, GB),)
+    extents = () if known is None else ((Category.HEAP, known),)
+    giant = replace(order("0%"), windows=windows, extents=extents)
+    found = parse_report(LINE)
+    assert found is not None
+    region = replace(
+        found.regions[0], extent=1 << 30, there=1 << 30, end=found.regions[0].base + (1 << 30)
+    )
+    heap = page_regions([replace(found, regions=(region, *found.regions[1:]))], giant, HUGE)[0]
+    assert (heap.extent_bytes, heap.planned_bytes) == (extent, GB)
 
 
 def test_what_a_program_did_to_its_pages_is_told_without_an_error_that_was_none() -> None:

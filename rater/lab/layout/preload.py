@@ -7,7 +7,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -199,7 +199,7 @@ def page_regions(
                 category=category,
                 split=order.split,
                 share_of_bytes=shares.get(category),
-                extent_bytes=seen.extent,
+                extent_bytes=_data_extent(seen.extent, shares.get(category), windows, huge_bytes),
                 resident_bytes=seen.there,
                 planned_bytes=sum(
                     max(0, min(it.end, seen.extent) - it.start) for it in _reachable(windows, seen)
@@ -216,6 +216,14 @@ def page_regions(
             )
         )
     return tuple(found)
+
+
+def _data_extent(
+    extent: int, known: int | None, windows: Sequence[PageWindow], huge_bytes: int
+) -> int:
+    """Return how far data goes: within the last of pages that are too large to tell, as before."""
+    page = max((it.page_bytes for it in windows), default=BASE_BYTES)
+    return extent if known is None or page <= huge_bytes else min(extent, max(known, extent - page))
 
 
 def _reachable(windows: Iterable[PageWindow], seen: RegionSeen) -> list[PageWindow]:

@@ -370,7 +370,9 @@ def _order(asked: PageRequest, extents: Extents, huge: int, root: Path) -> PageD
         split=asked.layout.split,
         pooled=asked.pooled,
         strict=not asked.layout.best,
-        extents=tuple(extents.items()) if asked.layout.needs_extent else (),
+        extents=tuple(extents.items())
+        if asked.layout.needs_extent or any(it.page_bytes > huge for it in windows)
+        else (),
     )
 
 

@@ -126,18 +126,24 @@ def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
 
 
 def _reached_share(copy: StoredCopy) -> float | None:
-    shaped = sum(it.resident_bytes for it in copy.pages if it.category != REST)
+    """Return which part (0 to 1) of a copy's memory lies in categories; None: not known."""
+    shaped = sum(_data_bytes(it) for it in copy.pages if it.category != REST)
     whole = _whole_bytes(copy)
     return min(1.0, shaped / whole) if whole else None
 
 
 def large_share(copy: StoredCopy) -> float | None:
     """Return the per cent of a copy's memory, all of it, in large pages; None: not known."""
-    large = [it.huge_bytes for it in copy.pages]
     whole = _whole_bytes(copy)
-    if None in large or not whole:
+    if not whole or any(it.huge_bytes is None for it in copy.pages):
         return None
-    return 100 * sum((it.huge_bytes or 0) + it.stray_bytes for it in copy.pages) / whole
+    large = (min((it.huge_bytes or 0) + it.stray_bytes, _data_bytes(it)) for it in copy.pages)
+    return 100 * sum(large) / whole
+
+
+def _data_bytes(region: PageRegion) -> int:
+    """Return what of a region's memory is data: a page of 1 GB is there whole, with 5 MB in it."""
+    return min(region.resident_bytes, region.extent_bytes or region.resident_bytes)
 
 
 def _whole_bytes(copy: StoredCopy) -> int:
@@ -145,7 +151,7 @@ def _whole_bytes(copy: StoredCopy) -> int:
 
     What it gave back before anybody looked is in its largest resident memory, pools are not.
     """
-    seen = sum(it.resident_bytes for it in copy.pages)
+    seen = sum(map(_data_bytes, copy.pages))
     return max(seen, copy.max_rss_bytes or 0) if seen else 0
 
 
