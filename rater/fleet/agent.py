@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -217,13 +217,18 @@ class Agent:
         return status, text[-_SAID:]
 
     def _until_ours(self, turn: int) -> bool:
+        waits = False
         while self.signals.first is None:
-            try:
+            with suppress(BlockingIOError):
                 fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.1)
-            else:
+                if waits:
+                    self.folder.mark_waiting(self.node, self.attempt, "")
                 return True
+            if not waits:
+                what = f"another job of a fleet is on this machine; waits since {utc_timestamp()}"
+                self.folder.mark_waiting(self.node, self.attempt, what)
+            waits = True
+            time.sleep(0.1)
         return False
 
     def _of_run(self, found: NodeRun | None, status: int, said: str) -> NodeVerdict:

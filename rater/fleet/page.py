@@ -185,27 +185,15 @@ def _course(series_: FleetTrend) -> Html:
         return round(_HIGH * (high - value) / (high - low), 1)
 
     points = [(round(place * across, 1), down(value)) for place, value in enumerate(logs)]
-    dots = [
-        element("circle", cx=float(x), cy=float(y), r="2", fill="var(--dot0)") for x, y in points
-    ]
+    ends = f"{format_slowdown(series_.ratios[0])} to {format_slowdown(series_.ratios[-1])}"
+    level = {"x1": "0", "x2": f"{_WIDE:g}", "y1": f"{down(0.0):g}", "y2": f"{down(0.0):g}"}
+    line = " ".join(f"{x:g},{y:g}" for x, y in points)
     return element(
         "svg",
-        element(
-            "title",
-            f"{format_slowdown(series_.ratios[0])} to {format_slowdown(series_.ratios[-1])}",
-        ),
-        element(
-            "line",
-            **{"x1": "0", "x2": f"{_WIDE:g}", "y1": f"{down(0.0):g}", "y2": f"{down(0.0):g}"},
-            stroke="var(--median)",
-        ),
-        element(
-            "polyline",
-            points=" ".join(f"{x:g},{y:g}" for x, y in points),
-            fill="none",
-            stroke="var(--dot2)",
-        ),
-        *dots,
+        element("title", ends),
+        element("line", **level, stroke="var(--median)"),
+        element("polyline", points=line, fill="none", stroke="var(--dot2)"),
+        *(element("circle", cx=x, cy=y, r="2", fill="var(--dot0)") for x, y in points),
         viewBox=f"-3 -3 {_WIDE + 6:g} {_HIGH + 6:g}",
         preserveAspectRatio="none",
         role="img",

@@ -339,6 +339,9 @@ def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
         words = ("--nodes", "n[1-2]", "--parallel", "1", *PROGRAM, "--", "true")
         assert rater(*fleet, *words)[0] == 0
         until(lambda: list(home.glob("*-n1")))
+        until(lambda: shown(rater, "status")["counts"] == {"waiting": 1, "not submitted": 1})
+        said = "another job of a fleet is on this machine; waits since 20"
+        assert shown(rater, "status")["nodes"][0]["reason"].startswith(said)
         document = shown(rater, "cancel", "--wait")
     assert document["status"] == "cancelled"
     first, second = document["nodes"]
