@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rater.cli import main
+from rater.process import remember_database
 from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.store.store import Store, open_store
 from rater.workflow.run import prepare
@@ -69,6 +70,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_places_in(tmp_path, monkeypatch)
+    remember_database(None)  # that a test before it named
 
 
 class _NobodyElse(ForeignLoadSampler):

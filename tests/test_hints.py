@@ -15,6 +15,7 @@ import pytest
 
 from rater.cli import main
 from rater.process import DISTRIBUTION, as_typed, pip_install, remember_database, remember_runs
+from rater.workflow.run import repeat, session
 from tests.support.calls import Done, rater
 from tests.support.observations import observed
 from tests.support.places import CHECKOUT
@@ -180,3 +181,87 @@ def test_help_ends_with_commands_of_this_program(
     with pytest.raises(SystemExit):
         main(["show", "--help"])
     assert "\n  /opt/x/rater show last\n" in capsys.readouterr().out
+
+
+READING = """
+list | show 1 | divots | compare 1 2 | scale 1 | export 1 | report 1 | show plot 1 | sweep --list
+sweep --show 1 | fleet list | fleet history n1 | lab trace --list | lab model 1 | rm 1 | rerun 1
+"""
+
+
+@pytest.mark.parametrize("words", READING.replace("\n", "|").strip("|").split("|"))
+def test_a_database_that_is_not_there_is_a_mistake_where_it_is_named(
+    tmp_path: Path, words: str
+) -> None:
+    done = rater(*words.split(), "--db", tmp_path / "typo.db")
+    assert (done.returncode, "there is no database" in done.stderr) == (2, True)
+    assert list(tmp_path.glob("typo*")) == []
+
+
+def test_a_pipe_gets_tables_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name = "a-benchmark-with-a-rather-long-name"
+    rater("run", "--name", name, "--tag", "why=" + "because-" * 9, "--", "true")
+    (row,) = [line for line in rater("list").stdout.splitlines() if name in line]
+    assert "why=" + "because-" * 9 in row and "…" not in row
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, rater("list").stdout.splitlines())) <= 80
+
+
+def test_several_programs_behind_dashes_are_one_and_that_is_said() -> None:
+    done = rater("run", "--copies", 1, "--", "echo", "a,b", "--", "true")
+    assert done.returncode == 0
+    assert "one program runs, with all behind echo as its arguments" in done.stderr
+    told = {it for it in hints(done) if "--axis" in it}
+    assert told == {r"rater sweep --axis 'command=echo a\,b,true'"}
+    assert "one program runs" not in rater("run", "--", "true", "--", "no/such/program").stderr
+
+
+def test_a_run_that_counted_nothing_of_what_was_asked_for_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "ready_counters", lambda *_: (None, ("counters: none here",)))
+    done = rater("run", "--counters", "software", "--copies", 1, "--", "true")
+    assert (done.returncode, json.loads(rater("list", "--json").stdout)[0]["status"]) == (
+        1,
+        "complete",
+    )
+    assert "run 1: --counters software: nothing was counted" in done.stderr
+    assert rater("run", "--copies", 1, "--", "true").returncode == 0
+
+
+def test_a_quick_study_of_a_command_has_no_size() -> None:
+    done = rater("lab", "pages", "--quick", "--copies", 1, "--dry-run", "--", "true")
+    assert (done.returncode, "--size" in done.stderr) == (0, False)
+
+
+def test_where_copies_worked_is_said_before_and_after() -> None:
+    words = ("run", "--copies", 1, "--run-dirs", "--keep")
+    plan = rater(*words, "--dry-run", "--", "true").stdout
+    place = Path(os.environ["RATER_CACHE"]) / "work"
+    assert f"each in a directory of its own below {place}" in " ".join(plan.split())
+    assert "directory of its own" not in rater("run", "--dry-run", "--", "true").stdout
+    rater(*words, "--", "sh", "-c", "echo here > mark")
+    (mark,) = place.rglob("mark")
+    told = rater("show", 1).stdout
+    assert f" {mark.parent}\n" in told and "directories of 1 copy" in told
+
+
+def test_a_dry_run_says_what_pages_and_settings_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeat, "tuned_settings_of", lambda _: {"numa.balancing": "0"})
+    sets = rater("run", "--tuned", "--dry-run", "--", "true").stdout
+    assert "sets    numa.balancing=0" in sets
+    monkeypatch.setattr(repeat, "tuned_settings_of", lambda _: {})
+    assert "sets    nothing:" in rater("run", "--tuned", "--dry-run", "--", "true").stdout
+    pages = rater("run", "--pages", "heap:50%", "--dry-run", "--", "true").stdout
+    assert "pages   heap:50%, in pages that the kernel gives transparently" in pages
+    assert "pages  " not in rater("run", "--dry-run", "--", "true").stdout
+
+
+def test_a_list_keeps_date_and_time_beside_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rater("run", "--copies", 1, "--tag", f"why={'because-' * 9}", "--", "true")
+    rater("run", "--copies", 1, "--name", "a-long-name-of-a-program", "--", "true")
+    text = rater("list").stdout
+    assert "started (UTC)" in text and "why=because" in text
+    assert all(len(line) <= 80 for line in text.splitlines())

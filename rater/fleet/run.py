@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import InputError
-from rater.files import is_there
 from rater.fleet.backends import POLL_S, backend
 from rater.fleet.driver import (
     FleetDriver,
@@ -53,6 +52,7 @@ from rater.text.values import count, truncate_list
 from rater.workflow.arguments import (
     check_current_directory,
     open_existing_store,
+    open_to_list,
     parse_request,
     print_output,
 )
@@ -353,12 +353,9 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
 
 def list_fleets(args: argparse.Namespace) -> int:
     """Print the fleets that are stored; no scheduler is asked."""
-    path = default_path(args.db)
     lines: tuple[StoredFleet, ...] = ()
-    if is_there(path):
-        with open_store(path) as store:
+    if (store := open_to_list(args)) is not None:
+        with store:
             lines = fleets(store)
-    else:
-        print_error(f"there is no database {path} yet")
     print_output(args, partial(listed_document, lines), partial(print_fleets, lines))
     return 0

@@ -101,9 +101,7 @@ def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
 def print_next(fleet: int, compared: FleetComparison, printer: Printer) -> None:
     """Print the commands that follow."""
     if compared.slow:
-        printer.line(
-            f"next: `rater divots --confirm fleet:{fleet}`   (slow hosts beside quiet ones)"
-        )
+        printer.line(f"next: `rater divots --confirm fleet:{fleet}`   (slow hosts beside others)")
         printer.line(f"next: `rater report fleet:{fleet}`   (a page with all hosts)")
 
 

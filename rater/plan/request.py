@@ -357,8 +357,15 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         kind=FLAG,
         traits=RECORDED,
     )
-    run_dirs: bool = _how("a command's copies get directories", kind=FLAG)
-    keep: bool = _how("keep the run directories", kind=FLAG, traits=NO_EFFECT)
+    run_dirs: bool = _how(
+        "each copy of a command works in a directory of its own, below RATER_CACHE/work",
+        kind=FLAG,
+    )
+    keep: bool = _how(
+        "keep the run directories; where they are stands below the result",
+        kind=FLAG,
+        traits=NO_EFFECT,
+    )
     force: bool = _how(
         "run even if memory or disk may be insufficient", kind=FLAG, traits=NO_EFFECT
     )

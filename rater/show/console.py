@@ -91,6 +91,9 @@ class _OfCopy(Protocol):
     def node(self) -> int | None: ...
 
 
+type Of[T] = Callable[[T], object]
+
+
 class Columns[T]:
     """Makes the columns of a table from what its rows are of; None, as a row too, is `-`."""
 
@@ -101,29 +104,18 @@ class Columns[T]:
         return [None if row is None else value(row) for row in self._rows]
 
     def right(
-        self,
-        heading: Heading,
-        value: Callable[[T], object],
-        *,
-        flexible: bool = False,
-        optional: int = 0,
+        self, heading: Heading, value: Of[T], *, flexible: bool = False, optional: int = 0
     ) -> Column:
         """Return a column of values as they are."""
         cells = [or_dash(one) for one in self._values(value)]
         return Column(heading, cells, True, flexible, optional)
 
     def left(
-        self,
-        heading: Heading,
-        value: Callable[[T], object],
-        *,
-        flexible: bool = False,
-        optional: int = 0,
+        self, heading: Heading, value: Of[T], *, flexible: bool = False, optional: int = 0
     ) -> Column:
         """Return a column of text, aligned to the left."""
-        return replace(
-            self.right(heading, value, flexible=flexible, optional=optional), right=False
-        )
+        column = self.right(heading, value, flexible=flexible, optional=optional)
+        return replace(column, right=False)
 
     def numbers(
         self,
@@ -324,8 +316,16 @@ def not_met_column(numbers: Sequence[int]) -> list[Column]:
 # -- The console on standard output or error: colours and cursor are ours, text is cleaned ---------
 
 
+UNLIMITED = 100_000  # cells
+
+
 class Terminal(Console):
     """Everything that is drawn goes through `render`: control codes come from rich alone."""
+
+    @property
+    def is_piped(self) -> bool:
+        """Tell whether no screen, and no COLUMNS, says how wide it is."""
+        return not self.is_terminal and "COLUMNS" not in os.environ
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -402,6 +402,8 @@ class Printer:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.width = console.width
+        # What a pipe or a file gets of a table is not cut: programs read it, and nothing breaks it.
+        self.table_width = UNLIMITED if getattr(console, "is_piped", False) else console.width
         self.ascii_only = is_ascii(console.encoding)
 
     def line(self, text: str = "", style: str = "") -> None:
@@ -426,7 +428,7 @@ class Printer:
             replace(column, cells=[self._clean(cell, column.wrap) for cell in column.cells])
             for column in columns
         ]
-        heading, rows = table_lines(clean, self.width, ascii_only=self.ascii_only)
+        heading, rows = table_lines(clean, self.table_width, ascii_only=self.ascii_only)
         for line in heading:
             self.line(line, "bold")
         for place, lines in enumerate(rows):

@@ -165,7 +165,9 @@ def print_parts(parts: Iterable[Part], printer: Printer) -> None:
                 printer.line()
             if part.title:
                 printer.prose(part.title, "bold")
-            for number, some in enumerate(_side_by_side(columns, part.repeated, printer.width)):
+            for number, some in enumerate(
+                _side_by_side(columns, part.repeated, printer.table_width)
+            ):
                 if number:
                     printer.line()
                 printer.table(some, [part.style(row) for row in part.shown], part.groups)

@@ -24,13 +24,7 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     """Return the observations document of a run; `read_observations` takes it back."""
     stored = stored.without_torn()
     head = stored.head
-    run: dict[str, Any] = {
-        "uuid": head.uuid,
-        "host": head.hostname,
-        "mode": head.mode,
-        "copies": head.copies,
-        "started_at": head.started_at,
-    }
+    run = JsonFields("uuid host=hostname mode copies started_at").of(head)
     run |= _how_it_ended(stored) | ({"tags": dict(head.tags)} if head.tags else {})
     if head.stagger_ms:
         run["stagger_ms"] = head.stagger_ms

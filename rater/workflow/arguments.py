@@ -200,6 +200,17 @@ def open_existing_store(args: argparse.Namespace) -> Store:
     return open_store(path)
 
 
+def open_to_list(args: argparse.Namespace) -> Store | None:
+    """Open the database; None, and a word, where there is none yet and none is named."""
+    from rater.files import is_there
+    from rater.store.connection import default_path
+
+    if args.db or is_there(default_path(None)):
+        return open_existing_store(args)
+    print_error(f"there is no database {default_path(None)} yet")
+    return None
+
+
 class FleetArchive(Protocol):
     """What a wing has of runs in the archive of a fleet."""
 

@@ -87,6 +87,18 @@ def pages_asked(request: Request) -> PageRequest | None:
     return PageRequest(layout, request.pages_backing == HUGETLB, request.pages_heap_bytes)
 
 
+def pages_words(request: Request) -> tuple[str, ...]:
+    """Say what data would lie in, and what is run first."""
+    asked = pages_asked(request)
+    if asked is None:
+        return ()
+    how = "of the pool of huge pages" if asked.pooled else "that the kernel gives transparently"
+    words = f"{asked.layout}, in pages {how}; all else of a copy in base pages"
+    learnt = asked.layout.needs_extent and asked.heap_bytes is None
+    first = "where it is not known how large its data becomes, one copy of a program runs first"
+    return (words, first) if learnt else (words,)
+
+
 def _contradicts(option: str, value: str) -> str:
     if option == "--alloc":
         why = "--pages shapes the arena of glibc's malloc, which --alloc replaces"

@@ -21,7 +21,7 @@ from rater.lab.models.observed import LayoutValue
 from rater.lab.models.quantities import Quantity
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
 from rater.show.console import Columns, Printer
-from rater.show.format import format_number, needed_decimals, sanitize
+from rater.show.format import format_number, sanitize
 from rater.text.values import (
     JsonFields,
     count,
@@ -207,21 +207,20 @@ def models_document(
 def print_models(
     models: Sequence[SweepModel],
     printer: Printer,
-    drawings: Sequence[Sequence[str]] = (),
     told: Sequence[str] = (),
 ) -> None:
-    """Print every model; `drawings`: its picture in lines; `told`: points without runs."""
+    """Print every model; `told`: points without runs."""
     printer.some(told, "yellow")
     for place, model in enumerate(models):
         if place or told:
             printer.line()
-        print_model(model, printer, drawings[place] if drawings else ())
+        print_model(model, printer)
     printer.line()
     printer.prose(HOW, "dim")
 
 
-def print_model(model: SweepModel, printer: Printer, drawing: Sequence[str] = ()) -> None:
-    """Print one model; `drawing`: its picture in lines."""
+def print_model(model: SweepModel, printer: Printer) -> None:
+    """Print one model."""
     printer.prose(head_text(model), "bold")
     printer.prose(quantities_text(model))
     printer.some(model.observed.lacking, "yellow")
@@ -230,10 +229,6 @@ def print_model(model: SweepModel, printer: Printer, drawing: Sequence[str] = ()
     printer.prose(noise_text(model), "dim")
     if not model.fits:
         return
-    if drawing:
-        printer.line()
-        for line in drawing:
-            printer.line(line)
     printer.line()
     _print_fits(model, printer)
     if model.pairs:
@@ -248,9 +243,9 @@ def _print_fits(model: SweepModel, printer: Printer) -> None:
     printer.table(
         [
             of.left("model", lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name),
-            of.right("R2", lambda fit: _places(fit.quality.r2)),
-            of.right("adjusted|R2", lambda fit: _places(fit.quality.adjusted_r2)),
-            of.right("AICc", lambda fit: _places(fit.quality.aicc, 1)),
+            of.right("R2", lambda fit: format_number(fit.quality.r2, 3)),
+            of.right("adjusted|R2", lambda fit: format_number(fit.quality.adjusted_r2, 3)),
+            of.right("AICc", lambda fit: format_number(fit.quality.aicc, 1)),
             of.percent("left out|mean %", lambda fit: fit.quality.mean_error),
             of.percent("left out|max %", lambda fit: fit.quality.maximum_error),
             of.left("y =", formula, flexible=True),
@@ -298,16 +293,12 @@ def _short(label: str) -> str:
     return parts[0].partition("=")[2] or label if len(parts) == 1 else label
 
 
-def _places(value: float | None, places: int = 3) -> str:
-    return "-" if value is None else f"{value:.{places}f}"
-
-
 def names_of(models: Sequence[SweepModel]) -> str:
     """Return the names of what is modelled."""
     return truncate_list([one.observed.name for one in models])
 
 
-# -- Models of layouts as charts, for a page, a file and the terminal; pure but for drawing them ---
+# -- Models of layouts as charts, for a page and a file; pure but for drawing them -----------------
 #
 # Dots are layouts (a line from the lowest to the highest run), curves the fits: the one that is
 # warranted is thick, its 95 % confidence band shaded; the others are dashed.
@@ -315,9 +306,6 @@ def names_of(models: Sequence[SweepModel]) -> str:
 _STEPS = 60  # of a drawn curve
 _COLOURS = ("var(--explained)", "var(--slow)", "var(--pick)", "var(--dot2)")  # by place of the fit
 _TIGHT = 0.07  # of the height: nearer names would touch
-_LEAST_WIDTH, _LINES = 30, 12  # in the terminal
-_SIGNS = ".:'"  # of the fits there
-_LAYOUT, _SEVERAL = "o", "8"
 
 
 def models_svg(models: Sequence[SweepModel], title: str) -> str:
@@ -417,41 +405,3 @@ def _band(xs: Floats, chosen: PolynomialFit | None, band: Floats | None) -> list
         {"x": float(x), "low": float(y - half), "high": float(y + half)}
         for x, y, half in zip(xs, middle, band, strict=True)
     ]
-
-
-def model_lines(model: SweepModel, width: int) -> list[str]:
-    """Return a model for a terminal: `o` layouts, dots and colons the fits."""
-    layouts = model.observed.layouts
-    fits = _drawn(model)
-    values = [one.y for one in layouts]
-    for fit in fits:
-        values += [float(y) for y in fit.at(model.x)]
-    low, high = min(values), max(values)
-    places = needed_decimals([low, high])
-    ends = [format_number(high, places), format_number(low, places)]
-    margin = max(map(len, ends)) + 1
-    room = max(_LEAST_WIDTH, width - margin - 1)
-    first, last = layouts[0].x, layouts[-1].x
-    grid = [[" "] * room for _ in range(_LINES)]
-
-    def row(y: float) -> int:
-        share = (high - y) / (high - low) if high > low else 0.5
-        return min(_LINES - 1, max(0, round(share * (_LINES - 1))))
-
-    columns = np.linspace(first, last, room)
-    for fit, sign in reversed(list(zip(fits, _SIGNS, strict=False))):
-        for column, y in enumerate(fit.at(columns)):
-            if low <= y <= high:
-                grid[row(float(y))][column] = sign
-    for one in layouts:
-        column = round((one.x - first) / (last - first) * (room - 1))
-        cells = grid[row(one.y)]
-        cells[column] = _SEVERAL if cells[column] in (_LAYOUT, _SEVERAL) else _LAYOUT
-    marks = {0: ends[0], _LINES - 1: ends[1]}
-    lines = [
-        f"{marks.get(at, ''):>{margin - 1}} |{''.join(one).rstrip()}" for at, one in enumerate(grid)
-    ]
-    left, right = f"{first:.4g}", f"{last:.4g} {model.observed.x.title}"
-    lines.append(" " * margin + f"{left}{right:>{max(1, room + 1 - len(left))}}")
-    key = ", ".join(f"{sign} {fit.name}" for fit, sign in zip(fits, _SIGNS, strict=False))
-    return [f"{model.observed.y.title}  ({_LAYOUT} layouts, {key})", *lines]

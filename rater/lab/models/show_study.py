@@ -278,8 +278,7 @@ def _effect(model: SweepModel) -> str:
 
 def _r2(model: SweepModel) -> str:
     fit = model.chosen
-    value = fit.quality.adjusted_r2 if fit else None
-    return "-" if value is None else f"{value:.3f}"
+    return format_number(fit.quality.adjusted_r2 if fit else None, 3)
 
 
 def _left_out(model: SweepModel, *, largest: bool) -> str:

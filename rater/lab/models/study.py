@@ -23,7 +23,7 @@ from rater.lab.models.model import (
 )
 from rater.lab.models.observed import ModelRequest, observe
 from rater.lab.models.quantities import PAGES, EffortKind, PredictorKind, Response
-from rater.lab.models.show import model_lines, models_document, models_svg, names_of, print_models
+from rater.lab.models.show import models_document, models_svg, names_of, print_models
 from rater.lab.models.show_study import lab_document, page_part, print_lab
 from rater.lab.trace.ranking import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
@@ -110,7 +110,7 @@ def _complete(args: argparse.Namespace) -> None:
         args.suites = [SUITE]
     if args.quick:
         for name, value in _QUICK.items():
-            if getattr(args, name) is None:
+            if getattr(args, name) is None and (args.command is None or name != "size"):
                 setattr(args, name, value)
 
 
@@ -181,8 +181,7 @@ def model_sweep(args: argparse.Namespace) -> int:
         write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
 
     def text(printer: Printer) -> None:
-        lines = [model_lines(model, printer.width) if model.fits else [] for model in models]
-        print_models(models, printer, lines, [*told, *disturbed])
+        print_models(models, printer, [*told, *disturbed])
         if file is not None:
             printer.line(f"{args.file}: {count(len(models), 'panel')}")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -108,15 +108,6 @@ from rater.workflow.sweep.execute import run_sweep
 _HUGE = PAGE_SIZES[2]
 
 
-class _TraceOptions(Struct, frozen=True):
-    """What a trace is made with."""
-
-    tools: TraceTools
-    tlb: Tlb
-    sizes: tuple[int, ...]  # of pages, that categories are mapped to
-    rate: float
-
-
 def pages(args: argparse.Namespace) -> int:
     """Trace one program and rank the mappings of its data to page sizes; or show what there is."""
     file = drawing_file(args.file)
@@ -138,17 +129,17 @@ def pages(args: argparse.Namespace) -> int:
 def _record_trace(args: argparse.Namespace) -> StoredTrace:
     check_current_directory()
     sizes = parse_page_sizes(args.sizes)
-    cache, limits = cache_root(), limits_of(args)
+    cache, limits = cache_root(), Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
     named = parse_tlb(args.tlb) if args.tlb else None
     tools = build_tools(find_valgrind(), cache)
     with open_store(default_path(args.db)) as store:  # what cannot be stored is not traced
         with guarded():
             subject = subject_of(args, cache, limits)
             measured = machine_costs(cache, anew=args.measure)
-            with staged(subject, cache) as stage:
-                native_s = stage.native_s(limits)
-                asked = _TraceOptions(tools, named or own_tlb(measured), sizes, args.sample)
-                trace = _traced(subject, stage, asked, native_s, limits)
+            tlb = named or own_tlb(measured)
+            with trial_folder(cache) as work:
+                stage = Sandbox(subject, work)
+                trace = _traced(subject, stage, tools, tlb, sizes, rate=args.sample, limits=limits)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
         return load_trace(store, number)
@@ -179,18 +170,8 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
         if file is not None:
             printer.line(f"{args.file}: {len(trace.reuse)} panels")
 
-    def document() -> dict[str, Any]:
-        return pages_document(
-            trace,
-            ranked,
-            costs,
-            loads=loads,
-            budget=args.budget,
-            number=stored.number,
-            check=check,
-        )
-
-    print_output(args, document, text)
+    asked = {"loads": loads, "budget": args.budget, "number": stored.number, "check": check}
+    print_output(args, partial(pages_document, trace, ranked, costs, **asked), text)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -214,24 +195,28 @@ def own_tlb(measured: Mapping[str, Any]) -> Tlb:
 
 
 def _traced(
-    subject: TraceTarget, stage: Sandbox, asked: _TraceOptions, native_s: float, limits: Limits
+    subject: TraceTarget,
+    stage: Sandbox,
+    tools: TraceTools,
+    tlb: Tlb,
+    sizes: tuple[int, ...],
+    *,
+    rate: float,
+    limits: Limits,
 ) -> PageTrace:
-    tlb, tools, sizes = asked.tlb, asked.tools, asked.sizes
+    native_s = stage.native_s(limits)
     if _HUGE not in sizes:
         sizes = (*sizes, _HUGE)  # what predictions for layouts are made of
     analysis = TraceAnalysis(
         tuple(it.argument for it in tlb.arrays),
         tuple(mapping_argument(it) for it in page_mappings(sizes)),
-        asked.rate,
+        rate,
         max(1, len(os.sched_getaffinity(0))),
     )
     print_error(f"tracing {subject.name}: {native_s:.1f} s by itself, 5 to 80 times as long traced")
 
-    def running(wrap: tuple[str, ...], doing: Callable[[CopySpec], TraceRun]) -> TraceRun:
-        return stage.run(wrap, doing)
-
     library = _library(subject, cache_root())
-    traced = run_traced(tools, running, analysis, limits, library[0])
+    traced = run_traced(tools, stage.run, analysis, limits, library[0])
     if traced.status != 0:
         raise RunError(
             f"{subject.name} {ended_text(traced.status)} under the tracer (by itself it did not)"
@@ -395,18 +380,6 @@ class Sandbox:
             return elapsed_s
 
         return self.run((), run)
-
-
-@contextmanager
-def staged(subject: TraceTarget, cache: Path) -> Iterator[Sandbox]:
-    """Make the place for some runs of a subject."""
-    with trial_folder(cache) as work:
-        yield Sandbox(subject, work)
-
-
-def limits_of(args: argparse.Namespace) -> Limits:
-    """Return what one run may take."""
-    return Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
 
 
 # -- `rater lab trace --check`: mappings run as a sweep over `--pages`, held against the prediction

@@ -37,9 +37,14 @@ class ExecutedCommands(Struct, frozen=True):
     prepare: str | None
     environment: tuple[tuple[str, str], ...]  # what is added to rater's own
     settings: tuple[tuple[str, str], ...] = ()  # of the machine, set while it runs
+    tuned: bool = False  # whether it was asked to set what the doctor would
+    pages: tuple[str, ...] = ()  # what its data lies in, where that is chosen
+    directories: str | None = None  # where copies work; None: where it is called
 
 
-EXECUTED = JsonFields("directory setups commands{} wrap prepare environment{} settings{}")
+EXECUTED = JsonFields(
+    "directory setups commands{} wrap prepare environment{} settings{} tuned pages directories"
+)
 
 
 def executed_facts(it: Row) -> ViewTable:
@@ -54,8 +59,12 @@ def _executed(it: Row) -> Iterator[tuple[str, object]]:
     yield "wrap", it["wrap"]
     yield "prepare", it["prepare"]
     yield "env", [f"{name}={value}" for name, value in it["environment"].items()]
-    yield "sets", [f"{name}={value}" for name, value in it["settings"].items()]
+    none = ["nothing: what the doctor would set is as it should be, or not here"] * it["tuned"]
+    yield "sets", [f"{name}={value}" for name, value in it["settings"].items()] or none
+    yield "pages", [*it["pages"]]
     yield "in", it["directory"]
+    if it["directories"]:
+        yield "copies", f"each in a directory of its own below {it['directories']}"
 
 
 # -- Where copies are, as tables and for JSON: copy by copy, and lgroup by lgroup ------------------

@@ -65,7 +65,7 @@ def rows_that_fit() -> int:
 
 
 def print_list(page: RunPage, printer: Printer) -> None:
-    """Print one line per run; what does not fit is cut or left out, tags are never left out."""
+    """Print one line per run; what does not fit is cut or left out, when and tags never."""
     runs = page.runs
     if not runs:
         printer.line(

@@ -11,16 +11,15 @@ from typing import Any
 
 from rater.analysis.results.disturbed import disturbed_members
 from rater.errors import InputError, RaterError
-from rater.files import is_there
 from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RunHead, StoredRun
 from rater.show.results.listing import ListedRun, RunPage, print_list, rows_that_fit
-from rater.store.connection import StoreError, default_path
+from rater.store.connection import StoreError
 from rater.store.read import RunFilter
-from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score, open_store
+from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score
 from rater.text.values import duration_s
-from rater.workflow.arguments import print_output
+from rater.workflow.arguments import open_to_list, print_output
 
 _MOST_RUNS = 10**9  # SQLite's numbers end
 
@@ -28,14 +27,10 @@ _MOST_RUNS = 10**9  # SQLite's numbers end
 def list_runs(args: argparse.Namespace) -> int:
     """Print the runs that are stored: the latest ones, or those that are asked for."""
     wanted = _filter(args)
-    path = default_path(args.db)
     page = RunPage((), 0, narrowed=wanted != RunFilter())
-    if is_there(path):
-        with open_store(path) as store:
+    if (store := open_to_list(args)) is not None:
+        with store:
             page = _page(store, wanted, _limit(args))
-    else:
-        # Looking makes no database: a mistyped --db would leave an empty one behind.
-        print_error(f"there is no database {path} yet")
     print_output(
         args,
         lambda: [_document(it) for it in page.runs],

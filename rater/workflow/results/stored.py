@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from msgspec.structs import replace
 
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
@@ -73,6 +76,11 @@ def print_result(
     placements, where that was worked out.
     """
     summary = summarise(run, proved)
+    if kept := [copy.run_dir for copy in run.copies if copy.run_dir]:
+        where = (
+            f"directories of {count(len(kept), 'copy run')} are kept: {os.path.commonpath(kept)}"
+        )
+        summary = replace(summary, remarks=(*summary.remarks, where))
     barrier, pair = run_beside(store, run), None
     if barrier is not None:
         from rater.analysis.compare.barrier import compare_with_barrier

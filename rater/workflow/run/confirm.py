@@ -151,6 +151,7 @@ def _requests(
         kind=None,
         reserve=None,
         bind_from_file=False,
+        counters=None,
     )
     return (
         replace(request, layout=cpus_text(trial.here)),

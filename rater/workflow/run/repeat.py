@@ -37,6 +37,7 @@ from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.facts import machine_id
 from rater.run.host.memory import read_node_memory
+from rater.run.programs.compile import cache_root
 from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
 from rater.show.document import Part
@@ -63,7 +64,7 @@ from rater.workflow.run.resolve import (
     resolve,
     size_and_tune,
 )
-from rater.workflow.run.workload import KITS, Workload
+from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload
 
 
 def plan(args: argparse.Namespace) -> int:
@@ -140,6 +141,7 @@ def executed_commands(resolved: RunPlan) -> ExecutedCommands:
     environment |= dict(request.environment)
     added = resolved.tuning.added({os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
     environment |= {os.fsdecode(name): os.fsdecode(value) for name, value in added.items()}
+    elsewhere = bool(request.command) and not request.run_dirs
     return ExecutedCommands(
         directory=directory_here(),
         setups=tuple(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
@@ -148,6 +150,9 @@ def executed_commands(resolved: RunPlan) -> ExecutedCommands:
         prepare=request.prepare,
         environment=tuple(environment.items()),
         settings=tuple(tuned_settings_of(request).items()),
+        tuned=request.tuned,
+        pages=PAGE_CHECKS().pages_words(request),
+        directories=None if elsewhere else str(cache_root() / "work"),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -166,6 +168,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         warnings=(
             *remarks,
             *left_out,
+            *_several_programs(request.command),
             *_unequal_threads(workloads),
             *(_made_in_window(workloads) if window is not None else ()),
             *_overwritten(plan, kits),
@@ -183,6 +186,19 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         expected_s=_expected(workloads, placed.placements, pus, threads),
         tuning=_tuning(request) if topology.is_this_system else UNTUNED,
         counters=counters,
+    )
+
+
+def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
+    """Say that one program runs where several are typed, `-- ./a -- ./b`."""
+    text = "\0".join(command).split("\0--\0")
+    programs = [shlex.join(one.split("\0")) for one in text]
+    if len(programs) < 2 or not all(shutil.which(shlex.split(one)[0]) for one in programs):
+        return ()
+    axis = "command=" + ",".join(one.replace(",", "\\,") for one in programs)
+    return (
+        f"one program runs, with all behind {command[0]} as its arguments; "
+        f"`rater sweep --axis {shlex.quote(axis)}` compares several",
     )
 
 

@@ -524,7 +524,7 @@ class Session:
         if outcome.signal is not None:
             return 128 + outcome.signal
         if outcome.status is RunStatus.COMPLETE:
-            return 0
+            return int(self.one_of_many is None and _is_uncounted(self.resolved, run))
         unshown = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
         if unshown and self.one_of_many is None:
             print_error(f"run {run.head.run} failed: {outcome.reason}")
@@ -549,6 +549,15 @@ class Session:
             print_error(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
         print_error("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
+
+
+def _is_uncounted(resolved: RunPlan, run: StoredRun) -> bool:
+    """Say it where counters were asked for and nothing was counted."""
+    if resolved.counters is None or run.counted:
+        return False
+    asked = f"run {run.head.run}: --counters {resolved.request.counters}"
+    print_error(f"{asked}: nothing was counted, see its notes")
+    return True
 
 
 def _idle_watch(resolved: RunPlan) -> IdleWatch | None:

@@ -145,6 +145,9 @@ class PageChecks(Protocol):
     def pages_asked(self, request: Request) -> object:
         """Raise `InputError` for options that contradict each other."""
 
+    def pages_words(self, request: Request) -> tuple[str, ...]:
+        """Say what it would do; nothing where page sizes are not chosen."""
+
     def refuse_layout(self, request: Request, planned: Mapping[str, str] | None = None) -> None:
         """Raise `InputError` where this machine does not give such pages.
 

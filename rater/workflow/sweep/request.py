@@ -373,8 +373,6 @@ def build_all(
     for point in points:
         if point.resolved is not None and point.request is not None:
             kinds.setdefault(_built(point), point.resolved)
-    if len(kinds) > 1:
-        report(f"building for {len(kinds)} different tunes or sizes before the first run")
     refused: dict[int, str] = {}
     for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:

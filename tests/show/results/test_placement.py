@@ -50,7 +50,8 @@ def test_a_run_with_a_copy_whose_memory_lay_elsewhere_is_marked() -> None:
     lines = shown(seen_run()).splitlines()
     assert [line.split()[-1] for line in lines[4:8]] == ["as", "planned", "1", "25.0"]
     not_met = [
-        "placement of 8 copy runs: met 7, not met 1; the results above include these misplaced copies",
+        "placement of 8 copy runs: met 7, not met 1; the results above include these misplaced "
+        "copies",
         "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
         "planned 0;",
         "    the kernel names its policy local",

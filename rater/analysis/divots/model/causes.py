@@ -30,6 +30,8 @@ _COPIES: Final = ("copy", "copies", "modes", "moving")
 _LATE: Final = 0.015  # of the time: the default threshold of groups
 _IDLE: Final = 0.05  # share of the time that a CPU did nothing
 _CALM: Final = 0.02  # of it that the other benchmarks have at most
+# A program's first start reads it and its libraries, 20 MB at 1 GB/s: that is no fault of a run.
+_FIRST_READ_S: Final = 0.02
 _SHARED: Final = 0.15  # of it in later iterations: copies wait for a CPU that they share
 
 
@@ -479,15 +481,24 @@ def _input_wait(table: Table) -> Hit:
             size[:, 0] = np.where(idle[:, 0] >= _IDLE, idle[:, 0], 0.0)
     covered = (size > 0)[:, :, None] & ~np.isnan(table.log_s)
     effect = np.where(covered, np.log1p(size)[:, :, None], 0.0)
-    return Hit(Kind.STARTUP, covered, effect, facts={"mode": "input-wait"})
+    waited_s = size / (1 + size) * np.exp(median(table.log_s))
+    facts: dict[str, float | str] = {
+        "mode": "input-wait",
+        "waited_s": float(np.nanmax(waited_s, initial=0.0)),
+    }
+    return Hit(Kind.STARTUP, covered, effect, facts=facts)
 
 
 def told_once(hits: list[Hit]) -> list[Hit]:
-    """Return hits without slow first iterations that a start-up explains in the same cells."""
+    """Return hits without slow first iterations that a start-up explains in the same cells.
+
+    And without start-ups that only read the program.
+    """
     starts = [hit for hit in hits if hit.kind is Kind.STARTUP and hit.skew is None]
     return [
         hit
         for hit in hits
+        if float(hit.facts.get("waited_s", _FIRST_READ_S)) >= _FIRST_READ_S
         if hit.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
         or not any(_inside(hit, one.covered.any(axis=2)) for one in starts)
     ]
