@@ -138,7 +138,7 @@ def copy_archived(connection: sqlite3.Connection, sha256: str, into: Path) -> Pa
         raise RunError(f"{packed}: packed by an older rater; unpack it: {command}")
     way_out = "what its node published can be copied there again"
     try:
-        copy, found = copy_source(file, into)
+        copy, found, _ = copy_source(file, into)
     except InputError as error:
         raise RunError(f"the archived database cannot be read: {error}; {way_out}") from error
     if found != sha256:
@@ -233,7 +233,7 @@ def admit_database(
     key: dict[str, Any] = {"fleet": fleet, "host": node, "attempt": attempt}
     with scratch_folder() as scratch:
         try:
-            copy, sha256 = copy_source(published, scratch)
+            copy, sha256, _ = copy_source(published, scratch)
             if copy.with_name(f"{copy.name}-wal").exists():
                 raise InputError("not published whole: it has a write-ahead log beside it")
             if expected_sha256 not in (None, sha256):

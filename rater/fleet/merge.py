@@ -24,6 +24,7 @@ from rater.fleet.merge_source import (
     copy_source,
     newest_tables,
 )
+from rater.plan.request import MERGED_FROM
 from rater.process import ProcessId, is_alive, print_error
 from rater.record.run import RunStatus
 from rater.store.connection import default_path
@@ -118,14 +119,14 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
     """
     _check_not_itself(store, path)
     with scratch_folder() as folder:
-        copy, sha256 = copy_source(path, folder)
+        copy, sha256, writer = copy_source(path, folder)
         if _was_merged(store, sha256) and not restore:
             return MergedFile(path, None)
         source = checked(path, copy, sha256)
         with store.attached(source.path, _FROM):
             try:
                 with store.writing(f"merging {path}") as connection:
-                    return _merge(connection, source, path, restore=restore)
+                    return _merge(connection, source, path, writer, restore=restore)
             except sqlite3.IntegrityError as error:
                 raise SourceRefusedError(
                     f"{path}: its rows are not as rater makes them ({error})"
@@ -149,7 +150,12 @@ def _was_merged(store: OpenDatabase, sha256: str) -> bool:
 
 
 def _merge(
-    connection: sqlite3.Connection, source: SourceCopy, path: Path, *, restore: bool
+    connection: sqlite3.Connection,
+    source: SourceCopy,
+    path: Path,
+    writer: str | None,
+    *,
+    restore: bool,
 ) -> MergedFile:
     tables = newest_tables()
     roots = [it for it in tables if it.role is Role.ROOT]
@@ -170,6 +176,14 @@ def _merge(
         _remove_stale(connection, table)
     for table in owned:
         connection.execute(_insert_owned(table, tables))
+    if writer is not None:  # ours by then, and still asked for by somebody else
+        for what, key, of in (("run", "id", "run"), ("sweep_point", "sweep_id", "sweep")):
+            new = f"SELECT new FROM temp.{_map(of)} WHERE state <> '{_SAME}'"
+            connection.execute(
+                f"UPDATE {what} SET request = json_set(request, '$.{MERGED_FROM}', ?) "
+                f"WHERE json_valid(request) AND {key} IN ({new})",
+                (f"{path}, {writer}",),
+            )
     connection.execute(
         "INSERT OR REPLACE INTO merged_file (sha256, name) VALUES (?, ?)",
         (source.sha256, str(path).encode(errors="replace").decode()),

@@ -205,9 +205,10 @@ class SourceCopy(Struct, frozen=True):
     left_out: tuple[str, ...]  # tables in it that are none of rater's
 
 
-def copy_source(path: Path, folder: Path) -> tuple[Path, str]:
-    """Copy a database with its write-ahead log into `folder`; return the copy and its SHA-256.
+def copy_source(path: Path, folder: Path) -> tuple[Path, str, str | None]:
+    """Copy a database with its write-ahead log into `folder`.
 
+    Return the copy, its SHA-256, and who but trusted users may have written the file.
     Raises `SourceRefusedError` for what is no database of rater by its header, and for one that
     is written all the time.
     """
@@ -221,7 +222,7 @@ def copy_source(path: Path, folder: Path) -> tuple[Path, str]:
                 # It is read twice: a time stamp does not tell two changes within one tick of the
                 # kernel's clock.
                 if _digest(numbers) == sha256 and _states(file) == before:
-                    return target, sha256
+                    return target, sha256, file.writer
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise InputError(

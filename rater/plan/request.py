@@ -406,6 +406,9 @@ def request_to_json(request: Request) -> str:
     return json.dumps(to_dict(request))
 
 
+MERGED_FROM = "merged_from"  # a file that another user may have written, and who
+
+
 def request_from_json(text: str, where: str) -> Request:
     """Return the request that `request_to_json` made `text` of; `where` names the run in errors.
 
@@ -419,6 +422,7 @@ def request_from_json(text: str, where: str) -> Request:
     if type(values) is not dict:
         raise InputError(f"{where}: what it was asked for is no JSON object")
     values.pop("speccmds_out", None)  # no longer an option, and without effect on the run
+    values.pop(MERGED_FROM, None)
     unknown = sorted(values.keys() - {*Request.__struct_fields__})
     if unknown:
         raise InputError(

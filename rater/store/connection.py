@@ -37,6 +37,10 @@ APPLICATION_ID = int.from_bytes(b"ratr", "big")
 
 APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
+_NO_LOCKS = (
+    "its file system has no locks, which a database needs; name one on a disk of this machine "
+    "with --db or RATER_DB"
+)
 OWN_DISK = "one on a disk of this machine (--db, RATER_DB)"
 # Above one phase's worth of commits: checkpoints (they fsync) then fall between phases, where
 # `Store.append` asks for them, not into a phase where the disk would wake beside the copies.
@@ -70,10 +74,7 @@ def translated(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
             f"{path}: the disk is full while {doing}; make room on its file system"
         )
     if name.startswith(("SQLITE_BUSY", "SQLITE_IOERR")) and not _has_locks(path.absolute().parent):
-        return StoreError(
-            f"{path}: its file system has no locks, which a database needs; name one on a disk of "
-            "this machine with --db"
-        )
+        return StoreError(f"{path}: {_NO_LOCKS}")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreError(
             f"{path}: another program held the database for {_BUSY_TIMEOUT_S:g} s while {doing}; "
@@ -187,6 +188,9 @@ def _make_file(path: Path) -> None:
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         os.close(open_file(path, flags, mode=_mode_of_new()))
+        if not _has_locks(path.absolute().parent):
+            path.unlink()
+            raise InputError(f"{path}: {_NO_LOCKS}")
         trouble = shared_disk(path, OWN_DISK)
         if trouble is not None:
             print_error(f"warning: {trouble}")
@@ -327,7 +331,8 @@ def _cannot_use(error: sqlite3.Error, path: Path) -> InputError:
             f"{path}: damaged, or not a database ({error}); it is left as it was. "
             "`sqlite3 FILE .recover` may save its rows; name another file with --db"
         )
-    return InputError(f"{translated(error, path, 'opening it')}; name another file with --db")
+    text = str(translated(error, path, "opening it"))
+    return InputError(text if "--db" in text else f"{text}; name another file with --db")
 
 
 def foreign(path: Path) -> InputError:

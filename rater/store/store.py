@@ -242,11 +242,6 @@ class Store(OpenDatabase):
                     return search, tuple(text for (text,) in found)
         return None
 
-    def copy_runs(self, run_id: int) -> int:
-        """Return how many copy runs of a run are stored."""
-        with self.reading():
-            return copy_runs(self._connection, run_id)
-
     def page_extents(self, used: BenchmarkUsed, *, split: bool) -> dict[str, int]:
         """Return how large a program's data was in its last run with `--pages`, by category.
 

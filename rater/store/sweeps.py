@@ -335,6 +335,8 @@ def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
         if row["status"] is RunStatus.RUNNING and not is_alive(owner):
             row["status"] = RunStatus.KILLED
         (row["asked"],) = read_table(connection, SweepSpec, "sweep", id=number)
+        if (until := row["asked"].until) is not None and until <= 0:
+            raise InputError(f"sweep {number} is damaged: until {until}; `rater rm` it")
         row["axes"] = tuple(axes)
         row["points"] = read_table(
             connection, SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import pytest
 
 from rater.errors import InputError
 from rater.files import folder
-from rater.store.connection import StoreError, connect, default_path
+from rater.store.connection import StoreError, connect, default_path, translated
 from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import Store, open_store
 from tests.support.datasette import NAME, text
@@ -384,3 +385,39 @@ def test_a_gap_in_the_numbers_of_steps_is_an_error(later: Path) -> None:
     step.rename(step.with_name("0099_mood.sql"))
     with pytest.raises(RuntimeError, match="not numbered"):
         migrations(later)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_named_and_no_database_is_left_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    busy = sqlite3.OperationalError("database is locked")
+    busy.sqlite_errorname = "SQLITE_BUSY"
+    path = tmp_path / "rater.db"
+    assert "another program held" in str(translated(busy, path, "opening it"))
+    monkeypatch.setattr("fcntl.lockf", none)
+    assert "its file system has no locks" in str(translated(busy, path, "opening it"))
+    with pytest.raises(InputError, match="no locks, which a database needs; name one on a disk"):
+        connect(path)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_database_that_vanishes_while_it_is_opened_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rater.db"
+    connect(path).connection.close()
+
+    def vanish(*_: object) -> None:
+        path.unlink()
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    monkeypatch.setattr("rater.store.connection._check_beside", vanish)
+    with pytest.raises(InputError) as caught:
+        connect(path)
+    assert str(caught.value) == (
+        f"{path}: the database vanished while it was opened; name a file with --db or RATER_DB"
+    )

@@ -419,3 +419,24 @@ def test_a_link_that_another_user_swaps_all_the_time_runs_nothing_of_theirs(
             assert status == 2
             assert re.search("a symbolic link of user 1234|vanished|no database", errors), errors
     assert [*made.iterdir()] == []
+
+
+@needs_root
+def test_what_was_merged_from_another_user_s_file_is_shown_and_not_run(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert rater("run", "--copies", "1", "--quiet", "--prepare", PREPARE, "--", "true")[0] == 0
+    (tmp_path / "prepared").unlink()
+    of_here(database)
+    theirs = tmp_path / "theirs.db"
+    shutil.move(database, theirs)
+    give(theirs)
+    assert rater("import", theirs)[0] == 0
+    status, _, errors = rater("rerun", "last", "--quiet")
+    assert status == 2
+    assert f"it was merged from {theirs}, it is a file of user 1234; see with" in errors
+    assert rater("rerun", "last", "--dry-run")[0] == 0
+    assert not (tmp_path / "prepared").exists()
+    assert rater("rerun", "last", "--quiet", "--force")[0] == 0
+    assert (tmp_path / "prepared").exists()

@@ -127,6 +127,11 @@ def _take(stack: ExitStack, path: Path, *, share: bool) -> int | None:
         if share:
             return None
         raise MachineTakenError(path, _holder(file)) from error
+    except OSError as error:
+        raise InputError(
+            f"{path}: its file system has no locks ({error.strerror}); set RATER_LOCK to a file on "
+            "a disk of this machine, or use --share to run without it"
+        ) from error
     name = stack.enter_context(socket.socket(socket.AF_UNIX))
     try:
         name.bind(_name(path))

@@ -42,6 +42,7 @@ from rater.store.store import (
     RunTimes,
     Store,
     StoredDivot,
+    copy_runs,
 )
 from rater.text.values import parse_percent, runs_text
 
@@ -124,14 +125,15 @@ def _kept_or_made(
                 found = tuple(from_json(text) for text in texts)
                 costs = (search.others_cost, search.noise_cost)
                 return Analysis(found, search.visible, search.failed, *costs)
-    copy_runs = store.copy_runs(head.run)  # before the search: what comes later is not in it
+    with store.reading() as connection:  # before the search: what comes later is not in it
+        copies = copy_runs(connection, head.run)
     if run is not None and nothing_to_compare(head):  # numpy is not loaded for that
         analysis = Analysis((), {}, others_cost=foreign_load_cost(run, run_counters(run)))
     else:
-        analysis = _found(store, head, thresholds, run, copy_runs)
+        analysis = _found(store, head, thresholds, run, copies)
     if head.status is not RunStatus.RUNNING:
         costs = (analysis.others_cost, analysis.noise_cost)
-        search = DivotSearch(*asked, copy_runs, analysis.visible, analysis.failed, *costs)
+        search = DivotSearch(*asked, copies, analysis.visible, analysis.failed, *costs)
         _keep(store, head, search, analysis)
     return analysis
 

@@ -188,7 +188,8 @@ def _used(
     lines: tuple[CommandLine, ...],
     inputs: tuple[ReadyInput, ...],
 ) -> BenchmarkUsed:
-    benchmark, kit = workload.benchmark, workload.kit
+    benchmark, kit, suite = workload.benchmark, workload.kit, workload.suite
+    others = (request.wrap, benchmark.setup, suite.setup if suite else ())
     return BenchmarkUsed(
         name=benchmark.name,
         category=benchmark.category,
@@ -199,18 +200,13 @@ def _used(
         flags=program.flags,
         inputs_sha256=KITS().kit_digest(kit, request.wrap)
         if kit
-        else digest_of_workload(workload.size, lines, inputs, _other_commands(request, workload)),
+        else digest_of_workload(workload.size, lines, inputs, others),
         threads=benchmark.threads,
         metrics=tuple(
             MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
             for metric in benchmark.metrics
         ),
     )
-
-
-def _other_commands(request: Request, workload: Workload) -> tuple[tuple[str, ...], ...]:
-    suite = workload.suite
-    return (request.wrap, workload.benchmark.setup, suite.setup if suite else ())
 
 
 def directory_here() -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -28,11 +29,10 @@ from rater.plan.placement.summary import (
     remarks,
     shares,
 )
-from rater.plan.request import Request, request_from_json
+from rater.plan.request import MERGED_FROM, Request, request_from_json
 from rater.plan.schedule import Plan, order_table
 from rater.plan.suite_find import find_suite, load_suite, split_selection, suite_names
 from rater.record.events import Noted
-from rater.record.run import Host
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host import discover as machine
 from rater.run.host.facts import machine_id
@@ -224,15 +224,17 @@ def request_of(head: RunHead) -> Request:
 
 
 def judged[T](
-    args: argparse.Namespace, asked: Sourced[T], what: str, host: Host | None = None
+    args: argparse.Namespace, asked: Sourced[T], what: str, requests: Iterable[str | None]
 ) -> Sourced[T]:
     """Return what a database has with why nobody knows that this user asked for it.
 
-    `host`: what it was made on. No doubt with --force.
+    `requests`: what it was asked for, as JSON. No doubt with --force.
     """
-    why, here = asked.doubt, machine_id()
-    if host is not None and here is not None and here != host.machine_id_hash:
-        why = why or f"it was made on another machine ({host.hostname or 'not known'})"
+    why = asked.doubt
+    for text in requests:
+        with suppress(ValueError, AttributeError, RecursionError):  # told when it is read
+            merged = json.loads(text or "{}").get(MERGED_FROM)
+            why = why or (merged and f"it was merged from {merged}")
     if why is None or args.force:
         return Sourced(asked.value, None)
     told = f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it"
@@ -242,7 +244,11 @@ def judged[T](
 def load_again(args: argparse.Namespace, store: Store, word: str) -> Sourced[StoredRun]:
     """Return the run that a word means, to be run again."""
     asked = store.load_asked(store.find(word))
-    return judged(args, asked, f"run {asked.value.head.run}", asked.value.host)
+    head, there, here = asked.value.head, asked.value.host, machine_id()
+    if asked.doubt is None and here is not None and here != there.machine_id_hash:
+        doubt = f"it was made on another machine ({there.hostname or 'not known'})"
+        asked = Sourced(asked.value, doubt)
+    return judged(args, asked, f"run {head.run}", [head.request])
 
 
 def resolve_again(

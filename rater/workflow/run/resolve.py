@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rater.errors import InputError
 from rater.plan.counter_choice import CounterChoice
 from rater.plan.placement.assign import OverfullNode
-from rater.plan.placement.layout import Layout, called, load_layout, override_layout
+from rater.plan.placement.layout import called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
 from rater.plan.placement.order import check_asked
 from rater.plan.placement.place import (
@@ -89,7 +89,8 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
     changes: dict[str, Any] = {
         it: getattr(request, it) for it in ("bind", "smt", "kind", "reserve")
     }
-    layout = _layout(request, topology, changes)
+    check_asked(topology, smt=request.smt, kind=request.kind)
+    layout = override_layout(load_layout(request.layout), **changes)
     usable = pus_offered(topology, layout)
     counted = copies_counted(layout, usable)
     if request.copies is None and counted is not None:
@@ -337,11 +338,6 @@ def most_bytes(resolved: RunPlan) -> int:
         size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
         for size in sizes
     )
-
-
-def _layout(request: Request, topology: Topology, changes: Mapping[str, Any]) -> Layout:
-    check_asked(topology, smt=request.smt, kind=request.kind)
-    return override_layout(load_layout(request.layout), **changes)
 
 
 def _had_here(

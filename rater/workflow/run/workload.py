@@ -349,7 +349,8 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
         planned
     )
     if mode == HUGETLB:
-        return _pool_problem(now, _kilobytes(root / _MEMINFO, "Hugepagesize"))
+        page_bytes = meminfo(root / _MEMINFO).get("Hugepagesize")
+        return _pool_problem(now, page_bytes and page_bytes // 1024)
     wanted = ("always",) if mode == THP else ("always", "madvise")
     present = now.get("thp")
     if present is None:
@@ -361,7 +362,7 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
             f"root: `rater sweep --axis thp={wanted[-1]}`, or echo {wanted[-1]} > "
             f"/sys/kernel/mm/transparent_hugepage/enabled{own}"
         )
-    size = f"thp.{_pmd_kilobytes(root)}kB"
+    size = f"thp.{(read_number(root / _PMD_SIZE) or 2 << 20) // 1024}kB"
     if now.get(size, "inherit") not in ("inherit", *wanted):
         return f"the machine's setting {size} is {now[size]}; as root: --axis {size}=inherit"
     return None
@@ -380,15 +381,6 @@ def _pool_problem(now: Mapping[str, str], kilobytes: int | None) -> str | None:
         f"`rater sweep --axis {pool}=N`, or echo N > /proc/sys/vm/nr_hugepages (N x {mega:g} MB "
         "for all copies)"
     )
-
-
-def _kilobytes(path: Path, name: str) -> int | None:
-    found = meminfo(path).get(name)
-    return None if found is None else found // 1024
-
-
-def _pmd_kilobytes(root: Path) -> int:
-    return (read_number(root / _PMD_SIZE) or 2 << 20) // 1024
 
 
 def tuning_settings(request: Request, tuning: CopyTuning) -> tuple[tuple[str, str], ...]:

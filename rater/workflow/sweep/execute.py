@@ -116,20 +116,16 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
         return _store(store, args, asked, all_known)
 
     if asked.until_of is SweepMeasure.ENERGY:
-        _refuse_without_energy()
+        energy = EnergyReader(sysroot())
+        if energy.source is None:
+            why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
+            raise InputError(f"--until energy: {why[0]}")
     return execute_sweep(
         *(args, asked.kinds, Trusted(usable), cache, begin),
         until=asked.until,
         may_leave_out=asked.skip_refused,
         shown=shown,
     )
-
-
-def _refuse_without_energy() -> None:
-    energy = EnergyReader(sysroot())
-    if energy.source is None:
-        why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
-        raise InputError(f"--until energy: {why[0]}")
 
 
 def _same_problems(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> list[str]:
@@ -403,7 +399,7 @@ def resume(args: argparse.Namespace) -> int:
     with open_existing_store(args) as store:
         stored = load_asked_sweep(store, find_sweep(store, args.resume))
     sweep = stored.value
-    again = judged(args, stored, f"sweep {sweep.number}")
+    again = judged(args, stored, f"sweep {sweep.number}", [it.request for it in sweep.points])
     asked = sweep.asked
     if sweep.status is RunStatus.RUNNING:
         raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -601,3 +602,17 @@ def test_this_machine_can_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
         return trio.current_time() - begin_s
 
     assert trio.run(main) >= 0.5
+
+
+def test_a_lock_on_a_file_system_without_locks_names_that_and_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with (
+        pytest.raises(InputError, match=r"its file system has no locks .*; set RATER_LOCK to a"),
+        machine_lock(tmp_path / "lock", "us"),
+    ):
+        pass
