@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from rater.plan.counter_tables import counter_tables
 from rater.record.events import Sampled
-from rater.record.run import CopyStatus, MachinePU, RunStatus, Validity
+from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
 from rater.text.cpuset import format_list
@@ -52,7 +52,11 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     return {
         "rater": VERSION,
         "run": run,
-        "topology": {key: _shared(stored.pus, name) for key, name in SHARED_BY_PU.items()},
+        "topology": {
+            key: {str(number): cpus[number] for number in sorted(cpus.keys() - {None})}
+            for key, name in SHARED_BY_PU.items()
+            for cpus in [group_by_key((getattr(pu, name), pu.cpu) for pu in stored.pus)]
+        },
         "observations": [
             _observation(copy, head.source, rotated or steady) for copy in stored.copies
         ],
@@ -120,11 +124,6 @@ def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
         "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,
         "elapsed_s": copy.elapsed_s,
     } | {key: value for key, value in optional.items() if value is not None}
-
-
-def _shared(pus: Sequence[MachinePU], name: str) -> dict[str, list[int]]:
-    groups = group_by_key((getattr(pu, name), pu.cpu) for pu in pus)
-    return {str(number): groups[number] for number in sorted(groups.keys() - {None})}
 
 
 def write_document(document: dict[str, Any], out: TextIO) -> None:

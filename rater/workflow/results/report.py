@@ -24,7 +24,7 @@ from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page
 from rater.store.store import Store
 from rater.text.cpuset import format_list
-from rater.text.values import count
+from rater.text.values import count, runs_text
 from rater.workflow.arguments import open_store_for_reading, print_json, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
@@ -75,12 +75,8 @@ def report(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"runs": numbers, "file": str(path), "bytes": size})
     else:
-        print(f"{path.resolve()}: a page on {_named(numbers)}, {size / 1e6:.1f} MB")
+        print(f"{path.resolve()}: a page on {runs_text(numbers)}, {size / 1e6:.1f} MB")
     return 0
-
-
-def _named(numbers: list[int]) -> str:
-    return f"run {numbers[0]}" if len(numbers) == 1 else f"runs {', '.join(map(str, numbers))}"
 
 
 def _points(store: Store, words: Sequence[str]) -> tuple[tuple[Point, ...], tuple[str, ...]]:

@@ -125,7 +125,9 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
             memory = Memory(MemoryPolicy.NONE)
     else:
         placed = plan_placements(topology, layout, copies, memory, threads)
-    placements, not_had = _had_here(topology, placed.placements)
+    placements, not_had = placed.placements, tuple[str, ...]()
+    if topology.is_this_system and any(p.policy is not MemoryPolicy.NONE for p in placements):
+        placements, not_had = apply_memory_support(placements, memory_support())
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
     plan = make_plan(
@@ -338,14 +340,6 @@ def most_bytes(resolved: RunPlan) -> int:
         size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
         for size in sizes
     )
-
-
-def _had_here(
-    topology: Topology, placements: tuple[Placement, ...]
-) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
-    if not topology.is_this_system or all(p.policy is MemoryPolicy.NONE for p in placements):
-        return placements, ()
-    return apply_memory_support(placements, memory_support())
 
 
 def _expected(

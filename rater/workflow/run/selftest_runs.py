@@ -36,7 +36,6 @@ from rater.plan.selftest import (
     promised_injections,
     usual_copies,
 )
-from rater.plan.topology import Topology
 from rater.record.stored import TimeRow
 from rater.run.copies.disturb import PROC, DisturbanceRecord, busy_by_cpu
 from rater.run.host import discover as machine
@@ -176,11 +175,13 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
         raise InputError("no kernel of the self-test fits this machine: fewer --copies")
     choice = random.Random(seed)
     plants, missing = plan_injections(placements, iterations, choice)
+    threads = Counter(pu.core for pu in topology.pus)
+    core_pus = sorted((pu.os, threads[pu.core]) for pu in topology.pus)
 
     def made(injection: Injection) -> tuple[Times, Analysis]:
         rows = made_rows(injection, placements, benchmarks, iterations, choice)
         named = [(name, None) for name in benchmarks]
-        found = analyse([rows], named, Thresholds(), core_pus=_core_pus(topology))
+        found = analyse([rows], named, Thresholds(), core_pus=core_pus)
         return times_of_rows(rows, benchmarks), found
 
     clean, undisturbed = made(CLEAN)
@@ -226,8 +227,3 @@ def simulate(args: argparse.Namespace, kernels: str, iterations: int) -> int:
     else:
         print_selftest(test, terminal())
     return 0 if test.right else 1
-
-
-def _core_pus(topology: Topology) -> list[tuple[int, int]]:
-    threads = Counter(pu.core for pu in topology.pus)
-    return sorted((pu.os, threads[pu.core]) for pu in topology.pus)

@@ -232,12 +232,15 @@ def execute_sweep(
             store = stack.enter_context(open_store(default_path(args.db)))
             tuner = stack.enter_context(SettingsSession(sysroot(), default_journal_path(), what))
             points = _tuned(args, points, kinds)
-            wanted = _wanted(points.values())
+            wanted = group_by_key(
+                dict.fromkeys(it for one in points.values() for it in one.settings.items())
+            )
             if wanted:
                 tuner.refuse_unless_settable(wanted)
             _without_swept_variables(stack, kinds)
-            mark, build = str(uuids.uuid4()), list(points.values())
-            refused = build_all(build, mark, cache, partial(_report, args))
+            refused = build_all(
+                *([*points.values()], str(uuids.uuid4()), cache, partial(_report, args))
+            )
             points = _without_refused(args, points, refused, may_leave_out=may_leave_out)
             number = begin(store, refused)
             sweep = load_sweep(store, number)
@@ -360,11 +363,6 @@ def _tuned(
         told = truncate_list([f"{name}={value}" for name, value in own.items()], 8)
         _report(args, f"set for the sweep, and put back at its end: {told}")
     return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
-
-
-def _wanted(points: Iterable[ResolvedPoint]) -> dict[str, list[str]]:
-    found = group_by_key(pair for point in points for pair in point.settings.items())
-    return {name: list(dict.fromkeys(values)) for name, values in found.items()}
 
 
 def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) -> None:
