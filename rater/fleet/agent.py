@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,8 +135,9 @@ class Agent:
 
         Of this attempt too: the scheduler may have started its job once more.
         """
-        for found in self.folder.verdicts(self.spec.uuid, self.node, self.attempt + 1):
-            if found.verdict is not None and found.verdict.database and not found.damaged:
+        for attempt in range(self.attempt, 0, -1):
+            found = self.folder.looked_up(self.spec.uuid, self.node, attempt)
+            if found and found.verdict and found.verdict.database and not found.damaged:
                 return found.verdict
         return None
 
@@ -202,15 +203,28 @@ class Agent:
         return None
 
     def _rater(self, *words: str, behind: tuple[str, ...] = ()) -> tuple[int, str]:
-        """Call `rater run`, which waits where another run has just taken the machine."""
+        """Call `rater run`; return its status (negative: a signal) and what it said.
+
+        It waits where another run has just taken the machine, gets SIGTERM when a signal comes, and
+        dies with this process.
+        """
         own = {"RATER_CACHE": str(self.home / "cache"), "RATER_CONFIG": ""}
         if self.spec.lock is not None:
             own["RATER_LOCK"] = self.spec.lock
         said = self.scratch / "said"
         options = ("--db", str(self.database), "--quiet", f"--wait={self.spec.busy_limit_s:g}")
-        command = [*this_rater(), "run", *options, *words, *behind]
-        directory = Path(self.spec.directory)
-        status = run_child(command, directory, dict(os.environ) | own, self.signals, said)
+        with said.open("wb") as file:
+            child = self.signals.child = subprocess.Popen(
+                [*this_rater(), "run", *options, *words, *behind],
+                cwd=self.spec.directory,
+                env=dict(os.environ) | own,
+                stdin=subprocess.DEVNULL,
+                stderr=file,
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
+            )
+        if self.signals.first is not None:  # it came before there was a child
+            child.terminate()
+        status = child.wait()
         text = said.read_text(errors="replace").strip()
         if text:
             print(text, file=sys.stderr, flush=True)
@@ -340,29 +354,3 @@ def ending_signals() -> Iterator[JobSignals]:
     finally:
         for it, old in before.items():
             signal.signal(it, old)
-
-
-def run_child(
-    words: Sequence[str],
-    directory: Path,
-    environment: Mapping[str, str],
-    signals: JobSignals,
-    said: Path,
-) -> int:
-    """Run a command to its end and return its exit status (negative: a signal).
-
-    It gets SIGTERM when one of the signals comes, and dies with this process. What it prints on
-    standard error goes to the file `said`.
-    """
-    with said.open("wb") as file:
-        signals.child = subprocess.Popen(
-            words,
-            cwd=directory,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stderr=file,
-            preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
-        )
-    if signals.first is not None:  # it came before there was a child
-        signals.child.terminate()
-    return signals.child.wait()

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
@@ -296,13 +296,6 @@ class SharedFolder:
             if parts in (["json"], [parts[0], "db"]):
                 with suppress(OSError):
                     file.replace(self.path / "aside" / file.name)
-
-    def verdicts(self, fleet: str, node: str, before: int) -> Iterator[PublishedVerdict]:
-        """Yield what is published of a node by attempts before one, the latest first."""
-        for attempt in range(before - 1, 0, -1):
-            found = self.looked_up(fleet, node, attempt)
-            if found is not None:
-                yield found
 
 
 def read_ours(file: Path, most: int = _MOST_TEXT) -> bytes:
