@@ -27,6 +27,7 @@ from rater.settings.known import is_volatile
 from rater.store.open_database import OpenDatabase
 from rater.store.rows import insert_row, read_rows
 from rater.store.store import Store, open_store
+from rater.text.secrets import command_text
 from rater.text.values import count, group_by_key, truncate_list
 
 # -- Runs of many hosts, as the index has them, and the words that name them -----------------------
@@ -542,7 +543,7 @@ def fleets_with(connection: sqlite3.Connection, host: str | None = None) -> list
 def command_of(connection: sqlite3.Connection, fleet: int) -> str | None:
     """Return the command line that the nodes of a fleet ran, None for suites."""
     row = connection.execute("SELECT command FROM fleet WHERE id = ?", (fleet,)).fetchone()
-    return shlex.join(json.loads(row[0])) if row and row[0] else None
+    return command_text(json.loads(row[0])) if row and row[0] else None
 
 
 def known_names(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:

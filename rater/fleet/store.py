@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from rater.store.open_database import OpenDatabase
 from rater.store.read import number_meant
 from rater.store.rows import Value, insert_row, read_table
 from rater.store.store import Store
+from rater.text.secrets import command_text
 from rater.text.values import group_by_key, to_dict
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------
@@ -106,7 +106,7 @@ class FleetRequest(Struct, frozen=True):
     def what(self) -> str:
         """What is measured: the suites, or the command; and for which fleet again."""
         suites = " ".join(it for it in self.words if not it.startswith("-")) or "mini"
-        what = shlex.join(self.command) if self.command else suites
+        what = command_text(self.command) if self.command else suites
         return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
 
 

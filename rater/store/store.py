@@ -271,6 +271,7 @@ def redacted_head(head: RunHead, redactor: Redactor) -> RunHead:
         head,
         command_line=head.command_line and redactor.text(head.command_line),
         wrap=head.wrap and redactor.text(head.wrap),
+        reason=head.reason and redactor.text(head.reason),
         request=head.request and _request(head.request, redactor),
         tags=tuple(
             (

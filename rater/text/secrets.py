@@ -255,6 +255,11 @@ def _names_secret(it: re.Match[str]) -> bool:
     return not alone and is_secret(name)
 
 
+def command_text(words: Sequence[str]) -> str:
+    """Return a command as a shell takes it, fit to be shown."""
+    return Redactor().text(shlex.join(words))
+
+
 def _marked(text: str) -> str:
     """Return a text with marks in place of what was left out before, and with no others."""
     return _SHOWN.sub(lambda it: f"\ue000{it[1] or 1}\ue001", _MARK.sub("?", text))

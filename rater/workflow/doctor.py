@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,6 +27,7 @@ from rater.run.programs.script import process_settings
 from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
 from rater.settings.tuner import SettingsSession, available_settings, find_setting
 from rater.text.cpuset import parse_set
+from rater.text.secrets import command_text
 from rater.text.values import truncate_list
 from rater.workflow.arguments import open_existing_store, print_view
 
@@ -159,7 +159,7 @@ def fix(args: argparse.Namespace) -> int:
             "--fix sets settings for the time of a command: `rater doctor --fix -- make bench`; "
             "`rater run --tuned` does so for a run"
         )
-    what = f"rater doctor --fix -- {shlex.join(args.command)}"[:80]
+    what = f"rater doctor --fix -- {command_text(args.command)}"[:80]
     with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
         pass  # nobody times copies now, whom that would disturb; the command may be a rater
     for warning in restore_leftover_settings():

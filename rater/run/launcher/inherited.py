@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from rater.plan.placement.place import Placement
 from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import read_number
 from rater.text.cpuset import format_list, numbers_of
+from rater.text.secrets import command_text
 
 # -- The environment: byte for byte, twice the same name and entries without one included ---------
 
@@ -88,7 +88,7 @@ _PROGRAMS = {
 def cannot_execute(number: int, argv: Sequence[str]) -> str:
     """Return why a copy that was released could not be executed, with the way out."""
     why = _PROGRAMS.get(number, "see its file and the limits of this shell")
-    return f"could not be executed: {os.strerror(number)} ({shlex.join(argv)[:120]}): {why}"
+    return f"could not be executed: {os.strerror(number)} ({command_text(argv)[:120]}): {why}"
 
 
 def cannot_fork(who: str, number: int, argv: Sequence[str]) -> RaterError:
@@ -97,7 +97,7 @@ def cannot_fork(who: str, number: int, argv: Sequence[str]) -> RaterError:
     if number == errno.EAGAIN:
         short = f"as many processes and threads run as may: {', '.join(_most_processes())}"
     return RunError(
-        f"{who} could not be started: {os.strerror(number)} ({shlex.join(argv)[:120]}): {short}"
+        f"{who} could not be started: {os.strerror(number)} ({command_text(argv)[:120]}): {short}"
     )
 
 

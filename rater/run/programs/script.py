@@ -44,6 +44,7 @@ from rater.run.programs.inputs import (
     inputs_digest,
     locked,
 )
+from rater.text.secrets import command_text
 from rater.text.values import printable
 
 # The supervisor sees one process a copy either way. The script stops at the first
@@ -382,7 +383,7 @@ def set_up_suite(
             if wrong is not None:
                 text = _last_lines(both_ends(output.fileno()))
                 raise InputError(
-                    f"{where} {wrong}: {shlex.join(suite.setup)}{text}\n(it ran in {folder})"
+                    f"{where} {wrong}: {command_text(suite.setup)}{text}\n(it ran in {folder})"
                 )
             # Writing back what it wrote must not fall into a measurement, nor can it be
             # dropped before; where this is refused there is nothing else to be done.
@@ -412,7 +413,7 @@ def set_up_copy(
     was stopped.
     """
     path = run_dir / OUTPUT
-    shown = shlex.join(argv)
+    shown = command_text(argv)
     with path.open("w+b") as output:
         try:
             wrong = _run(argv, run_dir, environment, output, limits=limits, stop=stop)

@@ -33,6 +33,7 @@ from rater.run.observe.probe import GateCheck
 from rater.run.supervise.job import Job, RunState
 from rater.run.supervise.phase import PhaseRun
 from rater.run.workplace.checker import Checker, EndedCopy, Judge
+from rater.text.secrets import Redactor
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # 5 ms: another thread is let in after this long.
@@ -217,8 +218,8 @@ class Supervisor:
             status = await _run_in_group(command, environment)
             if status and not self._state.stop_flag.is_set():
                 raise RunError(
-                    f"--prepare {command!r} ended with status {status}: no copy was "
-                    "started after it; mend the command or leave it out"
+                    f"--prepare {Redactor().text(command)!r} ended with status {status}: no copy "
+                    "was started after it; mend the command or leave it out"
                 )
 
     # -- stopping -----------------------------------------------------------------------------

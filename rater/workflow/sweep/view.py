@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from rater.show.compare.sweep import (
     sweep_document,
     sweep_parts,
 )
-from rater.text.secrets import Redactor
+from rater.text.secrets import command_text
 from rater.workflow.arguments import print_view
 
 if TYPE_CHECKING:
@@ -201,4 +200,4 @@ def _what(requests: Iterable[Request | None]) -> str:
     first, commands = made[0], len({request.command for request in made})
     if commands > 1:
         return f"{commands} commands"
-    return " ".join(first.suites) or Redactor().text(shlex.join(first.command))
+    return " ".join(first.suites) or command_text(first.command)

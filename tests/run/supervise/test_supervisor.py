@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -28,9 +29,11 @@ from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.copies.exits import late_ns
 from rater.run.copies.guard import children
 from rater.run.host.idle import IdleWatch
+from rater.run.launcher.inherited import cannot_execute, cannot_fork
 from rater.run.launcher.launcher import NAME
 from rater.run.launcher.table import RECORD, Record
 from rater.run.supervise.supervisor import Supervisor
+from rater.text.secrets import command_text
 from tests.support.calls import RATER, rows
 from tests.support.processes import state_of
 from tests.support.rig import Rig, Seen, wait_for
@@ -280,6 +283,18 @@ def test_a_prepare_command_that_fails_fails_the_run_before_the_phase(tmp_path: P
     assert seen.outcome.status is RunStatus.FAILED
     assert "ended with status 4" in (seen.outcome.reason or "")
     assert seen.ended == []
+
+
+def test_messages_about_commands_have_no_secrets(tmp_path: Path) -> None:
+    seen = Rig(tmp_path, prepare="false --token=hunter2").run({"a": "exit 0"}, copies=1)
+    argv = ("./a", "--password", "hunter2")
+    said = (
+        seen.outcome.reason or "",
+        cannot_execute(errno.ENOENT, argv),
+        str(cannot_fork("copy 0", errno.EAGAIN, argv)),
+        command_text(argv),
+    )
+    assert [("hunter2" in it, "[redacted]" in it) for it in said] == [(False, True)] * 4
 
 
 def test_a_signal_stops_the_copies_and_keeps_what_finished(tmp_path: Path) -> None:
