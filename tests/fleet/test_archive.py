@@ -35,6 +35,7 @@ from tests.support.browser import Browser
 from tests.support.calls import Rater
 from tests.support.fleets import ASKED, SETTINGS, MadeHost, collected, publish
 from tests.support.pages import needs_browser, opened
+from tests.support.report_runs import unpacked
 
 TIMES = np.array([[[2.0, 4.0], [3.0, 5.0]]])  # one benchmark, two iterations, two copies
 
@@ -440,9 +441,9 @@ def test_a_history_of_one_fleet_shows_where_the_host_is_and_no_steps(rater: Rate
 @pytest.mark.usefixtures("fleet")
 def test_the_page_names_the_slow_host_and_has_every_host(page: Path) -> None:
     text = page.read_text()
-    told = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    told = re.search(r'<script type="text/plain" id="data">(.*?)</script>', text)
     assert told is not None
-    data = json.loads(told[1])
+    data = unpacked(told[1])
     assert [it["name"] for it in data["hosts"] if it["slow"]] == ["n2"]
     assert [it["name"] for it in data["hosts"] if it["kind"] == 1] == ["n5"]
     assert all(60 < value < 100 for value in data["hosts"][0]["values"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
+from base64 import b64decode
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -63,6 +65,11 @@ def written(folder: Path, told: dict[str, Any]) -> Path:
     return path
 
 
+def unpacked(text: str) -> Any:
+    """Return the data of a page, as its scripts read them."""
+    return json.loads(zlib.decompress(b64decode(text)))
+
+
 class Page(HTMLParser):
     """What a browser would make of a page's text, as far as tests ask."""
 
@@ -99,7 +106,7 @@ class Page(HTMLParser):
     @property
     def data(self) -> Any:
         """What the pictures are drawn from."""
-        return json.loads(self.scripts[0])
+        return unpacked(self.scripts[0])
 
     def find(self, tag: str, **wanted: str) -> list[dict[str, str | None]]:
         """The attributes of elements of a kind."""

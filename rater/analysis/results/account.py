@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from rater.record.run import PlacedCopy
 from rater.record.stored import StoredCopy, StoredRun
@@ -80,11 +81,9 @@ def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
     """Return the mean of several; what is not known of one is not known. None: there are none."""
     if not accounts:
         return None
-    means: dict[str, Any] = {}
-    for name in TimeAccount.__struct_fields__:
-        of = [getattr(it, name) for it in accounts]
-        means[name] = None if None in of else sum(of) / len(of)
-    return TimeAccount(**means)
+    columns: Any = zip(*map(astuple, accounts), strict=True)
+    means: Any = (None if None in of else sum(of) / len(of) for of in columns)
+    return TimeAccount(*means)
 
 
 def accounts_of(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:

@@ -7,6 +7,7 @@ import html
 import io
 import json
 import re
+import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from string import Template
@@ -49,7 +50,7 @@ def page_html(
         style="".join(map(asset, styles)),
         skip="".join(f'<a class="skip" href="#{to}">{text}</a>\n' for to, text in skip.items()),
         main=main,
-        data=script_json(data),
+        data=packed(data),
         scripts="".join(f"<script>{script}</script>\n" for script in inlined),
     )
 
@@ -66,8 +67,8 @@ def asset(name: str) -> str:
 
 def own_script(*names: str) -> str:
     """Return scripts of ours as one, which leaves no names behind."""
-    parts = "\n".join(asset(f"{name}.js") for name in names)
-    return f"(function () {{\n'use strict';\n{parts}}})();\n"
+    parts = "\n".join(asset(f"{name}.js") for name in ("data", *names))
+    return f"(async function () {{\n'use strict';\n{parts}}})();\n"
 
 
 def is_page(start: str) -> bool:
@@ -84,8 +85,6 @@ def _inline(script: str) -> str:
 
 _WIDE = 10_000  # cells: a page breaks its lines itself
 _LONG = 40  # letters: longer cells break into lines
-# Ends of a script element (and what begins one, or a comment), and line ends in JavaScript.
-_IN_SCRIPT = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 _CLASSES = {
     "red": "bad",
     "bold red": "bad",
@@ -97,9 +96,10 @@ _CLASSES = {
 }
 
 
-def script_json(value: object) -> str:
-    """Return JSON that may stand in a script element: nothing in it ends or begins a tag."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_IN_SCRIPT)
+def packed(value: object) -> str:
+    """Return JSON, deflated, as text without signs of HTML; `data.js` reads it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return b64encode(zlib.compress(text.encode())).decode()
 
 
 def script_hash(script: str) -> str:

@@ -172,12 +172,14 @@ def _print_worst(view: CopiesView, printer: Printer) -> None:
     printer.line()
     printer.prose(f"the slowest of {sum(len(t.cell.points) for t in view.times)}:", "bold")
     (seconds,) = seconds_columns([point.elapsed_s for _, point, _ in worst])
-    named = dict(zip(view.times, names_with_tunes([one.cell for one in view.times]), strict=True))
+    # By identity: a cell's hash is that of all its points.
+    names = names_with_tunes([one.cell for one in view.times])
+    named = {id(one): name for one, name in zip(view.times, names, strict=True)}
     of, points = Columns(worst), Columns([point for _, point, _ in worst])
     joules = [points.numbers("J|estimate", lambda point: point.joules_estimate, optional=1)]
     printer.table(
         [
-            of.left("benchmark", lambda row: named[row[0]], flexible=True),
+            of.left("benchmark", lambda row: named[id(row[0])], flexible=True),
             of.right("iter", lambda row: _iteration(row[0])),
             points.right("copy", lambda point: point.copy),
             points.right("CPU", lambda point: point.cpu),

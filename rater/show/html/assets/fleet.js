@@ -1,6 +1,6 @@
 // The map of a fleet: rows with names (the first of them), all rows as lines of a canvas, and the
 // story of the host that is chosen. Values are time over the others' median, less 1, in thousandths.
-const data = JSON.parse(document.getElementById('data').textContent);
+const data = await unpacked();
 const MOST_NAMED = 40;
 const hosts = new Map(data.hosts.map((host) => [host.name, host]));
 const state = {by: '', only: false, find: '', chosen: ''};

@@ -1,5 +1,5 @@
 // What the page knows, and what the reader has chosen: one copy, core, CPU, lgroup or divot.
-const page = JSON.parse(document.getElementById('data').textContent);
+const page = await unpacked();
 const runs = page.runs;
 const listeners = [];
 let chosen = null; // {field, values, text}; of a divot also run, benchmarks, tune, its, turns
