@@ -27,6 +27,7 @@ WORDS = (
     "2M",
 )
 _USER = 54321  # who may have few processes; needs no entry in any file
+_RATER = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the parent of its parent
 # What a copy does, and the exit statuses of rater that are right (-9: it was killed by a copy).
 COPIES = {
     "ignores SIGTERM": ("trap '' TERM; while :; do sleep 0.1; done", (1,)),
@@ -35,8 +36,11 @@ COPIES = {
     "closes its descriptors": ("exec 0<&- 1>&- 2>&- 3>&- 9>&-; sleep 0.2", (0,)),
     "writes without end": ("yes", (1,)),
     "leaves a session behind": ("setsid sleep 300 & setsid setsid sleep 300 & exit 0", (0,)),
-    "kills its parent": ("kill -9 $PPID; sleep 300", (-9,)),
-    "interrupts its parent": ("kill -INT $PPID; sleep 300", (130, -2)),
+    "kills the launcher": ("kill -9 $PPID; sleep 300", (1,)),
+    "interrupts the launcher": ("kill -INT $PPID; sleep 300", (1,)),
+    "kills rater": (f"kill -9 {_RATER}; sleep 300", (-9,)),
+    "interrupts rater": (f"kill -INT {_RATER}; sleep 300", (130, -2)),
+    "reads the terminal": ("read answer </dev/tty", (1,)),
     "kills its group": ("kill -9 0", (1,)),
     "removes its directory": ('rm -rf "$PWD"; sleep 0.1', (0, 1)),
     "fills its directory": ("i=0; while [ $i -lt 3000 ]; do : > f$i; i=$((i+1)); done", (0,)),

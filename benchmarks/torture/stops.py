@@ -1,4 +1,4 @@
-"""SIGSTOP of rater itself, of its watchdog, of the process that checks: the run ends."""
+"""SIGSTOP of rater itself, of its launcher, of the process that checks: the run ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ memory_mb = 1
 expected = "done\\n"
 """
 # By a word of its command line; rater itself has none. It is let go on, nobody else could be.
-HELPERS = {"rater": "", "the watchdog": "watchdog.py", "the checker": "checker_main.py"}
+HELPERS = {"rater": "", "the launcher": "rater-launcher", "the checker": "checker_main.py"}
 _STOPPED_S = 1.0
 _RUN = ("run", "own.toml", "--copies", "3", "--iterations", "2", "--check-limit", "1", "--quiet")
 _LONGEST_S = 0.8  # about the time of the run

@@ -53,7 +53,7 @@ def late(stopped: Stopped) -> list[tuple[float, signal.Signals]]:
     return [(0.8 * stopped.takes_s, signal.SIGKILL)]
 
 
-def test_without_a_cgroup_the_watchdog_still_finds_everything(
+def test_without_a_cgroup_the_launcher_still_finds_everything(
     tmp_path: Path, whole_run: Stopped
 ) -> None:
     # A name in PYTHONPATH that makes the run believe there is no cgroup file system.
@@ -185,7 +185,7 @@ def test_what_another_user_put_in_the_place_of_the_journal_is_refused(tmp_path: 
 
 
 @needs_cc
-@pytest.mark.parametrize("name", ["the watchdog", "the checker"])
+@pytest.mark.parametrize("name", ["the launcher", "the checker"])
 def test_a_run_whose_helper_is_stopped_ends(tmp_path: Path, name: str) -> None:
     assert stops.one(tmp_path, dict(os.environ), name, 0.1) is None
 

@@ -55,7 +55,7 @@ class _Competitor:
         try:
             self._pid = keeper.helpers.spawn(
                 [sys.executable, "-I", "-S", "-B", competitor.__file__, str(cpu)],
-                # The marker lets the watchdog find it, should the pipe not do.
+                # The marker lets the launcher find it, should the pipe not do.
                 {"PATH": os.defpath, MARKER: os.environ.get(MARKER, "")},
                 {0: read_end},
             )

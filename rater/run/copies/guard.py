@@ -286,7 +286,7 @@ class Guard:
         self.cgroup = cgroup if cgroup is not None and cgroup.enter() else None
         place = None if self.cgroup is None else self.cgroup.path
         # Of each copy one process runs, and one may wait to follow it.
-        self.launcher = Launcher(2 * copies, f"{MARKER}={mark}", limit_mark(mark), locks, place)
+        self.launcher = Launcher(2 * copies, limit_mark(mark), locks, place)
         self._living: set[int] = set()
         self._past: set[int] = set()  # groups of copies since leftovers were last killed
         self._found: dict[int, Leftover] = {}  # that were killed and named, since then as well

@@ -64,13 +64,11 @@ class LauncherDiedError(RunError):
 class Launcher:
     """One process, of one run: on the trio thread, but for its begin and end.
 
-    `processes`: so many at most at one time. `marker` and `mark` are a variable (NAME=VALUE) and a
-    limit of file locks that mark what rater starts, `locks` that limit as rater was given it.
+    `processes`: so many at most at one time. `mark` is a limit of file locks that marks what rater
+    starts, `locks` that limit as rater was given it.
     """
 
-    def __init__(
-        self, processes: int, marker: str, mark: int, locks: int, cgroup: Path | None
-    ) -> None:
+    def __init__(self, processes: int, mark: int, locks: int, cgroup: Path | None) -> None:
         program = launcher_program()
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -78,7 +76,7 @@ class Launcher:
             fd = theirs.fileno()
             self.pid = os.posix_spawn(
                 program,
-                [NAME, *map(str, (fd, processes, marker, mark, locks, cgroup or ""))],
+                [NAME, *map(str, (fd, processes, mark, locks, cgroup or ""))],
                 {"PATH": os.defpath},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, fd),  # which it inherits then

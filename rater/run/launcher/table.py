@@ -155,9 +155,11 @@ class _Packer:
     def list(self, texts: Iterable[bytes], key: object) -> int:
         at = self._lists.get(key)
         if at is None:
-            offsets = [self.string(text) for text in texts]
-            at = self._put(struct.pack(f"={len(offsets) + 1}I", len(offsets), *offsets))
-            self._lists[key] = at
+            words = [*texts]
+            data = b"".join(word + b"\0" for word in words)
+            if data.count(b"\0") != len(words):  # one would end early without a word
+                raise ValueError("embedded null byte")
+            at = self._lists[key] = self._put(struct.pack("=I", len(words)) + data)
         return at
 
     def mask(self, numbers: Sequence[int] | None) -> int:

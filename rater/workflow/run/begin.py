@@ -76,7 +76,7 @@ class Resume(RunLauncher):
 
     @property
     def mark(self) -> str:
-        """Another one for each attempt: the watchdog of a killed one may still hunt its own."""
+        """Another one for each attempt: the launcher of a killed one may still hunt its own."""
         return f"{self.uuid}.{self._number}.{os.getpid()}"
 
     @property

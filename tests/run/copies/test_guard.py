@@ -1,4 +1,4 @@
-"""What copies leave behind or lead away is killed or named, by rater and by its watchdog."""
+"""What copies leave behind or lead away is killed or named, by rater and by its launcher."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ soft, hard = resource.getrlimit(10)
 resource.setrlimit(10, ({mark}, hard))
 left = subprocess.Popen(["sleep", "100"])
 resource.setrlimit(10, (soft, hard))
-words = ["{name}", "{fd}", "1", "RATER_RUN={run}", "{mark}", str(soft), ""]
+words = ["{name}", "{fd}", "1", "{mark}", str(soft), ""]
 subprocess.Popen(words, executable="{program}", pass_fds=[{fd}])
 os.close({fd})
 print(flush=True)
@@ -98,7 +98,7 @@ input()
 
 def test_who_started_a_dead_rater_lives_on_though_what_is_killed_is_in_its_group() -> None:
     ours, theirs = socket.socketpair()
-    values = {"mark": limit_mark(MARK), "run": MARK, "name": NAME, "program": launcher_program()}
+    values = {"mark": limit_mark(MARK), "name": NAME, "program": launcher_program()}
     with subprocess.Popen(
         [sys.executable, "-c", STARTER.format(fd=theirs.fileno(), **values)],
         stdin=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_who_started_a_dead_rater_lives_on_though_what_is_killed_is_in_its_group
 def test_a_launcher_that_is_stopped_while_it_is_ended_is_let_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    launcher = Launcher(1, f"RATER_RUN={MARK}", limit_mark(MARK), -1, None)
+    launcher = Launcher(1, limit_mark(MARK), -1, None)
     os.kill(launcher.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, launcher.pid, os.WSTOPPED | os.WNOWAIT)
     sent, kill = [], os.kill

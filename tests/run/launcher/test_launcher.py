@@ -141,7 +141,7 @@ def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
 
 def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record]:
     """What the launcher says of processes that are released, until all have ended."""
-    launcher = Launcher(processes, "RATER_RUN=none", 1 << 61, -1, None)
+    launcher = Launcher(processes, 1 << 61, -1, None)
 
     async def follow() -> list[Record]:
         found: list[Record] = []
@@ -358,7 +358,7 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
     monkeypatch.chdir(tmp_path)
     with using(sanitized, monkeypatch):
         for seed in range(4):
-            launcher = Launcher(256, "RATER_RUN=none", 1 << 61, -1, None)
+            launcher = Launcher(256, 1 << 61, -1, None)
 
             async def send(launcher: Launcher = launcher, seed: int = seed) -> None:
                 for data in noise(seed):
@@ -441,7 +441,7 @@ def test_a_launcher_that_does_not_begin_is_one_message(
     program = Path(script(tmp_path / "other", text))
     monkeypatch.setattr(face, "launcher_program", lambda: program)
     with pytest.raises(RaterError, match="does not begin, or is not of this rater"):
-        Launcher(1, "RATER_RUN=none", 1 << 61, -1, None)
+        Launcher(1, 1 << 61, -1, None)
 
 
 def test_a_thousand_copies_run_under_a_limit_of_256_open_files(tmp_path: Path) -> None:

@@ -34,8 +34,7 @@ static struct {
 } origin;
 
 /* Takes note of what the launcher was given, before it changes anything of its own. */
-void remember_origin(unsigned long long locks)
-{
+void remember_origin(unsigned long long locks) {
     origin.launcher = getpid();
     origin.locks = locks;
     origin.slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
@@ -44,60 +43,42 @@ void remember_origin(unsigned long long locks)
     sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)origin.cpus);
 }
 
-int64_t now_ns(void)
-{
+int64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-static _Noreturn void give_up(struct slot *slot, int stage, int error)
-{
+static _Noreturn void give_up(struct slot *slot, int stage, int error) {
     slot->error = error;
     __atomic_store_n(&slot->stage, stage, __ATOMIC_RELEASE);
     _exit(stage == EXECUTE && error != ENOENT ? 126 : 127);
 }
 
-static const char *text(struct view table, uint32_t offset)
-{
+static const char *text(struct view table, uint32_t offset) {
     return offset < table.size ? table.bytes + offset : "";
 }
 
-/* Returns the offsets of a list, and how many there are; none where it lies outside. */
-static const uint32_t *list(struct view table, uint32_t offset, uint32_t *count)
-{
-    *count = 0;
-    if (offset % 4 || offset > table.size - 4)
-        return NULL;
-    const uint32_t *found = (const uint32_t *)(table.bytes + offset);
-    if (*found > (table.size - offset - 4) / 4)
-        return NULL;
-    *count = *found;
-    return found + 1;
-}
-
-static char **words(struct view table, const uint32_t *lists, int lists_count, int before)
-{
-    uint32_t total = 0, count;
-    for (int i = 0; i < lists_count; i++) {
-        list(table, lists[i], &count);
-        total += count;
-    }
-    char **found = calloc(before + total + 1, sizeof *found);
+/* Returns the strings of lists as exec takes them, behind `before` free places. */
+static char **words(struct view table, const uint32_t *lists, int count, int before) {
+    uint32_t total = 0, room[2] = {0};
+    for (int i = 0; i < count; i++)
+        if (lists[i] % 4 == 0 && lists[i] <= table.size - 4)
+            total += room[i] = *(const uint32_t *)(table.bytes + lists[i]);
+    char **found = total > table.size ? NULL : calloc(before + total + 1, sizeof *found);
     if (!found)
         _exit(127);
     char **next = found + before;
-    for (int i = 0; i < lists_count; i++) {
-        const uint32_t *offsets = list(table, lists[i], &count);
-        for (uint32_t n = 0; n < count; n++)
-            *next++ = (char *)text(table, offsets[n]);
+    for (int i = 0; i < count; i++) {
+        uint32_t at = lists[i] + 4;
+        for (; room[i] && at < table.size; room[i]--, at += (uint32_t)strlen(table.bytes + at) + 1)
+            *next++ = (char *)table.bytes + at;
     }
     return found;
 }
 
 /* Copies a mask of a table, zeros behind it; tells whether there is one. */
-int find_mask(struct view table, uint32_t offset, unsigned char *bytes)
-{
+int find_mask(struct view table, uint32_t offset, unsigned char *bytes) {
     memset(bytes, 0, MASK_BYTES);
     if (offset == NOTHING || offset % 4 || offset > table.size - 4)
         return 0;
@@ -108,8 +89,7 @@ int find_mask(struct view table, uint32_t offset, unsigned char *bytes)
     return 1;
 }
 
-static void bind_cpus(struct view table, const struct entry *entry, struct slot *slot)
-{
+static void bind_cpus(struct view table, const struct entry *entry, struct slot *slot) {
     unsigned char wanted[MASK_BYTES], got[MASK_BYTES] = {0};
     int bound = find_mask(table, entry->cpus, wanted);
     if (!bound) /* the launcher is on CPUs of its own, or of the copy before */
@@ -121,8 +101,7 @@ static void bind_cpus(struct view table, const struct entry *entry, struct slot 
     }
 }
 
-static void bind_memory(struct view table, const struct entry *entry, struct slot *slot)
-{
+static void bind_memory(struct view table, const struct entry *entry, struct slot *slot) {
     unsigned char wanted[MASK_BYTES], got[MASK_BYTES] = {0};
     int mode = entry->policy, given = 0;
     if (mode < 0)
@@ -145,8 +124,7 @@ static void bind_memory(struct view table, const struct entry *entry, struct slo
     }
 }
 
-static void open_as(struct slot *slot, int fd, const char *path, int stage)
-{
+static void open_as(struct slot *slot, int fd, const char *path, int stage) {
     int flags = fd ? O_WRONLY | O_CREAT | O_TRUNC | O_APPEND : O_RDONLY;
     int opened = open(path, flags, 0644);
     if (opened < 0)
@@ -157,8 +135,7 @@ static void open_as(struct slot *slot, int fd, const char *path, int stage)
     }
 }
 
-static void restore_signals(void)
-{
+static void restore_signals(void) {
     struct sigaction ordinary = {.sa_handler = SIG_DFL};
     sigaction(SIGPIPE, &ordinary, NULL); /* which Python ignores for itself, */
     sigaction(SIGXFSZ, &ordinary, NULL); /* and this */
@@ -166,8 +143,7 @@ static void restore_signals(void)
     sigprocmask(SIG_SETMASK, &origin.blocked, NULL);
 }
 
-static void execute(struct view table, const struct entry *entry, struct slot *slot)
-{
+static void execute(struct view table, const struct entry *entry, struct slot *slot) {
     const uint32_t variables[] = {entry->shared, entry->own};
     char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
     prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
@@ -185,8 +161,7 @@ static void execute(struct view table, const struct entry *entry, struct slot *s
 }
 
 _Noreturn void child(struct view table, const struct entry *entry, struct slot *slot,
-                     struct gate gate)
-{
+                     struct gate gate) {
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != origin.launcher || setpgid(0, 0))
         give_up(slot, GROUP, errno);
@@ -228,8 +203,7 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
 }
 
 /* Reads a file of /proc in one piece; returns its bytes, or -1. */
-int read_small(const char *path, char *bytes, size_t size)
-{
+int read_small(const char *path, char *bytes, size_t size) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return -1;
@@ -241,8 +215,7 @@ int read_small(const char *path, char *bytes, size_t size)
 }
 
 /* Reads what the scheduler counts of a thread; -1 where it does not. */
-void read_schedstat(const char *path, int64_t *cpu_ns, int64_t *delay_ns)
-{
+void read_schedstat(const char *path, int64_t *cpu_ns, int64_t *delay_ns) {
     char line[128], *end;
     *cpu_ns = *delay_ns = -1;
     if (read_small(path, line, sizeof line) <= 0)

@@ -1,6 +1,6 @@
 /* Nothing outlives a rater that died: every process below the launcher, which as a child subreaper
    gets all that lose their parent, every one of the run's cgroup, and whatever else carries the
-   run's marks: set-up commands and their like, which rater itself had started. */
+   run's mark: set-up commands and their like, which rater itself had started. */
 #define _GNU_SOURCE
 #include "launcher.h"
 
@@ -22,8 +22,7 @@
 #define CLEAN 2 /* looks that find nothing */
 #define LOCKS "Max file locks"
 
-static int write_file(const char *folder, const char *name, const char *text)
-{
+static int write_file(const char *folder, const char *name, const char *text) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     int file = open(path, O_WRONLY | O_CLOEXEC);
@@ -34,8 +33,7 @@ static int write_file(const char *folder, const char *name, const char *text)
     return done < 0 ? -1 : 0;
 }
 
-static int has_limit(const char *folder, unsigned long long locks)
-{
+static int has_limit(const char *folder, unsigned long long locks) {
     char path[80], text[4096], *line;
     snprintf(path, sizeof path, "%s/limits", folder);
     if (read_small(path, text, sizeof text) <= 0 || !(line = strstr(text, LOCKS)))
@@ -43,31 +41,9 @@ static int has_limit(const char *folder, unsigned long long locks)
     return locks && strtoull(line + strlen(LOCKS), NULL, 10) == locks;
 }
 
-/* Tells whether an environment has exactly this entry, wherever a read ends. */
-static int has_marker(const char *folder, const char *marker)
-{
-    char path[80], bytes[65536];
-    size_t length = strlen(marker), at = 0; /* so much of the entry agrees; length + 1: none can */
-    snprintf(path, sizeof path, "%s/environ", folder);
-    int file = open(path, O_RDONLY | O_CLOEXEC), found = 0;
-    if (file < 0)
-        return 0;
-    ssize_t got;
-    while (!found && (got = read(file, bytes, sizeof bytes)) > 0)
-        for (ssize_t i = 0; i < got && !found; i++)
-            if (!bytes[i]) {
-                found = at == length;
-                at = 0;
-            } else
-                at = at < length && bytes[i] == marker[at] ? at + 1 : length + 1;
-    close(file);
-    return found;
-}
-
 /* Kills one process, and its group where it has left our session: what forks for ever is quicker
    than a look at each. In ours a copy may have joined the group of whoever started rater. */
-static int kill_one(pid_t pid, char state)
-{
+static int kill_one(pid_t pid, char state) {
     if (getsid(pid) != getsid(0)) {
         pid_t group = getpgid(pid);
         if (group > 1)
@@ -77,8 +53,7 @@ static int kill_one(pid_t pid, char state)
 }
 
 /* Kills every child of ours and everything marked; returns how many lived. */
-static int kill_all(const struct prey *prey)
-{
+static int kill_all(const struct prey *prey) {
     DIR *proc = opendir("/proc");
     int killed = 0;
     for (struct dirent *one; proc && (one = readdir(proc));) {
@@ -91,7 +66,7 @@ static int kill_all(const struct prey *prey)
             sscanf(behind + 1, " %c %d", &state, &parent) != 2)
             continue;
         snprintf(path, sizeof path, "/proc/%d", pid);
-        if (parent == getpid() || has_limit(path, prey->locks) || has_marker(path, prey->marker))
+        if (parent == getpid() || has_limit(path, prey->locks))
             killed += kill_one(pid, state);
     }
     if (proc)
@@ -99,8 +74,7 @@ static int kill_all(const struct prey *prey)
     return killed;
 }
 
-void hunt(const struct prey *prey, const pid_t *groups, unsigned count)
-{
+void hunt(const struct prey *prey, const pid_t *groups, unsigned count) {
     int64_t begin = now_ns();
     const struct timespec gap = {.tv_nsec = GAP_NS};
     if (prey->cgroup[0]) { /* which we are in ourselves, and leave */

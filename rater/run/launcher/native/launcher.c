@@ -1,8 +1,8 @@
 /* The launcher: parent, subreaper and watchdog of the copies of one run.
 
-   `rater-launcher SOCKET PROCESSES MARKER MARK LOCKS CGROUP`: so many processes at most, copies and
-   those that wait to follow them; what marks all that rater starts (variable, soft limit of file
-   locks); the limit to give back to copies; the run's cgroup, which it is in, or "".
+   `rater-launcher SOCKET PROCESSES MARK LOCKS CGROUP`: so many processes at most, copies and those
+   that wait to follow them; the soft limit of file locks that marks all that rater starts, and the
+   one to give back to copies; the run's cgroup, which it is in, or "".
 
    It forks from its own small memory, holds every child at a gate, stamps releases and ends at
    real-time priority where that is allowed, and says what happened in records. It has no state
@@ -67,6 +67,8 @@ struct bytes {
     size_t size, room, at;
 };
 
+#define EACH(it) for (struct process *it = processes; it < processes + capacity; it++)
+
 static struct process *processes;
 static struct last *last;
 static struct shared *shared;
@@ -75,14 +77,12 @@ static int rater_fd, children_fd, ready_fd, reports[2];
 static int64_t seen_ns; /* what had ended until then is known */
 static struct bytes in, out;
 
-static _Noreturn void die(const char *what)
-{
+static _Noreturn void die(const char *what) {
     perror(what);
     _exit(2);
 }
 
-static void *grown(struct bytes *buffer, size_t more)
-{
+static void *grown(struct bytes *buffer, size_t more) {
     if (buffer->size + more > buffer->room) {
         buffer->room = 2 * (buffer->size + more);
         buffer->data = realloc(buffer->data, buffer->room);
@@ -92,8 +92,7 @@ static void *grown(struct bytes *buffer, size_t more)
     return buffer->data + buffer->size;
 }
 
-static struct record *say(int kind, const struct process *process, int64_t at_ns)
-{
+static struct record *say(int kind, const struct process *process, int64_t at_ns) {
     struct record *record = grown(&out, sizeof *record);
     memset(record, 0, sizeof *record);
     out.size += sizeof *record;
@@ -106,8 +105,7 @@ static struct record *say(int kind, const struct process *process, int64_t at_ns
     return record;
 }
 
-static void flush(void)
-{
+static void flush(void) {
     while (out.at < out.size) {
         ssize_t done = send(rater_fd, out.data + out.at, out.size - out.at, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (done < 0)
@@ -116,17 +114,11 @@ static void flush(void)
     }
     if (out.at == out.size)
         out.at = out.size = 0;
-    else if (out.at > MOST_BACKLOG) {
-        memmove(out.data, out.data + out.at, out.size - out.at);
-        out.size -= out.at;
-        out.at = 0;
-    }
 }
 
 /* -- Begin: one process, or all that wait at the gate of all ------------------------------------ */
 
-static void started(struct process *process, int64_t now, int64_t planned)
-{
+static void started(struct process *process, int64_t now, int64_t planned) {
     process->state = RUNNING;
     process->start_ns = now;
     process->planned_ns = planned;
@@ -134,91 +126,75 @@ static void started(struct process *process, int64_t now, int64_t planned)
         seen_ns = now;
 }
 
-static void begin(struct process *process, int64_t planned)
-{
+static void begin(struct process *process, int64_t planned) {
     uint32_t *word = &shared->slots[process - processes].go;
     int64_t now = now_ns();
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
     started(process, now, planned);
-    struct record *record = say(STARTED, process, now);
-    record->figures.start_ns = now;
-    record->figures.planned_ns = planned;
-}
-
-static void discard(struct process *process)
-{
-    kill(process->pid, SIGKILL);
+    struct figures *figures = &say(STARTED, process, now)->figures;
+    figures->start_ns = now;
+    figures->planned_ns = planned;
 }
 
 /* Begins a process whose predecessor has ended, or discards it. */
-static void follow(struct process *process)
-{
+static void follow(struct process *process) {
     if (!process->after || process->flags & HELD || process->state == RUNNING)
         return;
     const struct last *before = &last[process->copy];
     if (before->token != process->after)
         return;
     if (process->flags & WELL && !before->well)
-        discard(process);
+        kill(process->pid, SIGKILL);
     else
         begin(process, 0);
 }
 
-static void release(void)
-{
+static void release(void) {
     int64_t now = now_ns();
     __atomic_add_fetch(&shared->opened, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, &shared->opened, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);
-    for (unsigned i = 0; i < capacity; i++) {
-        struct process *it = &processes[i];
+    EACH(it) {
         if ((it->state != SPAWNED && it->state != WAITING) || it->after)
             continue;
-        if (it->shares) {
+        it->state = DUE;
+        it->planned_ns = now + it->offset_ns;
+        if (it->shares)
             started(it, now, now);
-        } else {
-            it->state = DUE;
-            it->planned_ns = now + it->offset_ns;
-        }
     }
     say(RELEASED, NULL, now);
 }
 
 /* Begins what is due, and returns when the next is: 0 where there is none. */
-static int64_t begin_due(void)
-{
+static int64_t begin_due(void) {
     int64_t next = 0;
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state == DUE) {
-            if (processes[i].planned_ns <= now_ns())
-                begin(&processes[i], processes[i].planned_ns);
-            else if (!next || processes[i].planned_ns < next)
-                next = processes[i].planned_ns;
-        }
+    EACH(it)
+        if (it->state == DUE && it->planned_ns <= now_ns())
+            begin(it, it->planned_ns);
+        else if (it->state == DUE && (!next || it->planned_ns < next))
+            next = it->planned_ns;
     return next;
 }
 
+static int is_ready(const struct process *process) {
+    return (int)__atomic_load_n(&shared->slots[process - processes].ready, __ATOMIC_ACQUIRE);
+}
+
 /* Says of all that are at their gates that they are, once none is on its way there. */
-static void say_ready(void)
-{
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state == SPAWNED && !processes[i].after &&
-            !__atomic_load_n(&shared->slots[i].ready, __ATOMIC_ACQUIRE))
+static void say_ready(void) {
+    EACH(it)
+        if (it->state == SPAWNED && !it->after && !is_ready(it))
             return;
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state == SPAWNED && (!processes[i].after || processes[i].flags & HELD) &&
-            __atomic_load_n(&shared->slots[i].ready, __ATOMIC_ACQUIRE)) {
-            struct figures *figures = &say(READY, &processes[i], now_ns())->figures;
-            processes[i].state = WAITING;
-            figures->gate_cpu_ns = shared->slots[i].cpu_ns;
-            figures->gate_delay_ns = shared->slots[i].delay_ns;
+    EACH(it)
+        if (it->state == SPAWNED && (!it->after || it->flags & HELD) && is_ready(it)) {
+            it->state = WAITING;
+            say(READY, it, now_ns());
         }
 }
 
 /* -- Ends: stamped, looked at as zombies, their groups killed, and reaped ------------------------- */
 
-static void look_at_zombie(pid_t pid, struct figures *figures)
-{
+static void look_at_zombie(pid_t pid, struct figures *figures) {
     char path[64], line[1024], *field;
     snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
     read_schedstat(path, &figures->cpu_ns, &figures->delay_ns);
@@ -233,8 +209,7 @@ static void look_at_zombie(pid_t pid, struct figures *figures)
 }
 
 /* Reads the limits that a signal can be of. */
-static void look_at_limits(pid_t pid, struct figures *figures)
-{
+static void look_at_limits(pid_t pid, struct figures *figures) {
     siginfo_t info = {.si_code = CLD_EXITED};
     struct rlimit cpu = {-1UL, -1UL}, file = {-1UL, -1UL};
     waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
@@ -248,8 +223,7 @@ static void look_at_limits(pid_t pid, struct figures *figures)
     figures->hard_file_bytes = (int64_t)file.rlim_max;
 }
 
-static void say_broken(struct process *process, struct slot *slot)
-{
+static void say_broken(struct process *process, struct slot *slot) {
     struct record *record = say(BROKEN, process, now_ns());
     record->status = slot->stage;
     record->error = slot->error;
@@ -257,8 +231,7 @@ static void say_broken(struct process *process, struct slot *slot)
 }
 
 /* Hands on a piece of what scripts report of their commands, with the time; tells whether any. */
-static int hear_reports(void)
-{
+static int hear_reports(void) {
     struct record *record = say(REPORT, NULL, now_ns());
     ssize_t got = read(reports[0], record->text, TEXT_BYTES);
     if (got > 0)
@@ -268,8 +241,7 @@ static int hear_reports(void)
     return got > 0;
 }
 
-static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns)
-{
+static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns) {
     struct slot *slot = &shared->slots[process - processes];
     struct figures found = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1};
     struct rusage usage;
@@ -309,35 +281,31 @@ static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns)
         last[process->copy] = (struct last){process->token, well};
     }
     process->state = FREE;
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state != FREE && processes[i].after == process->token)
-            follow(&processes[i]);
+    EACH(it)
+        if (it->state != FREE && it->after == process->token)
+            follow(it);
     say_ready(); /* it may have been the one that others were waited with for */
 }
 
-static struct process *of_pid(pid_t pid)
-{
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state != FREE && processes[i].pid == pid)
-            return &processes[i];
+static struct process *of_pid(pid_t pid) { /* 0: a free place */
+    EACH(it)
+        if (it->state == FREE ? !pid : it->pid == pid)
+            return it;
     return NULL;
 }
 
 /* Stamps all that have ended, before the first of them is handled. */
-static void stamp(int64_t now)
-{
+static void stamp(int64_t now) {
     siginfo_t info;
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state == RUNNING && !processes[i].ended_ns) {
-            info.si_pid = 0;
-            waitid(P_PID, processes[i].pid, &info, WEXITED | WNOHANG | WNOWAIT);
-            if (info.si_pid)
-                processes[i].ended_ns = now;
-        }
+    EACH(it) {
+        info.si_pid = 0;
+        if (it->state == RUNNING && !it->ended_ns &&
+            !waitid(P_PID, (id_t)it->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
+            it->ended_ns = now;
+    }
 }
 
-static void reap(int64_t stalled_ns)
-{
+static void reap(int64_t stalled_ns) {
     siginfo_t info;
     for (int handled = 0;; handled++) {
         info.si_pid = 0;
@@ -356,16 +324,7 @@ static void reap(int64_t stalled_ns)
 
 /* -- Requests -------------------------------------------------------------------------------------- */
 
-static struct process *free_process(void)
-{
-    for (unsigned i = 0; i < capacity; i++)
-        if (processes[i].state == FREE)
-            return &processes[i];
-    return NULL;
-}
-
-static int say_not_forked(uint32_t token, int stage, int error)
-{
+static int say_not_forked(uint32_t token, int stage, int error) {
     struct process failed = {.token = token};
     struct record *record = say(BROKEN, &failed, now_ns());
     record->status = stage;
@@ -375,9 +334,8 @@ static int say_not_forked(uint32_t token, int stage, int error)
 
 /* Forks one process where it is to run, so that it is not moved; `at`: the CPUs that the launcher
    has by now. Tells whether that went well. */
-static int spawn(struct view table, const struct entry *entry, unsigned char *at)
-{
-    struct process *process = free_process();
+static int spawn(struct view table, const struct entry *entry, unsigned char *at) {
+    struct process *process = of_pid(0);
     unsigned char wanted[MASK_BYTES];
     if (!process || entry->copy >= capacity)
         return say_not_forked(entry->token, FORKED, EAGAIN);
@@ -411,8 +369,7 @@ static int spawn(struct view table, const struct entry *entry, unsigned char *at
     return 1;
 }
 
-static void start(struct view table)
-{
+static void start(struct view table) {
     const struct table *head = (const struct table *)table.bytes;
     const struct entry *entries = (const struct entry *)(head + 1);
     if (table.size < sizeof *head || head->format != FORMAT || table.bytes[table.size - 1] ||
@@ -431,8 +388,7 @@ static void start(struct view table)
         sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)own);
 }
 
-static void send_signal(const struct process *process, int number)
-{
+static void send_signal(const struct process *process, int number) {
     kill(-process->pid, number);
     /* And to itself, where it has left that group. */
     if (kill(process->pid, getpgid(process->pid) == process->pid ? 0 : number) && errno == EPERM)
@@ -440,16 +396,14 @@ static void send_signal(const struct process *process, int number)
 }
 
 /* Does what a request says; tells whether there are more to come. */
-static int handle(const struct request *request, const char *data)
-{
+static int handle(const struct request *request, const char *data) {
     if (request->kind == START)
         start((struct view){data, request->size});
     else if (request->kind == RELEASE)
         release();
     else if (request->kind == GOODBYE)
         return 0;
-    for (unsigned i = 0; i < capacity && request->kind >= ALLOW; i++) {
-        struct process *it = &processes[i];
+    EACH(it) {
         int meant = it->token == request->token;
         if (it->state == FREE)
             continue;
@@ -459,14 +413,13 @@ static int handle(const struct request *request, const char *data)
         } else if (request->kind == SIGNAL && meant)
             send_signal(it, request->value);
         else if (request->kind == DISCARD && it->state != RUNNING && (meant || !request->token))
-            discard(it);
+            kill(it->pid, SIGKILL);
     }
     return 1;
 }
 
 /* Takes in what rater has sent; tells whether there are more to come: 0 after GOODBYE 0. */
-static int listen_to_rater(int *left)
-{
+static int listen_to_rater(int *left) {
     ssize_t got = recv(rater_fd, grown(&in, 1 << 16), 1 << 16, MSG_DONTWAIT);
     if (!got || (got < 0 && errno != EAGAIN && errno != EINTR)) {
         *left = 1;
@@ -501,15 +454,7 @@ static int listen_to_rater(int *left)
 
 /* -- The launcher's own life --------------------------------------------------------------------- */
 
-static int descriptor(int fd, const char *what)
-{
-    if (fd < 0)
-        die(what);
-    return fd;
-}
-
-static void settle(void)
-{
+static void settle(void) {
     sigset_t every, deaths;
     struct sigaction ordinary = {.sa_handler = SIG_DFL};
     sigfillset(&every);
@@ -517,9 +462,10 @@ static void settle(void)
     sigaction(SIGCHLD, &ordinary, NULL);
     sigemptyset(&deaths);
     sigaddset(&deaths, SIGCHLD);
-    children_fd = descriptor(signalfd(-1, &deaths, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd");
-    ready_fd = descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
-    descriptor(pipe2(reports, O_CLOEXEC), "pipe");
+    children_fd = signalfd(-1, &deaths, SFD_CLOEXEC | SFD_NONBLOCK);
+    ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (children_fd < 0 || ready_fd < 0 || pipe2(reports, O_CLOEXEC))
+        die("descriptors");
     fcntl(reports[0], F_SETFL, O_NONBLOCK);
     fcntl(rater_fd, F_SETFD, FD_CLOEXEC);
     setpgid(0, 0); /* Ctrl-C and Ctrl-Z at the terminal are for rater, */
@@ -536,8 +482,7 @@ static void settle(void)
 }
 
 /* Serves rater until it says goodbye or dies; returns whether something is to be hunted then. */
-static int serve(void)
-{
+static int serve(void) {
     int left = 0;
     for (;;) {
         flush();
@@ -572,9 +517,8 @@ static int serve(void)
     }
 }
 
-int main(int argc, char **argv)
-{
-    if (argc != 7) {
+int main(int argc, char **argv) {
+    if (argc != 6) {
         fprintf(stderr, "rater-launcher: started by rater alone\n");
         return 2;
     }
@@ -582,8 +526,8 @@ int main(int argc, char **argv)
     capacity = (unsigned)strtoul(argv[2], NULL, 10);
     if (!capacity || capacity > MOST_PROCESSES)
         die("processes");
-    struct prey prey = {argv[3], strtoull(argv[4], NULL, 10), argv[6]};
-    remember_origin(strtoull(argv[5], NULL, 10));
+    struct prey prey = {strtoull(argv[3], NULL, 10), argv[5]};
+    remember_origin(strtoull(argv[4], NULL, 10));
     processes = calloc(capacity, sizeof *processes);
     last = calloc(capacity, sizeof *last);
     shared = mmap(NULL, sizeof *shared + capacity * sizeof(struct slot), PROT_READ | PROT_WRITE,
@@ -594,8 +538,8 @@ int main(int argc, char **argv)
     settle();
     say(HELLO, NULL, now_ns())->status = FORMAT;
     if (serve()) {
-        for (unsigned i = 0; i < capacity; i++)
-            groups[i] = processes[i].state == FREE ? 0 : processes[i].pid;
+        EACH(it)
+            groups[it - processes] = it->state == FREE ? 0 : it->pid;
         hunt(&prey, groups, capacity);
     }
     return 0;

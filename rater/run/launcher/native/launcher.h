@@ -5,7 +5,7 @@
    FORMAT is checked on both sides, and rises with every change of a structure.
 
    An offset in a table counts from the table's first byte. A string there ends with a zero byte;
-   a list is a number and so many offsets of strings; a mask is a number of bytes and the bytes,
+   a list is a number and so many strings behind each other; a mask is a number of bytes and the bytes,
    least significant first. */
 #ifndef RATER_LAUNCHER_H
 #define RATER_LAUNCHER_H
@@ -85,8 +85,7 @@ int64_t now_ns(void);
 
 /* hunt.c: what is done when rater has died, or left something that it could not kill */
 struct prey {
-    const char *marker;       /* variable that processes of the run have: NAME=VALUE */
-    unsigned long long locks; /* and their limit of file locks */
+    unsigned long long locks; /* limit of file locks that processes of the run have */
     const char *cgroup;       /* of the run; "": there is none */
 };
 void hunt(const struct prey *prey, const pid_t *groups, unsigned count);
