@@ -22,7 +22,7 @@ from rater.fleet.plan import (
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import RunStatus, escape_undecodable
 from rater.store.open_database import OpenDatabase
-from rater.store.read import number_meant
+from rater.store.read import find_numbered
 from rater.store.rows import Value, insert_row, read_table
 from rater.store.store import Store
 from rater.text.secrets import command_text
@@ -312,16 +312,8 @@ def find_fleet(store: OpenDatabase, spec: str) -> int:
             "SELECT id, uuid FROM fleet WHERE confirms IS NULL OR ? ORDER BY id DESC",
             (not word.startswith("last"),),
         ).fetchall()
-    if not known:
-        makes = "`rater fleet run --nodes NODES` makes one"
-        raise InputError(f"{store.path}: no fleets stored yet; {makes}")
-    found = number_meant(word, known)
-    if found is None:
-        raise InputError(
-            f"{spec!r}: no such fleet in {store.path}; FLEET is a number up to {known[0][0]}, "
-            "`last`, `last~1` or the start of a uuid, and `rater fleet list` shows them"
-        )
-    return found
+    makes, lists = "rater fleet run --nodes NODES", "rater fleet list"
+    return find_numbered(store.path, spec, known, kind="fleet", makes=makes, lists=lists)
 
 
 def _with_verdict(values: dict[str, Any]) -> None:

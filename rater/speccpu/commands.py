@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rater.command_line import Parser
 from rater.commands.common import Subparsers, add_common, add_topology
 from rater.errors import InputError
 from rater.process import print_error
@@ -54,7 +55,20 @@ def _register_import(actions: Subparsers) -> None:
         "the machine it was measured on, which tells the NUMA nodes of the copies' CPUs: an hwloc "
         "XML file, a description, or nodes=4x16",
     )
+    _add_command_line(parser)
     add_common(parser, import_spec)
+
+
+def _add_command_line(parser: Parser) -> None:
+    parser.add_argument(
+        "--define",
+        metavar="NAME[=VALUE]",
+        type=_macro,
+        action="append",
+        default=[],
+        help="a macro of runcpu's command line, which branches of the configuration ask for",
+    )
+    parser.add_argument("--label", metavar="NAME", help="its label, where sections name some")
 
 
 def _register_lint(actions: Subparsers) -> None:
@@ -89,15 +103,7 @@ def _register_lint(actions: Subparsers) -> None:
         metavar="NAME[=TUNE]",
         help="only what holds for this benchmark or set: 429.mcf, intrate=peak",
     )
-    parser.add_argument(
-        "--define",
-        metavar="NAME[=VALUE]",
-        type=_macro,
-        action="append",
-        default=[],
-        help="a macro of the command line that runs it, as runcpu takes it (may be repeated)",
-    )
-    parser.add_argument("--label", metavar="NAME", help="its label, where sections name some")
+    _add_command_line(parser)
     parser.add_argument(
         "--ignore",
         metavar="KIND[,KIND]",
@@ -201,7 +207,8 @@ def import_spec(args: argparse.Namespace) -> int:
     try:
         for place, name in enumerate(args.file):
             try:
-                one = to_import(read_spec(Path(name), _progress(name)), topology)
+                file = read_spec(Path(name), _progress(name), dict(args.define), args.label)
+                one = to_import(file, topology)
             except InputError as error:
                 errors.append(str(error))
                 print_error(error)
@@ -213,10 +220,11 @@ def import_spec(args: argparse.Namespace) -> int:
                 continue
             if place:
                 printer.line()
-            again = f" (with another --topology: `rater rm {number}` first)" if topology else ""
+            asked = topology or args.define or args.label
+            again = f" (to read it so: `rater rm {number}` first)" if asked else ""
             print_import(one, number, added, printer, again=again)
             if added:
-                printer.line(f"  rater show {number}")
+                printer.line(f"  `rater show {number}`")
     finally:
         if store is not None:
             store.close()

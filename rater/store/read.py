@@ -312,11 +312,26 @@ def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int
     return (_by_number_or_uuid(connection, newest, path, spec),)
 
 
-def number_meant(word: str, known: Sequence[_Known]) -> int | None:
-    """Return the number of the one sweep, or fleet, of these (the last first) that `word` means.
+def find_numbered(
+    path: Path, spec: str, known: Sequence[_Known], *, kind: str, makes: str, lists: str
+) -> int:
+    """Return the number of the one sweep, fleet or trace of these (the last first) that is meant.
 
-    A number, `last`, `last~1` or the start of a uuid; None where it means none, or several.
+    By a number, `last`, `last~1` or the start of a uuid, with or without `kind:` before it.
+    Raises `InputError` where it means none, or several; `makes`, `lists`: commands that do so.
     """
+    if not known:
+        raise InputError(f"{path}: no {kind}s stored yet; `{makes}` makes one")
+    found = _number_meant(spec.removeprefix(f"{kind}:"), known)
+    if found is None:
+        raise InputError(
+            f"{spec!r}: no such {kind} in {path}; {kind.upper()} is a number up to {known[0][0]}, "
+            f"`last`, `last~1` or the start of a uuid, and `{lists}` shows them"
+        )
+    return found
+
+
+def _number_meant(word: str, known: Sequence[_Known]) -> int | None:
     last = _LAST.fullmatch(word)
     if last:
         back = int(last[1] or 0)

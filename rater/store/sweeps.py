@@ -16,7 +16,7 @@ from rater.plan.sweep import AxisKind, BlockOrder, SweepMeasure, SweepSlot, Valu
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import Host, MachinePU, Run, RunStatus, escape_undecodable
 from rater.store.insert import insert_run
-from rater.store.read import named, number_meant
+from rater.store.read import find_numbered, named
 from rater.store.rows import insert_row, insert_rows, read_rows, read_table, read_values
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
@@ -279,18 +279,10 @@ def find_sweep(store: Store, spec: str) -> int:
     SWEEP is a number, `last`, `last~1` or the start of a uuid, with or without `sweep:`
     before it. Raises `InputError` when it means none, or several.
     """
-    word = spec.removeprefix(PREFIX)
     with store.reading() as connection:
         known = connection.execute("SELECT id, uuid FROM sweep ORDER BY id DESC").fetchall()
-    if not known:
-        raise InputError(f"{store.path}: no sweeps stored yet; `rater sweep` makes one")
-    found = number_meant(word, known)
-    if found is not None:
-        return found
-    raise InputError(
-        f"{spec!r}: no such sweep in {store.path}; SWEEP is a number up to {known[0][0]}, `last`, "
-        "`last~1` or the start of a uuid, and `rater sweep --list` shows them"
-    )
+    words = {"kind": "sweep", "makes": "rater sweep", "lists": "rater sweep --list"}
+    return find_numbered(store.path, spec, known, **words)
 
 
 def _tag(connection: sqlite3.Connection, run: int, name: str, value: str) -> None:

@@ -431,7 +431,7 @@ def test_times_of_a_check_replace_those_of_an_earlier_one(store: Store) -> None:
 
 
 def test_a_trace_is_found_by_number_by_last_and_by_the_start_of_its_uuid(store: Store) -> None:
-    with pytest.raises(InputError, match="rater lab trace --list"):
+    with pytest.raises(InputError, match="no traces stored yet; `rater lab trace SUITE/"):
         find_trace(store, "last")
     for _ in range(2):
         keep_trace(store, a_trace(), COSTS, host="here", traced_at="2026-01-01")

@@ -78,7 +78,7 @@ def test_a_file_that_is_stored_already_adds_nothing_whatever_its_name(
     )
     assert ask(database, "SELECT count(*) FROM run") == [(1,)]
     status, out, _ = rater("spec", "import", "--topology", "nodes=1x2", other)
-    assert "(with another --topology: `rater rm 1` first)" in flat(out)
+    assert "(to read it so: `rater rm 1` first)" in flat(out)
 
 
 def test_a_described_machine_tells_the_lgroups_of_cpus(
@@ -448,6 +448,17 @@ def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database
     text = HEAD + pieces + bracket(times=tuple(range(400, 464)), reported=463)
     rater("spec", "import", write(tmp_path, text))
     assert ask(database, "SELECT copy, cpu FROM copy") == [(n, n) for n in range(64)]
+
+
+def test_macros_of_the_command_line_choose_branches_of_the_configuration_inside(
+    rater: Rater, tmp_path: Path, database: Path
+) -> None:
+    backwards = "%if defined %{back}\nsubmit = taskset -c $[last] $command\n%endif\nlast = 3\n"
+    path = write(tmp_path, configured(BY_COPY + backwards))
+    rater("spec", "import", path)
+    rater("spec", "import", path, "--define", "back", "--db", tmp_path / "other.db")
+    assert {cpu for _, cpu in ask(database, "SELECT copy, cpu FROM copy")} == {0, 1}
+    assert {cpu for _, cpu in ask(tmp_path / "other.db", "SELECT copy, cpu FROM copy")} == {3}
 
 
 def test_lgroups_are_those_that_the_file_names(

@@ -81,6 +81,13 @@ CASES: dict[str, tuple[str, Topology | None, int | None, list[tuple[int, str]]]]
     "a CPU that may not be used": (FOUR, HALF_SHUT, None, [(5, "cpu-missing"), (5, "many-copies")]),
     "a node without memory": (MCDRAM.format("0,1"), ONE_NODE, None, [(2, "node-missing")]),
     "memory of the same place": (MCDRAM.format("0"), ONE_NODE, None, []),
+    "what a section unsets does not hold there": (
+        f"copies = 4\n{EIGHT}429.mcf=peak:\nbind = %undef%\nsubmit = %undef%\n"
+        + "".join(f"bind{n} = %undef%\n" for n in range(8)),
+        None,
+        None,
+        [(1, "many-binds")],
+    ),
     "fewer copies of one benchmark's peak": (
         f"copies = 8\n{EIGHT}429.mcf=peak:\ncopies = 2\n",
         None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -22,11 +21,10 @@ from rater.lab.trace.tlb import (
     TraceHead,
 )
 from rater.record.run import escape_undecodable
+from rater.store.read import find_numbered
 from rater.store.rows import insert_row, read_rows, read_table
 from rater.store.store import Store
 
-PREFIX = "trace:"
-_LAST = re.compile(r"last(?:~(\d{1,9}))?")
 _HEAD = (
     "SELECT id AS number, uuid, traced_at, host, name, suite, size, engine, rate, elapsed_s "
     "FROM page_trace ORDER BY id"
@@ -131,22 +129,9 @@ def find_trace(store: Store, word: str) -> int:
 
     Raises `InputError` where there is none.
     """
-    heads = trace_heads(store)
-    plain = word.removeprefix(PREFIX)
-    last = _LAST.fullmatch(plain)
-    found = [
-        it.number
-        for place, it in enumerate(reversed(heads))
-        if (int(last[1] or 0) == place if last else plain == str(it.number))
-    ]
-    if not found and len(plain) >= 4:
-        found = [it.number for it in heads if it.uuid.startswith(plain)]
-    if len(found) != 1:
-        raise InputError(
-            f"{word!r}: no such trace in {store.path}; `rater lab trace --list` shows them, "
-            "`rater lab trace SUITE/BENCHMARK` makes one"
-        )
-    return found[0]
+    known = [(it.number, it.uuid) for it in reversed(trace_heads(store))]
+    makes, lists = "rater lab trace SUITE/BENCHMARK", "rater lab trace --list"
+    return find_numbered(store.path, word, known, kind="trace", makes=makes, lists=lists)
 
 
 def load_trace(store: Store, number: int) -> StoredTrace:

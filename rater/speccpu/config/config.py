@@ -252,6 +252,7 @@ _SETS = {
     "specrate": (None, "_r"),
     "specspeed": (None, "_s"),
 }
+_UNSET = "%undef%"  # as a value: what other sections gave the name does not hold here
 _MOST_SETTINGS = 100_000
 _MOST_SECTIONS = 2000
 _CONFIG_LONGEST = 20_000  # characters of a value
@@ -339,7 +340,8 @@ class SpecConfig(Struct):
                 rank = ranks[one.section]
                 if rank is not None and (one.name not in best or rank >= best[one.name][0]):
                     best[one.name] = (rank, one)
-            self._held[key] = {name: one for name, (_, one) in best.items()}
+            held = {name: one for name, (_, one) in best.items()}
+            self._held[key] = {name: one for name, one in held.items() if one.value != _UNSET}
         return self._held[key]
 
     def setting(self, name: str, benchmark: str, tune: str) -> ConfigSetting | None:

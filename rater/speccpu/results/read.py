@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,12 +47,18 @@ def _nobody(_: int) -> None:
     pass
 
 
-def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
+def read_spec(
+    path: Path,
+    told: Callable[[int], None] = _nobody,
+    defines: Mapping[str, str] | None = None,
+    label: str | None = None,
+) -> SpecFile:
     """Read a raw file, a log or a CSV report; `problems` names what cannot be read, by line.
 
     gzip, bzip2 and xz are unpacked, and `-` and pipes read to their end; what is stored is
-    the same as of the plain file. `told` is called with the bytes that are read so far. Raises
-    `InputError` when there is no file, too large a one, or no result of SPEC CPU in it.
+    the same as of the plain file. `told` is called with the bytes that are read so far;
+    `defines` and `label` are for the configuration inside a raw file. Raises `InputError`
+    when there is no file, too large a one, or no result of SPEC CPU in it.
     """
     with _opened(path) as stream:
         magic = stream.read(8)
@@ -60,8 +66,9 @@ def read_spec(path: Path, told: Callable[[int], None] = _nobody) -> SpecFile:
         kind = kind_of(magic)
         whole = _Bounded(UnpackedStream(stream, kind) if kind else stream, kind, told)
         head = whole.head()
-        reader = read_rsf if is_raw(head) else read_table if is_table(head) else read_log
-        file = reader(whole, "standard input" if str(path) in _STANDARD_INPUT else path.name)
+        name = "standard input" if str(path) in _STANDARD_INPUT else path.name
+        other = read_table if is_table(head) else read_log
+        file = read_rsf(whole, name, defines, label) if is_raw(head) else other(whole, name)
         if whole.problem is not None:
             file.problems.add(file.lines, whole.problem)
     if not file.iterations:

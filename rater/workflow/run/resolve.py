@@ -194,8 +194,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
 
 def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
     """Say that one program runs where several are typed, `-- ./a -- ./b`."""
-    text = "\0".join(command).split("\0--\0")
-    programs = [shlex.join(one.split("\0")) for one in text]
+    programs = [shlex.join(one.split("\0")) for one in "\0".join(command).split("\0--\0")]
     if len(programs) < 2 or not all(shutil.which(shlex.split(one)[0]) for one in programs):
         return ()
     axis = "command=" + ",".join(one.replace(",", "\\,") for one in programs)
