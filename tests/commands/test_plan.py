@@ -32,6 +32,11 @@ memory_mb = 300
 """
 
 
+@pytest.fixture(autouse=True)
+def terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # a pipe is as wide as what is written
+
+
 @pytest.fixture
 def planned(capsys: pytest.CaptureFixture[str]) -> Any:
     def plan(*words: str) -> Any:

@@ -18,7 +18,7 @@ from rater.analysis.compare.model import Comparison
 from rater.cli import main
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
-from rater.plan.schedule import Order, Window, make_plan, order_table
+from rater.plan.schedule import Order, Window, make_plan
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.show.compare.comparison import comparison_parts
@@ -49,7 +49,7 @@ from rater.show.format import (
     sanitize,
     wrap_text,
 )
-from rater.show.plans.plan import Estimates, ExecutedCommands, PlanView, plan_document, plan_parts
+from rater.show.plans.plan import EXECUTED, ExecutedCommands, plan_document, plan_parts
 from rater.show.results.listing import ListedRun, RunPage, print_list
 from rater.store.store import Store
 from rater.workflow.results.points import count_interim_looks, load_points
@@ -330,40 +330,44 @@ def test_wide_signs_are_cut_by_the_cells_they_take() -> None:
 S = 1_000_000_000
 
 
-def view(copies: int = 2, **options: Any) -> PlanView:
-    extra = {key: options.pop(key) for key in ("threads", "cooldown_s", "until_idle_s")
-             if key in options}  # fmt: skip
-    plan = make_plan(["lu", "gups"], copies, **options)
-    return PlanView(
-        suite="mini",
-        size="test",
-        tune="base",
-        plan=plan,
-        placements=tuple(
-            Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(copies)
+def document(copies: int = 2, **options: Any) -> dict[str, Any]:
+    known = {
+        "suite": "mini",
+        "size": "test",
+        "tune": "base",
+        "layout": "balanced",
+        "threads": dict(options.pop("threads", ())),
+        "cooldown_s": options.pop("cooldown_s", 0.0),
+        "until_idle_s": options.pop("until_idle_s", None),
+        "reserved_cpus": [],
+        "counters": [],
+        "expected_s": 140.0,
+        "warnings": [],
+        "refused": [],
+        "dry_run": True,
+        "memory_bytes": 10**9,
+        "memory_benchmark": "lu",
+        "memory_available_bytes": 8 * 10**9,
+        "disk_bytes": 0,
+        "disk_available_bytes": 10**10,
+        "executes": EXECUTED.of(
+            ExecutedCommands("/", (), (("lu", "lu"), ("gups", "gups")), None, None, ())
         ),
-        layout="balanced",
-        topology=ONE,
-        shares=(),
-        orders=tuple(order_table(plan)),
-        expected_s=140.0,
-        estimates=Estimates(10**9, "lu", 8 * 10**9, 0, 10**10),
-        warnings=(),
-        refusals=(),
-        executed=ExecutedCommands("/", (), (("lu", "lu"), ("gups", "gups")), None, None, ()),
-        **extra,
-    )
+    }
+    plan = make_plan(["lu", "gups"], copies, **options)
+    placements = [Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(copies)]
+    return plan_document(plan, ONE, placements, (), known)
 
 
-def shown(view: PlanView, width: int = 80) -> str:
-    return printed_by(partial(print_parts, plan_parts(plan_document(view))), width)
+def shown(document: dict[str, Any], width: int = 80) -> str:
+    return printed_by(partial(print_parts, plan_parts(document)), width)
 
 
 WINDOW = Window(6 * S, 60 * S)
 
 
 def test_windows_are_told_with_their_warm_up() -> None:
-    text = shown(view(mode="steady", window=WINDOW))
+    text = shown(document(mode="steady", window=WINDOW))
     assert (
         "window  2 windows of 60 s, each after 6.0 s of warm-up; copies repeat until\n"
         "        every run that began before its end has ended\n"
@@ -373,7 +377,7 @@ def test_windows_are_told_with_their_warm_up() -> None:
 
 
 def test_a_steady_mix_is_one_window_an_iteration_in_rotated_order() -> None:
-    text = shown(view(mode="steady", order=Order.ROTATED, window=WINDOW, iterations=3))
+    text = shown(document(mode="steady", order=Order.ROTATED, window=WINDOW, iterations=3))
     assert "how     steady in rotated order, 2 copies, 3 iterations" in text
     assert "3 windows of 60 s" in text
     assert "order   copies with the same queue, one round" in text
@@ -391,29 +395,27 @@ def test_a_steady_mix_is_one_window_an_iteration_in_rotated_order() -> None:
 def test_threads_are_told_where_there_are_several(
     threads: tuple[tuple[str, int], ...], line: str
 ) -> None:
-    text = shown(view(threads=threads))
+    text = shown(document(threads=threads))
     assert line in text
     assert ("threads" in text) is bool(line)
 
 
 def test_rests_are_told_where_there_is_something_to_rest_between() -> None:
-    text = " ".join(shown(view(cooldown_s=5.0, until_idle_s=300.0)).split())
+    text = " ".join(shown(document(cooldown_s=5.0, until_idle_s=300.0)).split())
     assert (
         "between phases: 5.0 s of rest, then at most 5 min until the machine is idle again" in text
     )
-    assert "between" not in shown(view())
-    one = view(mode="rotated", order=Order.ROTATED, cooldown_s=5.0)
+    assert "between" not in shown(document())
+    one = document(mode="rotated", order=Order.ROTATED, cooldown_s=5.0)
     assert "between" not in shown(one)
 
 
 def test_the_document_of_a_plan_has_them_too() -> None:
-    document = plan_document(
-        view(mode="steady", window=WINDOW, threads=(("lu", 4),), cooldown_s=5.0)
-    )
-    assert (document["warmup_s"], document["window_s"], document["phases"]) == (6.0, 60.0, 2)
-    assert (document["threads"], document["cooldown_s"]) == ({"lu": 4}, 5.0)
-    assert (document["order"], document["until_idle_s"]) == ("homogeneous", None)
-    plain = plan_document(view())
+    it = document(mode="steady", window=WINDOW, threads=(("lu", 4),), cooldown_s=5.0)
+    assert (it["warmup_s"], it["window_s"], it["phases"]) == (6.0, 60.0, 2)
+    assert (it["threads"], it["cooldown_s"]) == ({"lu": 4}, 5.0)
+    assert (it["order"], it["until_idle_s"]) == ("homogeneous", None)
+    plain = document()
     assert (plain["warmup_s"], plain["window_s"]) == (None, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import NodeShare, nodes_of_memory
-from rater.plan.schedule import Order, Plan
+from rater.plan.schedule import Order, Plan, order_table
 from rater.plan.topology import Topology
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
@@ -240,74 +240,37 @@ _NODES = (
 
 # -- What a run would do: plan, places, order, time, memory and disk, as text and as JSON ----------
 
-_LABEL = 9  # characters before the text of a line
 _ORDERS_SHOWN = 8
-
-
-class Estimates(Struct, frozen=True):
-    """What a run on this machine would take of it."""
-
-    memory_bytes: int
-    memory_benchmark: str | None
-    memory_available_bytes: int
-    disk_bytes: int
-    disk_available_bytes: int
-
-
-class PlanView(Struct, frozen=True):
-    """A resolved run; with estimates it is a dry run of it here, else only a plan."""
-
-    suite: str | None
-    size: str | None
-    tune: str | None
-    plan: Plan
-    placements: tuple[Placement, ...]
-    layout: str
-    topology: Topology
-    shares: tuple[NodeShare, ...]
-    orders: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...]  # (copies, benchmarks in order)
-    expected_s: float | None
-    estimates: Estimates | None
-    warnings: tuple[str, ...]
-    refusals: tuple[str, ...]
-    reserved: tuple[int, ...] = ()  # OS numbers of the CPUs kept free of copies
-    threads: tuple[tuple[str, int], ...] = ()  # CPUs a copy uses, by benchmark
-    cooldown_s: float = 0.0  # rest between phases
-    until_idle_s: float | None = None  # longest wait for an idle machine between them; None: none
-    executed: ExecutedCommands | None = None  # of a dry run
-    counters: tuple[str, ...] = ()  # groups of events, one an iteration
-
-
-def plan_document(view: PlanView) -> dict[str, Any]:
-    """Return the JSON document of a plan."""
-    document: dict[str, Any] = to_json(_DOCUMENT.of(view))
-    if view.estimates is not None:
-        document |= {"dry_run": True} | to_json(view.estimates)
-    if view.executed is not None:
-        document["executes"] = EXECUTED.of(view.executed)
-    return document
-
-
-_DOCUMENT = JsonFields(
-    "machine=topology.source layout plan.mode suite size tune plan.benchmarks plan.iterations"
-    " plan.discard plan.order",
+_PLAN = JsonFields(
+    "mode benchmarks iterations discard order",
     {
-        "phases": lambda view: len(view.plan.phases),
-        "warmup_s": lambda view: view.plan.window.warmup_ns / 1e9 if view.plan.window else None,
-        "window_s": lambda view: view.plan.window.length_ns / 1e9 if view.plan.window else None,
+        "phases": lambda plan: len(plan.phases),
+        "warmup_s": lambda plan: plan.window.warmup_ns / 1e9 if plan.window else None,
+        "window_s": lambda plan: plan.window.length_ns / 1e9 if plan.window else None,
+        "stagger_ms": lambda plan: plan.stagger_ns / 1e6,
+        "orders": lambda plan: objects("copies benchmarks", order_table(plan)),
     },
-    "threads{} cooldown_s until_idle_s",
-    {
-        "stagger_ms": lambda view: view.plan.stagger_ns / 1e6,
-        "copies": lambda view: copies_document(
-            view.topology, view.placements, view.plan.stagger_ns
-        ),
-        "lgroups": lambda view: [_SHARE.of(share) for share in view.shares],
-    },
-    "reserved_cpus=reserved counters",
-    {"orders": lambda view: objects("copies benchmarks", view.orders)},
-    "expected_s warnings refused=refusals",
 )
+
+
+def plan_document(
+    plan: Plan,
+    topology: Topology,
+    placements: Sequence[Placement],
+    shares: Iterable[NodeShare],
+    known: Mapping[str, object],
+) -> dict[str, Any]:
+    """Return the JSON document of a plan; `known`: what else there is, by its key."""
+    document: dict[str, Any] = to_json(
+        {
+            "machine": topology.source,
+            **_PLAN.of(plan),
+            "copies": copies_document(topology, placements, plan.stagger_ns),
+            "lgroups": [_SHARE.of(share) for share in shares],
+            **known,
+        }
+    )
+    return document
 
 
 def plan_parts(document: Row) -> Iterator[Part]:

@@ -232,18 +232,15 @@ def on_cpu(it: IterationScore) -> float | None:
     return None if of is None or of.ran_s is None else of.ran_s / of.elapsed_s
 
 
-def print_accounts(summary: Summary, printer: Printer, *, every: bool = True) -> None:
-    """Print what the copies' time was spent with, iteration by iteration, where that is known.
-
-    Not `every`: nothing.
-    """
+def print_accounts(summary: Summary, printer: Printer) -> None:
+    """Print what the copies' time was spent with, iteration by iteration, where that is known."""
     rows = [
         (benchmark, it, it.account)
         for benchmark in summary.benchmarks
         for it in benchmark.iterations
         if it.counted and it.account is not None and it.account.ran_s is not None
     ]
-    if not every or all(it.waited_s is None for _, _, it in rows):
+    if all(it.waited_s is None for _, _, it in rows):
         return
     of = Columns(rows)
     printer.line()

@@ -30,7 +30,7 @@ from rater.plan.placement.summary import (
     shares,
 )
 from rater.plan.request import MERGED_FROM, Request, request_from_json
-from rater.plan.schedule import Plan, order_table
+from rater.plan.schedule import Plan
 from rater.plan.suite_find import find_suite, load_suite, split_selection, suite_names
 from rater.record.events import Noted
 from rater.record.stored import RunHead, StoredRun
@@ -42,9 +42,8 @@ from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
 from rater.show.document import Part
 from rater.show.plans.plan import (
-    Estimates,
+    EXECUTED,
     ExecutedCommands,
-    PlanView,
     changes_document,
     changes_text,
     difference_parts,
@@ -53,6 +52,7 @@ from rater.show.plans.plan import (
 )
 from rater.store.connection import default_path
 from rater.store.store import Store
+from rater.text.values import to_json
 from rater.workflow.arguments import parse_request, print_json_rows, print_view, with_common
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
@@ -75,7 +75,7 @@ def plan(args: argparse.Namespace) -> int:
         if args.topology is None
         else machine.load_topology(args.topology)
     )
-    document = plan_document(plan_view(resolve(request, topology)))
+    document = document_of(resolve(request, topology))
     if args.json:
         print_json_rows(document)
     else:
@@ -83,48 +83,39 @@ def plan(args: argparse.Namespace) -> int:
     return 0
 
 
-def plan_view(
-    resolved: RunPlan,
-    estimates: Estimates | None = None,
-    *,
-    warnings: tuple[str, ...] = (),
-    refusals: tuple[str, ...] = (),
-) -> PlanView:
-    """Return a resolved run as its screen and its JSON see it; more warnings may be added."""
+def document_of(
+    resolved: RunPlan, warnings: Sequence[str] = (), refusals: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return a resolved run for JSON and its screen; more warnings may be added."""
     topology, placements = resolved.topology, resolved.placements
     per_copy = most_bytes(resolved)
     needs = needs_by_node(placements, {p.copy: per_copy for p in placements})
     installed = {node.os: node.memory_bytes for node in topology.nodes}
     if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
         installed |= {node: memory.total_bytes for node, memory in read_node_memory().items()}
-    threads = tuple((w.benchmark.name, w.benchmark.threads) for w in resolved.workloads)
+    threads = {w.benchmark.name: w.benchmark.threads for w in resolved.workloads}
     size, tune = size_and_tune(resolved)
-    return PlanView(
-        suite=resolved.suite,
-        size=size,
-        tune=tune,
-        plan=resolved.plan,
-        placements=placements,
-        layout=resolved.layout,
-        topology=topology,
-        shares=shares(topology, placements, installed, needs if per_copy else None),
-        orders=tuple(order_table(resolved.plan)),
-        expected_s=expected_total_s(resolved),
-        estimates=estimates,
-        warnings=(
+    known = {
+        "suite": resolved.suite,
+        "size": size,
+        "tune": tune,
+        "layout": resolved.layout,
+        "threads": threads,
+        "cooldown_s": resolved.request.cooldown_s,
+        "until_idle_s": resolved.request.until_idle_s,
+        "reserved_cpus": resolved.reserved,
+        "counters": resolved.counters.names if resolved.counters else (),
+        "expected_s": expected_total_s(resolved),
+        "warnings": [
             *resolved.warnings,
-            *remarks(topology, placements, max(used for _, used in threads)),
+            *remarks(topology, placements, max(threads.values())),
             *capacity_warnings(needs, installed, strict=bound_to_memory(placements)),
             *warnings,
-        ),
-        refusals=(*resolved.refusals, *refusals),
-        reserved=resolved.reserved,
-        threads=threads,
-        cooldown_s=resolved.request.cooldown_s,
-        until_idle_s=resolved.request.until_idle_s,
-        executed=None if estimates is None else executed_commands(resolved),
-        counters=resolved.counters.names if resolved.counters else (),
-    )
+        ],
+        "refused": [*resolved.refusals, *refusals],
+    }
+    parts = shares(topology, placements, installed, needs if per_copy else None)
+    return plan_document(resolved.plan, topology, placements, parts, known)
 
 
 def executed_commands(resolved: RunPlan) -> ExecutedCommands:
@@ -378,16 +369,17 @@ def dry_run(
 ) -> int:
     """Show a run that is not made, and what differs from the one it would repeat."""
     needs, warnings, refusals = checked(resolved, cache)
-    estimates = Estimates(
-        memory_bytes=needs.memory_bytes,
-        memory_benchmark=needs.memory_benchmark,
-        memory_available_bytes=needs.available.memory_bytes,
-        disk_bytes=needs.disk_bytes,
-        disk_available_bytes=needs.available.disk_bytes,
-    )
     refusals = tuple(dict.fromkeys([*refusals, *obstacles(args, resolved)]))
-    view = plan_view(resolved, estimates, warnings=warnings, refusals=refusals)
-    document, since = plan_document(view), ""
+    document = document_of(resolved, warnings, refusals) | {
+        "dry_run": True,
+        "memory_bytes": needs.memory_bytes,
+        "memory_benchmark": needs.memory_benchmark,
+        "memory_available_bytes": needs.available.memory_bytes,
+        "disk_bytes": needs.disk_bytes,
+        "disk_available_bytes": needs.available.disk_bytes,
+        "executes": to_json(EXECUTED.of(executed_commands(resolved))),
+    }
+    since = ""
     if again is not None:
         from rater.workflow.run.head import conditions_now
 
