@@ -265,3 +265,21 @@ def test_a_list_keeps_date_and_time_beside_tags(monkeypatch: pytest.MonkeyPatch)
     text = rater("list").stdout
     assert "started (UTC)" in text and "why=because" in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize(("first_s", "told"), [(0.007, False), (0.05, True)])
+def test_a_program_read_from_disk_once_is_no_divot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_s: float, told: bool
+) -> None:
+    """Copies of 40 ms of CPU time wait in the first iteration, while their CPU does nothing."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"iteration": k, "copy": c, "cpu": c, "core": c, "node": 0, "cpu_s": 0.04}
+        | {"elapsed_s": 0.04 + 1e-5 * (c * k % 7) + first_s * (k == 1)}
+        for k in (1, 2, 3)
+        for c in range(8)
+    ]
+    Path("times.json").write_text(json.dumps(observed(*rows, copies=8)))
+    rater("import", "times.json")
+    kinds = [it["kind"] for it in json.loads(rater("divots", "--json").stdout)["divots"]]
+    assert ("startup" in kinds) == told and "slow-iteration" not in kinds

@@ -377,6 +377,10 @@ def test_a_hosts_run_is_shown_and_compared_like_any_other(rater: Rater) -> None:
     assert status == 0
     assert "on n2" in out
     assert "fleet:1/n2 is called run 1 here" in err
+    for words in (("show", "fleet:1/n2", "-v"), ("divots", "fleet:1/n2", "--json")):
+        told = rater(*words)[1]  # what would run again is of that node, and not offered here
+        assert "rerun" not in told and "--confirm" not in told
+        assert re.search(r"rater [a-z ]+ 1\b", told) is None
     status, out, _ = rater("compare", "fleet:1/n1", "fleet:1/n2")
     assert status == 0
     assert "fleet:1/n1 (baseline): run 1" in out
