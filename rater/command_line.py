@@ -79,7 +79,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rater settings": ("rater settings", "rater settings thp"),
     "rater settings restore": ("rater settings restore",),
-    "rater suites": ("rater suites", "rater suites show mini", "rater suites new nightly"),
+    "rater suites": ("rater suites", "rater suites show mini", "rater suites clean --size 5G"),
     "rater plan layouts": ("rater plan layouts", "rater plan layouts show balanced"),
     "rater topo": (
         "rater topo",

@@ -12,7 +12,7 @@ from rater.commands.common import LOCAL, TRUST, Subparsers, add_common, add_flag
 from rater.errors import InputError
 from rater.files import trusted_files
 from rater.process import print_error
-from rater.text.values import to_dict
+from rater.text.values import duration_s, size_bytes, to_dict
 from rater.workflow import suites as suite_check
 from rater.workflow import suites as suite_new
 from rater.workflow.arguments import print_json, print_view
@@ -64,6 +64,19 @@ def register_suites(subparsers: Subparsers) -> None:
     build.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
     build.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
     add_common(build, _build)
+
+    clean = actions.add_parser(
+        "clean",
+        help="trim the cache by age and size",
+        description="Remove from the cache programs, inputs and digests that nothing has used for "
+        "long, then those unused longest until it is small enough. What is missing is made again.",
+    )
+    clean.add_argument(
+        "--older", metavar="TIME", type=duration_s, help="unused for so long (default: 30d)"
+    )
+    clean.add_argument("--size", metavar="SIZE", type=_size, help="until it has so much")
+    add_flag(clean, "--dry-run", help="only say what would go")
+    add_common(clean, "workflow.machine.clean")
 
     check = actions.add_parser(
         "check",
@@ -207,6 +220,13 @@ def register_doctor(subparsers: Subparsers) -> None:
         "it is put back at its end, or by the next rater after kill -9",
     )
     add_common(parser, "workflow.doctor.doctor", tables=True)
+
+
+def _size(text: str) -> int:
+    try:
+        return size_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def register_trust(subparsers: Subparsers) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rater.errors import InputError
 from rater.files import is_there, journal_paths, sysroot
@@ -29,6 +32,7 @@ from rater.plan.schedule import Plan
 from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
+from rater.process import print_error
 from rater.run.copies.counters import (
     CounterPlan,
     GroupProbe,
@@ -38,9 +42,12 @@ from rater.run.copies.counters import (
     this_processor,
 )
 from rater.run.host import discover as machine
+from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.memory import read_node_memory
+from rater.run.host.procfs import list_folder
 from rater.run.observe.energy import energy_sources
-from rater.run.programs.compile import compile_program, find_command
+from rater.run.programs.compile import CACHED, cache_root, compile_program, find_command
+from rater.run.programs.inputs import remove_run_dir
 from rater.settings.restore import forget, restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, lacking
 from rater.show.document import Line
@@ -215,6 +222,64 @@ def restore(args: argparse.Namespace) -> int:
     else:
         print("\n".join(messages))
     return 0 if done else 1
+
+
+# -- `rater suites clean`: the cache trimmed by age and size ---------------------------------------
+
+_UNUSED_S = 30 * 86400.0
+
+
+class _Cached(NamedTuple):
+    used_s: float  # when somebody read it or linked to it
+    path: Path
+    bytes: int
+
+
+def _used_s(path: Path) -> float:
+    found = path.lstat()
+    return max(found.st_atime, found.st_mtime, found.st_ctime)
+
+
+def _cached(cache: Path) -> Iterator[_Cached]:
+    """Yield what can be made again; run directories are of runs, and go with them."""
+    for entry in (it for name in CACHED for it in list_folder(cache / name)):
+        parts = (entry, *entry.rglob("*"))
+        blocks = sum(it.lstat().st_blocks for it in parts)
+        yield _Cached(max(map(_used_s, parts)), entry, blocks * 512)
+
+
+def _removed(path: Path) -> str | None:
+    """Remove it; return why it cannot be."""
+    if path.is_dir():
+        return remove_run_dir(path)
+    path.unlink(missing_ok=True)
+    return None
+
+
+def clean(args: argparse.Namespace) -> int:
+    """Remove what was not used for long, then what was not used longest; 1 where it cannot be."""
+    cache, gone, troubles = cache_root(), [], []
+    older_s = _UNUSED_S if args.older is None and args.size is None else args.older
+    with machine_lock(default_lock_path(), f"rater suites clean, process {os.getpid()}"):
+        entries = sorted(_cached(cache))
+        kept = sum(it.bytes for it in entries)
+        for it in entries:
+            old = older_s is not None and time.time() - it.used_s > older_s
+            if old or (args.size is not None and kept > args.size):
+                trouble = None if args.dry_run else _removed(it.path)
+                troubles += [trouble] if trouble else []
+                gone += [] if trouble else [it]
+                kept -= 0 if trouble else it.bytes
+    freed = sum(it.bytes for it in gone)
+    if args.json:
+        print_json({"cache": str(cache), "removed": len(gone), "bytes": freed, "left_bytes": kept})
+    else:
+        would = "would go" if args.dry_run else "removed"
+        print(f"{cache}: {would}: {len(gone)} of {len(entries)}, {freed / 1e6:.3g} MB", end="")
+        print(f"; {kept / 1e6:.3g} MB stay")
+    for trouble in troubles:
+        print_error(trouble)
+    return 1 if troubles else 0
 
 
 # -- `rater plan layouts`: the built-in ones, and one as its file ----------------------------------

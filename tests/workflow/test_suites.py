@@ -1,9 +1,11 @@
 """`rater suites --new`: a suite that is written for a user."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from rater.errors import InputError
 from rater.plan.suite import Suite
 from rater.plan.suite_find import load_suite, suite_warnings
 from rater.run.workplace.compare_output import check_file
+from tests.support.calls import Rater
 
 type New = Callable[..., int]
 
@@ -207,3 +210,33 @@ def test_the_command_line_knows_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rater", "suites", "new", "mine"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("written:\n  mine.toml\n")
+
+
+def test_the_cache_is_trimmed_by_age_and_then_by_size_the_longest_unused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("RATER_CACHE", str(cache))
+    days = {"old": 40, "older": 50, "new": 1, "newer": 0}
+    for name in days:
+        folder = cache / ("build" if "old" in name else "inputs") / name
+        folder.mkdir(parents=True)
+        (folder / "data").write_bytes(b"x" * 100_000)
+    run = cache / "work" / "of-a-run"
+    run.mkdir(parents=True)
+    now = time.time()
+
+    def used_s(path: Path) -> float:  # nobody can set a ctime back
+        return now - 86400 * next(days[it] for it in path.parts if it in days)
+
+    def left() -> set[str]:
+        return {it.parent.name for it in cache.rglob("data")}
+
+    monkeypatch.setattr("rater.workflow.machine._used_s", used_s)
+    assert rater("suites", "clean", "--dry-run")[1].startswith(f"{cache}: would go: 2 of 4")
+    assert left() == days.keys()
+    assert rater("suites", "clean")[0] == 0
+    assert left() == {"new", "newer"}
+    status, out, _ = rater("suites", "clean", "--size", "150k", "--json")
+    assert (status, json.loads(out)["removed"], left()) == (0, 1, {"newer"})
+    assert run.exists()

@@ -25,6 +25,7 @@ from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.text.documents import did_you_mean
 
+CACHED = ("build", "digests", "inputs", "setup")  # folders of what can be made again
 # Holds the hash of the program beside it; no benchmark can be called so.
 _STAMP = "sha256 of the program"
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
@@ -214,7 +215,7 @@ def cache_errors(cache: Path) -> Iterator[None]:
     In a cache that others can write into nothing is run or removed: its folders are made here.
     """
     try:
-        for name in ("build", "digests", "inputs", "setup", "work"):
+        for name in (*CACHED, "work"):
             private_folder(cache / name)
         yield
     except OSError as error:
