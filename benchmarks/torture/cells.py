@@ -98,6 +98,10 @@ def make_database(path: Path, environment: Mapping[str, str]) -> Path:
             loose = _EMPTY.sub("", _LOOSE.sub("", re.sub("--.*", "", sql)))
             connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (loose, name))
         connection.execute("PRAGMA journal_mode = DELETE")
+    with closing(sqlite3.connect(path, autocommit=True)) as connection:
+        for table, column, _ in cells(path):
+            if column.endswith("_at"):
+                connection.execute(f"UPDATE {table} SET {column} = '2026-11-26T05:00:00Z'")
     return path
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from rater.errors import InputError
 from rater.record.run import CopyStatus
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import read_config
@@ -659,3 +660,10 @@ def test_files_made_to_take_long_do_not() -> None:
     read_binding('"' * 20_000)
     read_binding("$((" * 5_000)
     read_binding("numactl -l" + "l" * 5_000)
+
+
+def test_a_log_of_more_benchmarks_than_there_are_is_refused_before_it_fills_the_memory() -> None:
+    line = "Copy 0 of {}.b (base ref) run 1 finished at Fri Jul 14 14:52:21 2017.  "
+    text = "".join(line.format(n) + "Total elapsed time: 1.5\n" for n in range(10_001))
+    with pytest.raises(InputError, match=r"it\.log: more than 10000"):
+        read_log(io.BytesIO(text.encode()), "it.log")

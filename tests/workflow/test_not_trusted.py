@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.torture import cells
 from rater import files
 from rater.cli import main
 from rater.errors import InputError
@@ -440,3 +441,38 @@ def test_what_was_merged_from_another_user_s_file_is_shown_and_not_run(
     assert not (tmp_path / "prepared").exists()
     assert rater("rerun", "last", "--quiet", "--force")[0] == 0
     assert (tmp_path / "prepared").exists()
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (("run", "started_at", "text"), ["list"]),
+        (("run", "copies", "blob"), ["list"]),
+        (("tag", "value", "null"), ["list"]),
+        (("copy", "elapsed_ns", "text"), ["show", "1"]),
+        (("copy", "node", "text"), ["divots", "1"]),
+        (("setting", "value", "blob"), ["export", "1", "--format", "json"]),
+        (("placement", "cpu", "text"), ["show", "1", "--json"]),
+        (("host", "memory_bytes", "infinite"), ["rerun", "1", "--dry-run"]),
+        (("sweep_value", "value", "blob"), ["sweep", "--show", "1"]),
+        (("sweep", "until", "negative"), ["sweep", "--list"]),
+    ],
+)
+def test_a_cell_of_another_kind_is_named_as_damage(
+    cell: tuple[str, str, str], words: list[str], loose: Path, database: Path, rater: Rater
+) -> None:
+    table, column, value = cell
+    shutil.copy(loose, database)
+    change(database, f"UPDATE {table} SET {column} = ?", cells.VALUES[value])
+    status, _, errors = rater(*words)
+    assert (status, "damaged" in errors, column in errors) == (2, True, True), errors
+
+
+@pytest.fixture(scope="module")
+def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without STRICT, CHECK and NOT NULL."""
+    home = tmp_path_factory.mktemp("loose")
+    with pytest.MonkeyPatch.context() as patch:
+        own_places_in(home, patch)
+        patch.chdir(home)
+        return cells.make_database(home / "loose.db", {})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from rater.errors import InputError
 from rater.record.run import MOST_COPIES
 from rater.speccpu.config import keys
 from rater.speccpu.config.keys import Problems
@@ -70,6 +71,7 @@ def _reference(members: Sequence[SpecIteration], step: int, factor: float) -> fl
 # -- The lines of a log, and its records joined from the lines that they were wrapped to -----------
 
 LONGEST_RECORD = 20_000  # characters; a submit line can be long
+_MOST_ITERATIONS = 10_000  # of all benchmarks; some hundreds are in the largest
 _MOST_JOINED = 40  # lines that make one record
 _LONGEST_FOLLOWING = 1000
 _CUT = "the file ends inside this line"
@@ -223,7 +225,8 @@ class _Bracket(Struct):
 class _Iterations:
     """The iterations of a log; one that is there again (two logs in one file) counts on."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.found: dict[tuple[_Of, int], SpecIteration] = {}
         self.ended: dict[tuple[_Of, int], bool] = {}  # False: left without an end
         self.latest: dict[_Of, int] = {}  # iterations that ended or were left
@@ -246,6 +249,8 @@ class _Iterations:
             self.repeated += 1
         number = run + shift
         if (of_it, number) not in self.found:
+            if len(self.found) >= _MOST_ITERATIONS:
+                raise InputError(f"{self.name}: more than {_MOST_ITERATIONS} iterations, no log")
             self.found[of_it, number] = SpecIteration(
                 now.benchmark, tune, number, now.line or line, size=size
             )
@@ -270,7 +275,7 @@ class _Reader:
         self.file = SpecFile(name=name, format="log", sha256="")
         self.problems = self.file.problems
         self.lines = LogLines(stream, self.problems)
-        self.iterations = _Iterations()
+        self.iterations = _Iterations(name)
         self.now: _Bracket | None = None
         self.headers: list[int] = []
         self.workloads = 0

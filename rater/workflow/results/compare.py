@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison, cpi_changes
@@ -79,7 +78,10 @@ def compare_points(args: argparse.Namespace) -> int:
     )
     counted = cpi_changes(comparison.sides)
     if file is not None:
-        _draw(comparison, file)
+        chart = comparison_chart(comparison)
+        if chart is None:
+            raise InputError("-o: no benchmark has a valid result in both points: nothing to draw")
+        write_drawing(comparison_svg(chart), file)
 
     more = {"cpi": cpi_document(counted)} if counted else {}
     document = comparison_document(comparison) | more | {"points_without_runs": list(without)}
@@ -118,13 +120,6 @@ def _compare_memory(args: argparse.Namespace) -> int:
 
     print_view(args, memory_document(rows, labels) | {"points_without_runs": list(without)}, parts)
     return 0
-
-
-def _draw(comparison: Comparison, file: Path) -> None:
-    chart = comparison_chart(comparison)
-    if chart is None:
-        raise InputError("-o: no benchmark has a valid result in both points: nothing to draw")
-    write_drawing(comparison_svg(chart), file)
 
 
 def _fail_on(text: str | None) -> float | None:

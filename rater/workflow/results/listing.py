@@ -30,7 +30,9 @@ def list_runs(args: argparse.Namespace) -> int:
     page = RunPage((), 0, narrowed=wanted != RunFilter())
     if (store := open_to_list(args)) is not None:
         with store:
-            page = _page(store, wanted, _limit(args))
+            fits = None if args.json or not sys.stdout.isatty() else rows_that_fit()
+            limit = fits if args.limit is None else min(args.limit, _MOST_RUNS) or None
+            page = _page(store, wanted, limit)
     print_output(
         args,
         lambda: [_document(it) for it in page.runs],
@@ -54,12 +56,6 @@ def _page(store: Store, wanted: RunFilter, limit: int | None) -> RunPage:
             for head, score in ((it, scores.get(it.run)) for it in heads)
         )
     return RunPage(runs, count, narrowed=wanted != RunFilter())
-
-
-def _limit(args: argparse.Namespace) -> int | None:
-    if args.limit is not None:
-        return min(args.limit, _MOST_RUNS) or None
-    return None if args.json or not sys.stdout.isatty() else rows_that_fit()
 
 
 def _document(run: ListedRun) -> dict[str, Any]:

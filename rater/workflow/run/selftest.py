@@ -123,7 +123,9 @@ class _SelftestRunner:
         kernels = _FEWER_KERNELS if self._args.quick else _KERNELS
         resolved = self._resolve(kernels, copies, LEAST_ITERATIONS)
         plants, missing = plan_injections(resolved.placements, LEAST_ITERATIONS, self._choice)
-        iterations = self._iterations(resolved, 1 + len(plants))
+        once_s = sum(resolved.expected_s.values()) * _OVERHEAD * (1 + len(plants))
+        wanted = 0 if self._args.quick else int(self._args.seconds / once_s)
+        iterations = min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
         if iterations != LEAST_ITERATIONS:
             resolved = self._resolve(kernels, copies, iterations)
             plants, missing = plan_injections(
@@ -133,11 +135,6 @@ class _SelftestRunner:
             return self._test(resolved, plants, missing)
         except _Stopped as stopped:
             return stopped.status
-
-    def _iterations(self, resolved: RunPlan, runs: int) -> int:
-        once_s = sum(resolved.expected_s.values()) * _OVERHEAD * runs
-        wanted = int(self._args.seconds / once_s) if not self._args.quick else 0
-        return min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
 
     def _resolve(self, suite: str, copies: int, iterations: int) -> RunPlan:
         from rater.plan.request import Request
