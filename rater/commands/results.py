@@ -221,7 +221,7 @@ def register_divots(subparsers: Subparsers) -> None:
     trial.add_argument(
         "--confirm",
         metavar="RUN",
-        help="run the benchmarks of a divot on its CPUs and on others like them, in turn, and "
+        help="run the divot's benchmarks alternately on its CPUs and on comparable CPUs, and "
         "report whether it comes back; exits 0 if so; fleet:N: run its slow hosts again, each "
         "beside a quiet one",
     )
@@ -337,7 +337,7 @@ def register_compare(subparsers: Subparsers) -> None:
         "compare",
         description="Compare points with the first of them: everything that differs and is no "
         "axis, then for each benchmark and the suite the speedup (copies an hour over the "
-        "baseline's) with its interval and verdict, and what became of the slow copies.",
+        "baseline's) with its interval and verdict, and how the slowest copies changed.",
         epilog=_EPILOG,
     )
     parser.add_argument("points", metavar="POINT", nargs="+", help=POINTS)

@@ -43,8 +43,8 @@ def register_run(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="run what is missing of a stored run, with its own options; refused where machine, "
-        "settings, programs or suite changed since (--force: go on all the same)",
+        help="run what is missing of a stored run, with its own options; refused if the machine, "
+        "settings, programs or suite changed; --force resumes anyway",
     )
     add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")
     add_verbose(parser)
@@ -62,8 +62,8 @@ def register_plan(subparsers: Subparsers) -> None:
         "plan",
         traits=CommandTrait.TAKES_COMMAND,
         description="Show what `rater run` with the same arguments would run where: each copy's "
-        "CPUs, core, last-level cache (LLC), lgroup, package and memory, each lgroup's part, and "
-        "what is to be thought over. Nothing is started, locked or stored; a command need not "
+        "CPUs, core, last-level cache (LLC), NUMA node, package and memory, the share of each "
+        "node, and warnings. Nothing is started, locked or stored; a command need not "
         "exist.",
         epilog="--json: `copies`, `lgroups`, `warnings`, `orders`, ...; CPUs and lgroups by OS "
         "number, cores and LLCs by hwloc's logical indexes.",

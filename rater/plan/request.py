@@ -89,8 +89,8 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         default=(),
     )
     called: str | None = _what(
-        "what a command is called in results (default: as its file): runs of one name are "
-        "compared, say of two builds",
+        "name of the command in results (default: its file). Give two builds one name to compare "
+        "them",
         name="name",
         metavar="NAME",
         kind=NAME,
@@ -149,10 +149,10 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         default=1,
     )
     iterations: int = _what(
-        "default 1", metavar="N", kind=WHOLE, traits=SWEPT | MINOR | IN_HEAD, default=1
+        "repeats; default 1", metavar="N", kind=WHOLE, traits=SWEPT | MINOR | IN_HEAD, default=1
     )
     discard: int = _what(
-        "first iterations not counted",
+        "do not count the first N iterations",
         metavar="N",
         kind=WHOLE,
         label="discarded iterations",
@@ -160,13 +160,13 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         default=0,
     )
     size: str = _what(  # "" (as the tune) of a kit where the user gave none: those that there are
-        f"of a suite's benchmarks; default {DEFAULT_SIZE}",
+        f"input size of the benchmarks; default {DEFAULT_SIZE}",
         implies=("command of ", "input files of ", "reference time of ", "program of "),
         traits=SWEPT | IN_HEAD,
         default=DEFAULT_SIZE,
     )
     tune: str = _what(
-        f"of a suite's benchmarks; default {DEFAULT_TUNE}",
+        f"compiler flags (base, peak); default {DEFAULT_TUNE}",
         implies=(
             *("program of ", "command of ", "compiler of ", "compiler flags of "),
             "input files of ",
@@ -227,7 +227,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         default=True,
     )
     preflight: str = _where(
-        "lgroups that lack the memory their copies need: warn (default), strict (refuse), off",
+        "check free memory per NUMA node: warn (default), strict (refuse the run), off",
         choices=PREFLIGHTS,
         traits=NO_EFFECT,
         default=PREFLIGHTS[0],
@@ -243,7 +243,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
     )
     energy: str = _switch("joules of phases, where the machine counts them: auto (default), off")
     counters: str | None = _how(
-        "count for every copy (`rater doctor counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
+        "groups to count (`rater doctor counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
     )
     accept_exit: tuple[int, ...] = _how(
         "exit codes that are no failure, as 0 is: of grep, diff, solvers, timeout",
@@ -269,7 +269,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         "kept with the run", name="tag", metavar="K=V", kind=PAIRS, traits=NO_EFFECT, default=()
     )
     environment: tuple[tuple[str, str], ...] = _how(
-        "for every copy", name="env", metavar="K=V", kind=VARIABLES, traits=RECORDED, default=()
+        "set in every copy", name="env", metavar="K=V", kind=VARIABLES, traits=RECORDED, default=()
     )
     wrap: tuple[str, ...] = _how(
         "e.g. 'perf stat -o out', before every copy",
@@ -298,7 +298,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
     pages: str | None = _how(
         "page sizes of copies' data: 0%% (all small: what others are compared with), 50%%, "
         "spread:50%%, random:50%%:SEED, 2M@64M-128M, huge, 1G, or by category "
-        "(heap:huge;mmap:base;static:huge); :best behind it: as far as it can be had",
+        "(heap:huge;mmap:base;static:huge); append :best to run even if not all can be had",
         metavar="LAYOUT",
         kind=PAGES,
         implies=("setting hugepages.node",),
@@ -312,8 +312,8 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         traits=SWEPT,
     )
     pages_heap_bytes: int | None = _how(
-        "how large the heap becomes, which shares of --pages are of; else an earlier run, or one "
-        "copy alone, tells",
+        "heap size to which percentages of --pages refer; default: measured in an earlier run or "
+        "with one copy",
         metavar="SIZE",
         kind=BYTES,
         traits=SWEPT,
@@ -329,8 +329,8 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         default=0.0,
     )
     until_idle_s: float | None = _how(  # longest time to wait; None: do not
-        "between phases, wait until load, temperature and frequency are back as before the "
-        f"first, at most MAX_S; default {DEFAULT_UNTIL_IDLE_S:g}",
+        "between phases, wait up to MAX_S until load, temperature and frequency return to their "
+        f"first values; default {DEFAULT_UNTIL_IDLE_S:g}",
         metavar="MAX_S",
         const=DEFAULT_UNTIL_IDLE_S,
         kind=seconds(0.001, _seconds_or_none("until-idle", DEFAULT_UNTIL_IDLE_S)),
@@ -352,8 +352,8 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         default=DEFAULT_CHECK_LIMIT_S,
     )
     tuned: bool = _how(
-        "for the time of the run, set what `rater doctor` would (governor, NUMA balancing, KSM, "
-        "...), and put it back; needs root",
+        "apply the settings that `rater doctor` recommends (governor, NUMA balancing, KSM, ...), "
+        "restore them after the run; needs root",
         kind=FLAG,
         traits=RECORDED,
     )
@@ -371,7 +371,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
     )
     share: bool = _how("run beside another rater", kind=FLAG, traits=NO_EFFECT)
     wait_s: float | None = _how(  # None: do not
-        f"where another rater has the machine, wait for it; at most MAX_S, default "
+        "wait up to MAX_S for another rater that uses this machine; default "
         f"{DEFAULT_WAIT_S:g} (a day)",
         metavar="MAX_S",
         const=DEFAULT_WAIT_S,

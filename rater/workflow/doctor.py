@@ -81,7 +81,7 @@ class RunSettings:
                 self._before.setdefault(name, present.text)
         self._tuner.set(wanted)
         told = [f"{name}={value} (was {now[name].text})" for name, value in wanted.items()]
-        self._report(f"set for now, and put back at the end: {truncate_list(told, _SHOWN)}")
+        self._report(f"changed for this run, restored at its end: {truncate_list(told, _SHOWN)}")
 
 
 # -- `rater doctor`: this machine read, judged and shown; or mended for the time of a command ------
@@ -166,7 +166,7 @@ def fix(args: argparse.Namespace) -> int:
         print_error(f"warning: {warning}")
     wanted = _tuned_now()
     if not wanted:
-        print_error("nothing to set: what the doctor would set is as it should be, or not here")
+        print_error("nothing to set: recommended settings are in place, or not on this machine")
     with SettingsSession(sysroot(), default_journal_path(), what) as tuner:
         RunSettings(tuner, print_error).set(wanted)
         return _ended(args.command)

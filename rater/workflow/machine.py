@@ -211,7 +211,7 @@ def restore(args: argparse.Namespace) -> int:
     found = [path for path in journal_paths() if is_there(path)]
     for path in found:
         if args.forget:
-            messages.append(f"all is left as it is; what was there is in {forget(root, path)}")
+            messages.append(f"Nothing was changed. The previous values are in {forget(root, path)}")
         else:
             done = restore_leftovers(root, path, messages.append, force=args.force) and done
     if not found:

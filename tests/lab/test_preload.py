@@ -388,7 +388,9 @@ def test_what_one_run_of_a_sweep_set_for_itself_is_put_back_before_the_next(
         assert (values(root)[pool(0)], values(root)[pool(1)]) == ("0", "0")
         assert values(root)["sys/kernel/mm/ksm/run"] == "1"
     assert values(root) == before
-    assert said[0] == ("set for now, and put back at the end: hugepages.2048kB.node1=20 (was 0)")
+    assert said[0] == (
+        "changed for this run, restored at its end: hugepages.2048kB.node1=20 (was 0)"
+    )
 
 
 # Touches so many MB of one block.

@@ -474,7 +474,7 @@ def test_an_axis_of_a_sweep_stands_over_what_tuned_runs_want(
     loud = [word for word in RUN[1:] if word != "--quiet"]
     words = ("sweep", *loud, "--axis", "ksm=0,1", "--rounds", "1", "--", "sh", "-c")
     status, _, err = rater(*words, f"({SHOWN}) >> {seen}")
-    told = "set for the sweep, and put back at its end: numa_balancing=0, nmi_watchdog=0"
+    told = "changed for the sweep, restored at its end: numa_balancing=0, nmi_watchdog=0"
     assert (status, told in err) == (0, True)
     assert sorted(zip(*[iter(seen.read_text().split())] * 2, strict=True)) == [
         ("0", "0"),

@@ -88,7 +88,7 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
     main = template(
         "page.html",
         body=joined(body, _cpi(cpi)) if cpi else body,
-        order="Copies stand lgroup beside lgroup, with its number below. " if lgroups else "",
+        order="Copies are grouped by NUMA node; its number is below. " if lgroups else "",
         several=' class="several"' if several else "",
         details=joined(*(_details(page_run, several=several) for page_run in runs)),
     )

@@ -195,8 +195,8 @@ def _glossary(page_run: ReportRun) -> Html:
         )
         if any((one.score_lost or 0) > lost for one in findings):
             words.append(
-                "A divot's cost stands beside a run without it, not beside the median copy: what "
-                "slows most copies, or the median too, can cost more than the score lost."
+                "A divot's cost is measured against a run without it. It can exceed the score "
+                "lost, which uses the median copy."
             )
     if any(one.score_lost is not None for one in findings):
         words.append(

@@ -156,9 +156,8 @@ def _print_lgroups(cpus: Sequence[CpuUse], printer: Printer) -> None:
     unknown = {use.phase for use in cpus if use.foreign is None}
     if unknown:
         printer.prose(
-            f"foreign load of {len({u.cpu for u in cpus if u.foreign is None})} CPUs is not known "
-            f"in {count(len(unknown), 'phase')}: copies there were ended, left processes behind "
-            "or moved"
+            f"Foreign load of {len({u.cpu for u in cpus if u.foreign is None})} CPUs is unknown in "
+            f"{count(len(unknown), 'phase')}: copies there were killed, left processes or migrated."
         )
     if not any(mhz):
         printer.prose("frequency is not known: no cpufreq on this machine, or the phases too short")

@@ -187,10 +187,9 @@ def _times(rotated: RotatedScore, printer: Printer) -> None:
     if rotated.tail is not None:
         tail = rotated.tail
         printer.prose(
-            f"tail: the first copy was done {format_duration(tail.length_s)} before the end "
-            f"({format_duration(tail.total_s)} in all); {_idle(tail)} over the whole run was idle "
-            "in it, "
-            f"{count(tail.runs_in_tail, 'run')} ended in it"
+            f"tail: the first copy finished {format_duration(tail.length_s)} before the last (of "
+            f"{format_duration(tail.total_s)}); {_idle(tail)} was idle; "
+            f"{count(tail.runs_in_tail, 'run')} ended there"
         )
     if rotated.gaps is not None:
         gaps = rotated.gaps
@@ -395,7 +394,7 @@ def print_benchmarks(summary: Summary, printer: Printer, *, dense: bool = False)
             f"of each benchmark the iteration that counts; all: `rater show {summary.head.run} -v`"
         )
     if any(it.bracket_from_slowest for _, it in rows):
-        printer.prose("start times are not known: the slowest copy stands for the bracket")
+        printer.prose("Start times are unknown: the bracket is the slowest copy's time.")
     _print_missing(summary.benchmarks, printer)
     if summary.steady:
         print_verdicts(summary, printer)

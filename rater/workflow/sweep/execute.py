@@ -361,7 +361,7 @@ def _tuned(
             own.pop(find_setting(name, sysroot()).name, None)
     if own:
         told = truncate_list([f"{name}={value}" for name, value in own.items()], 8)
-        _report(args, f"set for the sweep, and put back at its end: {told}")
+        _report(args, f"changed for the sweep, restored at its end: {told}")
     return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
 
 

@@ -546,7 +546,7 @@ def test_a_bracket_knows_when_half_of_its_copies_had_ended(
 def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
     known = stored([copy_row(n, 10.0 + n, node=n // 2) for n in range(4)], copies=4)
     unknown = stored([copy_row(n, 10.0 + n, node=None) for n in range(4)], copies=4)
-    order = "Copies stand lgroup beside lgroup"
+    order = "Copies are grouped by NUMA node"
     assert order in page(known).text
     assert order not in page(unknown).text
 

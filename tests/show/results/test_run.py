@@ -261,8 +261,8 @@ def test_a_rotated_run_shows_its_own_table_and_where_its_score_comes_from() -> N
     assert "mean over copies 4.74, CV 5.6 % (ratio, geometric mean of each copy, proposed" in text
     assert "the lowest of them: copy 1, CPU 1, lgroup 1: 4.47" in text
     assert (
-        "the first copy was done 1.0 s before the end (10 s in all); 5.0 % of core time over the "
-        "whole run was idle in it, 1 run ended in it"
+        "the first copy finished 1.0 s before the last (of 10 s); 5.0 % of core time was idle; "
+        "1 run ended there"
     ) in " ".join(text.split())
     assert "over 2 copies, each by its median over 1 round" in text
 
@@ -270,7 +270,7 @@ def test_a_rotated_run_shows_its_own_table_and_where_its_score_comes_from() -> N
 def test_the_time_of_copies_that_are_not_bound_is_not_called_core_time() -> None:
     rows = [copy_row(c, 6.0 + 4 * c, cpu=None, node=None) for c in range(2)]
     text = " ".join(turned(rows).split())
-    assert "20.0 % of the copies' time over the whole run was idle in it" in text
+    assert "20.0 % of the copies' time was idle; 1 run ended there" in text
     assert "core time" not in text
 
 
