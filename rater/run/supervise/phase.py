@@ -234,6 +234,7 @@ class PhaseRun:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_records)
+                nursery.start_soon(self._beat)  # from the first fork on: it may be stopped there
                 await self._go(head, nursery)
             self.record.end_counters()
         except* LauncherDiedError as errors:
@@ -271,7 +272,6 @@ class PhaseRun:
         """Start what goes on until the last copy has ended."""
         nursery.start_soon(self._stopper.run)
         nursery.start_soon(watch_disk, self._state.job, self._alive)
-        nursery.start_soon(self._beat)
         if self._window is not None:
             nursery.start_soon(self._window.run, self._close_window)
         if self._queues.several:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from rater.record.run import CopyStatus, RunStatus
 from rater.run.copies.guard import PREPARED, Leftover, children, guard, limit_mark
 from rater.run.copies.launch import Child
 from rater.run.launcher.launcher import NAME, Launcher, launcher_program
-from rater.run.launcher.table import RECORD, Record, Told
+from rater.run.launcher.table import RECORD, ProcessEntry, Record, Told
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.calls import RATER
 from tests.support.rig import Rig, wait_for
@@ -227,6 +228,21 @@ def test_a_second_signal_ends_a_run_whose_copy_does_not_die(
 
     seen = Rig(tmp_path, grace_s=3600, on_event=twice).run({"frozen": "sleep 60"}, copies=1)
     assert "does not die of SIGKILL" in str(seen.outcome.reason)
+
+
+def test_a_launcher_that_is_stopped_before_copies_are_at_their_gates_is_let_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Launcher.start
+
+    async def stopped(self: Launcher, entries: Sequence[ProcessEntry]) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+        await start(self, entries)
+
+    monkeypatch.setattr(Launcher, "start", stopped)
+    seen = Rig(tmp_path).run({"runs": "true"}, copies=2)
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert seen.notes.count("it was let go on") == 1
 
 
 def test_a_launcher_that_is_stopped_is_let_go_on_and_that_is_said(tmp_path: Path) -> None:
