@@ -212,6 +212,18 @@ def test_a_script_that_does_not_say_who_runs_it_is_the_shells(tmp_path: Path) ->
     assert (tmp_path / "out").read_text() == f"{tmp_path}/x a b\n"
 
 
+@pytest.mark.parametrize("open_files", [3, 4, 5, 6])
+def test_a_script_reports_whatever_descriptors_rater_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_files: int
+) -> None:
+    numbers = " ".join(map(str, range(3, 3 + open_files)))
+    given = f'for n in {numbers}; do [ $n = "$1" ] || eval "exec $n</dev/null"; done'
+    program = script(tmp_path / "x", f'#!/bin/sh\n{given}\nexec {launcher_program()} "$@"\n')
+    with using(Path(program), monkeypatch):
+        said = entry(tmp_path, "/bin/sh", "-c", "echo well >&9", flags=Flag.REPORTS)
+        assert [it.text for it in launched([said]) if it.kind == Told.REPORT] == [b"well\n"]
+
+
 @pytest.mark.parametrize(
     ("more", "found"),
     [

@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REPORT_FD 9 /* rater/run/programs/script.py */
 #define PREFERRED 1
 #define LOCAL 4
 #define PREFERRED_MANY 5
@@ -61,7 +60,8 @@ static const char *text(struct view table, uint32_t offset) {
 
 /* Returns the strings of lists as exec takes them, behind `before` free places. */
 static char **words(struct view table, const uint32_t *lists, int count, int before) {
-    uint32_t total = 0, room[2] = {0};
+    uint64_t total = 0;
+    uint32_t room[2] = {0};
     for (int i = 0; i < count; i++)
         if (lists[i] % 4 == 0 && lists[i] <= table.size - 4)
             total += room[i] = *(const uint32_t *)(table.bytes + lists[i]);
@@ -125,8 +125,7 @@ static void bind_memory(struct view table, const struct entry *entry, struct slo
 }
 
 static void open_as(struct slot *slot, int fd, const char *path, int stage) {
-    int flags = fd ? O_WRONLY | O_CREAT | O_TRUNC | O_APPEND : O_RDONLY;
-    int opened = open(path, flags, 0644);
+    int opened = open(path, fd ? O_WRONLY | O_CREAT | O_TRUNC | O_APPEND : O_RDONLY, 0644);
     if (opened < 0)
         give_up(slot, stage, errno);
     if (opened != fd) {
@@ -139,11 +138,14 @@ static void restore_signals(void) {
     struct sigaction ordinary = {.sa_handler = SIG_DFL};
     sigaction(SIGPIPE, &ordinary, NULL); /* which Python ignores for itself, */
     sigaction(SIGXFSZ, &ordinary, NULL); /* and this */
+    const unsigned long plain[8] = {0};  /* as the kernel has it: two of threads, which glibc's */
+    for (int number = SIGSYS + 1; number < SIGRTMIN; number++) /* posix_spawn ignores, and hides */
+        syscall(SYS_rt_sigaction, number, plain, NULL, _NSIG / 8);
     sigaction(SIGCHLD, &origin.on_child, NULL);
     sigprocmask(SIG_SETMASK, &origin.blocked, NULL);
 }
 
-static void execute(struct view table, const struct entry *entry, struct slot *slot) {
+static _Noreturn void execute(struct view table, const struct entry *entry, struct slot *slot) {
     const uint32_t variables[] = {entry->shared, entry->own};
     char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
     prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
@@ -199,7 +201,6 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
     while (__atomic_load_n(gate.word, __ATOMIC_ACQUIRE) == gate.closed)
         syscall(SYS_futex, gate.word, FUTEX_WAIT, gate.closed, NULL, NULL, 0);
     execute(table, entry, slot);
-    _exit(127);
 }
 
 /* Reads a file of /proc in one piece; returns its bytes, or -1. */

@@ -463,8 +463,10 @@ static void settle(void) {
     sigemptyset(&deaths);
     sigaddset(&deaths, SIGCHLD);
     children_fd = signalfd(-1, &deaths, SFD_CLOEXEC | SFD_NONBLOCK);
-    ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (children_fd < 0 || ready_fd < 0 || pipe2(reports, O_CLOEXEC))
+    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ready_fd = fcntl(event, F_DUPFD_CLOEXEC, REPORT_FD + 1);
+    if (children_fd < 0 || ready_fd < 0 || pipe2(reports, O_CLOEXEC) ||
+        (reports[1] = fcntl(reports[1], F_DUPFD_CLOEXEC, REPORT_FD + 1)) < 0)
         die("descriptors");
     fcntl(reports[0], F_SETFL, O_NONBLOCK);
     fcntl(rater_fd, F_SETFD, FD_CLOEXEC);

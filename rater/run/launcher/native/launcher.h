@@ -1,7 +1,7 @@
 /* What rater and its launcher say to each other, over one stream socket.
 
    rater sends requests, each with `size` bytes behind it; the launcher sends records of one size.
-   Numbers are those of the machine. `rater/run/launcher/protocol.py` packs and unpacks the same:
+   Numbers are those of the machine. `rater/run/launcher/table.py` packs and unpacks the same:
    FORMAT is checked on both sides, and rises with every change of a structure.
 
    An offset in a table counts from the table's first byte. A string there ends with a zero byte;
@@ -17,6 +17,7 @@
 #define NOTHING 0xffffffffu /* no mask, no string: the copy has what the launcher was given */
 #define MASK_BYTES 1024     /* 8192 CPUs */
 #define TEXT_BYTES 168
+#define REPORT_FD 9 /* rater/run/programs/script.py: of copies, so none that their gate needs */
 
 enum { START = 1, RELEASE, ALLOW, SIGNAL, DISCARD, GOODBYE };
 
