@@ -40,6 +40,7 @@ EVERY = [
     *("--pages", "heap:50%@20%;static:2M:best", "--pages-backing", "hugetlb", "--pages-heap", "1G"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
+    *("--accept-exit", "1,4"),
     *("--check-limit", "7", "--wait", "5m", "--tuned"),
 ]
 # What goes with no command, and with no suite of rater's own.
