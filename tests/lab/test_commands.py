@@ -14,6 +14,7 @@ from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
 from tests.support.made_runs import make_run
 from tests.support.made_sweeps import make_sweep
+from tests.support.report_runs import Page
 
 # Seconds at 0, 25, 50, 75, 100 %: twice as fast at the end, and never any faster.
 GUPS = {0: 8.0, 25: 7.0, 50: 6.0, 75: 5.0, 100: 4.0}
@@ -44,7 +45,8 @@ def test_a_stored_sweep_becomes_a_summary_and_a_page(
     assert ["lu", "nothing", "+0.0", "-", "-", "-", "0.0", "-"] in lines
     text = page.read_text()
     assert "<h1>Page sizes, sweep 1</h1>" in text
-    assert text.count('"title":"gups, time of a copy, s"') == 1
+    drawn = json.dumps(Page(text).data)
+    assert drawn.count('"title": "gups, time of a copy, s"') == 1
     assert "The memory of these copies was not observed." in text
 
 
@@ -79,7 +81,7 @@ def test_a_sweep_that_was_stopped_at_its_first_layout_is_shown_as_it_is(
         "rater: sweep 1: one layout has runs; two or more can be compared\n",
     )
     with open_store(database) as store:
-        tell_ended(LabPage(None, None), Namespace(json=False), store, 1)
+        tell_ended(LabPage(None, None), Namespace(json=False, verbose=False, show=None), store, 1)
     assert "1 of 2 runs done" in capsys.readouterr().out
 
 
