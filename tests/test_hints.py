@@ -255,6 +255,8 @@ def test_a_dry_run_says_what_pages_and_settings_would_do(monkeypatch: pytest.Mon
     assert "sets    nothing:" in rater("run", "--tuned", "--dry-run", "--", "true").stdout
     pages = rater("run", "--pages", "heap:50%", "--dry-run", "--", "true").stdout
     assert "pages   heap:50%, in pages that the kernel gives transparently" in pages
+    giant = rater("run", "--pages", "1G", "--dry-run", "--", "true").stdout
+    assert "pages   1G, in pages of the pool of huge pages" in giant
     assert "pages  " not in rater("run", "--dry-run", "--", "true").stdout
 
 

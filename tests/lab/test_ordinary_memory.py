@@ -177,6 +177,40 @@ def test_every_byte_is_kept_beside_threads_and_forks(
             assert under(program, libraries[split], words, "4", "800", "3")[0] == "ok\n", layout
 
 
+FORKS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    int wrong = 0;
+    char *block = malloc(100000);
+    memset(block, 1, 100000);
+    for (int i = 0, status; i < 40; i++) {
+        if (fork() == 0) _exit(block[50000] != 1);
+        wait(&status);
+        wrong += status != 0;
+        block[0] = 1;
+    }
+    printf("%d\n", wrong);
+    return 0;
+}
+"""
+
+
+def test_children_of_forks_have_what_their_parent_has_in_pages_of_1_gb(
+    libraries: dict[bool, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "forks.c").write_text(FORKS)
+    assert compiled(tmp_path / "forks.c", "-o", tmp_path / "forks")
+    words = "heap=1073741824 mmap=0 strict process=0000000000 h30=0+1"
+    with pages_of_pool(1 << 20, 1):
+        found, told = under(tmp_path / "forks", libraries[False], words)
+    assert found == "0\n"
+    assert "fork_of_pages_of_1_GB" in told
+
+
 REST = r"""
 #include <stdlib.h>
 #include <string.h>

@@ -179,6 +179,7 @@ def test_copies_against_binds() -> None:
     more = f"copies = 10\n{EIGHT}"
     assert found(more) == [(1, "few-binds")]
     assert "copies 8-9 share CPUs with copies 0-1; add bind8 to bind9 or run 8" in text_of(more)
+    assert "copy 8 shares CPUs with copy 0" in text_of(f"copies = 9\n{EIGHT}")
     assert found(more, SMALL) == [(1, "few-binds"), (1, "many-copies")]
     fewer = f"copies = 6\n{EIGHT}"
     assert found(fewer) == [(1, "many-binds")]

@@ -92,11 +92,11 @@ def pages_words(request: Request) -> tuple[str, ...]:
     asked = pages_asked(request)
     if asked is None:
         return ()
-    how = "of the pool of huge pages" if asked.pooled else "that the kernel gives transparently"
+    pool = asked.pooled or _giant(asked.layout, huge_page_bytes(sysroot()))
+    how = "of the pool of huge pages" if pool else "that the kernel gives transparently"
     words = f"{asked.layout}, in pages {how}; all else of a copy in base pages"
-    learnt = asked.layout.needs_extent and asked.heap_bytes is None
     first = "where it is not known how large its data becomes, one copy of a program runs first"
-    return (words, first) if learnt else (words,)
+    return (words, first) if asked.layout.needs_extent and asked.heap_bytes is None else (words,)
 
 
 def _contradicts(option: str, value: str) -> str:

@@ -161,8 +161,8 @@ def _without_cpus(topology: Topology, placements: Sequence[Placement]) -> list[s
     return [
         f"no copy runs on {'lgroups' if several else 'lgroup'} {format_list(numbers)}"
         f"{f' ({", ".join(kinds)})' if kinds else ''}, which {'have' if several else 'has'} no "
-        "CPUs of their own: such memory is used when local memory is full, or when it is named, as "
-        f"in --mem bind:nodes={numbers[0]}"
+        f"CPUs of {'their' if several else 'its'} own: such memory is used when local memory is "
+        f"full, or when it is named, as in --mem bind:nodes={numbers[0]}"
     ]
 
 

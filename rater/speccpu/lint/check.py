@@ -212,13 +212,13 @@ def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[LintFinding]:
     line = scope.copies_line or scope.seats[-1].line
     if scope.goes_round:
         again = copies - values
-        late = f"copies {values}-{copies - 1}" if again > 1 else f"copy {values}"
+        late = f"copies {values}-{copies - 1} share" if again > 1 else f"copy {values} shares"
         shared = f"copies 0-{min(again, values) - 1}" if min(again, values) > 1 else "copy 0"
         yield LintFinding(
             line,
             "few-binds",
             f"{copies_text(copies)} and {count(values, 'bind')}: the list goes round "
-            f"again, {late} share CPUs with {shared}; add {_added(scope, values, copies)} or run "
+            f"again, {late} CPUs with {shared}; add {_added(scope, values, copies)} or run "
             f"{copies_text(values)}",
             tuple(range(values, copies)),
         )

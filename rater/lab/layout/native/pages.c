@@ -164,9 +164,20 @@ static uint64_t read_number(const char *path)
  * first, while its parent waits. */
 static _Thread_local int gate[2] __attribute__((tls_model("initial-exec")));
 
+/* Of pages of 1 GB (Linux 6.18) some children have none, though their parent writes nothing and waits:
+ * what is copied then is zeroes. */
+static int holds_giant(void)
+{
+    struct piece p;
+    for (uint64_t at = 0; next_piece(&p, at, UINT64_MAX, 1); at = p.end)
+        if (p.of->of[p.window].page > huge_bytes) return 1;
+    return 0;
+}
+
 static void before_fork(void)
 {
     report_fork();
+    if (holds_pool && holds_giant()) leave_pool(0, UINT64_MAX, "fork of pages of 1 GB");
     /* Writes of other threads would take pages from the child before it has its copy, and handlers of
      * another malloc write in the child before that. */
     if (holds_pool && (foreign_malloc || !is_alone())) leave_pool(0, UINT64_MAX, "fork beside threads or another malloc");
