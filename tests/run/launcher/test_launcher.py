@@ -313,6 +313,45 @@ def test_a_follower_begins_with_the_end_of_the_one_before_even_if_that_was_long_
     assert ends[4].start_ns == 0
 
 
+SLOW_FORK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+pid_t fork(void) { usleep(50000); return ((pid_t(*)(void))dlsym(RTLD_NEXT, "fork"))(); }
+"""
+
+
+def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow.c").write_text(SLOW_FORK)
+    slow = compiled(tmp_path / "slow.so", tmp_path / "slow.c", flags=("-shared", "-fPIC"))
+    begin = f'#!/bin/sh\nLD_PRELOAD={slow} exec {launcher_program()} "$@"\n'
+    monkeypatch.setattr(face, "launcher_program", lambda: script(tmp_path / "x", begin))
+    launcher = Launcher(64, 1 << 61, -1, None)
+    ends = tmp_path / "end"
+    wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
+    later = [entry(tmp_path, "/bin/true", token=n, copy=n, after=99) for n in range(2, 34)]
+    found: list[Record] = []
+
+    async def follow() -> None:
+        with trio.fail_after(20):
+            await launcher.start([wait])
+            await launcher.receive()
+            launcher.release()
+            await launcher.start([*later, entry(tmp_path, "/bin/true", token=50, copy=50)])
+            while not found or found[-1].kind != Told.ENDED:
+                found.extend(await launcher.receive())
+                if any(it.kind == Told.READY for it in found):
+                    ends.touch()
+
+    try:
+        trio.run(follow)
+    finally:
+        launcher.close(hunt=False)
+    assert not [it for it in found if it.kind == Told.STALLED or it.stalled_ns]
+
+
 def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
     offsets = [0, 30 * MS, 50 * MS]
     entries = [

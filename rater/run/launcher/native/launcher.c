@@ -322,6 +322,15 @@ static void reap(int64_t stalled_ns) {
     }
 }
 
+/* Takes all ends, and says so where they may have been due for long: it did not run itself. */
+static void look(int64_t now) {
+    int64_t stalled = running ? now - seen_ns - BEAT_NS : 0;
+    if (stalled > LATE_NS)
+        say(STALLED, NULL, stalled);
+    reap(stalled > LATE_NS ? stalled : 0);
+    seen_ns = now;
+}
+
 /* -- Requests -------------------------------------------------------------------------------------- */
 
 static int say_not_forked(uint32_t token, int stage, int error) {
@@ -382,8 +391,8 @@ static void start(struct view table) {
     sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)own);
     memcpy(at, own, MASK_BYTES);
     for (uint32_t i = 0; i < head->entries && spawn(table, &entries[i], at); i++)
-        if (running)
-            reap(0);
+        if (running) /* as many take long */
+            look(now_ns());
     if (memcmp(at, own, MASK_BYTES))
         sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)own);
 }
@@ -500,15 +509,11 @@ static int serve(void) {
         if (ppoll(fds, 4, wait ? &time : NULL, NULL) < 0 && errno != EINTR)
             die("poll");
         now = now_ns();
-        int64_t stalled = running ? now - seen_ns - BEAT_NS : 0;
-        if (stalled > LATE_NS)
-            say(STALLED, NULL, stalled);
         begin_due();
         struct signalfd_siginfo dead;
         while (fds[1].revents && read(children_fd, &dead, sizeof dead) > 0)
             ;
-        reap(stalled > LATE_NS ? stalled : 0);
-        seen_ns = now;
+        look(now);
         uint64_t number;
         if (fds[2].revents && read(ready_fd, &number, sizeof number) > 0)
             say_ready();
