@@ -122,8 +122,8 @@ def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[in
         wanted = [node for node in wanted if node.subtype in _HBM_SUBTYPES]
         if not wanted:
             raise InputError(
-                f"--mem {memory}: {topology.source} names no node of HBM that may be used: "
-                f"name nodes as in {memory.policy}:nodes=1"
+                f"--mem {memory}: {topology.source} names no node of HBM that may be used: name "
+                f"nodes as in {memory.policy}:nodes={max(n.os for n in topology.nodes)}"
             )
     for pu in dict.fromkeys(pus):
         node = pu.node
