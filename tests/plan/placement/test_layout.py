@@ -134,7 +134,7 @@ def test_an_unknown_name_or_an_unreadable_file_is_an_error(tmp_path: Path) -> No
     for path in (tmp_path / "missing.toml", tmp_path / "latin.toml", tmp_path / "a\0b.toml"):
         with pytest.raises(InputError, match="cannot read the layout file"):
             load_layout(str(path))
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="not a regular file but a directory"):
         load_layout(str(tmp_path) + "/")
     with pytest.raises(InputError, match="unknown layout 'balancd'; did you mean balanced"):
         load_layout("balancd")
