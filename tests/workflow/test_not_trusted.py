@@ -476,3 +476,13 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
         own_places_in(home, patch)
         patch.chdir(home)
         return cells.make_database(home / "loose.db", {})
+
+
+@needs_root
+def test_a_page_in_the_home_of_who_called_sudo_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    monkeypatch.setenv("SUDO_UID", "65534")
+    write_output(tmp_path / "page.html", b"page")
+    assert (tmp_path / "page.html").stat().st_uid == 65534

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rater.analysis.results.copies import Point, PointRun
 from rater.errors import InputError
-from rater.files import UntrustedError, is_trusted, resolve_target
+from rater.files import UntrustedError, is_caller, is_trusted, resolve_target
 from rater.record.run import is_fleet_word
 from rater.record.stored import StoredRun
 from rater.show.charts.vega import rendered, vega
@@ -30,8 +30,7 @@ _FORMATS = ("svg", "png", "pdf")
 def checked_path(path: Path) -> Path:
     """Return a path where a file can be; raises `InputError` that names `-o`."""
     try:
-        is_directory, has_folder = path.is_dir(), path.parent.is_dir()
-        path.exists()
+        is_directory, has_folder, _ = path.is_dir(), path.parent.is_dir(), path.exists()
     except OSError as error:  # a name too long for a file, a folder that lets nobody in
         raise InputError(f"-o {path}: cannot be written ({error.strerror})") from error
     if is_directory:
@@ -121,9 +120,10 @@ def _give_mode(part: int, real: Path) -> None:
     """
     there = real.lstat() if real.exists() else None
     if there is None or not is_trusted(there.st_uid):
-        umask = os.umask(0)
-        os.umask(umask)
+        os.umask(umask := os.umask(0))
         os.fchmod(part, 0o666 & ~umask)
+        if is_caller((owner := real.parent.stat()).st_uid):
+            os.fchown(part, owner.st_uid, owner.st_gid)
         return
     with suppress(OSError):  # only root may; root must not lock the owner out of a private page
         os.fchown(part, there.st_uid, there.st_gid)
