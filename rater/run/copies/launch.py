@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -105,6 +105,9 @@ class Child:
         self.launcher.signal(self.token, number)
 
 
+_A_TURN = 8
+
+
 class Starts:
     """Makes processes of a run's copies."""
 
@@ -120,15 +123,12 @@ class Starts:
         """`ring`: a copy that failed goes on; `held`: none begins before it is allowed to."""
         self._launcher = launcher
         self._placements = placements
-        near: defaultdict[int | None, set[int]] = defaultdict(set)  # CPUs of copies, by their node
-        for it in placements:
-            near[it.node].update(it.cpus or ())
-        self._near = {node: tuple(sorted(cpus)) for node, cpus in near.items()}
         self._first = Flag.PROOF if proof else Flag(0)
         self._later = self._first | (Flag(0) if ring else Flag.WELL) | (Flag.HELD if held else 0)
 
     async def start(self, wanted: Sequence[StartRequest]) -> list[Child]:
         """Have the launcher fork them."""
+        wanted = self._in_turns(wanted)
         born = [
             Child(
                 *(self._launcher, self._launcher.next_token(), *it[:4]),
@@ -142,6 +142,21 @@ class Starts:
         )
         return born
 
+    def _in_turns(self, wanted: Sequence[StartRequest]) -> list[StartRequest]:
+        """Return them a few of each CPU in turn, as the launcher moves to the CPU of each.
+
+        With one of each in turn moving is half of what a fork costs; with all of one CPU first,
+        copies' first instructions lie twice as far apart (128 on 2 CPUs: 170 ms, not 89).
+        """
+        number: dict[tuple[int, ...] | None, int] = {}
+        before: Counter[tuple[int, ...] | None] = Counter()
+        keys = []
+        for one in wanted:
+            cpus = self._placements[one.copy].cpus
+            keys.append((before[cpus] // _A_TURN, number.setdefault(cpus, len(number))))
+            before[cpus] += 1
+        return [wanted[at] for at in sorted(range(len(wanted)), key=keys.__getitem__)]
+
     def _entry(self, child: Child, offset_ns: int) -> ProcessEntry:
         spec, place = child.spec, self._placements[child.copy]
         return ProcessEntry(
@@ -154,7 +169,7 @@ class Starts:
             output=os.fsencode(spec.stdout),
             error=os.fsencode(spec.stderr),
             cpus=place.cpus,
-            near=place.cpus if place.node is None else self._near[place.node],
+            near=place.cpus,  # a move to its own CPU later would count as one of the copy's
             policy=MODES[place.policy],
             nodes=place.memory_nodes,
             transparent=spec.transparent,

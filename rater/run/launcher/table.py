@@ -119,7 +119,7 @@ class ProcessEntry(Struct, frozen=True):
     output: bytes
     error: bytes
     cpus: Sequence[int] | None  # None: those that rater was given
-    near: Sequence[int] | None = None  # CPUs beside which its memory is; None: anywhere
+    near: Sequence[int] | None = None  # CPUs that it is forked on; None: anywhere
     policy: int = -1  # of memory, as set_mempolicy(2) has it; -1: as it is
     nodes: Sequence[int] = ()
     transparent: bool | None = None  # huge pages of the kernel's own accord; None: as it is

@@ -370,9 +370,8 @@ static int say_not_forked(uint32_t token, int stage, int error) {
     return 0;
 }
 
-/* Forks one process beside the memory that it is to have: what the kernel keeps of it is there, too
-   (moving to its own CPU would take longer than the fork); `at`: the CPUs that the launcher has by
-   now. Tells whether that went well. */
+/* Forks one process where it is to run, so that it is not moved, and what the kernel keeps of it is
+   there, too; `at`: the CPUs that the launcher has by now. Tells whether that went well. */
 static int spawn(struct view table, const struct entry *entry, unsigned char *at) {
     struct process *process = free_place();
     unsigned char wanted[MASK_BYTES];

@@ -46,7 +46,7 @@ struct entry {
     uint32_t accepted;     /* mask: exit codes that are no failure */
     int32_t policy;        /* of memory, as set_mempolicy(2) has it; negative: as it is */
     int32_t transparent;   /* huge pages: 1 as the kernel likes, 0 none, negative: as it is */
-    uint32_t near;         /* mask: CPUs beside which its memory is to be, forked there */
+    uint32_t near;         /* mask: CPUs that it is forked on, so that it is not moved */
     int64_t offset_ns;     /* it begins so long after RELEASE */
 };
 
