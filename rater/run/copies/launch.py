@@ -169,7 +169,6 @@ class Starts:
             output=os.fsencode(spec.stdout),
             error=os.fsencode(spec.stderr),
             cpus=place.cpus,
-            near=place.cpus,  # a move to its own CPU later would count as one of the copy's
             policy=MODES[place.policy],
             nodes=place.memory_nodes,
             transparent=spec.transparent,

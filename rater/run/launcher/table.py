@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from rater.run.launcher.inherited import variables
 
-FORMAT = 2  # rises with every change of a structure
+FORMAT = 1  # rises with every change of a structure
 _NOTHING = 0xFFFFFFFF
 _REQUEST = struct.Struct("=IIiI")
 _HEAD = struct.Struct("=II")
-_ENTRY = struct.Struct("=4I9I2iIq")
+_ENTRY = struct.Struct("=4I9I3iq")
 RECORD = struct.Struct("=IIiiiiq20q2i")
 _TEXT_AT = 32  # bytes before the figures
 
@@ -119,7 +119,6 @@ class ProcessEntry(Struct, frozen=True):
     output: bytes
     error: bytes
     cpus: Sequence[int] | None  # None: those that rater was given
-    near: Sequence[int] | None = None  # CPUs that it is forked on; None: anywhere
     policy: int = -1  # of memory, as set_mempolicy(2) has it; -1: as it is
     nodes: Sequence[int] = ()
     transparent: bool | None = None  # huge pages of the kernel's own accord; None: as it is
@@ -195,8 +194,8 @@ def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
                 *map(packer.string, (it.directory, it.output, it.error)),
                 *(packer.mask(it.cpus), packer.mask(it.nodes or None)),
                 packer.mask(it.accepted),
-                *(it.policy, -1 if it.transparent is None else int(it.transparent)),
-                *(packer.mask(it.near), it.offset_ns),
+                *(it.policy, -1 if it.transparent is None else int(it.transparent), 0),
+                it.offset_ns,
             )
         )
     return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.end()))

@@ -92,8 +92,8 @@ int find_mask(struct view table, uint32_t offset, unsigned char *bytes) {
 static void bind_cpus(struct view table, const struct entry *entry, struct slot *slot) {
     unsigned char wanted[MASK_BYTES], got[MASK_BYTES] = {0};
     int bound = find_mask(table, entry->cpus, wanted);
-    if (sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)(bound ? wanted : origin.cpus)) && bound)
-        give_up(slot, CPUS, errno);
+    if (!bound) /* the launcher is on CPUs of its own, or of the copy before */
+        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)origin.cpus);
     if (bound && (sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)got) ||
                   memcmp(wanted, got, MASK_BYTES))) {
         memcpy(slot->given, got, TEXT_BYTES);
@@ -142,11 +142,14 @@ static void restore_signals(void) {
     for (int number = SIGSYS + 1; number < SIGRTMIN; number++) /* posix_spawn ignores, and hides */
         syscall(SYS_rt_sigaction, number, plain, NULL, _NSIG / 8);
     sigaction(SIGCHLD, &origin.on_child, NULL);
+    sigprocmask(SIG_SETMASK, &origin.blocked, NULL);
 }
 
-static _Noreturn void execute(struct slot *slot, char **argv, char **environment) {
+static _Noreturn void execute(struct view table, const struct entry *entry, struct slot *slot) {
+    const uint32_t variables[] = {entry->shared, entry->own};
+    char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
     prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
-    sigprocmask(SIG_SETMASK, &origin.blocked, NULL);
+    restore_signals();
     execve(argv[0], argv, environment);
     int error = errno;
     char begin[LOOKED_AT];
@@ -183,9 +186,6 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
     open_as(slot, 2, text(table, entry->error), ERROR);
     if (entry->flags & REPORTS)
         dup2(gate.reports, REPORT_FD);
-    const uint32_t variables[] = {entry->shared, entry->own};
-    char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
-    restore_signals(); /* all are blocked until it begins */
     if (entry->flags & PROOF)
         read_schedstat("/proc/self/schedstat", &slot->cpu_ns, &slot->delay_ns);
     struct rusage own;
@@ -195,9 +195,12 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     slot->cpu_ns = used.tv_sec * 1000000000LL + used.tv_nsec;
     __atomic_store_n(&slot->ready, 1, __ATOMIC_RELEASE);
+    uint64_t one = 1;
+    if (gate.tell >= 0 && write(gate.tell, &one, sizeof one) < 0)
+        _exit(127);
     while (__atomic_load_n(gate.word, __ATOMIC_ACQUIRE) == gate.closed)
         syscall(SYS_futex, gate.word, FUTEX_WAIT, gate.closed, NULL, NULL, 0);
-    execute(slot, argv, environment);
+    execute(table, entry, slot);
 }
 
 /* Reads a file of /proc in one piece; returns its bytes, or -1. */

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -35,12 +36,10 @@
    more, it did not run itself: stopped, without a CPU, or the machine was paused. */
 #define BEAT_NS 250000000LL
 #define LATE_NS 750000000LL /* a full machine, a slow virtual one: half a second was seen */
-#define ASK_NS 20000LL      /* for each process, between two looks whether all are ready */
 #define BURST 3             /* ends handled one by one before all that have ended are stamped */
 #define MOST_REQUEST (1u << 30)
 #define MOST_BACKLOG (1u << 20) /* bytes of records that rater has not taken: reports wait */
 #define MOST_PROCESSES (1u << 20)
-#define MOST_PID (1u << 22) /* that Linux has */
 #define MOST_REPORTS 512 /* pieces, of what a pipe holds: a flood does not hold back an end */
 
 enum { FREE, SPAWNED, WAITING, DUE, RUNNING }; /* WAITING: it is at its gate, and that is said */
@@ -48,7 +47,7 @@ enum { FREE, SPAWNED, WAITING, DUE, RUNNING }; /* WAITING: it is at its gate, an
 struct process {
     pid_t pid;
     uint32_t token, after, copy, flags;
-    int state, shares, asked; /* shares: the gate of all; asked: that it is ready is to be said */
+    int state, shares; /* shares: the gate of all */
     int64_t offset_ns, planned_ns, start_ns, ended_ns;
     unsigned char accepted[256 / 8];
 };
@@ -73,9 +72,8 @@ struct bytes {
 static struct process *processes;
 static struct last *last;
 static struct shared *shared;
-static uint32_t *places; /* of processes, from 1, by pid */
-static unsigned capacity, running, planned, followers, asked;
-static int rater_fd, children_fd, reports[2];
+static unsigned capacity, running;
+static int rater_fd, children_fd, ready_fd, reports[2];
 static int64_t seen_ns; /* what had ended until then is known */
 static struct bytes in, out;
 
@@ -120,32 +118,23 @@ static void flush(void) {
 
 /* -- Begin: one process, or all that wait at the gate of all ------------------------------------ */
 
-/* Says no more, and waits no more, that a process is ready. */
-static void answer(struct process *process) {
-    asked -= process->asked;
-    process->asked = 0;
-}
-
-static void started(struct process *process, int64_t now, int64_t planned_ns) {
-    answer(process);
-    planned -= process->state == DUE;
-    followers -= process->after != 0;
+static void started(struct process *process, int64_t now, int64_t planned) {
     process->state = RUNNING;
     process->start_ns = now;
-    process->planned_ns = planned_ns;
+    process->planned_ns = planned;
     if (!running++)
         seen_ns = now;
 }
 
-static void begin(struct process *process, int64_t planned_ns) {
+static void begin(struct process *process, int64_t planned) {
     uint32_t *word = &shared->slots[process - processes].go;
     int64_t now = now_ns();
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-    started(process, now, planned_ns);
+    started(process, now, planned);
     struct figures *figures = &say(STARTED, process, now)->figures;
     figures->start_ns = now;
-    figures->planned_ns = planned_ns;
+    figures->planned_ns = planned;
 }
 
 /* Begins a process whose predecessor has ended, or discards it. */
@@ -168,14 +157,10 @@ static void release(void) {
     EACH(it) {
         if ((it->state != SPAWNED && it->state != WAITING) || it->after)
             continue;
-        if (it->shares) {
-            started(it, now, now);
-            continue;
-        }
-        answer(it);
-        planned++;
         it->state = DUE;
         it->planned_ns = now + it->offset_ns;
+        if (it->shares)
+            started(it, now, now);
     }
     say(RELEASED, NULL, now);
 }
@@ -183,8 +168,6 @@ static void release(void) {
 /* Begins what is due, and returns when the next is: 0 where there is none. */
 static int64_t begin_due(void) {
     int64_t next = 0;
-    if (!planned)
-        return 0;
     EACH(it)
         if (it->state == DUE && it->planned_ns <= now_ns())
             begin(it, it->planned_ns);
@@ -199,14 +182,11 @@ static int is_ready(const struct process *process) {
 
 /* Says of all that are at their gates that they are, once none is on its way there. */
 static void say_ready(void) {
-    if (!asked)
-        return;
     EACH(it)
-        if (it->asked && !it->after && !is_ready(it))
+        if (it->state == SPAWNED && !it->after && !is_ready(it))
             return;
     EACH(it)
-        if (it->asked && is_ready(it)) {
-            answer(it);
+        if (it->state == SPAWNED && (!it->after || it->flags & HELD) && is_ready(it)) {
             it->state = WAITING;
             say(READY, it, now_ns());
         }
@@ -294,32 +274,23 @@ static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns) {
     struct record *record = say(ENDED, process, at_ns);
     record->status = status;
     record->figures = found;
-    answer(process);
-    planned -= process->state == DUE;
     if (process->state == RUNNING) {
         running--;
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         int well = code >= 0 && process->accepted[code / 8] >> code % 8 & 1;
         last[process->copy] = (struct last){process->token, well};
-    } else
-        followers -= process->after != 0;
+    }
     process->state = FREE;
-    for (struct process *it = processes; followers && it < processes + capacity; it++)
+    EACH(it)
         if (it->state != FREE && it->after == process->token)
             follow(it);
     say_ready(); /* it may have been the one that others were waited with for */
 }
 
-static struct process *of_pid(pid_t pid) {
-    struct process *process = places[pid] ? &processes[places[pid] - 1] : NULL;
-    return process && process->state != FREE && process->pid == pid ? process : NULL;
-}
-
-static struct process *free_place(void) {
-    static unsigned at;
-    for (unsigned tried = 0; tried < capacity; tried++, at = (at + 1) % capacity)
-        if (processes[at].state == FREE)
-            return &processes[at];
+static struct process *of_pid(pid_t pid) { /* 0: a free place */
+    EACH(it)
+        if (it->state == FREE ? !pid : it->pid == pid)
+            return it;
     return NULL;
 }
 
@@ -370,15 +341,16 @@ static int say_not_forked(uint32_t token, int stage, int error) {
     return 0;
 }
 
-/* Forks one process where it is to run, so that it is not moved, and what the kernel keeps of it is
-   there, too; `at`: the CPUs that the launcher has by now. Tells whether that went well. */
+/* Forks one process where it is to run, so that it is not moved; `at`: the CPUs that the launcher
+   has by now. Tells whether that went well. */
 static int spawn(struct view table, const struct entry *entry, unsigned char *at) {
-    struct process *process = free_place();
+    struct process *process = of_pid(0);
     unsigned char wanted[MASK_BYTES];
     if (!process || entry->copy >= capacity)
         return say_not_forked(entry->token, FORKED, EAGAIN);
-    if (find_mask(table, entry->near, wanted) && memcmp(wanted, at, MASK_BYTES)) {
-        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)wanted); /* the child says what fails */
+    if (find_mask(table, entry->cpus, wanted) && memcmp(wanted, at, MASK_BYTES)) {
+        if (sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)wanted))
+            return say_not_forked(entry->token, CPUS, errno);
         memcpy(at, wanted, MASK_BYTES);
     }
     struct slot *slot = &shared->slots[process - processes];
@@ -390,7 +362,10 @@ static int spawn(struct view table, const struct entry *entry, unsigned char *at
     memcpy(process->accepted, wanted, sizeof process->accepted);
     struct gate gate = {.word = process->shares ? &shared->opened : &slot->go,
                         .closed = process->shares ? shared->opened : 0,
+                        .tell = ready_fd,
                         .reports = reports[1]};
+    if (entry->after && !(entry->flags & HELD))
+        gate.tell = -1;
     pid_t pid = fork();
     if (!pid)
         child(table, entry, slot, gate);
@@ -399,10 +374,6 @@ static int spawn(struct view table, const struct entry *entry, unsigned char *at
     setpgid(pid, pid); /* as the child does: whoever is first */
     process->pid = pid;
     process->state = SPAWNED;
-    places[pid] = (uint32_t)(process - processes) + 1;
-    process->asked = !entry->after || entry->flags & HELD;
-    asked += process->asked;
-    followers += entry->after != 0;
     follow(process);
     return 1;
 }
@@ -501,7 +472,9 @@ static void settle(void) {
     sigemptyset(&deaths);
     sigaddset(&deaths, SIGCHLD);
     children_fd = signalfd(-1, &deaths, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (children_fd < 0 || pipe2(reports, O_CLOEXEC) ||
+    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ready_fd = fcntl(event, F_DUPFD_CLOEXEC, REPORT_FD + 1);
+    if (children_fd < 0 || ready_fd < 0 || pipe2(reports, O_CLOEXEC) ||
         (reports[1] = fcntl(reports[1], F_DUPFD_CLOEXEC, REPORT_FD + 1)) < 0)
         die("descriptors");
     fcntl(reports[0], F_SETFL, O_NONBLOCK);
@@ -528,14 +501,12 @@ static int serve(void) {
         if (due && (!wait || due - now < wait))
             wait = due > now ? due - now : 1;
         wait = running && wait < 1 ? 1 : wait;
-        int64_t look_ns = (asked + 10) * ASK_NS; /* a wake-up for each would cost more */
-        if (asked && (!wait || wait > look_ns))
-            wait = look_ns;
         struct timespec time = {.tv_sec = wait / 1000000000LL, .tv_nsec = wait % 1000000000LL};
         struct pollfd fds[] = {{rater_fd, POLLIN | (out.size ? POLLOUT : 0), 0},
                                {children_fd, POLLIN, 0},
+                               {ready_fd, POLLIN, 0},
                                {reports[0], out.size > MOST_BACKLOG ? 0 : POLLIN, 0}};
-        if (ppoll(fds, 3, wait ? &time : NULL, NULL) < 0 && errno != EINTR)
+        if (ppoll(fds, 4, wait ? &time : NULL, NULL) < 0 && errno != EINTR)
             die("poll");
         now = now_ns();
         begin_due();
@@ -543,8 +514,10 @@ static int serve(void) {
         while (fds[1].revents && read(children_fd, &dead, sizeof dead) > 0)
             ;
         look(now);
-        say_ready();
-        if (fds[2].revents & POLLIN)
+        uint64_t number;
+        if (fds[2].revents && read(ready_fd, &number, sizeof number) > 0)
+            say_ready();
+        if (fds[3].revents & POLLIN)
             hear_reports();
         if (fds[0].revents & ~POLLOUT && !listen_to_rater(&left))
             return left;
@@ -567,9 +540,7 @@ int main(int argc, char **argv) {
     shared = mmap(NULL, sizeof *shared + capacity * sizeof(struct slot), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t *groups = calloc(capacity, sizeof *groups);
-    places = mmap(NULL, (MOST_PID + 1) * sizeof *places, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (places == MAP_FAILED || !processes || !last || !groups || shared == MAP_FAILED)
+    if (!processes || !last || !groups || shared == MAP_FAILED)
         die("memory");
     settle();
     say(HELLO, NULL, now_ns())->status = FORMAT;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define FORMAT 2u
+#define FORMAT 1u
 #define NOTHING 0xffffffffu /* no mask, no string: the copy has what the launcher was given */
 #define MASK_BYTES 1024     /* 8192 CPUs */
 #define TEXT_BYTES 168
@@ -46,7 +46,7 @@ struct entry {
     uint32_t accepted;     /* mask: exit codes that are no failure */
     int32_t policy;        /* of memory, as set_mempolicy(2) has it; negative: as it is */
     int32_t transparent;   /* huge pages: 1 as the kernel likes, 0 none, negative: as it is */
-    uint32_t near;         /* mask: CPUs that it is forked on, so that it is not moved */
+    int32_t unused;
     int64_t offset_ns;     /* it begins so long after RELEASE */
 };
 
@@ -104,6 +104,7 @@ struct slot { /* in memory that launcher and child share */
 };
 struct gate {
     uint32_t *word, closed; /* it waits as long as the word is this */
+    int tell;               /* descriptor of an event that it is ready; -1: nobody waits for it */
     int reports;            /* that a script reports its commands by */
 };
 int find_mask(struct view table, uint32_t offset, unsigned char *bytes);
