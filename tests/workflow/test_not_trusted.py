@@ -18,6 +18,7 @@ from rater import files
 from rater.cli import main
 from rater.errors import InputError
 from rater.files import OpenedFile, opened
+from rater.run.programs.compile import cache_root
 from rater.store import connection
 from rater.store.store import open_store
 from rater.workflow.results.points import write_output
@@ -123,6 +124,9 @@ def test_what_others_may_have_written_is_shown_and_not_run(
         "prepare": PREPARE,
         "environment": {"PAYLOAD": "yes"},
         "settings": {},
+        "directories": str(cache_root() / "work"),
+        "pages": [],
+        "tuned": False,
     }
     assert not (made / "prepared").exists()
     assert rater(*words, "--quiet", "--force")[0] == 0

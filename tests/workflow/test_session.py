@@ -451,7 +451,7 @@ def test_average_and_most_memory_are_what_programs_allocated(rater: Rater) -> No
     assert rows[0][2:4] == ["run 1 average (bytes)", "run 1 max (bytes)"]
     assert rows[1][2:] == [str(round(first["average_bytes"])), str(first["max_bytes"]), "", ""]
     table = rater("compare", 1, 2, "--memory")[1].splitlines()
-    assert table[0].split() == ["MB", "a", "copy", "run", "1", "run", "2"]
+    assert table[0].split() == ["MB", "a", "copy", *["run", "1"] * 2, *["run", "2"] * 2]
     assert float(table[2].split()[1]) == pytest.approx(first["average_bytes"] / 1e6, abs=0.06)
 
 

@@ -285,16 +285,16 @@ def shown(proof: RunProof, width: int = 100) -> str:
 def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> None:
     lines = shown(four_copies(), width=200).splitlines()
     assert lines == [
-        "placement of 4 copies: met 1, not met 1, not known 2; the results above include what was "
-        "not met",
+        "placement of 4 copies: met 1, not met 1, not known 2; the results above include these "
+        "misplaced copies",
         "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
         "planned 0; the kernel names its policy local",
         "not known: 2 copies (2-3): ended within 2 s, before its memory was looked at",
         "benchmark    seen  resident  most     4 KB     2 MB  local  least  moves",
         "           copies        MB    MB  pages %  pages %      %      %  /copy",
         "a             2/4       401   402       62       38   62.5   25.0    0.0",
-        "pages % and local %: of anonymous memory; local: on the lgroups planned, or at home; "
-        "least: of one copy; moves: to another CPU",
+        "pages %, local %: share of anonymous memory. local: on the planned or home node. "
+        "least: worst copy. moves: CPU migrations.",
         "2 samples of running copies: 0.05 % of one CPU, 1.2 ms at most",
         "no such file here",
     ]
