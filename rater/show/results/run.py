@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
@@ -291,16 +291,6 @@ def _print_verdict(
     print_scores(summary, printer)
     if divots is not None:
         print_findings(summary.head, divots, printer, most_next=most_next)
-
-
-def print_asked(
-    summary: Summary, console: Console, parts: Iterable[Callable[[Printer], None]]
-) -> None:
-    """Print the head of a run, and the parts that were asked for."""
-    printer = Printer(console)
-    print_head(summary.head, printer)
-    for part in parts:
-        part(printer)
 
 
 def print_proof(summary: Summary, printer: Printer) -> None:

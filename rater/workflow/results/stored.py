@@ -33,7 +33,7 @@ from rater.show.results.cpu_use import (
     print_cpus,
 )
 from rater.show.results.placement import proof_document
-from rater.show.results.run import PAGE_TABLES, print_asked, print_proof, print_summary
+from rater.show.results.run import PAGE_TABLES, print_head, print_proof, print_summary
 from rater.show.results.to_json import divot_rows, summary_document
 from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
@@ -111,13 +111,12 @@ def print_result(
         return found
 
     def text(printer: Printer) -> None:
-        asked: list[Callable[[Printer], None]] = []
-        if proof:
-            asked.append(partial(print_proof, summary))
-        if cpus:
-            asked.append(partial(print_cpus, readings))
-        if counters:
-            asked.append(partial(print_counters, run_counts(run)))
+        parts: tuple[tuple[bool, Callable[[Printer], None]], ...] = (
+            (proof, partial(print_proof, summary)),
+            (cpus, partial(print_cpus, readings)),
+            (counters, lambda it: print_counters(run_counts(run), it)),
+        )
+        asked = [part for wanted, part in parts if wanted]
         if copies is not None:
             from rater.show.results.copies import print_copies, print_copy_runs
 
@@ -126,20 +125,20 @@ def print_result(
                 asked.append(partial(print_copy_runs, run))
         verbose = getattr(args, "verbose", False)
         if asked and not verbose:
-            print_asked(summary, printer.console, asked)
-            return
-        print_summary(
-            summary,
-            printer.console,
-            after_run=after_run,
-            beside=pair,
-            notable=readings.notable,
-            divots=divots,
-            verbose=verbose,
-            warned=run.warnings,
-        )
-        if run.counted and not counters:
-            printer.prose(f"counters: `rater show {run.head.run} --counters`")
+            print_head(summary.head, printer)
+        else:
+            print_summary(
+                summary,
+                printer.console,
+                after_run=after_run,
+                beside=pair,
+                notable=readings.notable,
+                divots=divots,
+                verbose=verbose,
+                warned=run.warnings,
+            )
+            if run.counted and not counters:
+                printer.prose(f"counters: `rater show {run.head.run} --counters`")
         for part in asked:
             part(printer)
 
