@@ -65,11 +65,11 @@ def capped_squares(
 
     `grain`: one tick of the clock (without those axes), below which a spread is no spread.
     """
-    size = np.abs(values)
-    known = np.sum(~np.isnan(size), axis=axis)
-    with np.errstate(all="ignore"):
-        of = np.nanmedian if np.isnan(size).any() else np.median
-        middle = of(size, axis=axis, keepdims=True)
+    known = np.sum(~np.isnan(values), axis=axis)
+    # Where nothing is known any number does: numpy would warn of the median of nothing.
+    size = np.where(np.expand_dims(known, axis) > 0, np.abs(values), 0.0)
+    of = np.nanmedian if np.isnan(size).any() else np.median
+    middle = of(size, axis=axis, keepdims=True)
     few = np.expand_dims(known, axis) < 6
     tick = np.expand_dims(np.broadcast_to(grain, known.shape), axis)
     cap = np.where(few, np.inf, _CAP * np.maximum(_TO_SD * middle, tick / 2))
