@@ -20,6 +20,7 @@ from rater.commands.common import (
 )
 from rater.errors import InputError
 from rater.plan.request import BY_NAME
+from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
 from rater.plan.sweep import RETRIES, BlockOrder
 from rater.text.values import duration_s
 from rater.workflow.arguments import (
@@ -28,7 +29,6 @@ from rater.workflow.arguments import (
     open_existing_store,
     print_view,
 )
-from rater.workflow.run.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG, selftest
 
 
 def register_run(subparsers: Subparsers) -> None:
@@ -265,4 +265,4 @@ def register_selftest(subparsers: Subparsers) -> None:
     )
     add_flag(parser, "--keep", help=f"store the runs in the database, tagged {TAG}=KIND")
     add_option(parser, BY_NAME["wait"])
-    add_common(parser, selftest)
+    add_common(parser, "workflow.run.selftest.selftest")

@@ -13,6 +13,10 @@ from rater.plan.placement.place import Placement
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
+TAG = "selftest"  # of runs that are kept: selftest=KIND
+SECONDS = 60.0  # that it takes, about
+LEAST_ITERATIONS = 3
+IDLE_S = 300.0  # that --until-idle waits, at most
 SLOW = 1.25  # a fifth of the CPU time goes to others
 _LEAST_MEMBERS = 3  # copies of an lgroup to be judged as one
 _FEW_CPUS = 3  # fewer CPUs than this need several copies each

@@ -15,7 +15,6 @@ from rater.analysis.divots.selftest import (
     Judgement,
     PromiseTrials,
     Verdict,
-    explained_by_speed,
     floor_of,
     judge,
     largest_speed_change,
@@ -35,7 +34,6 @@ from rater.plan.selftest import (
     promised_injections,
     usual_copies,
 )
-from rater.run.copies.disturb import DisturbanceRecord
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.show.results.selftest import (
     SelfTest,
@@ -45,7 +43,7 @@ from rater.show.results.selftest import (
     speed_words,
     summary,
 )
-from rater.workflow.run.selftest_runs import made_rows, taken_words, times_of_rows
+from rater.workflow.run.selftest import made_rows, others_words, times_of_rows
 from tests.support.example_findings import finding_of
 
 FOUND = finding_of(
@@ -249,17 +247,6 @@ def test_a_run_that_others_disturbed_is_not_judged_unless_it_is_right() -> None:
     assert judge(CPU, 1.25, [FOUND], 0.03, 3, unsteady=-0.4).verdict is Verdict.RIGHT
 
 
-def test_what_the_machine_did_itself_is_told_and_not_false() -> None:
-    other = replace(FOUND, cpus=(0,), copies=(0,))
-    judged = judge(CPU, 1.25, [FOUND, other], 0.03, 3, is_own=lambda one: one is other)
-    assert (judged.verdict, judged.own, judged.false) == (Verdict.RIGHT, (other,), ())
-    text = " ".join(" ".join(shown(judged)).split())
-    assert "1 of the machine's own right" in text
-    assert "not planted, but so: the CPUs' own speed changed like that" in text
-    # What is planted is not the machine's own, whatever its speed was.
-    assert judge(CPU, 1.25, [FOUND], 0.03, 3, is_own=lambda _: True).named == (FOUND,)
-
-
 def test_all_must_be_right_for_the_whole_to_be() -> None:
     right = judge(CPU, 1.25, [FOUND], 0.03, 3)
     false = judge(CLEAN, None, [FOUND], 0.03, 3)
@@ -460,39 +447,20 @@ def test_a_promise_is_broken_where_chance_does_not_explain_so_few(found: int, ke
 
 
 def test_who_took_a_cpu_is_named_with_it() -> None:
-    seen = [
-        DisturbanceRecord("vm", 1, 1.0, (), ((0, 0.05), (1, 0.4))),
-        DisturbanceRecord("rays", 2, 1.0, (), ((0, 0.1), (1, 0.2))),
-    ]
+    others = {("vm", 1, 0): 0.05, ("vm", 1, 1): 0.4, ("rays", 2, 0): 0.1}
     busy = ForeignLoad(
         (BusyProcess(7, "cc1", 0.96, "ann"), BusyProcess(9, "cc1", 0.5, "ann")), 0.0, 0.0
     )
-    assert taken_words(seen, busy) == (
+    assert others_words(("vm", 1, 1), others, busy) == (
         "others took 40% of CPU 1 (vm, iteration 1): cc1 (2 processes, user ann, 146 % of a CPU)"
     )
-    nobody = taken_words(seen, ForeignLoad((), 0.0, 0.25))
+    nobody = others_words(("vm", 1, 1), others, ForeignLoad((), 0.0, 0.25))
     assert nobody.endswith("(vm, iteration 1): the hypervisor's other guests (25% of all CPUs)")
-    assert taken_words([], ForeignLoad((), 0.0, 0.0)).endswith("no process that can be seen here")
+    unknown = others_words(None, {}, ForeignLoad((), 0.0, 0.0))
+    assert unknown.endswith("no process that can be seen here")
 
 
-CPU_OF = {0: 0, 1: 1, 2: 0, 3: 1}
 CALM = {(name, k, cpu): 1e-3 for name in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
-
-
-def finding(
-    kind: Kind,
-    slowdown: float,
-    *,
-    benchmarks: tuple[str, ...] = (),
-    iterations: tuple[int, ...] = (),
-    copies: tuple[int, ...] = (),
-    singles: tuple[CopyEffect, ...] = (),
-) -> Finding:
-    return Finding(
-        *(kind, "somewhere", benchmarks, None, iterations, copies, (), (), None, None),
-        *(slowdown, 0.1, False, None, "in words", ()),
-        singles=singles,
-    )
 
 
 def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:
@@ -510,87 +478,7 @@ def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:
     assert largest_speed_change({}) == (0.0, None)
 
 
-def test_copies_of_a_cpu_that_was_slow_then_are_explained() -> None:
-    costs = CALM | {("a", 2, 0): 1.5e-3}
-    slow = finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(2,), copies=(0, 2))
-    assert explained_by_speed(slow, costs, CPU_OF) == pytest.approx(1.5)
-    assert explained_by_speed(slow, CALM, CPU_OF) is None
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        finding(Kind.SLOW_GROUP, 1.3, benchmarks=("b",), iterations=(2,), copies=(0, 2)),
-        finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(2,), copies=(1, 3)),
-        finding(Kind.SLOW_GROUP, 1.3, benchmarks=("a",), iterations=(1,), copies=(0, 2)),
-        finding(Kind.SLOW_GROUP, 0.8, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
-        finding(Kind.SLOW_GROUP, 2.5, benchmarks=("a",), iterations=(2,), copies=(0, 2)),
-        finding(Kind.DRIFT, 1.3),
-    ],
-    ids=["benchmark", "copies", "iteration", "direction", "size", "kind"],
-)
-def test_another_place_time_direction_or_size_is_not_explained(other: Finding) -> None:
-    assert explained_by_speed(other, CALM | {("a", 2, 0): 1.5e-3}, CPU_OF) is None
-
-
-def test_an_iteration_is_compared_with_the_others() -> None:
-    fast = CALM | {("a", 3, cpu): 0.7e-3 for cpu in (0, 1)}
-    one = finding(Kind.SLOW_ITERATION, 0.85, benchmarks=("a",), iterations=(3,))
-    assert explained_by_speed(one, fast, CPU_OF) == pytest.approx(0.7)
-
-
-def test_drift_is_the_last_iteration_over_the_first() -> None:
-    slower = {cell: cost_s * (1 + 0.1 * cell[1]) for cell, cost_s in CALM.items()}
-    assert explained_by_speed(finding(Kind.DRIFT, 1.1), slower, CPU_OF) == pytest.approx(1.3 / 1.1)
-
-
-def test_a_single_copy_is_not_explained_by_a_cpu_that_it_shares() -> None:
-    def at(copy: int) -> Finding:
-        single = CopyEffect("a", None, 2, copy, copy % 2, 0, 1.3)
-        return finding(Kind.OUTLIER_COPY, 1.3, copies=(copy,), singles=(single,))
-
-    costs = CALM | {("a", 2, 0): 1.5e-3}
-    alone = {0: 0, 1: 1}
-    assert explained_by_speed(at(0), costs, alone) == pytest.approx(1.5)
-    assert explained_by_speed(at(1), costs, alone) is None
-    assert explained_by_speed(at(0), costs, CPU_OF) is None  # copy 2 would have been as slow
-
-
-def test_one_disturbed_iteration_makes_the_others_not_fast() -> None:
-    costs = CALM | {("a", 1, cpu): 1.3e-3 for cpu in (0, 1)}
-    fast = finding(Kind.SLOW_ITERATION, 0.88, benchmarks=("a",), iterations=(2,))
-    assert explained_by_speed(fast, costs, CPU_OF) is None
-    slow = finding(Kind.SLOW_ITERATION, 1.2, benchmarks=("a",), iterations=(1,))
-    assert explained_by_speed(slow, costs, CPU_OF) == pytest.approx(1.3)
-
-
-@pytest.mark.parametrize("kind", [Kind.SLOW_GROUP, Kind.BIMODAL, Kind.OUTLIER_COPY])
-def test_some_copies_of_a_cpu_are_not_explained(kind: Kind) -> None:
-    costs = CALM | {("a", k, 0): 1.3e-3 for k in (1, 2, 3)}
-    for copies in ((0,), (0, 1), (0, 1, 2)):
-        part = finding(kind, 1.2, benchmarks=("a",), copies=copies)
-        assert explained_by_speed(part, costs, CPU_OF) is None
-    assert explained_by_speed(finding(kind, 1.2, benchmarks=("a",), copies=(0, 2)), costs, CPU_OF)
-
-
-def test_one_dear_cell_explains_nothing_else() -> None:
-    costs = CALM | {("a", 1, 0): 2e-3}
-    for other in (
-        finding(Kind.SLOW_CPU, 1.1, copies=(0, 2)),
-        finding(Kind.SLOW_CPU, 1.3, benchmarks=("a",), copies=(0, 2)),
-        finding(Kind.DRIFT, 0.75),
-    ):
-        assert explained_by_speed(other, costs, CPU_OF) is None
-
-
 def test_copies_that_used_no_cpu_time_have_no_speed() -> None:
     asleep = dict.fromkeys(CALM, 0.0)
     assert speeds_of(asleep) == {}
     assert largest_speed_change(asleep)[0] == 0
-    assert explained_by_speed(finding(Kind.DRIFT, 1.1), asleep, CPU_OF) is None
-
-
-def test_the_usual_variation_explains_nothing() -> None:
-    costs = CALM | {("a", 2, 0): 1.015e-3}
-    one = finding(Kind.SLOW_GROUP, 1.02, benchmarks=("a",), iterations=(2,), copies=(0, 2))
-    assert explained_by_speed(one, costs, CPU_OF) is None

@@ -14,32 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from rater.analysis.divots import selftest as planted
+from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.selftest import Judgement, judge
 from rater.cli import main
 from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection, PlantKind
-from rater.record.events import CopyEnded, PhaseEnded, PhaseStarted
-from rater.record.run import CopyStatus
+from rater.record.events import PhaseEnded, PhaseStarted
 from rater.run.copies import competitor
-from rater.run.copies.disturb import DisturbanceRecord, Injector, busy_by_cpu
+from rater.run.copies.disturb import Injector
 from rater.run.copies.guard import children, guard
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.store.store import open_store
-from rater.workflow.run import selftest, selftest_runs
+from rater.workflow.run import selftest
+from rater.workflow.run.selftest import result_of
+from tests.support.cpu_readings import computed, read_run
+from tests.support.example_runs import reading
 from tests.support.processes import PATIENCE_S
 
 CPU = min(os.sched_getaffinity(0))
 BEGIN = PhaseStarted(0, "b", 1, counted=True, total_phases=1, expected_s=None)
 END = PhaseEnded(0, "b", 1, True, 0, 1, 0, 1, complete=True)
-COPY_ENDED = CopyEnded(
-    *(0, "b", 1, 0, 0, 1, 0, 0, 1, CopyStatus.OK, 0, None, 0, 0, 0, None, 0, 0, 0, 0, None, None)
-)
-
 
 FIRST = Injection(PlantKind.SLOW_ITERATION, "", cpus=(CPU,), iteration=1, aimed=1.25)
 
@@ -59,11 +56,10 @@ def planting(injection: Injection) -> Iterator[Injector]:
         assert set(children()) <= {keeper.launcher.pid}
 
 
-def seen_by(injector: Injector) -> DisturbanceRecord:
+def taken_by(injector: Injector) -> dict[tuple[str, int, int], float]:
     injector.put(END)
     injector.close()
-    [seen] = injector.seen
-    return seen
+    return injector.taken_s
 
 
 def test_a_competing_process_takes_time_of_its_cpu_and_is_gone_afterwards() -> None:
@@ -71,32 +67,27 @@ def test_a_competing_process_takes_time_of_its_cpu_and_is_gone_afterwards() -> N
         injector.put(BEGIN)
         work = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
         subprocess.run(work, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {CPU}))
-        seen = seen_by(injector)
-    assert (seen.benchmark, seen.iteration) == ("b", 1)
-    [(cpu, share)] = seen.taken
-    assert cpu == CPU
-    assert 0 < share < 0.9
+        taken_s = taken_by(injector)
+    assert list(taken_s) == [("b", 1, CPU)]
+    assert 0 < taken_s["b", 1, CPU] < 0.9
 
 
 def test_nothing_competes_while_nothing_is_to_be_disturbed() -> None:
     with planting(FIRST) as injector:
         injector.put(PhaseStarted(0, "b", 2, counted=True, total_phases=1, expected_s=None))
-        seen = seen_by(injector)
-    assert seen.iteration == 2
-    assert all(share * seen.elapsed_s < 0.5 for _, share in seen.taken)  # its own start only
+        taken_s = taken_by(injector)
+    assert list(taken_s) == [("b", 2, CPU)]
+    assert taken_s["b", 2, CPU] < 0.5  # its own start only
 
 
-def test_what_competes_is_no_cost_of_the_copies() -> None:
-    used = replace(COPY_ENDED, user_ns=300_000_000, system_ns=0, gate_cpu_ns=0)
-    with planting(FIRST) as injector:
-        injector.put(BEGIN)
-        work = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
-        subprocess.run(work, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {CPU}))
-        injector.put(used)
-        seen = seen_by(injector)
-    [(cpu, cost_s)], [(_, others)] = seen.costs, seen.others
-    assert cpu == CPU
-    assert cost_s == pytest.approx(0.3 + others * seen.elapsed_s)
+def test_what_competes_is_neither_work_of_others_nor_a_cost_of_the_copies() -> None:
+    run = read_run([computed(0, 6.0), computed(1, 7.0)], reading(0, 9.0), reading(1, 7.5))
+    found = Analysis((), {})
+    ran = result_of(run, found, {("a", 1, 0): 2.0}, ForeignLoad((), 0.0, 0.0))
+    assert ran.times == {("a", 1, 0): 10.0, ("a", 1, 1): 10.0}
+    assert ran.costs == {("a", 1, 0): 7.0, ("a", 1, 1): 7.5}
+    assert ran.others == pytest.approx(0.1)
+    assert ran.others_words.startswith("others took 10% of CPU 0 (a, iteration 1): no process")
 
 
 def test_a_competitor_ends_with_the_rater_that_started_it() -> None:
@@ -106,16 +97,6 @@ def test_a_competitor_ends_with_the_rater_that_started_it() -> None:
         process.stdin.write(bytes([5]))
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 0
-
-
-def test_busy_time_of_each_cpu_is_read(tmp_path: Path) -> None:
-    ticks = os.sysconf("SC_CLK_TCK")
-    (tmp_path / "stat").write_text(
-        f"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 {ticks} 0 {ticks} 500 7 0 0 0 0 0\n"
-        f"cpu3 0 {ticks} 0 500 7 0 0 {ticks} 0 0\nintr 5 1 2\n"
-    )
-    assert busy_by_cpu(tmp_path) == {0: 2.0, 3: 2.0}
-    assert busy_by_cpu(tmp_path / "elsewhere") == {}
 
 
 # -- the command ----------------------------------------------------------------------------------
@@ -141,7 +122,7 @@ def moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_is_planted_and_judged_and_kept_when_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(planted, "NOISIEST", math.inf)
+    monkeypatch.setattr(selftest, "NOISIEST", math.inf)
     status = main(
         ["doctor", "selftest", "--quick", "--copies", "3", "--seed", "1", "--keep", "--json"]
     )
@@ -163,13 +144,13 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
 def test_a_disturbed_run_that_is_not_right_is_made_once_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never_named(injection: Injection, *_: object) -> Judgement:
+    def never_named(_: object, injection: Injection, *__: object) -> Judgement:
         return judge(injection, None, [], 0.05, 3, others=0.5)
 
-    monkeypatch.setattr(planted, "NOISIEST", math.inf)
-    monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)  # whatever others take is too much
+    monkeypatch.setattr(selftest, "NOISIEST", math.inf)
+    monkeypatch.setattr(selftest, "_OTHERS", -1.0)  # whatever others take is too much
     monkeypatch.setattr(selftest, "_REPEATS", 1)
-    monkeypatch.setattr(selftest._SelftestRunner, "_judge", staticmethod(never_named))
+    monkeypatch.setattr(selftest._Experiment, "_judge", never_named)
     assert main(["doctor", "selftest", "--quick", "--copies", "3", "--json"]) == 3
     said = capsys.readouterr()
     document = json.loads(said.out)
@@ -182,7 +163,7 @@ def test_a_disturbed_run_that_is_not_right_is_made_once_more(
 def test_nothing_is_planted_on_a_machine_that_is_too_noisy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(planted, "NOISIEST", 1e-9)
+    monkeypatch.setattr(selftest, "NOISIEST", 1e-9)
     assert main(["doctor", "selftest", "--quick", "--copies", "3"]) == 3
     said = capsys.readouterr()
     assert said.out == ""
@@ -197,7 +178,7 @@ def test_nothing_is_planted_on_a_machine_that_is_too_noisy(
 def test_one_undisturbed_run_is_enough_to_refuse_and_names_who_is_busy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planted, "NOISIEST", 1e-9)
+    monkeypatch.setattr(selftest, "NOISIEST", 1e-9)
     monkeypatch.setattr(selftest, "_REPEATS", 5)
     busy = ForeignLoad((BusyProcess(7, "cc1", 0.96, "ann"),), 0.0, 0.0)
     monkeypatch.setattr(
@@ -217,14 +198,14 @@ def test_one_undisturbed_run_is_enough_to_refuse_and_names_who_is_busy(
 def test_what_is_not_judged_for_too_long_is_given_up(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never_named(injection: Injection, *_: object) -> Judgement:
+    def never_named(_: object, injection: Injection, *__: object) -> Judgement:
         return judge(injection, None, [], 0.05, 3, others=0.5)
 
-    monkeypatch.setattr(planted, "NOISIEST", math.inf)
-    monkeypatch.setattr(selftest_runs, "OTHERS", -1.0)
+    monkeypatch.setattr(selftest, "NOISIEST", math.inf)
+    monkeypatch.setattr(selftest, "_OTHERS", -1.0)
     monkeypatch.setattr(selftest, "_REPEATS", 5)
     monkeypatch.setattr(selftest, "_REPEATS_S", 0.0)
-    monkeypatch.setattr(selftest._SelftestRunner, "_judge", staticmethod(never_named))
+    monkeypatch.setattr(selftest._Experiment, "_judge", never_named)
     assert main(["doctor", "selftest", "--quick", "--copies", "8", "--json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["made_again"], document["not_judged"]) == (0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from statistics import median, median_high, median_low
+from statistics import median
 
 from msgspec import Struct
 
@@ -22,10 +22,6 @@ from rater.text.values import group_by_key
 
 # Within this it varies by itself, beyond it something made the CPU slower or faster.
 STEADY = 0.04
-_LEAST_EXPLAINED = 0.02
-_SHARE_EXPLAINED = 0.5  # of a finding, on a scale of ratios: less is no explanation
-
-_ITERATIONS = (Kind.SLOW_ITERATION, Kind.STEP, Kind.WARM_UP)  # compared with the other ones
 
 # Benchmark, iteration, CPU: seconds, or (speeds) over what is usual of that CPU, as a share.
 type Costs = Mapping[tuple[str, int, int], float]
@@ -45,40 +41,6 @@ def largest_speed_change(costs: Costs) -> tuple[float, int | None]:
     """Return the largest change of a CPU's speed, with its sign, and the CPU; None: not known."""
     found = ((change, cpu) for (_, _, cpu), change in speeds_of(costs).items())
     return max(found, key=lambda it: abs(it[0]), default=(0.0, None))
-
-
-def explained_by_speed(one: Finding, costs: Costs, cpu_of: Mapping[int, int]) -> float | None:
-    """Return what a finding would be of the CPUs' own speed alone, as a ratio of times.
-
-    What its CPUs cost then over what it is compared with, medians over benchmarks and
-    iterations: one dear cell explains nothing else. None where that is another direction, or
-    less than half of what was found, or where the finding is about some copies of a CPU only:
-    a CPU slows all of its copies. `cpu_of`: the CPU of each copy.
-    """
-    cpus = {cpu_of[copy] for copy in one.copies if copy in cpu_of} or set(cpu_of.values())
-    if one.copies and {copy for copy, cpu in cpu_of.items() if cpu in cpus} != set(one.copies):
-        return None
-    numbers = {k for _, k, _ in costs}
-    own = {it.iteration for it in one.singles} or set(one.iterations) or numbers
-    names = {it.benchmark for it in one.singles} or set(one.benchmarks) or {it[0] for it in costs}
-    if one.kind is Kind.DRIFT:  # the last iteration, compared with the first
-        own, numbers = {max(numbers)}, {min(numbers), max(numbers)}
-    elif one.kind not in _ITERATIONS:
-        numbers = own
-    usual = _usual(costs, lambda name, _: name)
-    sides: tuple[list[float], list[float]] = ([], [])
-    for (name, k, cpu), cost_s in costs.items():
-        if name in names and k in numbers and cost_s > 0:
-            inside = k in own if one.kind in (*_ITERATIONS, Kind.DRIFT) else cpu in cpus
-            sides[inside].append(math.log(cost_s / usual[name]))
-    if not all(sides):
-        return None
-    # Of two in the middle the one that explains less.
-    middles = [(median_low(side), median_high(side)) for side in sides]
-    expected = min((it - other for it in middles[1] for other in middles[0]), key=abs)
-    found = math.log(one.slowdown)
-    least = max(_SHARE_EXPLAINED * abs(found), math.log1p(_LEAST_EXPLAINED))
-    return math.exp(expected) if expected * found > 0 and abs(expected) >= least else None
 
 
 # -- What was planted against what was found -------------------------------------------------------
@@ -130,7 +92,6 @@ class Judgement(Struct, frozen=True):
     secondary: tuple[Finding, ...]  # true as well, in other words
     false: tuple[Finding, ...]
     small: tuple[Finding, ...]  # below what this machine does by itself: not judged
-    own: tuple[Finding, ...] = ()  # not planted, but so: the CPUs' own speed changed like that
     failed: bool = False  # its effect did not come: there was nothing to be found
     others: float | None = None  # share of a CPU that others took, where it was too much
     unsteady: float | None = None  # by how much a CPU's own speed changed, where it was too much
@@ -200,13 +161,12 @@ def judge(
     *,
     others: float | None = None,
     unsteady: float | None = None,
-    is_own: Callable[[Finding], bool] = lambda _: False,
+    disturbed: str = "",
 ) -> Judgement:
     """Sort what was found in the run of an injection; `effect` is what `plant_size` says of it.
 
     `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
-    CPU's own speed changed, each where it was too much. `is_own` tells whether what was not
-    planted is true of the machine all the same.
+    CPU's own speed changed, each where it was too much; `disturbed`: that in words.
     """
 
     def sort(one: Finding) -> str:
@@ -216,17 +176,15 @@ def judge(
             return "explained"
         if _alias(one, injection, iterations):
             return "secondary"
-        if abs(one.slowdown - 1) < floor:
-            return "small"
-        return "own" if is_own(one) else "false"
+        return "small" if abs(one.slowdown - 1) < floor else "false"
 
     found = group_by_key((sort(one), one) for one in findings)
-    named, secondary, false, small, own = (
-        tuple(found.get(name, ())) for name in ("named", "secondary", "false", "small", "own")
+    named, secondary, false, small = (
+        tuple(found.get(name, ())) for name in ("named", "secondary", "false", "small")
     )
     came = effect is None or effect - 1 >= _CAME_TO * (injection.aimed - 1)
     return Judgement(
-        *(injection, effect, named, secondary, false, small, own, not came, others, unsteady)
+        *(injection, effect, named, secondary, false, small, not came, others, unsteady, disturbed)
     )
 
 

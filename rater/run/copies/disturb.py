@@ -2,8 +2,7 @@
 
 An `Injector` hears the run's events and, on a thread of its own, disturbs what it was told
 to: processes bound to a CPU compete for a share of its time (their own CPU clocks are read,
-so that they take neither more nor less). It also sees what others than the run did to its
-CPUs meanwhile.
+so that they take neither more nor less).
 """
 
 from __future__ import annotations
@@ -15,35 +14,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+
+from msgspec import Struct
 
 from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection
-from rater.record.events import CopyEnded, Event, PhaseEnded, PhaseStarted
+from rater.record.events import Event, PhaseEnded, PhaseStarted
 from rater.run.copies import competitor
 from rater.run.copies.guard import MARKER, Guard
 from rater.run.copies.limits import pipe_above_gate_descriptors
-from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_s
+from rater.run.host.foreign_load import process_cpu_s
 from rater.run.host.thread_binding import realtime_priority
 
 _TICK_S = 0.01
 _WANTED_MS = 15  # a little more than a tick, so that a late one leaves no gap
 _CLOSE_PATIENCE_S = 5.0
-PROC = Path("/proc")
-
-
-@dataclass(frozen=True, slots=True)
-class DisturbanceRecord:
-    """What happened to the run's CPUs while one benchmark ran once, as shares of the time."""
-
-    benchmark: str
-    iteration: int
-    elapsed_s: float
-    taken: tuple[tuple[int, float], ...]  # by competing processes, CPU by CPU
-    others: tuple[tuple[int, float], ...]  # CPU time of neither run nor competitors, CPU by CPU
-    # CPU time that the copies of each CPU needed, and others took there, in seconds.
-    costs: tuple[tuple[int, float], ...] = ()
 
 
 class _Competitor:
@@ -82,24 +67,21 @@ class _Competitor:
         self._keeper.helpers.end(self._pid)
 
 
-@dataclass
-class _Phase:
-    """What is known of the benchmark that runs."""
+class _Phase(Struct):
+    """The benchmark that runs, and what is to be taken from it."""
 
     benchmark: str
     iteration: int
-    competing: Sequence[tuple[int, float]]  # CPU, share of its time that is to be taken
+    competing: Sequence[tuple[int, float]]  # CPU, share of its time
     begin_s: float
-    busy_s: Mapping[int, float]  # of each CPU, ever
-    competitors_s: Mapping[int, float]
-    copies_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # by CPU
+    competitors_s: Mapping[int, float]  # CPU time they had used then
 
 
 class Injector(threading.Thread):
     """Disturbs a run as told, benchmark by benchmark; a sink of the run's events.
 
-    `seen` has, after `close`, what became of it. Its processes are entered into the guard
-    and die with rater.
+    `taken_s` has, after `close`, the CPU time that its processes took, by benchmark, iteration
+    and CPU. They are entered into the guard and die with rater.
     """
 
     def __init__(
@@ -115,7 +97,7 @@ class Injector(threading.Thread):
         self._events: list[Event] = []
         self._lock = threading.Lock()
         self._phase: _Phase | None = None
-        self.seen: list[DisturbanceRecord] = []
+        self.taken_s: dict[tuple[str, int, int], float] = {}
 
     def start(self) -> None:
         """Start the competing processes, and the thread."""
@@ -132,7 +114,7 @@ class Injector(threading.Thread):
 
     def put(self, event: Event) -> None:
         """Take an event; returns at once."""
-        if isinstance(event, PhaseStarted | PhaseEnded | CopyEnded):
+        if isinstance(event, PhaseStarted | PhaseEnded):
             with self._lock:
                 self._events.append(event)
             self._wake.set()
@@ -160,11 +142,6 @@ class Injector(threading.Thread):
     def _take_event(self, event: Event) -> None:
         if isinstance(event, PhaseStarted):
             self._begin_phase(event)
-        elif self._phase is not None and isinstance(event, CopyEnded):
-            cpu = self._cpu_of.get(event.copy)
-            if cpu is not None:
-                used_ns = event.user_ns + event.system_ns - event.gate_cpu_ns
-                self._phase.copies_s[cpu] += used_ns / 1e9
         elif self._phase is not None and isinstance(event, PhaseEnded):
             self._end_phase()
 
@@ -177,7 +154,6 @@ class Injector(threading.Thread):
             iteration,
             self._injection.competing(name, iteration),
             time.monotonic(),
-            busy_by_cpu(PROC),
             self._competitors_s(),
         )
 
@@ -185,28 +161,9 @@ class Injector(threading.Thread):
         phase = self._phase
         assert phase is not None
         self._phase = None
-        elapsed_s = time.monotonic() - phase.begin_s
-        busy_s, competitors_s = busy_by_cpu(PROC), self._competitors_s()
-        taken = {
-            cpu: competitors_s[cpu] - phase.competitors_s.get(cpu, 0.0) for cpu in competitors_s
-        }
-        # Ticks of a moment may come to more than the moment, or to less than what is taken off.
-        others = {
-            cpu: min(max(0.0, busy_s[cpu] - phase.busy_s[cpu] - known_s), elapsed_s)
-            for cpu in sorted(set(self._cpu_of.values()))
-            if cpu in busy_s and cpu in phase.busy_s
-            for known_s in (taken.get(cpu, 0.0) + phase.copies_s[cpu],)
-        }
-        self.seen.append(
-            DisturbanceRecord(
-                phase.benchmark,
-                phase.iteration,
-                elapsed_s,
-                tuple((cpu, used_s / elapsed_s) for cpu, used_s in taken.items()),
-                tuple((cpu, used_s / elapsed_s) for cpu, used_s in others.items()),
-                tuple((cpu, phase.copies_s[cpu] + used_s) for cpu, used_s in others.items()),
-            )
-        )
+        for cpu, used_s in self._competitors_s().items():
+            taken_s = used_s - phase.competitors_s.get(cpu, 0.0)
+            self.taken_s[phase.benchmark, phase.iteration, cpu] = taken_s
 
     def _step(self) -> float | None:
         """Do what is to be done now; return when to come again, in seconds; None: when woken."""
@@ -231,19 +188,3 @@ class Injector(threading.Thread):
         for members in self._competitors.values():
             while members:
                 members.pop().end()
-
-
-def busy_by_cpu(proc: Path) -> dict[int, float]:
-    """Return the CPU time of everybody and everything by CPU, in seconds since boot.
-
-    Time that the hypervisor gave to others is part of it. Empty where /proc/stat can not
-    be read or understood.
-    """
-    try:
-        ticks = cpu_ticks((proc / "stat").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return {
-        cpu: (user + nice + system + irq + softirq + steal) / TICKS_PER_S
-        for cpu, (user, nice, system, _, _, irq, softirq, steal) in ticks.items()
-    }

@@ -86,7 +86,6 @@ def print_selftest(test: SelfTest, console: Console) -> None:
     for trial in test.promised:
         _print_trials(trial, printer)
     for one in test.judged:
-        _print_own(one, printer)
         _print_wrong(one, printer)
     if test.missing:
         printer.line()
@@ -107,18 +106,6 @@ def _print_trials(one: PromiseTrials, printer: Printer) -> None:
         f"{one.found} of {one.trials} runs",
         "" if one.kept else "red",
     )
-
-
-def _print_own(one: Judgement, printer: Printer) -> None:
-    """Print what was found that nobody planted, but that the CPU times say as well."""
-    if one.own:
-        printer.line()
-        printer.prose(
-            f"{one.injection.kind}: not planted, but so: the CPUs' own speed changed like that "
-            "meanwhile (others on the same host or core, or their clock)."
-        )
-    for finding in one.own[:_MOST_WRONG]:
-        printer.prose(f"  the machine's own: {finding.kind}, {evidence_line(finding)}")
 
 
 def _print_wrong(one: Judgement, printer: Printer) -> None:
@@ -148,7 +135,6 @@ def _where(one: Judgement) -> str:
 def _what_was_found(one: Judgement) -> str:
     found = [_found(it) for it in (one.named or one.secondary)[:1]]
     found += [f"{len(one.false)} false"] if one.false else []
-    found += [f"{len(one.own)} of the machine's own"] if one.own else []
     return ", ".join(found) or "nothing"
 
 
@@ -249,7 +235,7 @@ _TABLE = {
         "injection.kind injection.place injection.how injection.copies injection.cpus"
         " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"
         " verdict others:5 unsteady:5 disturbed named also_true=secondary false"
-        " machines_own=own too_small=small"
+        " too_small=small"
     ),
     Finding: JsonFields("kind place slowdown:5 copies", {"evidence": evidence_line}),
 }

@@ -1,4 +1,4 @@
-"""Slow copies on purpose, and see whether rater finds just these."""
+"""The self-test: slow copies on purpose, really or in made times, and see what rater finds."""
 
 from __future__ import annotations
 
@@ -6,63 +6,113 @@ import argparse
 import math
 import os
 import random
+import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
+from rater.analysis.divots.selftest import (
+    NOISIEST,
+    STEADY,
+    Costs,
+    Deviation,
+    Judgement,
+    PromiseTrials,
+    Times,
+    Verdict,
+    floor_of,
+    judge,
+    largest_speed_change,
+    names,
+    plant_size,
+    spread_of,
+    tally,
+)
+from rater.analysis.results.cpu_use import run_counters
 from rater.errors import InputError, RunError
-from rater.files import scratch_folder
+from rater.files import Trusted, scratch_folder
+from rater.plan.placement.place import Placement
+from rater.plan.request import Request
+from rater.plan.selftest import (
+    CLEAN,
+    LEAST_ITERATIONS,
+    SECONDS,
+    TAG,
+    Injection,
+    NotInjected,
+    plan_injections,
+    promised_injections,
+    usual_copies,
+)
+from rater.plan.topology import Topology
 from rater.process import print_error
+from rater.record.run import CopyStatus
+from rater.record.stored import StoredRun, TimeRow
+from rater.run.copies.disturb import Injector
+from rater.run.copies.guard import Guard
+from rater.run.host import discover as machine
+from rater.run.host.admission import default_lock_path, machine_lock
+from rater.run.host.foreign_load import (
+    TICKS_PER_S,
+    ForeignLoad,
+    ForeignLoadSampler,
+    busy_names,
+    cpu_ticks,
+)
+from rater.run.programs.compile import cache_root
+from rater.show.console import terminal
+from rater.show.results.selftest import (
+    SelfTest,
+    print_selftest,
+    refusal,
+    refusal_document,
+    selftest_document,
+    speed_words,
+)
+from rater.store.connection import default_path
+from rater.store.store import open_store
+from rater.text.values import join_and
 from rater.workflow.arguments import print_json
+from rater.workflow.run.head import utc_timestamp
+from rater.workflow.run.resolve import RunPlan, resolve
+from rater.workflow.run.session import Session
 
-if TYPE_CHECKING:
-    from rater.analysis.divots.model.finding import Finding
-    from rater.analysis.divots.selftest import Deviation, Judgement
-    from rater.plan.selftest import Injection, NotInjected
-    from rater.run.copies.disturb import Injector
-    from rater.run.copies.guard import Guard
-    from rater.store.store import Store
-    from rater.workflow.run.resolve import RunPlan
-    from rater.workflow.run.selftest_runs import RunResult
-
-
-TAG = "selftest"
 _KERNELS = "mini/moldyn,vm,rays"  # busy with computing: what slows them is what we do
 _FEWER_KERNELS = "mini/moldyn,vm"
-SECONDS = 60.0
 _OVERHEAD = 1.3  # of what the kernels take by themselves
-LEAST_ITERATIONS, _MOST_ITERATIONS = 3, 12
+_MOST_ITERATIONS = 12
 _REPEATS = 5
 _REPEATS_S = 100.0  # no run is made once more after that: who waits for an answer gets one
 TOO_NOISY = 3  # exit status: neither right nor wrong, it could not be told
-IDLE_S = 300.0
 _NAMED_SHARE = 0.05  # of a CPU, over a whole run: processes that are named
 _NOT_TRIED = "not tried: other work went on for too long"
+_OTHERS = 0.1  # share of a CPU that others may take in any iteration
+_SAMPLE_S, _SAMPLES = 1.0, 3  # so many quiet samples in a row
+_TRIALS, _QUICK_TRIALS = 20, 5  # runs for each size that is promised
+_NOISE = 0.005  # of made times: standard deviation of the log, a quiet machine
+_UNDISTURBED_S = 10.0
 
 
 def selftest(args: argparse.Namespace) -> int:
     """Inject and find; return the exit status."""
-    from rater.run.host.admission import default_lock_path, machine_lock
-    from rater.store.connection import default_path
-    from rater.workflow.run.head import utc_timestamp
-
     if args.copies is not None and args.copies < 1:
         raise InputError(f"--copies {args.copies}: expected a number of copies, 1 or more")
-    if not 0 < args.seconds < 1e6:
-        raise InputError(f"--seconds {args.seconds:g}: expected seconds above 0")
-    if args.until_idle is not None and not 0 < args.until_idle < 1e6:
-        raise InputError(f"--until-idle {args.until_idle:g}: expected seconds above 0")
+    for name, seconds in (("seconds", args.seconds), ("until-idle", args.until_idle)):
+        if seconds is not None and not 0 < seconds < 1e6:
+            raise InputError(f"--{name} {seconds:g}: expected seconds above 0")
     if args.topology is not None and not args.simulate:
         raise InputError("--topology: copies run on this machine only; add --simulate for another")
     if args.simulate:
-        from rater.workflow.run.selftest_runs import simulate
-
-        return simulate(args, _FEWER_KERNELS if args.quick else _KERNELS, LEAST_ITERATIONS)
+        return _Simulation(args).run()
     if args.db is not None and not args.keep:
         raise InputError(
             f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
@@ -71,9 +121,9 @@ def selftest(args: argparse.Namespace) -> int:
     holder = f"rater doctor selftest, process {os.getpid()}, since {utc_timestamp()}"
     with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=print_error):
         if args.keep:
-            return _SelftestRunner(args, default_path(args.db)).run()
+            return _Experiment(args, default_path(args.db)).run()
         with scratch_folder() as folder:
-            test = _SelftestRunner(args, folder / "rater.db")
+            test = _Experiment(args, folder / "rater.db")
             try:
                 return test.run()
             finally:
@@ -84,6 +134,34 @@ def selftest(args: argparse.Namespace) -> int:
                     print_error(f"its runs are in {kept}")
 
 
+class RunResult(Struct, frozen=True):
+    """The times of one run, what was found in it, and what disturbed it."""
+
+    times: Times
+    found: Analysis
+    costs: Costs = {}
+    others: float = 0.0  # the most that others took of a CPU in any iteration, as a share
+    others_words: str = ""  # of which CPU, and who it was
+
+    @property
+    def taken(self) -> float | None:
+        """What others took of a CPU, where it was too much."""
+        return self.others if self.others > _OTHERS else None
+
+    @property
+    def unsteady(self) -> float | None:
+        """By how much the speed of a CPU changed by itself, where it was too much."""
+        change, _ = largest_speed_change(self.costs)
+        return change if abs(change) > STEADY else None
+
+    @property
+    def disturbed(self) -> str:
+        """What others did to its CPUs meanwhile, in words; "" when they were left alone."""
+        if self.taken is not None:
+            return self.others_words
+        return "" if self.unsteady is None else speed_words(*largest_speed_change(self.costs))
+
+
 class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
     """A run ended by a signal, with the exit status that says so."""
 
@@ -92,104 +170,94 @@ class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
         self.status = status
 
 
-class _SelftestRunner:
-    """One self-test: runs, one after the other, and what they came to."""
+class _SelfTest:
+    """One self-test: an undisturbed run, one for each plant, and what they came to."""
 
-    def __init__(self, args: argparse.Namespace, database: Path) -> None:
-        from rater.run.host import discover as machine
+    made_noise: float | None = None
 
+    def __init__(self, args: argparse.Namespace, topology: Topology) -> None:
         self._args = args
-        self._database = database
-        self._topology = machine.discover_topology()
+        self._topology = topology
         self._seed = random.randrange(10**6) if args.seed is None else args.seed
         self._choice = random.Random(self._seed)
-        self._done = 0
         self._again = 0
-        self._injector: Injector | None = None
-        self._last_repeat_s = time.monotonic() + _REPEATS_S
         self.wrong = False  # something went wrong that its runs may tell more about
 
-    def run(self) -> int:
-        """Run everything and show it; return the exit status."""
-        from rater.plan.selftest import plan_injections, usual_copies
-        from rater.run.host.foreign_load import ForeignLoadSampler
+    @abstractmethod
+    def _run_once(self, injection: Injection, what: str, judged: Judge) -> Tried:
+        """Make the run of one injection, and judge it."""
 
-        topology, asked = self._topology, self._args
-        usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
-        if usual and not ForeignLoadSampler().busy().quiet:
-            self._report("in short (--quick), as other work goes on here")
-            asked.quick = True
-        copies = self._args.copies or usual_copies(len(topology.pus), len(topology.nodes))
-        kernels = _FEWER_KERNELS if self._args.quick else _KERNELS
-        resolved = self._resolve(kernels, copies, LEAST_ITERATIONS)
-        plants, missing = plan_injections(resolved.placements, LEAST_ITERATIONS, self._choice)
-        once_s = sum(resolved.expected_s.values()) * _OVERHEAD * (1 + len(plants))
-        wanted = 0 if self._args.quick else int(self._args.seconds / once_s)
-        iterations = min(max(wanted, LEAST_ITERATIONS), _MOST_ITERATIONS)
-        if iterations != LEAST_ITERATIONS:
-            resolved = self._resolve(kernels, copies, iterations)
-            plants, missing = plan_injections(
-                resolved.placements, iterations, random.Random(self._seed)
-            )
-        try:
-            return self._test(resolved, plants, missing)
-        except _Stopped as stopped:
-            return stopped.status
+    def _promises(self, _: RunResult) -> tuple[PromiseTrials, ...]:
+        return ()
 
-    def _resolve(self, suite: str, copies: int, iterations: int) -> RunPlan:
-        from rater.plan.request import Request
-        from rater.workflow.run.resolve import resolve
-
-        # The lock is held already, for all of its runs.
+    def _set_up(self, iterations: int) -> None:
+        """Plan the runs, and what is planted in them."""
+        of = self._topology
         request = Request(
-            (suite,), copies=str(copies), iterations=iterations, size="test", share=True
+            (_FEWER_KERNELS if self._args.quick else _KERNELS,),
+            copies=str(self._args.copies or usual_copies(len(of.pus), len(of.nodes))),
+            iterations=iterations,
+            size="test",
+            share=True,  # the lock is held already, for all of its runs
         )
-        return resolve(request, self._topology)
+        self._resolved = resolve(request, of)
+        self._iterations = iterations
+        self._cpu_of = {it.copy: it.cpu for it in self._placements if it.cpu is not None}
+        self._plants, self._missing = plan_injections(self._placements, iterations, self._choice)
 
-    def _test(
-        self, resolved: RunPlan, plants: Sequence[Injection], missing: Sequence[NotInjected]
-    ) -> int:
-        from rater.analysis.divots.selftest import NOISIEST, floor_of, plant_size, spread_of, tally
-        from rater.plan.selftest import CLEAN, NotInjected
-        from rater.show.results.selftest import SelfTest, print_selftest, selftest_document
-        from rater.workflow.run.selftest_runs import same_again
+    @property
+    def _placements(self) -> Sequence[Placement]:
+        return self._resolved.placements
 
-        runs = 1 + len(plants)
-        copies, iterations = resolved.plan.copies, resolved.plan.iterations
+    @property
+    def _benchmarks(self) -> tuple[str, ...]:
+        return self._resolved.plan.benchmarks
+
+    def _judge(
+        self, injection: Injection, effect: float | None, ran: RunResult, floor: float
+    ) -> Judgement:
+        return judge(
+            *(injection, effect, ran.found.findings, floor, self._iterations),
+            others=ran.taken,
+            unsteady=ran.unsteady,
+            disturbed=ran.disturbed,
+        )
+
+    def _test(self) -> int:
         spread: Deviation | None = None
 
-        def noise_judged(ran: RunResult) -> Judgement | None:
+        def judge_noise(ran: RunResult) -> Judgement | None:
             nonlocal spread
-            spread = spread_of(ran.times, ran.costs, _cpu_of(resolved))
+            spread = spread_of(ran.times, ran.costs, self._cpu_of)
             if spread is None or spread.size > NOISIEST:
                 return None
-            return self._judge(CLEAN, None, ran, floor_of(spread.size), resolved)
+            return self._judge(CLEAN, None, ran, floor_of(spread.size))
 
-        clean, first = self._ran(resolved, CLEAN, runs, noise_judged)
+        runs = 1 + len(self._plants)
+        clean, first = self._run_once(CLEAN, f"1 of {runs}", judge_noise)
         if spread is None:
             raise RunError("no copy of the undisturbed run ended well: see `rater run mini`")
         if first is None:
             return self._refuse(spread, clean)
         floor = floor_of(spread.size)
-        judged: list[Judgement] = [first]
-        missing = list(missing)
-        for injection in plants:
+        judged, missing = [first], [*self._missing]
+        for number, injection in enumerate(self._plants, 2):
             if self._given_up(judged[-1]):
                 missing.append(NotInjected(injection.kind, _NOT_TRIED))
                 continue
 
-            def judge_injection(ran: RunResult, injection: Injection = injection) -> Judgement:
+            def judge_plant(ran: RunResult, injection: Injection = injection) -> Judgement:
                 effect = plant_size(injection, ran.times, clean.times)
-                return self._judge(injection, effect, ran, floor, resolved)
+                return self._judge(injection, effect, ran, floor)
 
-            _, judgement = self._ran(resolved, injection, runs, judge_injection)
-            judged.append(judgement)
+            _, judgement = self._run_once(injection, f"{number} of {runs}", judge_plant)
+            judged += [judgement] if judgement else []
         test = SelfTest(
-            copies=copies,
-            cpus=tuple(sorted({it.cpu for it in resolved.placements if it.cpu is not None})),
-            lgroups=len({it.node for it in resolved.placements}),
-            benchmarks=resolved.plan.benchmarks,
-            iterations=iterations,
+            copies=len(self._placements),
+            cpus=tuple(sorted(set(self._cpu_of.values()))),
+            lgroups=len({it.node for it in self._placements}),
+            benchmarks=self._benchmarks,
+            iterations=self._iterations,
             seed=self._seed,
             spread=spread.size,
             floor=floor,
@@ -197,68 +265,88 @@ class _SelftestRunner:
             missing=tuple(missing),
             tally=tally(judged),
             again=self._again,
-            command=same_again(self._args, self._seed, SECONDS),
+            command=self._same_again(),
+            made_noise=self.made_noise,
+            promised=self._promises(clean),
         )
         if self._args.json:
             print_json(selftest_document(test))
         else:
-            from rater.show.console import terminal
-
             print_selftest(test, terminal())
-        told = replace(test.tally, unjudged=0)
-        self.wrong = not told.right
+        self.wrong = not replace(test, tally=replace(test.tally, unjudged=0)).right
         return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0
 
-    def _given_up(self, last: Judgement) -> bool:
-        from rater.analysis.divots.selftest import Verdict
-
-        late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
-        return late and last.verdict is Verdict.NOT_JUDGED
+    def _given_up(self, _: Judgement) -> bool:
+        return False
 
     def _refuse(self, spread: Deviation, ran: RunResult) -> int:
-        from rater.analysis.divots.selftest import NOISIEST
-        from rater.show.results.selftest import refusal, refusal_document
-
-        text = refusal(spread, ran.disturbed or ran.taken_words, NOISIEST)
+        text = refusal(spread, ran.disturbed or ran.others_words, NOISIEST)
         if self._args.json:
             print_json(refusal_document(text, spread, ran.others, self._seed))
         print_error(text)
         return TOO_NOISY
 
-    @staticmethod
-    def _judge(
-        injection: Injection, effect: float | None, ran: RunResult, floor: float, resolved: RunPlan
-    ) -> Judgement:
-        from rater.analysis.divots.selftest import explained_by_speed, judge
+    def _same_again(self) -> str:
+        """Return the command that plants the same again."""
+        args = self._args
+        more = " --simulate" if args.simulate else ""
+        more += f" --topology {shlex.quote(args.topology)}" if args.topology is not None else ""
+        more += f" --copies {args.copies}" if args.copies is not None else ""
+        more += " --quick" if args.quick else ""
+        more += "" if args.seconds == SECONDS else f" --seconds {args.seconds:g}"
+        return f"rater doctor selftest --seed {self._seed}{more}"
 
-        cpu_of = _cpu_of(resolved)
-        judgement = judge(
-            *(injection, effect, ran.findings, floor, resolved.plan.iterations),
-            others=ran.taken,
-            unsteady=ran.unsteady,
-            is_own=lambda one: explained_by_speed(one, ran.costs, cpu_of) is not None,
-        )
-        return replace(judgement, disturbed=ran.disturbed)
 
-    def _ran[J: Judgement | None](
-        self, resolved: RunPlan, injection: Injection, runs: int, judged: Callable[[RunResult], J]
-    ) -> tuple[RunResult, J]:
+type Judge = Callable[[RunResult], Judgement | None]  # None: too noisy to plant anything
+type Tried = tuple[RunResult, Judgement | None]
+
+
+# -- Copies that run -------------------------------------------------------------------------------
+
+
+class _Experiment(_SelfTest):
+    """Real copies, slowed by processes that compete with them."""
+
+    def __init__(self, args: argparse.Namespace, database: Path) -> None:
+        super().__init__(args, machine.discover_topology())
+        self._database = database
+        self._last_repeat_s = time.monotonic() + _REPEATS_S
+
+    def run(self) -> int:
+        """Run everything and show it; return the exit status."""
+        asked = self._args
+        usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
+        if usual and not ForeignLoadSampler().busy().quiet:
+            print_error("selftest in short (--quick), as other work goes on here")
+            asked.quick = True
+        self._set_up(LEAST_ITERATIONS)
+        once_s = sum(self._resolved.expected_s.values()) * _OVERHEAD * (1 + len(self._plants))
+        iterations = min(0 if asked.quick else int(asked.seconds / once_s), _MOST_ITERATIONS)
+        if iterations > LEAST_ITERATIONS:
+            self._choice = random.Random(self._seed)
+            self._set_up(iterations)
+        try:
+            return self._test()
+        except _Stopped as stopped:
+            return stopped.status
+
+    def _given_up(self, last: Judgement) -> bool:
+        late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
+        return late and last.verdict is Verdict.NOT_JUDGED
+
+    def _run_once(self, injection: Injection, what: str, judged: Judge) -> Tried:
         """Run one injection, and judge it; again where it is not right and its CPUs were disturbed.
 
         A disturbance can only hide what was planted or add to it, so that what is right in
         spite of it is right.
         """
-        from rater.analysis.divots.selftest import Verdict
-        from rater.workflow.run.selftest_runs import wait_until_idle
-
-        self._done += 1
-        what = f"{self._done} of {runs}: {injection.kind}, {injection.place}"
+        what = f"{what}: {injection.kind}, {injection.place}"
         patience_s = time.monotonic() + (self._args.until_idle or 0.0)
         tries = 0
         while True:
-            self._report(what)
-            wait_until_idle(frozenset(_cpu_of(resolved).values()), patience_s)
-            ran = self._once(resolved, injection)
+            print_error(f"selftest {what}")
+            self._wait_until_idle(patience_s)
+            ran = self._execute(injection)
             judgement = judged(ran)
             tries += 1
             if judgement is not None and judgement.verdict is Verdict.RIGHT:
@@ -272,60 +360,174 @@ class _SelftestRunner:
             self._again += 1
             what = f"once more: {ran.disturbed or 'copies differ too much'}"
 
-    def _report(self, text: str) -> None:
-        print_error(f"selftest {text}")
+    def _wait_until_idle(self, patience_s: float) -> None:
+        """Wait until others leave the CPUs of the copies alone; `patience_s`: of the clock."""
+        quiet, before = 0, _busy_s()
+        while quiet < _SAMPLES and time.monotonic() < patience_s:
+            time.sleep(_SAMPLE_S)
+            after = _busy_s()
+            busy_s = (after.get(cpu, 0.0) - before.get(cpu, 0.0) for cpu in self._cpu_of.values())
+            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
+            before = after
 
-    def _once(self, resolved: RunPlan, injection: Injection) -> RunResult:
-        from rater.files import Trusted
-        from rater.record.run import CopyStatus
-        from rater.run.host.foreign_load import ForeignLoadSampler
-        from rater.run.programs.compile import cache_root
-        from rater.store.store import open_store
-        from rater.workflow.run.selftest_runs import RunResult, most_taken, taken_words
-        from rater.workflow.run.session import Session
-
-        resolved = replace(
-            resolved, request=replace(resolved.request, tags=((TAG, str(injection.kind)),))
-        )
+    def _execute(self, injection: Injection) -> RunResult:
+        tagged = replace(self._resolved.request, tags=((TAG, str(injection.kind)),))
         quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
+        resolved: RunPlan = replace(self._resolved, request=tagged)
         session = Session(quiet, Trusted(resolved), cache_root())
         watch = ForeignLoadSampler()
+        injectors: list[Injector] = []
 
         def listeners(keeper: Guard) -> tuple[Injector, ...]:
-            from rater.run.copies.disturb import Injector
-
-            self._injector = Injector(injection, resolved.placements, keeper)
-            return (self._injector,)
+            injectors.append(Injector(injection, self._placements, keeper))
+            return (*injectors,)
 
         session.listeners = listeners
         status = session.run()
         if status > 128:
             raise _Stopped(status)
-        if status or self._injector is None:
+        if status or not injectors:
             raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
         with open_store(self._database) as store:
             number = store.find(session.attempt.uuid)
-            run = store.load(number)
-            findings = _findings_of(store, number)
-        times = {
-            (it.benchmark, it.iteration, it.copy): it.elapsed_s
-            for it in run.copies
-            if it.status is CopyStatus.OK
-        }
-        seen = self._injector.seen
-        costs = {(it.benchmark, it.iteration, cpu): cost for it in seen for cpu, cost in it.costs}
-        busy = watch.busy(_NAMED_SHARE, stale_s=math.inf)
-        return RunResult(times, findings, most_taken(seen)[0], costs, taken_words(seen, busy))
+            run, times = store.load(number), store.times(number)
+        found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
+        return result_of(
+            run, found, injectors[0].taken_s, watch.busy(_NAMED_SHARE, stale_s=math.inf)
+        )
 
 
-def _findings_of(store: Store, number: int) -> tuple[Finding, ...]:
-    from rater.analysis.divots.findings import analyse
-    from rater.analysis.divots.model.finding import Thresholds
+def result_of(
+    run: StoredRun, found: Analysis, taken_s: dict[tuple[str, int, int], float], busy: ForeignLoad
+) -> RunResult:
+    """Return what one run came to.
 
-    times = store.times(number)
-    found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
-    return found.findings
+    `taken_s`: CPU time that competing processes took, by benchmark, iteration and CPU. `busy`:
+    who else worked while it ran.
+    """
+    times = {
+        (it.benchmark, it.iteration, it.copy): it.elapsed_s
+        for it in run.copies
+        if it.status is CopyStatus.OK
+    }
+    others: dict[tuple[str, int, int], float] = {}
+    costs: defaultdict[tuple[str, int, int], float] = defaultdict(float)
+    for use in run_counters(run).cpus:
+        if use.copies and use.benchmark is not None and use.iteration is not None:
+            cell = (use.benchmark, use.iteration, use.cpu)
+            # Ticks of a moment may come to less than what is taken off.
+            foreign_s = (use.foreign or 0.0) * use.elapsed_s + use.steal * use.elapsed_s
+            others_s = max(0.0, foreign_s - taken_s.get(cell, 0.0))
+            others[cell] = min(1.0, others_s / use.elapsed_s)
+            costs[cell] += others_s
+    for it in run.copies:
+        if it.cpu is not None:
+            costs[it.benchmark, it.iteration, it.cpu] += it.cpu_s or 0.0
+    worst = max(others, key=lambda cell: others[cell], default=None)
+    return RunResult(
+        times, found, costs, others[worst] if worst else 0.0, others_words(worst, others, busy)
+    )
 
 
-def _cpu_of(resolved: RunPlan) -> dict[int, int]:
-    return {it.copy: it.cpu for it in resolved.placements if it.cpu is not None}
+def others_words(
+    worst: tuple[str, int, int] | None,
+    others: dict[tuple[str, int, int], float],
+    busy: ForeignLoad,
+) -> str:
+    """Say which CPU others took most of, and which processes worked meanwhile."""
+    who = busy_names(busy)
+    if busy.stolen:
+        who.append(f"the hypervisor's other guests ({busy.stolen:.0%} of all CPUs)")
+    named = join_and(who) if who else "no process that can be seen here"
+    if worst is None:
+        return f"others worked on a CPU: {named}"
+    name, iteration, cpu = worst
+    return f"others took {others[worst]:.0%} of CPU {cpu} ({name}, iteration {iteration}): {named}"
+
+
+def _busy_s() -> dict[int, float]:
+    """Return the CPU time of everybody by CPU since boot; empty where it cannot be read."""
+    try:
+        ticks = cpu_ticks(Path("/proc/stat").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    # All but idle and iowait: time that the hypervisor gave to others is part of it.
+    return {cpu: (sum(of) - of[3] - of[4]) / TICKS_PER_S for cpu, of in ticks.items()}
+
+
+# -- Made times: what the detector finds on a quiet machine of this shape, whatever this one does --
+
+
+class _Simulation(_SelfTest):
+    """The same plants in made times."""
+
+    made_noise = _NOISE
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        of = args.topology
+        super().__init__(
+            args, machine.discover_topology() if of is None else machine.load_topology(of)
+        )
+
+    def run(self) -> int:
+        """Plant in made times and find; return the exit status."""
+        self._set_up(LEAST_ITERATIONS)
+        if not self._benchmarks:
+            raise InputError("no kernel of the self-test fits this machine: fewer --copies")
+        return self._test()
+
+    def _run_once(self, injection: Injection, _: str, judged: Judge) -> Tried:
+        ran = self._make(injection)
+        return ran, judged(ran)
+
+    def _make(self, injection: Injection) -> RunResult:
+        names = self._benchmarks
+        rows = made_rows(injection, self._placements, names, self._iterations, self._choice)
+        threads = Counter(pu.core for pu in self._topology.pus)
+        core_pus = sorted((pu.os, threads[pu.core]) for pu in self._topology.pus)
+        found = analyse([rows], [(it, None) for it in names], Thresholds(), core_pus=core_pus)
+        return RunResult(times_of_rows(rows, names), found)
+
+    def _promises(self, clean: RunResult) -> tuple[PromiseTrials, ...]:
+        visible = clean.found.visible
+        return tuple(self._try(it, visible[it]) for it in self._promised(visible))
+
+    def _promised(self, visible: dict[str, float]) -> dict[str, Injection]:
+        shape = self._placements, self._benchmarks, self._iterations
+        return promised_injections(visible, *shape, self._choice)
+
+    def _try(self, scope: str, size: float) -> PromiseTrials:
+        trials = _QUICK_TRIALS if self._args.quick else _TRIALS
+        tried = [self._promised({scope: size})[scope] for _ in range(trials)]
+        seen = [self._names(self._make(one).found.findings, one) for one in tried]
+        return PromiseTrials(scope, tried[0], trials, sum(seen))
+
+    def _names(self, findings: Iterable[Finding], one: Injection) -> bool:
+        return any(names(it, one, self._iterations) for it in findings)
+
+
+def made_rows(
+    injection: Injection,
+    placements: Sequence[Placement],
+    benchmarks: Sequence[str],
+    iterations: int,
+    choice: random.Random,
+) -> list[TimeRow]:
+    """Return rows for the search of divots, as they would be with just what is planted."""
+    return [
+        TimeRow(
+            *(number, k, it.copy, 0),
+            *(it.cpu, it.core, it.llc, it.node, it.package, it.node),
+            *(0, round(1e9 * time_s), None, 1),
+        )
+        for number, name in enumerate(benchmarks)
+        for k in range(1, iterations + 1)
+        for it in placements
+        for slowdown in [injection.aimed if injection.concerns(name, k, it.copy) else 1.0]
+        for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, _NOISE))]
+    ]
+
+
+def times_of_rows(rows: Iterable[TimeRow], benchmarks: Sequence[str]) -> Times:
+    """Return the times of rows, in seconds."""
+    return {(benchmarks[it.benchmark], it.iteration, it.copy): it.elapsed_ns / 1e9 for it in rows}
