@@ -1,154 +1,93 @@
-"""The picture of the copies' times with the signs of a terminal.
-
-Braille signs hold 2 x 4 dots, ASCII ones two heights. Dotted lines stand
-between lgroups, and what a slow part is above it.
-"""
+"""The times of a run's copies on a terminal: a strip for each benchmark, a sign for each copy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from statistics import median
 
-from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from rater.show.charts.panels import failed_text, label_text, outside_text, ticks, time_text
-from rater.show.charts.picture import Dot, Label, Panel, Picture
+from rater.show.charts.panels import (
+    failed_text,
+    label_text,
+    outside_text,
+    percent_text,
+    time_text,
+)
+from rater.show.charts.picture import Panel, Picture
 from rater.show.console import Printer
-from rater.show.format import crop, sanitize
+from rater.show.format import crop_apart, sanitize, wrap_text
+from rater.text.values import group_by_key
 
-_LEAST_WIDTH = 30
-_MOST_STACKED = 12  # iterations of one benchmark that have a panel each
-_HEIGHTS = 3, 16  # lines of dots in a panel, least and most
-_ALL_LINES = 10  # of dots, where nothing says how high the screen is
-_AROUND = 6  # lines that are no panel's: title, axis, the shell's prompt before and after
-_BESIDE_DOTS = 3  # lines of a panel that are not dots: blank, title, names of the slow
-_WITH_PERCENT = 56  # lines as wide as this have per cent at the right
-_PERCENT = 9  # cells for it
-_WIDEST_DOT = 4  # columns; a single one of eight copies would be lost
-_LABEL_LINES = 3
-_TIE = 1e-6  # of a row: what lies between two is in the upper one
-_COPY_CELLS = 4  # for a copy's number
-_BRAILLE = 0x2800
-_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column, then row
-_ASCII_SIGNS = " '.:"  # upper half 1, lower half 2
+_LEAST_WIDTH = 50
+_MOST_STACKED = 12  # iterations of one benchmark that have a strip each
+_WIDEST = 4  # cells of a copy
+_MOST_NAMES = 4  # of slow parts below a strip
+_ENDS = 18  # cells at the right
+# In UTF-8 and in plain ASCII.
+_LEVELS = "▁▂▃▄▅▆▇█", "_.-:=+*#"  # from the fastest to the slowest
+_ABOVE, _BELOW, _FAILED = "▲^", "▼v", "×x"
 _SLOW = Style(color="red", bold=True)
 _EXPLAINED = Style(color="blue", bold=True)
-_GRID = Style(dim=True)
-_TITLE = Style(bold=True)
-# Grey on grey, so that both dark and light grounds show them; that of the latest first.
-_SHADES = ("default", "grey58", "grey50", "grey42")
+_PLAIN = Style()
 
-
-class _PlotArea(Struct, frozen=True):
-    """Where things lie in a line, in cells of the terminal."""
-
-    left: int
-    plot: int
-    right: int
-    places: int
-    ascii_only: bool
-
-    @property
-    def fine(self) -> tuple[int, int]:
-        """Columns and rows of dots in one cell."""
-        return (1, 2) if self.ascii_only else (2, 4)
-
-    def column(self, place: float) -> float:
-        """Return the column of dots, from 0, in which the middle of a place lies."""
-        return (place + 0.5) * self.plot * self.fine[0] / max(1, self.places)
-
-    def cell(self, place: float) -> int:
-        """Return the cell in which it lies."""
-        return min(self.plot - 1, int(self.column(place)) // self.fine[0])
-
-    def text(self, left: str, plot: Text | str, right: str = "") -> Text:
-        """Return a line: what stands before the dots, among them, and behind them."""
-        line = Text(f"{left:>{self.left - 1}} ")
-        line.append(plot)
-        if self.right and right:
-            line.append(" " * (self.left + self.plot - line.cell_len) + f" {right}")
-        line.rstrip()
-        return line
-
-
-class _Canvas:
-    """Dots in cells, each cell with the style of what matters most in it."""
-
-    def __init__(self, room: _PlotArea, height: int) -> None:
-        self.room = room
-        self.height = height
-        self._bits = [[0] * room.plot for _ in range(height)]
-        self._signs: dict[tuple[int, int], str] = {}
-        self._styles: dict[tuple[int, int], tuple[int, Style]] = {}
-
-    def dot(self, column: int, row: int, rank: int, style: Style) -> None:
-        """Set one dot; of several styles in a cell the one of the highest rank stays."""
-        wide, high = self.room.fine
-        x, y = column // wide, row // high
-        if self.room.ascii_only:
-            self._bits[y][x] |= 1 << row % high
-        else:
-            self._bits[y][x] |= _BITS[column % wide][row % high]
-        self._style(x, y, rank, style)
-
-    def sign(self, x: int, y: int, sign: str, rank: int, style: Style) -> None:
-        """Put a sign into a cell instead of its dots."""
-        self._signs[x, y] = sign
-        self._style(x, y, rank, style)
-
-    def line(self, y: int, boundaries: frozenset[int]) -> Text:
-        """Return a row of cells with the grid where there is no dot."""
-        text = Text()
-        for x, bits in enumerate(self._bits[y]):
-            sign = self._signs.get((x, y))
-            if sign is None and bits:
-                sign = _ASCII_SIGNS[bits] if self.room.ascii_only else chr(_BRAILLE | bits)
-            if sign is not None:
-                text.append(sign, self._styles[x, y][1])
-            elif x in boundaries:
-                text.append("|" if self.room.ascii_only else "┊", _GRID)
-            else:
-                text.append(" ")
-        return text
-
-    def _style(self, x: int, y: int, rank: int, style: Style) -> None:
-        if rank >= self._styles.get((x, y), (-1, style))[0]:
-            self._styles[x, y] = (rank, style)
+type _Cells = Sequence[range | None]  # the places that a cell shows; None: between NUMA nodes
 
 
 def print_picture(picture: Picture, printer: Printer) -> None:
-    """Print the panels one below the other, and the axis of copies at the end."""
-    panels = _stacked(picture)
+    """Print the strips below the numbers of their NUMA nodes and copies."""
+    panels, ascii_only = _stacked(picture), printer.ascii_only
     width = max(_LEAST_WIDTH, printer.width)
-    seconds = [text for panel in panels for _, text, _ in ticks(panel)]
-    left = max(map(cell_len, ("lgroup", *seconds))) + 1
-    right = _PERCENT if width >= _WITH_PERCENT else 0
-    room = _PlotArea(left, width - left - right, right, len(picture.names), printer.ascii_only)
-    height = _height(len(panels), printer.console.height if printer.console.is_terminal else None)
+    titles = [sanitize(panel.title, ascii_only=ascii_only) for panel in panels]
+    names = ["", *crop_apart(titles, max(16, width // 4), ascii_only=ascii_only)]
+    times = ["median", *(time_text(it.median_s) if it.median_s else "-" for it in panels)]
+    of_name, of_time = (max(map(cell_len, of)) for of in (names, times))
+    left = max(len("NUMA node"), of_name + of_time + 2) + 1
+    cells = _cells(picture, width - left - _ENDS)
+
+    def show(begin: str, strip: Text | str, *ends: str) -> None:
+        line = Text(f"{_plain(begin, ascii_only):>{left - 1}} ").append(strip)
+        line.append(" " * (left + len(cells) - line.cell_len))
+        line.append("".join(f"{end:>9}" for end in ends))
+        line.rstrip()
+        printer.console.print(line, soft_wrap=True, highlight=False)
 
     printer.prose(picture.title, "bold")
     if picture.repeated:
-        printer.prose("copies ran several times: the median run of each")
-    lines = (
-        line for panel in panels for line in (Text(), *_panel_lines(panel, picture, room, height))
+        printer.prose("Copies ran several times: the median run of each is shown.")
+    printer.line()
+    for what, marks in _axes(picture, cells):
+        show(what, marks)
+    show(times[0], "", "fastest", "slowest")
+    for name, time, panel in zip(names[1:], times[1:], panels, strict=True):
+        shares = [dot.elapsed_s / (panel.median_s or 1.0) for dot in panel.dots]
+        ends = [percent_text(end(shares)) for end in (min, max)] if shares else []
+        gap = " " * (of_name - cell_len(name))
+        show(f"{name}{gap}  {time:>{of_time}}", _strip(panel, cells, ascii_only), *ends)
+        for words, style in _notes(panel):
+            for text in wrap_text(_plain(words, ascii_only), width - left):
+                show("", Text(text, style))
+    printer.line()
+    most = max(len(cell) for cell in cells if cell)
+    sign = f"a {picture.axis}" if most == 1 else f"the slowest of up to {most} neighbours"
+    several = len(picture.iterations) > 1 and panels is picture.panels
+    typical = " (median of its iterations)" if several else ""
+    low, high = _LEVELS[ascii_only][0], _LEVELS[ascii_only][-1]
+    above, below, failed = (signs[ascii_only] for signs in (_ABOVE, _BELOW, _FAILED))
+    printer.prose(
+        f"One sign: {sign}{typical}, from {low} (fastest of the benchmark) to {high} (slowest); "
+        f"{above} {below} farther out, {failed} failed.",
+        "dim",
     )
-    for line in (*lines, *_axis_lines(picture, room)):
-        # Signs beyond ASCII are in names of benchmarks only, and those the printer cleans.
-        printer.console.print(line, soft_wrap=True, highlight=False)
-
-
-def _height(panels: int, lines: int | None) -> int:
-    """Return the lines of dots of each panel; `lines`: of the terminal, None where it is none."""
-    least, most = _HEIGHTS
-    room = _ALL_LINES if lines is None else lines - _AROUND - _BESIDE_DOTS * panels
-    return max(least, min(most, room // max(1, panels)))
 
 
 def _stacked(picture: Picture) -> tuple[Panel, ...]:
-    """Return the panels; the only one as one for each iteration, which no colour tells apart."""
+    """Return the panels; the only one as one for each iteration."""
     if len(picture.panels) != 1 or not 1 < len(picture.iterations) <= _MOST_STACKED:
         return picture.panels
     (panel,) = picture.panels
@@ -168,128 +107,94 @@ def _stacked(picture: Picture) -> tuple[Panel, ...]:
     )
 
 
-def _panel_lines(panel: Panel, picture: Picture, room: _PlotArea, height: int) -> Iterator[Text]:
-    yield _title_line(panel, room)
+def _cells(picture: Picture, room: int) -> _Cells:
+    """Return which places each cell of a strip shows; those of a NUMA node stand together."""
+    places = max(1, len(picture.names))
+    parts = [range(group.first, group.first + group.size) for group in picture.groups]
+    if len(parts) > room // 3:  # no room to set them apart
+        parts = []
+    parts = parts or [range(places)]
+    room = max(1, room - len(parts) + 1)
+    times, each = max(1, min(_WIDEST, room // places)), 1  # cells of a place, places of a cell
+    while sum(-(-len(part) // each) for part in parts) * times > max(room, len(parts)):
+        each += 1
+    cells: list[range | None] = []
+    for part in parts:
+        cells += [None] if cells else []
+        cells += [part[at : at + each] for at in range(0, len(part), each) for _ in range(times)]
+    return cells
+
+
+def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> Text:
     if not panel.dots:
-        yield room.text("", "no copy ran well" if panel.failed else "no copy ran")
-        return
-    yield from _label_lines(panel, room)
-    canvas = _Canvas(room, height)
-    named = {dot: _style(label) for label, dots in reversed(panel.parts()) for dot in dots}
-    for dot in sorted(panel.dots, key=lambda dot: dot.iteration):
-        _draw(canvas, dot, panel, picture, named.get(dot))
-    # Of two ticks in one row the one nearer the median stays.
-    by_distance = sorted(ticks(panel), key=lambda tick: -abs(tick[0] - (panel.median_s or 0)))
-    rows = {_row(panel, at, canvas) // room.fine[1]: texts for at, *texts in by_distance}
-    boundaries = _boundaries(picture, room)
-    for y in range(height):
-        seconds, share = rows.get(y, ("", ""))
-        yield room.text(seconds, canvas.line(y, boundaries), share)
-    if panel.failed:
-        marks = _Canvas(room, 1)
-        for place, _ in panel.failed:
-            marks.sign(room.cell(place), 0, "x" if room.ascii_only else "×", 1, _SLOW)
-        yield room.text("failed", marks.line(0, boundaries))
+        return Text("no copy ran well" if panel.failed else "no copy ran")
+    times = group_by_key((dot.place, dot.elapsed_s) for dot in panel.dots)
+    failed = {place for place, _ in panel.failed}
+    styles = {
+        dot.place: _EXPLAINED if label.explained else _SLOW
+        for label, dots in reversed(panel.parts())
+        for dot in dots
+    }
+    signs = []
+    for cell in cells:
+        named = [styles[place] for place in cell or () if place in styles]
+        style = _SLOW if _SLOW in named else named[0] if named else _PLAIN
+        medians = [median(times[place]) for place in cell or () if place in times]
+        if failed.intersection(cell or ()):
+            signs.append((_FAILED[ascii_only], _SLOW))
+        else:
+            signs.append((_sign(max(medians), panel, ascii_only) if medians else " ", style))
+    strip = Text()
+    for style, of in groupby(signs, key=itemgetter(1)):
+        strip.append("".join(sign for sign, _ in of), style)
+    return strip
 
 
-def _title_line(panel: Panel, room: _PlotArea) -> Text:
-    line = Text(sanitize(panel.title, ascii_only=room.ascii_only), _TITLE)
-    if panel.median_s is not None:
-        line.append(f"  median {_plain(time_text(panel.median_s), room)}", Style(bold=False))
-    for label in panel.overall():
-        line.append(f"  {_plain(label_text(label, panel), room)}", _style(label))
-    failed = failed_text(panel)
-    if failed:
-        line.append(f"  {failed}", _SLOW)
-    line.truncate(room.left + room.plot + room.right, overflow="crop")
-    return line
+def _sign(seconds: float, panel: Panel, ascii_only: bool) -> str:
+    if seconds > panel.high_s:
+        return _ABOVE[ascii_only]
+    if seconds < panel.low_s:
+        return _BELOW[ascii_only]
+    levels = _LEVELS[ascii_only]
+    share = (seconds - panel.low_s) / (panel.high_s - panel.low_s)
+    return levels[min(len(levels) - 1, int(share * len(levels)))]
 
 
-def _label_lines(panel: Panel, room: _PlotArea) -> list[Text]:
-    """Return lines with the names of the slow parts, each above its part as far as it fits."""
-    wanted: list[tuple[int, str, Style]] = []
-    for label, dots in panel.parts():
-        cells = {room.cell(dot.place) for dot in dots}
-        wanted.append((sum(cells) // len(cells), label_text(label, panel), _style(label)))
-    for above in (True, False):
-        beyond = panel.outside(above=above)
-        if beyond:
-            wanted.append((room.cell(beyond[0].place), outside_text(beyond), _SLOW))
-    lines: list[Text] = []
-    left_over = 0
-    for middle, words, style in sorted(wanted, key=lambda item: item[0]):
-        text = crop(_plain(words, room), room.plot, ascii_only=room.ascii_only)
-        begin = max(0, min(middle - cell_len(text) // 2, room.plot - cell_len(text)))
-        line = next((line for line in lines if line.cell_len + 2 <= begin or not line), None)
-        if line is None:
-            if len(lines) == _LABEL_LINES:
-                left_over += 1
-                continue
-            line = Text()
-            lines.append(line)
-        line.append(" " * (begin - line.cell_len)).append(text, style)
-    if left_over:
-        lines.append(Text(f"and {left_over} more", _SLOW))
-    # The first taken line is the lowest: the names stay near what they name.
-    return [room.text("", line) for line in reversed(lines)]
+def _notes(panel: Panel) -> Iterator[tuple[str, Style]]:
+    """Yield what is slow, what is beyond the ends of the axis, and what failed."""
+    labels = [*panel.overall(), *(label for label, _ in panel.parts())]
+    for label in labels[:_MOST_NAMES]:
+        yield label_text(label, panel), _EXPLAINED if label.explained else _SLOW
+    if len(labels) > _MOST_NAMES:
+        yield f"and {len(labels) - _MOST_NAMES} more", _SLOW
+    far = [outside_text(of) for above in (True, False) if (of := panel.outside(above=above))]
+    if words := "; ".join((*far, *filter(None, [failed_text(panel)]))):
+        yield words, _SLOW
 
 
-def _draw(canvas: _Canvas, dot: Dot, panel: Panel, picture: Picture, named: Style | None) -> None:
-    """Draw one dot; `named`: the style of the label that names it."""
-    room = canvas.room
-    rank = picture.iterations.index(dot.iteration)
-    style = Style(color=_SHADES[picture.shade(dot.iteration)])
-    if named is not None:
-        rank += (1 if named is _EXPLAINED else 2) * len(picture.iterations)
-        style = named
-    if not panel.is_inside(dot):
-        above = dot.elapsed_s > panel.high_s
-        signs = "^v" if room.ascii_only else "▲▼"
-        y = 0 if above else canvas.height - 1
-        canvas.sign(room.cell(dot.place), y, signs[0 if above else 1], 10**6, _SLOW)
-        return
-    row = _row(panel, dot.elapsed_s, canvas)
-    columns = room.plot * room.fine[0]
-    width = max(1, min(_WIDEST_DOT * room.fine[0] // 2, columns // max(1, room.places) - 1))
-    begin = (
-        int(room.column(dot.place) - width / 2 + 0.5) if width > 1 else int(room.column(dot.place))
-    )
-    for column in range(begin, begin + width):
-        canvas.dot(min(columns - 1, max(0, column)), row, rank, style)
-
-
-def _row(panel: Panel, seconds: float, canvas: _Canvas) -> int:
-    """Return the row of dots of a time, from 0 at the top."""
-    share = (panel.high_s - seconds) / (panel.high_s - panel.low_s)
-    rows = canvas.height * canvas.room.fine[1]
-    return min(rows - 1, max(0, int(share * rows - _TIE)))
-
-
-def _style(label: Label) -> Style:
-    return _EXPLAINED if label.explained else _SLOW
-
-
-def _axis_lines(picture: Picture, room: _PlotArea) -> Iterator[Text]:
-    """Yield the numbers of the lgroups below their places, and of the copies."""
+def _axes(picture: Picture, cells: _Cells) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of the copies and of the NUMA nodes, above their cells."""
+    middle: dict[int, int] = {}
+    for at, cell in enumerate(cells):
+        for place in cell or ():
+            middle.setdefault(place, at)
     if picture.groups:
-        names = [(room.cell(g.first + (g.size - 1) / 2), g.name) for g in picture.groups]
-        yield room.text("lgroup", _spaced(names, room.plot))
-    places: Sequence[int] = range(len(picture.names))
-    if len(places) > room.plot // _COPY_CELLS:
-        if not picture.ascending:
-            return  # a few of many numbers in no order say nothing
-        places = picture.marks()
-    marks = [(room.cell(place), str(picture.names[place])) for place in places]
-    yield room.text(picture.axis, _spaced(marks, room.plot))
+        names = [(middle[g.first + (g.size - 1) // 2], g.name) for g in picture.groups]
+        yield "NUMA node", _spaced(names, len(cells))
+    places = range(len(picture.names)) if len(cells) > 3 * len(picture.names) else picture.marks()
+    if picture.ascending or len(cells) > 3 * len(picture.names):
+        # A few of many numbers in no order say nothing.
+        marks = [(middle[place], str(picture.names[place])) for place in places]
+        yield picture.axis, _spaced(marks, len(cells))
 
 
 def _spaced(marks: Sequence[tuple[int, str]], width: int) -> str:
-    """Return as many of the marks as fit, evenly chosen, each in the middle of its cell."""
+    """Return as many of the marks as fit, evenly chosen, each from its cell on."""
     step = 1
     while True:
         line = ""
-        for middle, text in marks[::step]:
-            begin = max(0, min(middle - (len(text) - 1) // 2, width - len(text)))
+        for at, text in marks[::step]:
+            begin = max(0, min(at, width - len(text)))
             if line and begin <= len(line):
                 break
             line += " " * (begin - len(line)) + text
@@ -298,14 +203,5 @@ def _spaced(marks: Sequence[tuple[int, str]], width: int) -> str:
         step += 1
 
 
-def _boundaries(picture: Picture, room: _PlotArea) -> frozenset[int]:
-    """Return the cells in which one lgroup ends and another begins; none where they are many."""
-    if len(picture.groups) > room.plot // 3:
-        return frozenset()
-    return frozenset(
-        int(group.first * room.plot / room.places) for group in picture.groups[1:] if group.first
-    )
-
-
-def _plain(text: str, room: _PlotArea) -> str:
-    return sanitize(text.replace("µ", "u"), ascii_only=True) if room.ascii_only else sanitize(text)
+def _plain(text: str, ascii_only: bool) -> str:
+    return sanitize(text.replace("µ", "u") if ascii_only else text, ascii_only=ascii_only)
