@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from rich.cells import cell_len
 
 from tests.support.golden import Screen, Stage, every_screen
 
@@ -18,4 +19,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("screen", every_screen(), ids=lambda screen: screen.name)
 def test_a_screen_is_as_it_was_reviewed(screen: Screen, stage: Stage) -> None:
-    assert stage.shown(screen) == screen.text
+    shown = stage.shown(screen)
+    assert shown == screen.text
+    if screen.columns is not None:
+        assert [line for line in shown.splitlines() if cell_len(line) > screen.columns] == []

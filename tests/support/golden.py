@@ -1,6 +1,7 @@
 """Golden screens: what rater prints about made runs, whole, in `tests/golden/*.txt`.
 
-`tests/golden/slow-node.txt` has what is typed about what `slow_node` of golden_runs.py makes:
+`tests/golden/slow-node.txt` has what is typed about what `slow_node` of golden_runs.py (or
+golden_shapes.py) makes:
 
     $ rater show 1                     a terminal of 80 columns and 24 lines
     $ COLUMNS=140 rater show 1         a terminal of 140 columns
@@ -31,7 +32,7 @@ import pytest
 
 from rater.cli import main
 from rater.process import remember_database, remember_runs
-from tests.support import golden_runs
+from tests.support import golden_runs, golden_shapes
 from tests.support.places import CHECKOUT, own_places_in
 
 FOLDER = CHECKOUT / "tests" / "golden"
@@ -52,6 +53,14 @@ class Screen:
     def name(self) -> str:
         """How pytest calls it."""
         return f"{self.made}: {self.typed}"
+
+    @property
+    def columns(self) -> int | None:
+        """How wide the terminal is; None: there is none."""
+        if " | " in self.typed:
+            return None
+        first = self.typed.split()[0]
+        return int(first.removeprefix("COLUMNS=")) if first.startswith("COLUMNS=") else 80
 
 
 def screens(path: Path) -> list[Screen]:
@@ -106,11 +115,10 @@ class Stage:
         """Return what the command prints now."""
         shutil.rmtree(self._folder)
         shutil.copytree(self._made_folder(screen.made), self._folder)
-        with self._surroundings(screen) as (words, width, through):
+        with self._surroundings(screen) as (words, through):
             lines: list[str] = []
             out = _Terminal(lines, "", is_terminal=through is None)
             err = _Terminal(lines, "! ", is_terminal=through is None)
-            os.environ["COLUMNS"] = width
             with redirect_stdout(out), redirect_stderr(err):
                 try:
                     status = main(words)
@@ -129,26 +137,31 @@ class Stage:
             program = folder / "bin" / "rater"
             program.parent.mkdir()
             program.touch(mode=0o755)
+            name = made.replace("-", "_")
+            make = getattr(golden_runs, name, None) or getattr(golden_shapes, name)
             with chdir(folder):
-                getattr(golden_runs, made.replace("-", "_"))(folder)
+                make(folder)
         return self._made[made]
 
     @contextmanager
-    def _surroundings(self, screen: Screen) -> Iterator[tuple[list[str], str, str | None]]:
-        """Let rater meet nothing but the made runs; yield its words, the width and the pipe."""
+    def _surroundings(self, screen: Screen) -> Iterator[tuple[list[str], str | None]]:
+        """Let rater meet nothing but the made runs; yield its words and the pipe."""
         words = shlex.split(screen.typed)
-        width = "80"
-        if words[0].startswith("COLUMNS="):
-            width = words.pop(0).partition("=")[2]
         through = words[-1] if words[-2:-1] == ["|"] else None
-        words = words[1 : -2 if through else None]
+        words = words[words.index("rater") + 1 : -2 if through else None]
         with pytest.MonkeyPatch.context() as patch, chdir(self._folder):
             own_places_in(self._folder, patch)
             program = self._folder / "bin" / "rater"
             patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
             patch.setattr(sys, "argv", [str(program)])
             for name, value in {
-                **{"COLUMNS": width, "LINES": "24", "TERM": "dumb", "TZ": "UTC", "PAGER": ""},
+                **{
+                    "COLUMNS": str(screen.columns or 80),
+                    "LINES": "24",
+                    "TERM": "dumb",
+                    "TZ": "UTC",
+                    "PAGER": "",
+                },
                 **{"LC_ALL": "C.UTF-8", "RATER_JOURNAL": str(self._folder / "settings.json")},
             }.items():
                 patch.setenv(name, value)
@@ -157,7 +170,7 @@ class Stage:
                 patch.setenv("RATER_SYSROOT", str(machine))
             remember_database(None)
             remember_runs({})
-            yield words, width, through
+            yield words, through
             remember_database(None)
 
 

@@ -143,7 +143,7 @@ def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> No
     if lost - divots[0].cost >= _NOTE:  # none of them costs it alone
         of = "score" if divots[0].score_lost is not None else "copies' time"
         together = f" (together they cost {formatting.format_cost(lost)} of the {of})"
-    printer.line(f"{count(len(divots), 'divot')}, the most costly first{together}:")
+    printer.prose(f"{count(len(divots), 'divot')}, the most costly first{together}:")
     for number, one in enumerate(divots[:_MOST_LINES], 1):
         style = "" if one.cost >= _NOTE or one.fast else "dim"
         printer.prose(f"  {number}. {evidence_line(one)}", style)
