@@ -368,7 +368,8 @@ def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
     own = asked if word.fleet else [it for it in asked if known[it] is None]
     if not own:
         there = truncate_list([*map(str, known)], 8)
-        what = f"fleet:{word.fleet or 'last'}: there is no such fleet; there are fleets {there}"
+        there = f"there are fleets {there}" if len(known) > 1 else f"the only fleet is {there}"
+        what = f"fleet:{word.fleet or 'last'}: there is no such fleet; {there}"
         none = "no fleets stored yet; `rater fleet run --nodes NODES` makes one"
         raise InputError(what if known else none)
     number = own[-1]
@@ -380,6 +381,18 @@ def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
 def _nothing_collected(connection: sqlite3.Connection, fleet: int, host: str | None) -> InputError:
     """Return what to say of a fleet, or a host of it, of which no run is collected."""
     what = f"fleet:{fleet}" + ("" if host is None else f"/{host}")
+    nodes = [
+        node
+        for (node,) in connection.execute(
+            "SELECT node FROM fleet_node WHERE fleet_id = :fleet "
+            "UNION SELECT host FROM fleet_run WHERE fleet = :fleet ORDER BY 1",
+            {"fleet": fleet},
+        )
+    ]
+    if host is not None and host not in nodes:
+        return InputError(
+            f"{what}: fleet {fleet} has no node {host}; it has {truncate_list(nodes)}"
+        )
     row = connection.execute("SELECT folder FROM fleet WHERE id = ?", (fleet,)).fetchone()
     published = SharedFolder(Path(row[0])).published_nodes() if row else set()
     if host is not None:

@@ -58,7 +58,7 @@ def register(subparsers: Subparsers) -> None:
         else:
             add_flag(sub, "--quiet", help="no news, no table")
         if name == "retry":
-            sub.add_argument("--nodes", metavar="NODES", help="these, whatever became of them")
+            sub.add_argument("--nodes", metavar="NODES", help="these, if they are not complete")
         if name in ("cancel", "retry"):
             add_flag(sub, "--wait", help="until the jobs have ended")
         if name in ("wait", "retry"):

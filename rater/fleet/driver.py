@@ -43,11 +43,11 @@ from rater.fleet.store import (
     load_fleet,
     set_fleet,
 )
-from rater.fleet.table import fleet_document, print_fleet
+from rater.fleet.table import fleet_document, fleet_parts
 from rater.process import is_alive, print_error, this_process
 from rater.store.open_database import OpenDatabase
 from rater.text.values import count
-from rater.workflow.arguments import print_output
+from rater.workflow.arguments import print_view
 
 # What is to be done is written down before it is done, so that the next step knows what may have
 # happened: a job may be submitted twice (one of the two runs), an ended job cancelled once more.
@@ -325,11 +325,7 @@ def show_fleet(
     args: argparse.Namespace, fleet: StoredFleet, silent: str | None, *, every: bool = False
 ) -> None:
     """Print a fleet; `silent`: why the scheduler gave no answer."""
-    print_output(
-        args,
-        partial(fleet_document, fleet, silent),
-        partial(print_fleet, fleet, silent, every=every),
-    )
+    print_view(args, fleet_document(fleet, silent), partial(fleet_parts, every=every))
 
 
 def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:

@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 import uuid as uuids
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from rater.fleet.store import (
     set_fleet,
     unfinished_like,
 )
-from rater.fleet.table import listed_document, print_fleets
+from rater.fleet.table import listed_document, listed_parts
 from rater.plan.options import OptionForm, was_given
 from rater.plan.placement.layout import load_layout, override_layout
 from rater.plan.placement.memory_policy import parse_memory
@@ -54,7 +53,7 @@ from rater.workflow.arguments import (
     open_existing_store,
     open_to_list,
     parse_request,
-    print_output,
+    print_view,
 )
 from rater.workflow.run.head import utc_timestamp
 from rater.workflow.run.resolve import load_workloads
@@ -319,7 +318,8 @@ def retry(args: argparse.Namespace) -> int:
         fleet = steps.refresh()
         wanted = _retried(fleet, args.nodes)
         if not wanted:
-            print_error(f"fleet {number}: nothing to try again ({fleet.status})")
+            what = "all of these nodes are complete" if args.nodes else fleet.status
+            print_error(f"fleet {number}: nothing to try again ({what})")
             return 0
         if fleet.cancelled_at is not None:
             fleet = take_back_cancelling(steps, wanted)
@@ -357,5 +357,5 @@ def list_fleets(args: argparse.Namespace) -> int:
     if (store := open_to_list(args)) is not None:
         with store:
             lines = fleets(store)
-    print_output(args, partial(listed_document, lines), partial(print_fleets, lines))
+    print_view(args, listed_document(lines), listed_parts)
     return 0

@@ -1,36 +1,28 @@
-"""Slow hosts of a fleet, their trials and histories, in words and as JSON."""
+"""Slow hosts of a fleet, their trials and histories: documents, and tables over them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.model.formatting import format_slowdown
-from rater.fleet.history import (
-    FEWEST_POINTS,
-    DatedStep,
-    FactChange,
-    FleetTrend,
-    History,
-    HostPair,
-    Suspect,
-)
-from rater.fleet.model import FleetComparison, HostKind, KindComparison, OddSetting, SlowHost
+from rater.fleet.history import FEWEST_POINTS, History, HostPair, Suspect
+from rater.fleet.model import FleetComparison, HostKind, KindComparison, SlowHost
 from rater.fleet.plan import AttemptState
-from rater.show.console import Printer
+from rater.show.document import CHANGE, TEXT, Field, Form, Line, Part, Row, ViewTable
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
 from rater.text.values import count, group_by_key, join_and, percent, to_dict, truncate_list
 
-BESIDE = "against hosts with another kernel or microcode, which may be why"
 _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
+SLOWDOWN = Form(lambda ratios: [CHANGE.cells([None if it is None else it - 1])[0] for it in ratios])
 
 
 class MissingHost(Struct, frozen=True):
@@ -43,29 +35,49 @@ class MissingHost(Struct, frozen=True):
     has_times: bool  # part of it was published, and stands in the map
 
 
-def print_fleet(
+def fleet_document(
     fleet: int,
     compared: FleetComparison,
     inside: Mapping[str, Analysis],
-    printer: Printer,
     missing: Sequence[MissingHost] = (),
-) -> None:
-    """Print the slow hosts, kind by kind, or that there are none and what would have been seen.
+) -> dict[str, Any]:
+    """Return a fleet's hosts, kind by kind; slowdowns are time over the others' median.
 
-    `inside`: the divots of single hosts, told with them.
+    `inside`: the divots of single hosts.
     """
-    verdict = verdict_text(compared, missing)
-    printer.prose(f"Fleet {fleet}: {verdict}. {count(compared.hosts, 'host')} compared.", "bold")
-    for kind in compared.kinds:
-        _print_kind(kind, inside, len(compared.kinds) > 1, printer)
-    if compared.without_times:
-        many = count(len(compared.without_times), "host")
-        named = truncate_list(compared.without_times, _MOST_NAMED)
-        printer.prose(f"Not compared: {many} with no benchmark that ended well ({named}).")
+    return {
+        "fleet": fleet,
+        "verdict": _verdict(compared, missing),
+        "hosts": compared.hosts,
+        "without_times": list(compared.without_times),
+        "kinds": [
+            {
+                "kind": to_dict(kind.kind),
+                "about": _about_kind(kind.kind),
+                "apart": list(kind.apart),
+                "hosts": list(kind.hosts),
+                "cannot_tell": kind.cannot_tell,
+                "visible": {"all": kind.visible_whole, "one": kind.visible_one},
+                "slow": [_slow(one, inside.get(one.host)) for one in kind.slow],
+                "why_not": kind.why_not,
+                "disturbed": list(kind.disturbed),
+                "slow_beside": [
+                    _slow(one, inside.get(one.host), is_beside=True) for one in kind.beside or ()
+                ],
+                "odd_settings": {
+                    host: [to_dict(it) for it in own] for host, own in kind.odd_settings.items()
+                },
+                "slowdowns": _slowdown_rows(kind),
+                "summary": _visible(kind),
+            }
+            for kind in compared.kinds
+        ],
+        "missing": [to_dict(it) for it in missing],
+    }
 
 
-def verdict_text(compared: FleetComparison, missing: Sequence[MissingHost]) -> str:
-    """Return what the fleet says in a line: how many hosts are slow, or that nobody can tell."""
+def _verdict(compared: FleetComparison, missing: Sequence[MissingHost]) -> str:
+    """Return how many hosts are slow, or why nobody can tell."""
     if compared.slow:
         return count(len(compared.slow), "slow host")
     lacking = [it for it in missing if not it.has_times]
@@ -81,49 +93,26 @@ def verdict_text(compared: FleetComparison, missing: Sequence[MissingHost]) -> s
     return f"Cannot tell: {'; '.join(why)}" if why else "No slow hosts"
 
 
-def state_text(state: str) -> str:
-    """Return what people read of a state of a host that is missing."""
-    return AttemptState.NEVER.text if state == AttemptState.NEVER else state
-
-
-def print_missing(missing: Sequence[MissingHost], printer: Printer) -> None:
-    """Print which hosts are not complete, by state and reason."""
-    told = group_by_key(((it.state, it.reason or "not known why"), it.host) for it in missing)
-    for (state, reason), hosts in told.items():
-        printer.prose(
-            f"Not complete: {count(len(hosts), 'host')} {state_text(state)} "
-            f"({truncate_list(hosts, _MOST_NAMED)}): "
-            f"{reason}",
-            "yellow",
-        )
-
-
-def print_next(fleet: int, compared: FleetComparison, printer: Printer) -> None:
-    """Print the commands that follow."""
-    if compared.slow:
-        printer.line(f"next: `rater divots --confirm fleet:{fleet}`   (slow hosts beside others)")
-        printer.line(f"next: `rater report fleet:{fleet}`   (a page with all hosts)")
-
-
-def slow_lines(slow: SlowHost, inside: Analysis | None = None) -> list[str]:
-    """Return what is said of a slow host: the finding, what is slow inside, what is odd."""
+def _slow(slow: SlowHost, inside: Analysis | None, *, is_beside: bool = False) -> dict[str, Any]:
     lines = [f"{slow.host}: {finding_text(slow)}"]
-    lines += inside_lines(inside) if inside is not None else part_lines(slow)
+    if is_beside:
+        lines.append("compared with hosts of another kernel or microcode, which may be the cause")
+    lines += _inside_lines(inside) if inside is not None else part_lines(slow)
     if slow.odd_settings:
-        lines.append(odd_text(slow.odd_settings))
-    return lines
+        lines.append(odd_text(map(to_dict, slow.odd_settings)))
+    return to_dict(slow) | {"text": lines}
 
 
-def odd_text(settings: Sequence[OddSetting]) -> str:
+def odd_text(settings: Iterable[Row]) -> str:
     """Return what a host has set otherwise than most of its kind."""
     odd = [
-        f"{it.name} is {it.value or 'not there'} (most others: {it.usual or 'not there'})"
+        f"{it['name']} is {it['value'] or 'absent'} (most others: {it['usual'] or 'absent'})"
         for it in settings
     ]
     return f"set otherwise: {truncate_list(odd, _MOST_NAMED)}"
 
 
-def inside_lines(inside: Analysis) -> list[str]:
+def _inside_lines(inside: Analysis) -> list[str]:
     """Return the divots of a slow host's own run, the most costly first."""
     if inside.disturbed:
         return [disturbed_line(inside)]
@@ -131,24 +120,16 @@ def inside_lines(inside: Analysis) -> list[str]:
     lines = [f"inside: {evidence_line(one)}" for one in divots[:_MOST_INSIDE]]
     if len(divots) > _MOST_INSIDE:
         lines.append(f"inside: {count(len(divots) - _MOST_INSIDE, 'more divot')}")
-    if not divots:
-        lines.append("inside: no copy and no part stands out: all of it is slow alike")
-    return lines
+    return lines or ["inside: all copies are equally slow; no part stands out"]
 
 
 def part_lines(slow: SlowHost) -> list[str]:
     """Return whether only a part of a host is slow, as far as its median copies tell."""
-    typical = (
-        slow.typical_copy
-        if slow.slowdown > 1
-        else max((it.typical_copy for it in slow.benchmarks), default=1.0)
-    )
+    of_median = max((it.typical_copy for it in slow.benchmarks), default=1.0)
+    typical = slow.typical_copy if slow.slowdown > 1 else of_median
     if typical - 1 >= _LEVEL * (slow.worst - 1):
         return []
-    return [
-        f"its median copy is at {format_slowdown(typical)}: a part of it is slow, or a few copies "
-        "are"
-    ]
+    return [f"its median copy is at {format_slowdown(typical)}: only a part of it is slow"]
 
 
 def finding_text(slow: SlowHost) -> str:
@@ -166,8 +147,7 @@ def finding_text(slow: SlowHost) -> str:
     return f"{told}; level in the other {others} (geometric mean {mean})" if others else told
 
 
-def kind_text(kind: HostKind) -> str:
-    """Return what hosts of a kind are, in a line."""
+def _about_kind(kind: HostKind) -> str:
     memory = None if kind.memory_bytes is None else f"{kind.memory_bytes / 2**30:.0f} GiB"
     parts = (
         *(kind.cpu_model, count(kind.cpus, "CPU"), memory),
@@ -178,83 +158,15 @@ def kind_text(kind: HostKind) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def visible_text(kind: KindComparison) -> str:
+def _visible(kind: KindComparison) -> str:
     """Return what these hosts would have shown, or that nobody can tell."""
     if kind.why_not or kind.visible_whole is None or kind.visible_one is None:
-        level = " Against the most common kind none is slow." if kind.beside == () else ""
+        level = " None is slow against the most common kind." if kind.beside == () else ""
         return f"Cannot tell: {kind.why_not}.{level}"
     return (
-        f"{count(len(kind.hosts), 'host')} can show a host slower by "
-        f"{percent(kind.visible_whole)} % or more in all benchmarks, or by "
-        f"{percent(kind.visible_one)} % in one."
+        f"Smallest effect that {count(len(kind.hosts), 'host')} can show: "
+        f"{percent(kind.visible_whole)} % in all benchmarks, {percent(kind.visible_one)} % in one."
     )
-
-
-def _print_kind(
-    kind: KindComparison, inside: Mapping[str, Analysis], several: bool, printer: Printer
-) -> None:
-    printer.line()
-    apart = f" (apart: {'; '.join(kind.apart)})" if kind.apart else ""
-    printer.prose(f"{count(len(kind.hosts), 'host')}{apart}: {kind_text(kind.kind)}")
-    if several and len(kind.hosts) <= _MOST_NAMED:
-        printer.prose(f"  {', '.join(kind.hosts)}")
-    if kind.slow:
-        many = count(len(kind.slow), "slow host")
-        printer.line(f"{many}, the slowest first (geometric mean of all benchmarks):", "bold")
-    for number, slow in enumerate(kind.slow[:_MOST_HOSTS], 1):
-        first, *more = slow_lines(slow, inside.get(slow.host))
-        printer.prose(f"  {number}. {first}")
-        for text in more:
-            printer.prose(f"     {text}", "dim")
-    if len(kind.slow) > _MOST_HOSTS:
-        printer.line(f"  and {len(kind.slow) - _MOST_HOSTS} more (--json has them all)")
-    for slow in kind.beside or ():
-        printer.prose(f"  {slow.host}: {finding_text(slow)} {BESIDE}", "bold yellow")
-        if slow.host in inside:
-            printer.some(inside_lines(inside[slow.host]), "dim", indent="     ")
-    if not kind.slow and not kind.cannot_tell:
-        printer.line("No slow hosts.", "green")
-    if kind.disturbed:
-        printer.prose(f"Disturbed by other work: {truncate_list(kind.disturbed, _MOST_NAMED)}")
-    named = {it.host for it in kind.slow[:_MOST_HOSTS]}
-    odd = [(host, own) for host, own in kind.odd_settings.items() if host not in named]
-    printer.some((f"{host}: {odd_text(own)}" for host, own in odd), most=_MOST_HOSTS, indent="  ")
-    printer.prose(visible_text(kind), "" if kind.cannot_tell else "dim")
-
-
-def fleet_document(
-    fleet: int, compared: FleetComparison, inside: Mapping[str, Analysis]
-) -> dict[str, object]:
-    """Return the same as JSON values: slowdowns are time over the others' median."""
-    return {
-        "fleet": fleet,
-        "hosts": compared.hosts,
-        "without_times": list(compared.without_times),
-        "kinds": [
-            {
-                "kind": to_dict(kind.kind),
-                "apart": list(kind.apart),
-                "hosts": list(kind.hosts),
-                "cannot_tell": kind.cannot_tell,
-                "visible": {"all": kind.visible_whole, "one": kind.visible_one},
-                "slow": [_slow_document(one, inside.get(one.host)) for one in kind.slow],
-                "why_not": kind.why_not,
-                "disturbed": list(kind.disturbed),
-                "slow_beside": [
-                    _slow_document(one, inside.get(one.host)) for one in kind.beside or ()
-                ],
-                "odd_settings": {
-                    host: [to_dict(it) for it in own] for host, own in kind.odd_settings.items()
-                },
-                "slowdowns": _slowdown_rows(kind),
-            }
-            for kind in compared.kinds
-        ],
-    }
-
-
-def _slow_document(slow: SlowHost, inside: Analysis | None) -> dict[str, object]:
-    return to_dict(slow) | {"text": slow_lines(slow, inside)}
 
 
 def _slowdown_rows(kind: KindComparison) -> Sequence[dict[str, object]]:
@@ -268,6 +180,78 @@ def _slowdown_rows(kind: KindComparison) -> Sequence[dict[str, object]]:
         }
         for host in kind.hosts
     ]
+
+
+def fleet_parts(document: Row) -> Iterator[Part]:
+    """Yield the slow hosts kind by kind, what they would have shown, who is missing, what next."""
+    fleet, kinds = document["fleet"], document["kinds"]
+    hosts = count(document["hosts"], "host")
+    yield Line(f"Fleet {fleet}: {document['verdict']}. {hosts} compared.", "bold")
+    for kind in kinds:
+        yield from _kind_parts(kind, several=len(kinds) > 1)
+    if without := document["without_times"]:
+        named = truncate_list(without, _MOST_NAMED)
+        yield f"Not compared: {count(len(without), 'host')}, no benchmark ended well ({named})."
+    yield from missing_parts(document["missing"])
+    if any(kind["slow"] or kind["slow_beside"] for kind in kinds):
+        yield Line(f"next: `rater divots --confirm fleet:{fleet}`   (run them again)", whole=True)
+        yield Line(f"next: `rater report fleet:{fleet}`   (all hosts on a page)", whole=True)
+
+
+def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
+    hosts, slow = kind["hosts"], [*kind["slow"], *kind["slow_beside"]]
+    apart = f" (apart: {'; '.join(kind['apart'])})" if kind["apart"] else ""
+    names = f" ({', '.join(hosts)})" if several and len(hosts) <= _MOST_NAMED else ""
+    yield ""
+    yield f"{count(len(hosts), 'host')}{names}{apart}: {kind['about']}"
+    fields = (
+        Field("slow host", "host", TEXT),
+        Field("mean|%", "mean_slowdown", SLOWDOWN),
+        Field("slower than the others of its kind", _without_host, wrap=True),
+    )
+    yield ViewTable("", slow, fields, most=_MOST_HOSTS)
+    if not slow and not kind["cannot_tell"]:
+        yield Line("No slow hosts.", "green")
+    if disturbed := kind["disturbed"]:
+        yield f"Disturbed by other processes: {truncate_list(disturbed, _MOST_NAMED)}."
+    named = {it["host"] for it in slow[:_MOST_HOSTS]}
+    odd = [
+        {"host": host, "odd": odd_text(own)}
+        for host, own in kind["odd_settings"].items()
+        if host not in named
+    ]
+    columns = (Field("host", "host", TEXT), Field("settings", "odd", wrap=True))
+    yield ViewTable("", odd, columns, most=_MOST_HOSTS)
+    yield Line(kind["summary"], "" if kind["cannot_tell"] else "dim")
+
+
+def _without_host(row: Row) -> list[str]:
+    first, *more = row["text"]
+    return [first.removeprefix(f"{row['host']}: "), *more]
+
+
+def state_text(state: str) -> str:
+    """Return what people read of a state of a host that is missing."""
+    return AttemptState.NEVER.text if state == AttemptState.NEVER else state
+
+
+def missing_parts(missing: Sequence[Row]) -> Iterator[Part]:
+    """Yield which hosts are not complete, by state and reason."""
+    by_reason = group_by_key(((it["state"], it["reason"] or "unknown"), it) for it in missing)
+    rows = [
+        {
+            "hosts": truncate_list([it["host"] for it in them], _MOST_NAMED),
+            "state": state_text(state),
+            "reason": reason,
+        }
+        for (state, reason), them in by_reason.items()
+    ]
+    fields = (
+        Field("not complete", "hosts", TEXT, flexible=True),
+        Field("state", "state", TEXT),
+        Field("reason", "reason", wrap=True),
+    )
+    yield ViewTable("", rows, fields, style=lambda _: "yellow")
 
 
 # -- The trial of slow hosts: which run beside which, and what came of it --------------------------
@@ -290,43 +274,9 @@ class HostConfirmView(Struct, frozen=True):
     verdicts: Sequence[ConfirmResult | None] = ()  # of the suspects
 
 
-def print_plan(trial: HostConfirmView, printer: Printer) -> None:
-    """Print what runs beside what."""
-    printer.line(
-        f"Fleet {trial.fleet}: {count(len(trial.suspects), 'slow host')}, each beside "
-        f"{count(len(trial.rounds), 'quiet host')} in turn",
-        "bold",
-    )
-    for turn, pairs in enumerate(trial.rounds, 1):
-        told = [f"{pair.suspect.host} beside {pair.quiet}" for pair in pairs]
-        printer.prose(f"  round {turn}: {truncate_list(told, 12)}")
-
-
-def print_host_verdicts(trial: HostConfirmView, printer: Printer) -> None:
-    """Print what the rounds say of each suspect."""
-    for suspect, told in zip(trial.suspects, trial.verdicts, strict=True):
-        what = ", ".join(suspect.benchmarks) or "all benchmarks"
-        if told is None:
-            printer.prose(
-                f"{suspect.host}: cannot tell: fewer than two pairs were measured undisturbed"
-            )
-            continue
-        is_slow = told.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
-        printer.prose(
-            f"{suspect.host}: {told.answer}: {_MEANS[told.answer]}",
-            "bold yellow" if is_slow else "",
-        )
-        pairs = ", ".join(format_slowdown(one) for one in told.pairs)
-        printer.prose(
-            f"  {what} {format_slowdown(told.slowdown)}, 95 % interval "
-            f"{format_slowdown(told.low)} to "
-            f"{format_slowdown(told.high)}; originally {format_slowdown(suspect.slowdown)}; "
-            f"pairs: {pairs}"
-        )
-
-
-def host_trial_document(trial: HostConfirmView) -> dict[str, object]:
-    """Return the same as JSON values."""
+def host_trial_document(trial: HostConfirmView) -> dict[str, Any]:
+    """Return which hosts run beside which, and what the rounds say of each suspect."""
+    verdicts = trial.verdicts or [None] * len(trial.suspects)
     return {
         "fleet": trial.fleet,
         "rounds": [
@@ -336,109 +286,124 @@ def host_trial_document(trial: HostConfirmView) -> dict[str, object]:
         "fleets": list(trial.fleets),
         "hosts": [
             to_dict(suspect) | {"verdict": told and to_dict(told)}
-            for suspect, told in zip(
-                trial.suspects, trial.verdicts or [None] * len(trial.suspects), strict=True
-            )
+            for suspect, told in zip(trial.suspects, verdicts, strict=True)
         ],
     }
 
 
-# -- The history of a host or a benchmark: steps in words, and a line of marks to look at ----------
-
-_MARKS = "▁▂▃▄▅▆▇█"
-_ASCII_MARKS = "_.-=+*%#"
-_MOST_STEPS = 20
-_MOST_CHANGES = 6
-_LEAST_SPAN = 0.02  # ln, of a line of marks: noise of less is flat
-
-
-def print_history(history: History, printer: Printer) -> None:
-    """Print the steps and the course of it all."""
-    what = "of a host against the others of its kind" if _is_of_host(history) else "of a benchmark"
-    many = count(history.points, "fleet")
-    printer.prose(f"{history.name} in {history.program}: history {what}, {many}", "bold")
-    if history.alone:
-        printer.prose(f"{count(history.alone, 'more fleet')} had fewer than 3 others of its kind.")
-    for this_series in history.series[:1]:
-        _print_course(this_series, printer)
-    if history.too_short:
-        printer.prose(
-            f"Cannot tell of steps: {count(history.points, 'fleet')}, expected {FEWEST_POINTS} "
-            "or more."
-        )
-        return
-    if not history.steps:
-        printer.line("No steps.", "green")
-    for step in history.steps[:_MOST_STEPS]:
-        printer.prose(step_text(step), "bold" if step.ratio > 1 else "")
-        for text in changes_lines(step.changes):
-            printer.prose(f"  {text}")
-    if len(history.steps) > _MOST_STEPS:
-        printer.line(f"and {len(history.steps) - _MOST_STEPS} more (--json has them all)")
+def trial_plan_parts(document: Row) -> Iterator[Part]:
+    """Yield what runs beside what."""
+    suspects, rounds = document["hosts"], document["rounds"]
+    hosts = count(len(suspects), "slow host")
+    what = f"{hosts}, each beside {count(len(rounds), 'quiet host')} in turn"
+    pairs = [
+        {"round": turn, "suspect": pair["suspect"], "quiet": pair["quiet"]}
+        for turn, of in enumerate(rounds, 1)
+        for pair in of
+    ]
+    columns = (
+        Field("round", "round"),
+        Field("slow host", "suspect", TEXT),
+        Field("beside", "quiet", TEXT),
+    )
+    yield ViewTable(f"Fleet {document['fleet']}: {what}", pairs, columns, most=_MOST_HOSTS)
 
 
-def step_text(step: DatedStep) -> str:
-    """Return when a step was, how large, and where it left the level."""
-    where = step.benchmark or "all benchmarks"
-    who = f"{step.host}: " if step.host and step.benchmark else ""
-    now = "the others" if step.host else "at first"
-    level = format_slowdown(step.level)
-    return (
-        f"{_day(step.started_at)} (fleet {step.fleet}): {who}{where} "
-        f"{format_slowdown(step.ratio)}, "
-        f"since then {level} against {now} over {count(step.fleets_since, 'fleet')}"
-        f" (last before: {_day(step.last_before)})"
+def trial_verdict_parts(document: Row) -> Iterator[Part]:
+    """Yield what the rounds say of each suspect."""
+
+    def of(name: str) -> Any:
+        return lambda row: row["verdict"] and row["verdict"][name]
+
+    def means(row: Row) -> str:
+        told = row["verdict"]
+        return _MEANS[told["answer"]] if told else "cannot tell: under two undisturbed pairs"
+
+    again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+    fields = (
+        Field("host", "host", TEXT),
+        Field("now|%", of("slowdown"), SLOWDOWN),
+        Field(("95 % interval", "from"), of("low"), SLOWDOWN),
+        Field("to|%", of("high"), SLOWDOWN),
+        Field("found|%", "slowdown", SLOWDOWN),
+        Field("in", lambda it: it["benchmarks"] or "all benchmarks", TEXT, flexible=True),
+        Field("verdict", means, wrap=True),
+    )
+    yield ViewTable(
+        "",
+        document["hosts"],
+        fields,
+        style=lambda it: "bold yellow" if of("answer")(it) in again else "",
     )
 
 
-def changes_lines(changes: Sequence[FactChange]) -> list[str]:
-    """Return what changed at a step."""
-    if not changes:
-        return ["nothing that is recorded changed then: no setting, kernel, microcode or machine"]
-    own = [_change(it) for it in changes if not it.others_too]
-    too = [_change(it) for it in changes if it.others_too]
-    lines = [f"changed then: {truncate_list(own, _MOST_CHANGES)}"] if own else []
-    if too:
-        lines.append(
-            f"changed then, and on most others as well: {truncate_list(too, _MOST_CHANGES)}"
-        )
-    return lines
+# -- The history of a host or a benchmark: its steps, and its course fleet by fleet ----------------
+
+_MOST_STEPS = 20
+_MOST_CHANGES = 6
+_NOTHING = "nothing that is recorded changed: no setting, kernel, microcode or machine"
 
 
-def history_document(histories: Sequence[History]) -> dict[str, object]:
-    """Return all of it as JSON values: the first one, and those of other programs."""
+def history_document(histories: Sequence[History]) -> dict[str, Any]:
+    """Return the first history, and those of other programs."""
     return to_dict(histories[0]) | {"others": [to_dict(it) for it in histories[1:]]}
 
 
-def _is_of_host(history: History) -> bool:
-    return history.series[0].name == "" if history.series else True
+def histories_parts(document: Row) -> Iterator[Part]:
+    """Yield each history: the steps, then the course, the last fleet first."""
+    for history in (document, *document["others"]):
+        of_host = not history["series"] or history["series"][0]["name"] == ""
+        what = "of a host against the others of its kind" if of_host else "of a benchmark"
+        many = count(history["points"], "fleet")
+        yield Line(f"{history['name']} in {history['program']}: history {what}, {many}", "bold")
+        if alone := history["alone"]:
+            yield f"{count(alone, 'more fleet')} had fewer than 3 others of its kind."
+        if history["points"] < FEWEST_POINTS:
+            yield f"Too short for steps: {many}; at least {FEWEST_POINTS} are needed."
+        elif not history["steps"]:
+            yield Line("No steps.", "green")
+        yield steps_table(history["steps"])
+        for series in history["series"][:1]:
+            keys = ("fleet", "date", "ratio")
+            course = zip(series["fleets"], series["dates"], series["ratios"], strict=True)
+            rows = [dict(zip(keys, row, strict=True)) for row in course]
+            columns = (
+                Field("fleet", "fleet"),
+                Field("date", lambda it: (it["date"] or "")[:10] or None, TEXT),
+                Field("time %" if not of_host else "against|others %", "ratio", SLOWDOWN),
+            )
+            yield ViewTable("", rows[::-1], columns, most=_MOST_STEPS)
 
 
-def _change(change: FactChange) -> str:
-    names = {"machine_id_hash": "machine (another machine-id)", "cpu_model": "CPU"}
-    name = names.get(change.name, change.name)
-    if change.name == "machine_id_hash":
-        return name
-    return f"{name} {change.before or 'not there'} -> {change.after or 'not there'}"
-
-
-def _day(date: str | None) -> str:
-    return "date not known" if date is None else date[:10]
-
-
-def _print_course(series: FleetTrend, printer: Printer) -> None:
-    if not series.ratios:
-        return
-    logs = [math.log(it) for it in series.ratios][-max(20, printer.width - 30) :]
-    low, high = min(logs), max(logs)
-    span = max(high - low, _LEAST_SPAN)
-    marks = _ASCII_MARKS if printer.ascii_only else _MARKS
-    middle = (low + high) / 2
-    line = "".join(
-        marks[min(len(marks) - 1, max(0, int((it - middle + span / 2) / span * len(marks))))]
-        for it in logs
+def steps_table(steps: Sequence[Row]) -> ViewTable:
+    """Return when each step was, how large, where it left the level, and what changed then."""
+    fields = (
+        Field("step at|fleet", "fleet"),
+        Field("date", lambda it: (it["started_at"] or "")[:10] or None, TEXT),
+        Field("host", lambda it: it["host"] if it["benchmark"] else None, TEXT),
+        Field("benchmark", lambda it: it["benchmark"] or "all", TEXT, flexible=True),
+        Field("step|%", "ratio", SLOWDOWN),
+        Field("since|%", "level", SLOWDOWN),
+        Field("fleets", "fleets_since", optional=1),
+        Field("changed then", lambda it: changes_lines(it["changes"]), wrap=True),
     )
-    ends = f"{format_slowdown(math.exp(low))} to {format_slowdown(math.exp(high))}"
-    printer.line(f"{line}  {ends}")
-    first, last = series.dates[-len(logs)], series.dates[-1]
-    printer.line(f"{_day(first)} to {_day(last)}; higher is slower", "dim")
+    return ViewTable(
+        "", steps, fields, style=lambda it: "bold" if it["ratio"] > 1 else "", most=_MOST_STEPS
+    )
+
+
+def changes_lines(changes: Sequence[Row]) -> list[str]:
+    """Return what changed at a step."""
+    own = [_change(it) for it in changes if not it["others_too"]]
+    too = [_change(it) for it in changes if it["others_too"]]
+    lines = [truncate_list(own, _MOST_CHANGES)] if own else []
+    if too:
+        lines.append(f"on most others as well: {truncate_list(too, _MOST_CHANGES)}")
+    return lines or [_NOTHING]
+
+
+def _change(change: Row) -> str:
+    if change["name"] == "machine_id_hash":
+        return "machine (another machine-id)"
+    name = "CPU" if change["name"] == "cpu_model" else change["name"]
+    return f"{name} {change['before'] or 'absent'} -> {change['after'] or 'absent'}"

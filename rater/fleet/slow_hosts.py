@@ -48,23 +48,20 @@ from rater.fleet.show import (
     HostConfirmView,
     MissingHost,
     fleet_document,
+    fleet_parts,
+    histories_parts,
     history_document,
     host_trial_document,
-    print_fleet,
-    print_history,
-    print_host_verdicts,
-    print_missing,
-    print_next,
-    print_plan,
+    trial_plan_parts,
+    trial_verdict_parts,
 )
 from rater.fleet.store import load_fleet
 from rater.process import print_error
 from rater.record.stored import RunHead
-from rater.show.console import Printer
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
-from rater.text.values import to_dict, truncate_list
-from rater.workflow.arguments import open_existing_store, print_json, print_output
+from rater.text.values import truncate_list
+from rater.workflow.arguments import open_existing_store, print_json, print_view
 from rater.workflow.results.divots import load_or_analyse, parse_limit
 from rater.workflow.results.points import write_output
 from rater.workflow.results.report import check_page
@@ -87,11 +84,10 @@ def confirm(args: argparse.Namespace) -> int:
         chosen = _chosen(args, fleet, found)
         pairs = pairs_of(found, [one.host for one in chosen], rounds)
         trial = HostConfirmView(fleet, [suspect_of(one) for one in chosen], pairs)
+        if args.dry_run or not (args.quiet or args.json):
+            print_view(args, host_trial_document(trial), trial_plan_parts)
         if args.dry_run:
-            print_output(args, lambda: host_trial_document(trial), lambda it: print_plan(trial, it))
             return 0
-        if not args.quiet and not args.json:
-            print_output(args, lambda: None, lambda it: print_plan(trial, it))
         numbers = [
             _round(
                 store, fleet, [name for it in them for name in (it.suspect.host, it.quiet)], args
@@ -104,9 +100,7 @@ def confirm(args: argparse.Namespace) -> int:
         for suspect in trial.suspects
     ]
     trial = HostConfirmView(fleet, trial.suspects, pairs, numbers, verdicts)
-    print_output(
-        args, lambda: host_trial_document(trial), lambda it: print_host_verdicts(trial, it)
-    )
+    print_view(args, host_trial_document(trial), trial_verdict_parts)
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     if any(it is not None and it.answer in again for it in verdicts):
         return 0
@@ -146,12 +140,7 @@ def history(args: argparse.Namespace) -> int:
     """Print the histories of a name: one for each program, the last one run first."""
     with open_existing_store(args) as store:
         found = histories_in(store, args.name)
-
-    def text(printer: Printer) -> None:
-        for one in found:
-            print_history(one, printer)
-
-    print_output(args, lambda: history_document(found), text)
+    print_view(args, history_document(found), histories_parts)
     return 0
 
 
@@ -220,11 +209,8 @@ def page_data(store: Store, fleet: int) -> FleetPage:
     )
     starts = sorted(run.started_at for run in chosen.values() if run.started_at)
     return FleetPage(
-        fleet,
-        found,
-        {host: analysis for host, (_, analysis) in inside.items()},
+        fleet_document(fleet, found, _analyses(inside), missing),
         {host: _about(run) for host, run in chosen.items()},
-        missing,
         max(planned, len(chosen)),
         _histories(store, fleet, found),
         starts[0] if starts else None,
@@ -275,21 +261,14 @@ def fleet_divots(args: argparse.Namespace) -> int:
         fleet = one_fleet(store, args.which, "divots")
         thresholds = Thresholds(args.threshold_group, args.threshold_copy)
         found, _, own, missing, _ = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
-    inside = {host: analysis for host, (_, analysis) in own.items()}
-
-    def document() -> object:
-        divots = {host: divot_rows(it.findings) for host, (_, it) in own.items()}
-        told = [to_dict(it) for it in missing]
-        return fleet_document(fleet, found, inside) | {"missing": told, "divots": divots}
-
-    def text(printer: Printer) -> None:
-        print_fleet(fleet, found, inside, printer, missing)
-        print_missing(missing, printer)
-        printer.line()
-        print_next(fleet, found, printer)
-
-    print_output(args, document, text)
+    divots = {host: divot_rows(it.findings) for host, (_, it) in own.items()}
+    document = fleet_document(fleet, found, _analyses(own), missing) | {"divots": divots}
+    print_view(args, document, fleet_parts)
     return _gate(min(least for _, least in limits), found, missing) if limits else 0
+
+
+def _analyses(inside: Inside) -> dict[str, Analysis]:
+    return {host: analysis for host, (_, analysis) in inside.items()}
 
 
 def _gate(least: float, found: FleetComparison, missing: Sequence[MissingHost]) -> int:

@@ -322,11 +322,11 @@ def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: 
     assert (status, err) == (0, "")
     told = " ".join(out.split())
     assert "Fleet 1: 1 slow host. 5 hosts compared." in told
-    assert "1 slow host, the slowest first (geometric mean of all benchmarks): 1. n2: +" in told
-    assert "in all benchmarks (median) inside: no copy and no part stands out" in told
+    assert "slow host mean slower than the others of its kind % n2 +" in told
+    assert "in all benchmarks (median) inside: all copies are equally slow" in told
     assert "set otherwise: cpu.governor is powersave (most others: performance)" in told
-    assert "1 host (apart: microcode 0x77)" in told
-    assert "4 hosts can show a host slower by " in told
+    assert "1 host (n5) (apart: microcode 0x77)" in told
+    assert "Smallest effect that 4 hosts can show: " in told
 
 
 @pytest.mark.usefixtures("fleet")
@@ -391,9 +391,9 @@ def test_a_hosts_run_is_shown_and_compared_like_any_other(rater: Rater) -> None:
     ("words", "said"),
     [
         (("show", "fleet:1"), "5 hosts, and one run is wanted: name one, such as fleet:1/n1"),
-        (("show", "fleet:1/n9"), "this host has published no run"),
+        (("show", "fleet:1/n9"), "fleet 1 has no node n9; it has n1, n2, n3, n4 and 1 more"),
         (("show", "fleet:1/n2/7"), "no run of this attempt is collected"),
-        (("divots", "fleet:7"), "fleet:7: there is no such fleet; there are fleets 1"),
+        (("divots", "fleet:7"), "fleet:7: there is no such fleet; the only fleet is 1"),
         (("divots", "fleet:x"), "expected fleet:N or fleet:last"),
         (("compare", "fleet:1/n1", "7"), "are compared with each other"),
         (("rm", "fleet:1/n1"), "can be read"),
@@ -436,7 +436,7 @@ def test_a_history_of_one_fleet_shows_where_the_host_is_and_no_steps(rater: Rate
     status, out, _ = rater("fleet", "history", "n2")
     assert status == 0
     assert "n2 in mini, test: history of a host against the others of its kind, 1 fleet" in out
-    assert "Cannot tell of steps: 1 fleet, expected 6 or more." in out
+    assert "Too short for steps: 1 fleet; at least 6 are needed." in out
     status, _, err = rater("fleet", "history", "n77")
     assert status == 2
     assert "neither a host nor a benchmark of a fleet; benchmarks: lu, vm; hosts: n1, n2" in err
@@ -488,5 +488,5 @@ def test_confirming_shows_its_pairs_and_wants_to_know_how_hosts_are_reached(
     assert "1 slow host, each beside 3 quiet hosts in turn" in out
     # What the plan knows of hosts is said: nobody has submitted a job here.
     out = " ".join(rater("divots", "fleet:1")[1].split())
-    assert "Not complete: 5 hosts not submitted (n1, n2, n3, n4 and 1 more): not known why" in out
+    assert "n1, n2, n3, n4 and 1 more not submitted unknown" in out
     assert rater("divots", "--confirm", "fleet:1", "--finding", "2", "--dry-run")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
@@ -44,16 +45,20 @@ from rater.fleet.show import (
     MissingHost,
     changes_lines,
     finding_text,
+    fleet_parts,
+    histories_parts,
+    history_document,
     part_lines,
-    print_missing,
-    step_text,
 )
-from rater.fleet.show import print_fleet as print_fleet_hosts
+from rater.fleet.show import fleet_document as hosts_document
 from rater.fleet.store import StoredFleet
-from rater.fleet.table import fleet_document, print_fleet
+from rater.fleet.table import fleet_document
+from rater.fleet.table import fleet_parts as nodes_parts
 from rater.process import this_process
 from rater.record.run import RunStatus
 from rater.show.console import Printer
+from rater.show.document import print_parts
+from rater.text.values import to_dict
 from tests.support.fleets import ASKED
 
 SETTINGS = {1: {"cpu.governor": "performance", "load.1min": "0.1"}}
@@ -133,14 +138,15 @@ def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) ->
     assert [it.host for it in second.beside or ()] == (["n7"] if same else [])
     assert [it.host for it in found.slow] == (["n7"] if same else [])
     text = screen(found)
-    assert ("(median) against hosts with another kernel or microcode" in text) is same
+    assert ("(median) compared with hosts of another kernel or microcode" in text) is same
     assert text.startswith(f"Fleet 1: {'1 slow host' if same else 'No slow hosts'}. 7 hosts")
     assert (second.apart, second.cannot_tell, second.visible_one) == ((apart,), True, None)
 
 
 def screen(found: FleetComparison, *missing: MissingHost) -> str:
     out = StringIO()
-    print_fleet_hosts(1, found, {}, Printer(Console(file=out, width=100)), missing)
+    parts = fleet_parts(hosts_document(1, found, {}, missing))
+    print_parts(parts, Printer(Console(file=out, width=200)))
     return " ".join(out.getvalue().split())
 
 
@@ -168,9 +174,7 @@ def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none
     said = "Cannot tell: only a host slower by 162 % or more would show"
     assert screen(wide).startswith(f"Fleet 1: {said}. 4 hosts compared.")
     late = MissingHost("n4", "never", "pending too long", 1, has_times=False)
-    out = StringIO()
-    print_missing([late], Printer(Console(file=out, width=100)))
-    assert out.getvalue().strip() == "Not complete: 1 host not started (n4): pending too long"
+    assert "not complete state reason n4 not started pending too long" in screen(found, late)
     gone = [MissingHost(h, "lost", "node failed", 2, has_times=False) for h in ("n2", "n3", "n4")]
     alone = compared([run("n1")], [times("n1")])
     assert screen(alone, *gone).startswith(
@@ -186,7 +190,7 @@ def test_settings_that_one_host_has_otherwise_are_always_listed() -> None:
     settings = SETTINGS | {2: {"cpu.governor": "powersave"}}
     runs = [run(h, setting=2 if h == "n3" else 1) for h in hosts]
     text = screen(compared(runs, [times(h) for h in hosts], settings))
-    assert "n3: set otherwise: cpu.governor is powersave (most others: performance)" in text
+    assert "n3 set otherwise: cpu.governor is powersave (most others: performance)" in text
 
 
 def test_a_little_less_memory_is_the_same_kind() -> None:
@@ -390,18 +394,23 @@ def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> No
         FactChange("kernel", "6.1", "6.2", others_too=False),
         FactChange("thp", "False", "True", others_too=True),
     )
-    assert step_text(step).startswith("2026-09-07 (fleet 7): all benchmarks +")
-    assert changes_lines(step.changes) == [
-        "changed then: kernel 6.1 -> 6.2",
-        "changed then, and on most others as well: thp False -> True",
+    out = StringIO()
+    document = history_document([found])
+    print_parts(histories_parts(document), Printer(Console(file=out, width=80)))
+    told = " ".join(out.getvalue().split())
+    assert told.startswith("n2 in : history of a host against the others of its kind, 12 fleets")
+    assert re.search(r" 7 2026-09-07 all \+[45]\.\d \+[45]\.\d 6 kernel 6.1 -> 6.2 on most", told)
+    assert changes_lines(document["steps"][0]["changes"]) == [
+        "kernel 6.1 -> 6.2",
+        "on most others as well: thp False -> True",
     ]
 
 
 def test_a_step_in_one_benchmark_is_told_for_that_alone() -> None:
     found = host_history("n2", points(12, lambda w, name: 1.1 if w >= 7 and name == "lu" else 1.0))
     assert [it.benchmark for it in found.steps if it.benchmark] == ["lu"]
-    (line,) = changes_lines(found.steps[-1].changes)
-    assert line.startswith("nothing that is recorded changed then")
+    (line,) = changes_lines([to_dict(it) for it in found.steps[-1].changes])
+    assert line.startswith("nothing that is recorded changed")
 
 
 def test_without_others_or_with_few_fleets_there_are_no_steps() -> None:
@@ -543,7 +552,7 @@ def test_a_finding_says_where_and_how_much(host: SlowHost, text: str) -> None:
 def test_a_level_median_copy_says_that_a_part_is_slow() -> None:
     assert part_lines(slow_host(1.05, 14, typical=1.05)) == []
     assert part_lines(slow_host(1.05, 14, typical=1.001)) == [
-        "its median copy is at +0.1 %: a part of it is slow, or a few copies are"
+        "its median copy is at +0.1 %: only a part of it is slow"
     ]
 
 
@@ -567,7 +576,7 @@ def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
 
 def printed(it: StoredFleet, silent: str | None = None) -> list[str]:
     console = Console(file=StringIO(), width=80)
-    print_fleet(it, silent, Printer(console))
+    print_parts(nodes_parts(fleet_document(it, silent)), Printer(console))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
@@ -581,12 +590,13 @@ def test_what_wants_attention_comes_first_and_each_node_has_its_reason() -> None
     assert printed(view(*tried, untried=["n4"])) == [
         "Fleet 3: mini, 5 nodes: 1 waiting, 1 complete, 1 lost, 1 not started, 1 not",
         "    submitted",
-        "node  state          try  job  copies  why",
-        "n3    lost             1   17       -  the node failed (NODE_FAIL)",
-        "n5    not started      1   17       -  pending too long",
-        "n2    waiting          1   17       -  for rater run 1a2b",
-        "n4    not submitted    -    -       -  -",
-        "n1    complete         1   17       -  -",
+        "",
+        "node  state          try  job  why",
+        "n3    lost             1   17  the node failed (NODE_FAIL)",
+        "n5    not started      1   17  pending too long",
+        "n2    waiting          1   17  for rater run 1a2b",
+        "n4    not submitted    -    -",
+        "n1    complete         1   17",
     ]
 
 
@@ -595,7 +605,7 @@ def test_a_second_attempt_tells_why_there_was_a_first_one_and_copies_are_told_on
     part = replace(late, verdict=VERDICT)
     again = replace(part, attempt=2, state=AttemptState.COMPLETE, reason=None)
     lines = printed(view(part, again, replace(part, node="n2")))
-    assert lines[2:] == [
+    assert lines[3:] == [
         "n2    timeout     1   17   12/16  the time limit was near",
         "n1    complete    2   17   12/16  attempt 1 timeout: the time limit was near",
     ]
@@ -604,15 +614,16 @@ def test_a_second_attempt_tells_why_there_was_a_first_one_and_copies_are_told_on
 def test_many_nodes_take_a_line_for_all_that_are_complete() -> None:
     nodes = [node(f"n{n:03}", "complete") for n in range(1, 129)]
     nodes[6] = node("n007", "refused", "another rater")
-    assert printed(view(*nodes))[-2:] == [
-        "n007  refused    1   17       -  another rater",
+    assert printed(view(*nodes))[-3:] == [
+        "n007  refused    1   17  another rater",
+        "",
         "127 more nodes complete: n[001-006,008-128]",
     ]
 
 
 def test_a_silent_scheduler_is_told_before_the_nodes() -> None:
     [_, said, *_] = printed(view(node("n1", "running")), "timed out")
-    assert said == "the scheduler gave no answer, nothing is concluded: timed out"
+    assert said == "The scheduler gave no answer, so nothing is concluded: timed out"
 
 
 def test_a_fleet_is_a_document() -> None:
@@ -638,8 +649,13 @@ def test_a_fleet_is_a_document() -> None:
                     "host": {},
                 }
             ],
+            "attempt": 1,
+            "why": "power",
         },
-        {"node": "n2", "state": "not submitted", "reason": None, "run": None, "attempts": []},
+        {
+            **{"node": "n2", "state": "not submitted", "reason": None, "run": None},
+            **{"attempts": [], "attempt": None, "why": None},
+        },
     ]
 
 
