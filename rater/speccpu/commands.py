@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from rater.command_line import Parser
 from rater.commands.common import Subparsers, add_common, add_topology
 from rater.errors import InputError
 from rater.process import print_error
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import print_json, print_view
 
 if TYPE_CHECKING:
     from rater.plan.topology import Topology
@@ -141,10 +142,9 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 def _lint(args: argparse.Namespace) -> int:
-    from rater.show.console import Printer, terminal
     from rater.speccpu.lint.bind_list import read_source
     from rater.speccpu.lint.check import lint
-    from rater.speccpu.show import lint_document, print_lint
+    from rater.speccpu.show import lint_document, lint_parts
 
     topology = _machine(args.topology)
     source = read_source(Path(args.config), dict(args.define), args.label)
@@ -156,10 +156,12 @@ def _lint(args: argparse.Namespace) -> int:
             f"{args.config}: no submit, bind or bindN line{why}: nothing to check{more}"
         )
     machine = topology.source if topology else None
-    if args.json:
-        print_json(lint_document(found, source, machine))
-        return 1 if found.findings else 0
-    print_lint(found, source, machine, Printer(terminal()), hint=_hint(found, topology))
+    hint = _hint(found, topology)
+    print_view(
+        args,
+        lint_document(found, source, machine),
+        lambda _: lint_parts(found, source, machine, hint=hint),
+    )
     return 1 if found.findings else 0
 
 
@@ -189,9 +191,8 @@ _SAYING_S = 5.0  # between two words on how far the reading is
 
 def import_spec(args: argparse.Namespace) -> int:
     """Import result files, one run each; what one of them lacks does not keep the others out."""
-    from rater.show.console import Printer, terminal
     from rater.speccpu.results.read import read_spec, to_import
-    from rater.speccpu.show import import_document, print_import
+    from rater.speccpu.show import import_document, import_parts
     from rater.store.connection import default_path
     from rater.store.store import open_store
 
@@ -202,7 +203,6 @@ def import_spec(args: argparse.Namespace) -> int:
         topology = machine.load_topology(args.topology)
     documents = []
     errors: list[str] = []
-    printer = Printer(terminal())
     store = None
     try:
         for place, name in enumerate(args.file):
@@ -219,12 +219,10 @@ def import_spec(args: argparse.Namespace) -> int:
                 documents.append(import_document(one, number, added))
                 continue
             if place:
-                printer.line()
+                print()
             asked = topology or args.define or args.label
             again = f" (to read it so: `rater rm {number}` first)" if asked else ""
-            print_import(one, number, added, printer, again=again)
-            if added:
-                printer.line(f"  `rater show {number}`")
+            print_view(args, one, partial(import_parts, run=number, added=added, again=again))
     finally:
         if store is not None:
             store.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rater.show.console import Printer
+from rater.show.document import Line, Part, facts
 from rater.show.format import format_number, needed_decimals
 from rater.speccpu.config.keys import Problem
 from rater.speccpu.lint.bind_list import BoundCopy, LintFinding, Scope, Source
@@ -14,43 +14,48 @@ from rater.speccpu.results.read import SpecImport
 from rater.speccpu.results.recompute import Disagreement, RecomputedResults, own_ratio
 from rater.speccpu.results.result import SpecIteration
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.values import JsonFields, copies_text, count, to_json
+from rater.text.values import JsonFields, copies_text, count, group_by_key, to_json
 
-_TOLD = {"rsf": "raw file", "log": "log", "csv": "CSV report"}
+_FORMATS = {"rsf": "raw file", "log": "log", "csv": "CSV report"}
+_MOST = 10  # remarks, problems, disagreements: --json has all
 
 
-def print_import(
-    one: SpecImport, run: int, added: bool, printer: Printer, *, again: str = ""
-) -> None:
-    """Print one imported file; `again`: what to say of a file that was stored already."""
-    file = one.file
+def import_parts(one: SpecImport, run: int, added: bool, *, again: str = "") -> Iterator[Part]:
+    """Yield one imported file; `again`: what to say of a file that was stored already."""
+    file, recomputed = one.file, one.recomputed
     if not added:
-        printer.prose(f"run {run}: {file.name} is stored already, nothing was added{again}", "bold")
+        yield Line(f"run {run}: {file.name} is stored already, nothing was added{again}", "bold")
         return
     what = " ".join(filter(None, (file.suite, file.metric, file.size)))
-    printer.prose(f"run {run}: {file.name} ({_TOLD[file.format]}, {what}) imported", "bold")
-    printer.prose(f"  {counted(one)}")
-    printer.prose(f"  {one.places.summary()}")
-    printer.some([f"  note: {remark}" for remark in one.remarks], "yellow")
-    recomputed = one.recomputed
-    for tune, mean in recomputed.means:
-        in_file = file.means.get(tune)
-        parts = [f"{tune} geometric mean worked out: {_mean(mean, tune, recomputed)}"]
-        if in_file is not None:
-            parts.append(f"the file: {in_file.value:.{min(in_file.places, 6)}f}")
-        printer.prose(f"  {', '.join(parts)}")
-    if recomputed.disagreements:
-        printer.prose(
-            f"  {count(recomputed.compared, 'value')} of the file checked, "
-            f"{len(recomputed.disagreements)} disagree with its own numbers:",
-            "yellow",
+    yield Line(f"run {run}: {file.name} ({_FORMATS[file.format]}, {what}) imported", "bold")
+    means = [
+        f"{tune} {_mean(mean, tune, recomputed)}"
+        + (f"; the file: {said.value:.{min(said.places, 6)}f}" if said else "")
+        for tune, mean in recomputed.means
+        for said in [file.means.get(tune)]
+    ]
+    wrong, compared = recomputed.disagreements, count(recomputed.compared, "value")
+    agree = f"{compared} of the file: all agree" if recomputed.compared else ""
+    if wrong:
+        agree = f"{compared} of the file, {len(wrong)} disagree with its own numbers:"
+    problems = file.problems
+    yield facts(
+        (
+            ("holds", counted(one)),
+            ("copies", one.places.summary()),
+            ("notes", _some(one.remarks)),
+            ("geometric mean", means),
+            ("checked", [agree, *_some(wrong)] if agree else []),
+            ("problems", [str(problems.count), *_some(problems)] if problems.count else []),
         )
-        printer.some([f"    {found}" for found in recomputed.disagreements], "yellow")
-    elif recomputed.compared:
-        printer.prose(f"  {count(recomputed.compared, 'value')} of the file checked: all agree")
-    if file.problems.count:
-        printer.prose(f"  {count(file.problems.count, 'problem')}:", "yellow")
-        printer.some([f"    {problem}" for problem in file.problems], "yellow")
+    )
+    yield Line(f"next: `rater show {run}`", whole=True)
+
+
+def _some(told: Iterable[object]) -> list[str]:
+    texts = list(map(str, told))
+    more = len(texts) - _MOST
+    return [*texts[:_MOST], *([f"and {more} more (--json has all)"] if more > 0 else [])]
 
 
 def counted(one: SpecImport) -> str:
@@ -126,30 +131,24 @@ def _mean(mean: float | None, tune: str, recomputed: RecomputedResults) -> str:
 _MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
 
 
-def print_lint(
-    found: LintReport, source: Source, topology: str | None, printer: Printer, *, hint: str = ""
-) -> None:
-    """Print findings, notes and what was left out; `hint`: what to say of this machine."""
-    shown: Counter[str] = Counter()
-    of_kind = Counter(one.kind for one in found.findings)
+def lint_parts(
+    found: LintReport, source: Source, topology: str | None, *, hint: str = ""
+) -> Iterator[Part]:
+    """Yield findings, notes and what was left out; `hint`: what to say of this machine."""
+    by_kind = group_by_key((one.kind, one) for one in found.findings)
+    many = {kind: them for kind, them in by_kind.items() if len(them) > _MOST_OF_A_KIND + 1}
+    hidden = [one for them in many.values() for one in them[_MOST_OF_A_KIND:]]
     for one in found.findings:
-        shown[one.kind] += 1
-        if shown[one.kind] > _MOST_OF_A_KIND and of_kind[one.kind] > _MOST_OF_A_KIND + 1:
-            continue
-        of = f" ({', '.join(one.scopes)})" if one.scopes else ""
-        printer.line(f"{source.where(one.line)}: {one.text}{of} [{one.kind}]")
-    for kind, this_number in of_kind.items():
-        if this_number > _MOST_OF_A_KIND + 1:
-            lines = [source.where(one.line) for one in found.findings if one.kind == kind]
-            more = this_number - _MOST_OF_A_KIND
-            printer.line(f"{lines[-1]}: and {more} more up to here [{kind}] (--json has all)")
-    printer.prose(_summary(found, source, topology), "bold" if found.findings else "")
-    for note in found.notes:
-        printer.prose(f"  note: {note}")
-    for left in found.unchecked:
-        printer.prose(f"  not checked: {left}", "yellow")
-    if hint:
-        printer.prose(f"  {hint}")
+        if one not in hidden:
+            of = f" ({', '.join(one.scopes)})" if one.scopes else ""
+            yield Line(f"{source.where(one.line)}: {one.text}{of} [{one.kind}]", whole=True)
+    for kind, them in many.items():
+        last, more = source.where(them[-1].line), len(them) - _MOST_OF_A_KIND
+        yield Line(f"{last}: and {more} more up to here [{kind}] (--json has all)", whole=True)
+    yield Line(_summary(found, source, topology), "bold" if found.findings else "")
+    yield from (f"  note: {note}" for note in found.notes)
+    yield from (Line(f"  not checked: {left}", "yellow") for left in found.unchecked)
+    yield f"  {hint}" if hint else None
 
 
 def _summary(found: LintReport, source: Source, topology: str | None) -> str:

@@ -41,13 +41,13 @@ def test_a_stored_sweep_becomes_a_summary_and_a_page(
     # A speedup of 2 is an improvement of 100 % and a reduction of 50 %; the mean is sqrt(2).
     assert ["gups", "2.000", "2.000-2.000", "better", "+100.0", "+50.0", "100%", "2.000"] in lines
     assert ["geometric", "mean", "(2)", "1.069", "1.155", "1.265", "1.414"] in lines
-    assert ["gups", "linear", "-66.7", "1.000", "0.0", "0.0", "0.0", "-"] in lines
-    assert ["lu", "nothing", "+0.0", "-", "-", "-", "0.0", "-"] in lines
+    assert ["gups", "linear", "-66.7", "1.000", "0.0", "0.0", "0.0"] in lines
+    assert ["lu", "nothing", "+0.0", "-", "-", "-", "0.0"] in lines
     text = page.read_text()
     assert "<h1>Page sizes, sweep 1</h1>" in text
     drawn = json.dumps(Page(text).data)
     assert drawn.count('"title": "gups, time of a copy, s"') == 1
-    assert "The memory of these copies was not observed." in text
+    assert "The memory of these copies was not sampled." in text
 
 
 def test_its_json_has_all_of_it(rater: Rater, swept: Path) -> None:

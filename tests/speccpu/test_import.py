@@ -223,9 +223,9 @@ def test_missing_times_of_copies_are_told_and_cost_the_ratio(
 def test_disagreements_and_problems_are_printed_and_kept(rater: Rater, tmp_path: Path) -> None:
     text = "garbage\n" + bracket(ratio=21)
     _, out, _ = rater("spec", "import", write(tmp_path, text))
-    assert "2 values of the file checked, 1 disagree with its own numbers" in flat(out)
+    assert "checked 2 values of the file, 1 disagree with its own numbers" in flat(out)
     assert "line 8: 400.perlbench base, iteration 0: ratio 21.000000, worked out 20.0" in flat(out)
-    assert "1 problem: line 1: no `key: value` line: 'garbage'" in flat(out)
+    assert "problems 1 line 1: no `key: value` line: 'garbage'" in flat(out)
     _, shown, _ = rater("show")
     assert "the file disagrees with its own numbers: line 8" in flat(shown)
     assert "not read: line 1" in flat(shown)
@@ -277,7 +277,7 @@ def test_a_log_without_times_of_copies_has_its_results(
     path = write(tmp_path, SHORT_LOG, "CPU2017.001.log")
     _, out, _ = rater("spec", "import", path)
     assert (
-        "base geometric mean worked out: 22.44 (1 of 2 benchmarks without a valid ratio)"
+        "geometric mean base 22.44 (1 of 2 benchmarks without a valid ratio)"
         in flat(out)
     )
     with open_store(database) as store:
@@ -513,7 +513,7 @@ def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_pat
     )
     _, out, _ = rater("spec", "import", write(tmp_path, configured(config)))
     assert (
-        "note: the configuration inside, line 1: the condition %if '%{mode}' =~ /far/ is not "
+        "notes the configuration inside, line 1: the condition %if '%{mode}' =~ /far/ is not "
         "understood: taken as false" in flat(out)
     )
 

@@ -18,6 +18,7 @@ from rater.analysis.results.score import summarise
 from rater.errors import InputError
 from rater.run.host.discover import parse_synthetic
 from rater.show.console import Printer
+from rater.show.document import print_parts
 from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
 from rater.speccpu.config.config import read_config
@@ -25,7 +26,7 @@ from rater.speccpu.results.log import read_log
 from rater.speccpu.results.read import to_import
 from rater.speccpu.results.result import SpecFile
 from rater.speccpu.results.rsf import read_rsf
-from rater.speccpu.show import import_document, print_import
+from rater.speccpu.show import import_document, import_parts
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
 from rater.store.sweeps import remove_sweeps
@@ -190,7 +191,7 @@ def _use(file: SpecFile, store: Store) -> None:
         return
     number, added = store.add(one.stored, one.copies())
     console = Console(file=io.StringIO(), width=80)
-    print_import(one, number, added, Printer(console))
+    print_parts(import_parts(one, number, added), Printer(console))
     json.dumps(import_document(one, number, added), allow_nan=False)
     stored = store.load(number)
     assert len(stored.copies) <= max(one.copy_runs, 1) or not added

@@ -20,7 +20,7 @@ from rater.lab.models.model import (
 from rater.lab.models.observed import LayoutValue
 from rater.lab.models.quantities import Quantity
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
-from rater.show.console import Columns, Printer
+from rater.show.document import PERCENT, TEXT, Field, Line, Part, ViewTable
 from rater.show.format import format_number, sanitize
 from rater.text.values import (
     JsonFields,
@@ -29,7 +29,6 @@ from rater.text.values import (
     percent,
     signed_percent,
     to_json,
-    truncate_list,
 )
 
 HOW = (
@@ -40,25 +39,7 @@ HOW = (
 )
 
 
-def head_text(model: SweepModel) -> str:
-    """Say what is modelled, and from how much."""
-    observed = model.observed
-    runs = {run for one in observed.layouts for run in one.runs}
-    return f"{observed.name}: {count(len(observed.layouts), 'layout')}, {count(len(runs), 'run')}"
-
-
-def quantities_text(model: SweepModel) -> str:
-    """Say what x and y are, and where they are from."""
-    x, y = model.observed.x, model.observed.y
-    told = [
-        f"{letter}: {one.name}{f' ({one.unit})' if one.unit else ''}, {one.source}."
-        for letter, one in (("x", x), ("y", y))
-    ]
-    return " ".join(told)
-
-
-def noise_text(model: SweepModel) -> str:
-    """Say how much runs of one layout differ."""
+def _noise_text(model: SweepModel) -> str:
     noise, of_layout = model.observed.noise, model.observed.layout_noise
     if noise.degrees is None:
         return (
@@ -204,65 +185,54 @@ def models_document(
 # -- Models of layouts on a terminal and a page: what is warranted, fits, two-point lines ----------
 
 
-def print_models(
-    models: Sequence[SweepModel],
-    printer: Printer,
-    told: Sequence[str] = (),
-) -> None:
-    """Print every model; `told`: points without runs."""
-    printer.some(told, "yellow")
+def models_parts(models: Sequence[SweepModel], told: Sequence[str] = ()) -> Iterator[Part]:
+    """Yield every model; `told`: points without runs."""
+    yield from (Line(text, "yellow") for text in told)
     for place, model in enumerate(models):
-        if place or told:
-            printer.line()
-        print_model(model, printer)
-    printer.line()
-    printer.prose(HOW, "dim")
+        yield "" if place or told else None
+        yield from model_parts(model)
+    yield ""
+    yield Line(HOW, "dim")
 
 
-def print_model(model: SweepModel, printer: Printer) -> None:
-    """Print one model."""
-    printer.prose(head_text(model), "bold")
-    printer.prose(quantities_text(model))
-    printer.some(model.observed.lacking, "yellow")
+def model_parts(model: SweepModel) -> Iterator[Part]:
+    """Yield one model."""
+    observed = model.observed
+    runs = {run for one in observed.layouts for run in one.runs}
+    many = f"{count(len(observed.layouts), 'layout')}, {count(len(runs), 'run')}"
+    yield Line(f"{observed.name}: {many}", "bold")
+    yield " ".join(
+        f"{letter}: {one.name}{f' ({one.unit})' if one.unit else ''}, {one.source}."
+        for letter, one in (("x", observed.x), ("y", observed.y))
+    )
+    yield from (Line(text, "yellow") for text in observed.lacking)
     for place, text in enumerate(choice_texts(model)):
-        printer.prose(text, "" if place else "bold")
-    printer.prose(noise_text(model), "dim")
-    if not model.fits:
-        return
-    printer.line()
-    _print_fits(model, printer)
+        yield Line(text, "" if place else "bold")
+    yield Line(_noise_text(model), "dim")
+    if model.fits:
+        yield _fits_table(model)
     if model.pairs:
-        printer.line()
-        _print_pairs(model, printer)
+        yield _pairs_table(model)
 
 
-def _print_fits(model: SweepModel, printer: Printer) -> None:
+def _fits_table(model: SweepModel) -> ViewTable:
     fits = [fit for fit in model.fits if fit.degree]
     chosen = model.choice.chosen if model.choice else None
-    of = Columns(fits)
-    printer.table(
-        [
-            of.left("model", lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name),
-            of.right("R2", lambda fit: format_number(fit.quality.r2, 3)),
-            of.right("adjusted|R2", lambda fit: format_number(fit.quality.adjusted_r2, 3)),
-            of.right("AICc", lambda fit: format_number(fit.quality.aicc, 1)),
-            of.percent("left out|mean %", lambda fit: fit.quality.mean_error),
-            of.percent("left out|max %", lambda fit: fit.quality.maximum_error),
-            of.left("y =", formula, flexible=True),
-        ],
-        ["bold" if fit.name == chosen else "" for fit in fits],
+    fields = (
+        Field("model", lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name, TEXT),
+        Field("R2", lambda fit: format_number(fit.quality.r2, 3)),
+        Field("adjusted|R2", lambda fit: format_number(fit.quality.adjusted_r2, 3)),
+        Field("AICc", lambda fit: format_number(fit.quality.aicc, 1)),
+        Field("left out|mean %", lambda fit: fit.quality.mean_error, PERCENT),
+        Field("left out|max %", lambda fit: fit.quality.maximum_error, PERCENT),
+        Field("y =", formula, TEXT, flexible=True),
     )
+    return ViewTable("", fits, fields, style=lambda fit: "bold" if fit.name == chosen else "")
 
 
-def _print_pairs(model: SweepModel, printer: Printer) -> None:
-    layouts = model.observed.layouts
-    shown = shown_pairs(model.pairs, model.x)
-    of = Columns(shown)
+def _pairs_table(model: SweepModel) -> ViewTable:
+    labels = [_short(it.label) for it in model.observed.layouts]
     worst = max(model.pairs, key=lambda one: one.maximum_error)
-    printer.prose(
-        f"Lines through two layouts, and how wrong they are about the others ({len(model.pairs)} "
-        f"pairs; the worst is {percent(worst.maximum_error)} % off):"
-    )
 
     def beyond(one: TwoPointModel) -> str:
         at = max(
@@ -270,32 +240,29 @@ def _print_pairs(model: SweepModel, printer: Printer) -> None:
             key=lambda i: abs(one.errors[i] or 0.0),
         )
         words = " (outside)" if one.outside[at] else ""
-        return f"{signed_percent(one.errors[at])} at {_short(layouts[at].label)}{words}"
+        return f"{signed_percent(one.errors[at])} at {labels[at]}{words}"
 
-    printer.table(
-        [
-            of.left(
-                "fitted on",
-                lambda one: (
-                    f"{_short(layouts[one.first].label)}, {_short(layouts[one.second].label)}"
-                ),
-                flexible=True,
-            ),
-            of.percent("mean|%", lambda one: one.mean_error),
-            of.percent("max|%", lambda one: one.maximum_error),
-            of.left("worst, %", beyond),
-        ]
+    title = (
+        f"Lines through two layouts, and their errors for the others ({len(model.pairs)} pairs; "
+        f"the worst is {percent(worst.maximum_error)} % off):"
     )
+    fields = (
+        Field(
+            "fitted on",
+            lambda one: f"{labels[one.first]}, {labels[one.second]}",
+            TEXT,
+            flexible=True,
+        ),
+        Field("mean|%", lambda one: one.mean_error, PERCENT),
+        Field("max|%", lambda one: one.maximum_error, PERCENT),
+        Field("worst, %", beyond, TEXT),
+    )
+    return ViewTable(title, shown_pairs(model.pairs, model.x), fields)
 
 
 def _short(label: str) -> str:
     parts = label.split()
     return parts[0].partition("=")[2] or label if len(parts) == 1 else label
-
-
-def names_of(models: Sequence[SweepModel]) -> str:
-    """Return the names of what is modelled."""
-    return truncate_list([one.observed.name for one in models])
 
 
 # -- Models of layouts as charts, for a page and a file; pure but for drawing them -----------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from rater.analysis.compare.model import Effect
 from rater.analysis.results.copies import MemoryCell
 from rater.lab.models.model import LabRow, PageLab, RankingCheck, SweepModel, TermState
-from rater.lab.models.show import HOW, TABLE, model_charts, print_model
-from rater.lab.trace.show import milliseconds, print_check
+from rater.lab.models.show import HOW, TABLE, model_charts, model_parts
+from rater.lab.trace.show import MILLISECONDS, check_parts
 from rater.lab.trace.tlb import mapping_name
 from rater.show.charts.vega import Html, element
 from rater.show.compare.comparison import (
@@ -20,16 +21,28 @@ from rater.show.compare.comparison import (
     memory_parts,
 )
 from rater.show.compare.differences import trouble_parts
-from rater.show.console import Column, Columns, Printer, names_with_tunes
-from rater.show.document import TEXT, Field, ViewTable, print_parts
+from rater.show.console import names_with_tunes
+from rater.show.document import (
+    CHANGE,
+    NUMBER,
+    PERCENT,
+    TEXT,
+    Field,
+    Form,
+    Line,
+    Part,
+    ViewTable,
+    print_parts,
+)
 from rater.show.format import format_number
 from rater.show.html.page import PagePart
 from rater.show.html.shell import HtmlPrinter
-from rater.text.values import JsonFields, count, percent, signed_percent, to_json
+from rater.text.values import JsonFields, count, percent, to_json
 
 _MB = 1e6
 _SUITE = "geometric mean"
-NO_MEMORY = "The memory of these copies was not observed."
+NO_MEMORY = "The memory of these copies was not sampled."
+R2 = Form(lambda values: [format_number(it, 3) for it in values])
 
 
 def layouts_of(lab: PageLab) -> list[str]:
@@ -43,147 +56,135 @@ def has_memory(lab: PageLab) -> bool:
     return any(cell.max_bytes is not None or cell.average_bytes is not None for cell in cells)
 
 
-def print_lab(lab: PageLab, printer: Printer) -> None:
-    """Print the summary: speedups over base pages, memory, CPI, models."""
+def lab_parts(lab: PageLab) -> Iterator[Part]:
+    """Yield the summary: speedups over base pages, memory, CPI, models, rankings."""
     runs = sum(len(point.runs) for point in lab.points)
-    printer.prose(
-        f"Page sizes, sweep {lab.sweep}: {count(len(lab.points), 'layout')}, {count(runs, 'run')}",
-        "bold",
-    )
-    printer.some(lab.missing, "yellow")
-    print_parts(trouble_parts(lab.comparison.troubles), printer)
-    printer.line()
-    print_gains(lab, printer)
-    printer.line()
-    print_layouts(lab, printer)
-    printer.line()
-    print_lab_memory(lab, printer)
+    many = f"{count(len(lab.points), 'layout')}, {count(runs, 'run')}"
+    yield Line(f"Page sizes, sweep {lab.sweep}: {many}", "bold")
+    yield from (Line(text, "yellow") for text in lab.missing)
+    yield from trouble_parts(lab.comparison.troubles)
+    yield from gains_parts(lab)
+    yield from _memory_parts(lab)
     counted = [it for it in lab.cpi if it.cycles[lab.largest] is not None]
-    print_parts(cpi_parts(counted, lab.comparison.sides), printer)
-    printer.line()
-    print_overview(lab.models, lab.no_models, printer)
-    if lab.energy:
-        printer.line()
-        printer.prose("The same of energy:", "bold")
-        print_overview(lab.energy, None, printer)
-    printer.line()
-    print_rankings(lab, printer)
+    yield from cpi_parts(counted, lab.comparison.sides)
+    yield from overview_parts(lab)
+    yield from rankings_parts(lab)
 
 
-def print_rankings(lab: PageLab, printer: Printer) -> None:
-    """Print which data deserves large pages by the traces, and how far off they were."""
+def rankings_parts(lab: PageLab) -> Iterator[Part]:
+    """Yield which data deserves large pages by the traces, and how far off they were."""
     if not lab.checks:
-        printer.prose(
+        yield Line(
             "No ranking: `rater lab trace SUITE/BENCHMARK --size SIZE` traces a benchmark, and "
-            "what it predicts of each layout is then held against these runs.",
+            "compares its prediction for each layout with these runs.",
             "dim",
         )
         return
-    printer.prose("Which data deserves large pages, by traces, against these runs:")
-    of = Columns(lab.checks)
-    printer.table(
-        [
-            of.left("benchmark", lambda it: it.benchmark, flexible=True),
-            of.right("trace", lambda it: it.trace),
-            of.left("best in large pages", lambda it: mapping_name(it.best.mapping.sizes)),
-            of.right("large|pages", lambda it: it.best.large_pages),
-            of.right("saves|ms", lambda it: milliseconds(it.saved_ns)),
-            of.right(("error of", "mean %"), lambda it: _error(it, largest=False)),
-            of.right(("benefit", "max %"), lambda it: _error(it, largest=True)),
-        ]
+    fields = (
+        Field("benchmark", lambda it: it.benchmark, TEXT, flexible=True),
+        Field("trace", lambda it: it.trace),
+        Field("best in large pages", lambda it: mapping_name(it.best.mapping.sizes), TEXT),
+        Field("large|pages", lambda it: it.best.large_pages),
+        Field("saves|ms", lambda it: it.saved_ns, MILLISECONDS),
+        Field(("error of", "mean %"), lambda it: _error(it, "mean_error")),
+        Field(("benefit", "max %"), lambda it: _error(it, "max_error")),
     )
-    printer.prose(
+    title = "Which data deserves large pages, by traces, against these runs:"
+    yield ViewTable(title, lab.checks, fields)
+    yield Line(
         "error of benefit: predicted less measured benefit of each layout, in per cent of the "
-        "largest benefit (IBM CPO's measure); noise: the largest one does not stand out of it.",
+        "largest benefit (IBM CPO's measure); noise: the largest one does not exceed the noise.",
         "dim",
     )
 
 
-def print_gains(lab: PageLab, printer: Printer) -> None:
-    """Print what the most large pages bring to each benchmark."""
-    base, most = lab.comparison.sides[0].label, lab.comparison.sides[lab.largest].label
-    printer.prose(f"{_value(most)} in large pages over {_value(base)}:")
-    of = Columns(lab.rows)
-    printer.table(
-        [
-            of.left("benchmark", _name, flexible=True),
-            of.right("speed-|up", lambda one: _factor(one.largest)),
-            of.right("95 %|interval", lambda one: _interval(one.largest)),
-            of.left("verdict", lambda one: _verdict(one.largest), flexible=True),
-            of.change("improve-|ment %", lambda one: one.largest.improvement),
-            of.change("reduc-|tion %", lambda one: one.largest.reduction, optional=1),
-            of.left("fastest", _fastest, optional=2),
-        ],
-        ["bold" if one.row.over else "" for one in lab.rows],
+def gains_parts(lab: PageLab) -> Iterator[Part]:
+    """Yield what the most large pages bring to each benchmark, then every layout's speedup."""
+    sides = lab.comparison.sides
+    fields = (
+        Field("benchmark", _name, TEXT, flexible=True),
+        Field("speed-|up", lambda one: _factor(one.largest)),
+        Field("95 %|interval", lambda one: _interval(one.largest)),
+        Field("verdict", lambda one: _verdict(one.largest), TEXT, flexible=True),
+        Field("improve-|ment %", lambda one: one.largest.improvement, CHANGE),
+        Field("reduc-|tion %", lambda one: one.largest.reduction, CHANGE, optional=1),
+        Field("fastest", _fastest, TEXT, optional=2),
     )
-    printer.prose(
+    title = f"{_value(sides[lab.largest].label)} in large pages over {_value(sides[0].label)}:"
+    yield ViewTable(title, lab.rows, fields, style=lambda one: "bold" if one.row.over else "")
+    yield Line(
         "improvement: (T base - T) / T; reduction: (T base - T) / T base; intervals and verdicts "
         f"as in `rater compare sweep:{lab.sweep}`.",
         "dim",
     )
-
-
-def print_layouts(lab: PageLab, printer: Printer) -> None:
-    """Print the speedup of every layout, as many beside each other as there is room for."""
-    names = Field("speedup", _name, TEXT, flexible=True)
     layouts = [
-        Field(_value(side.label), partial(_factor_at, at))
-        for at, side in enumerate(lab.comparison.sides[1:])
+        Field(_value(side.label), partial(_factor_at, at)) for at, side in enumerate(sides[1:])
     ]
-    print_parts([ViewTable("", lab.rows, [names, *layouts], repeated=1)], printer)
+    names = Field("speedup", _name, TEXT, flexible=True)
+    yield ViewTable("", lab.rows, [names, *layouts], repeated=1)
 
 
-def print_lab_memory(lab: PageLab, printer: Printer) -> None:
-    """Print average and maximum memory of a copy, in base and in the most large pages."""
+def _memory_parts(lab: PageLab) -> Iterator[Part]:
+    """Yield average and maximum memory of a copy, in base and in the most large pages."""
     if not has_memory(lab):
-        printer.prose(NO_MEMORY, "dim")
+        yield Line(NO_MEMORY, "dim")
         return
-    pairs = [(row.cells[0], row.cells[lab.largest]) for row in lab.memory]
-    of = Columns(pairs)
+    pairs = [
+        (name, row.cells[0], row.cells[lab.largest])
+        for name, row in zip(names_with_tunes(lab.memory), lab.memory, strict=True)
+    ]
     base, most = (_value(lab.comparison.sides[at].label) for at in (0, lab.largest))
-    printer.table(
-        [
-            Column("MB a copy", names_with_tunes(lab.memory), right=False, flexible=True),
-            of.numbers((base, "average"), lambda it: _megabytes(it[0], "average_bytes")),
-            of.numbers(("", "most"), lambda it: _megabytes(it[0], "max_bytes")),
-            of.numbers((most, "average"), lambda it: _megabytes(it[1], "average_bytes")),
-            of.numbers(("", "most"), lambda it: _megabytes(it[1], "max_bytes")),
-            of.change("more|%", lambda it: _more(*it)),
-        ]
+
+    def of(place: int, name: str) -> Callable[[tuple[Any, ...]], float | None]:
+        return lambda it: _megabytes(it[place], name)
+
+    fields = (
+        Field("MB a copy", lambda it: it[0], TEXT, flexible=True),
+        Field((base, "average"), of(1, "average_bytes"), NUMBER),
+        Field(("", "most"), of(1, "max_bytes"), NUMBER),
+        Field((most, "average"), of(2, "average_bytes"), NUMBER),
+        Field(("", "most"), of(2, "max_bytes"), NUMBER),
+        Field("more|%", lambda it: _more(*it[1:]), CHANGE),
     )
-    printer.prose(
-        "Average of looks once a second: copies of less than a second have a maximum only. All "
+    yield ViewTable("", pairs, fields)
+    yield Line(
+        "Average of samples once a second: copies of less than a second have a maximum only. All "
         f"layouts: `rater compare sweep:{lab.sweep} --memory`.",
         "dim",
     )
 
 
-def print_overview(models: Sequence[SweepModel], no_models: str | None, printer: Printer) -> None:
-    """Print a line for each benchmark's model."""
+def overview_parts(lab: PageLab) -> Iterator[Part]:
+    """Yield a line for each benchmark's model, then the same of energy."""
+    if not lab.models:
+        yield Line(f"No model: {lab.no_models}", "yellow")
+    yield _overview(lab.models)
+    if lab.models:
+        yield Line(
+            "left out: errors for layouts that were not fitted; two points: the largest error of "
+            "the line through the smallest and the largest x; more layouts: needed to decide "
+            "whether it bends, or changes at all.",
+            "dim",
+        )
+    yield _overview(lab.energy)
+
+
+def _overview(models: Sequence[SweepModel]) -> Part:
     if not models:
-        printer.prose(f"No model: {no_models}", "yellow")
-        return
+        return None
     of_x = dict.fromkeys(f"{it.observed.x.name}, {it.observed.x.source}" for it in models)
-    printer.prose(f"Models of {models[0].observed.y.name}; x: {'; '.join(of_x)}.")
-    of = Columns(models)
-    printer.table(
-        [
-            of.left("benchmark", lambda it: it.observed.name, flexible=True),
-            of.left("warranted", _warranted),
-            of.right("end to|end %", _effect),
-            of.right("adjusted|R2", _r2),
-            of.right(("left out", "mean %"), lambda it: _left_out(it, largest=False)),
-            of.right(("", "max %"), lambda it: _left_out(it, largest=True)),
-            of.right("two|points %", _two_points),
-            of.right("layouts|more", _more_layouts),
-        ]
+    fields = (
+        Field("benchmark", lambda it: it.observed.name, TEXT, flexible=True),
+        Field("warranted", _warranted, TEXT),
+        Field("end to|end %", _effect, CHANGE),
+        Field("adjusted|R2", lambda it: _quality(it, "adjusted_r2"), R2),
+        Field(("left out", "mean %"), lambda it: _quality(it, "mean_error"), PERCENT),
+        Field(("", "max %"), lambda it: _quality(it, "maximum_error"), PERCENT),
+        Field("two|points %", lambda it: it.pairs[0].maximum_error if it.pairs else None, PERCENT),
+        Field("more|layouts", _more_layouts),
     )
-    printer.prose(
-        "left out: errors for layouts that were not fitted; two points: the largest error of the "
-        "line through the smallest and the largest x; layouts more: that would tell whether it "
-        "bends, or changes at all.",
-        "dim",
-    )
+    title = f"Models of {models[0].observed.y.name}; x: {'; '.join(of_x)}."
+    return ViewTable(title, models, fields)
 
 
 _TABLE = {
@@ -258,45 +259,33 @@ def _more(base: MemoryCell | None, most: MemoryCell | None) -> float | None:
     return None if not here or not there else here / there - 1
 
 
-def _error(check: RankingCheck, *, largest: bool) -> str:
+def _error(check: RankingCheck, name: str) -> str | None:
     told = check.check
     if told is None:
-        return "-"
-    if not told.told:
-        return "noise"
-    return percent(told.max_error if largest else told.mean_error)
+        return None
+    return percent(getattr(told, name)) if told.told else "noise"
 
 
 def _warranted(model: SweepModel) -> str:
-    return "-" if model.choice is None else model.choice.chosen or "nothing"
+    return model.choice.chosen or "nothing" if model.choice else "too few layouts"
 
 
-def _effect(model: SweepModel) -> str:
+def _effect(model: SweepModel) -> float | None:
     terms = model.choice.terms[:1] if model.choice else ()
-    return signed_percent(terms[0].effect) if terms else "-"
+    return terms[0].effect if terms else None
 
 
-def _r2(model: SweepModel) -> str:
+def _quality(model: SweepModel, name: str) -> float | None:
     fit = model.chosen
-    return format_number(fit.quality.adjusted_r2 if fit else None, 3)
+    value: float | None = getattr(fit.quality, name) if fit else None
+    return value
 
 
-def _left_out(model: SweepModel, *, largest: bool) -> str:
-    fit = model.chosen
-    if fit is None:
-        return "-"
-    return percent(fit.quality.maximum_error if largest else fit.quality.mean_error)
-
-
-def _two_points(model: SweepModel) -> str:
-    return percent(model.pairs[0].maximum_error) if model.pairs else "-"
-
-
-def _more_layouts(model: SweepModel) -> str:
+def _more_layouts(model: SweepModel) -> str | None:
     terms = model.choice.terms if model.choice else ()
     unknown = [term for term in terms if term.state is TermState.UNKNOWN]
     if not unknown:
-        return "-"
+        return None
     wanted = [term.more_layouts for term in unknown if term.more_layouts is not None]
     return str(min(wanted)) if wanted else ">1000"
 
@@ -311,46 +300,40 @@ _PICTURES = (
 
 def page_part(lab: PageLab) -> PagePart:
     """Return what large pages bring, above the comparison with all its doubts, and the rest."""
-    printer = HtmlPrinter()
-    print_gains(lab, printer)
-    print_layouts(lab, printer)
     charts = model_charts((*lab.models, *lab.energy))
-    title = f"Page sizes, sweep {lab.sweep}"
-    return PagePart(title, printer.take(), tuple(_sections(lab)), charts)
+    return PagePart(
+        f"Page sizes, sweep {lab.sweep}", _html(gains_parts(lab)), tuple(_sections(lab)), charts
+    )
+
+
+def _html(parts: Iterable[Part]) -> Html:
+    printer = HtmlPrinter()
+    print_parts(parts, printer)
+    return printer.take()
 
 
 def _sections(lab: PageLab) -> Iterator[Html]:
-    printer = HtmlPrinter()
-    if has_memory(lab):
-        print_parts(memory_parts(lab.memory, layouts_of(lab)), printer)
-    else:
-        printer.line(NO_MEMORY)
-    yield element("section", element("h2", "Memory"), printer.take(), class_="tables")
-    print_overview(lab.models, lab.no_models, printer)
-    if lab.energy:
-        printer.line("The same of energy:", "bold")
-        print_overview(lab.energy, None, printer)
-    overview = printer.take()
+    memory = memory_parts(lab.memory, layouts_of(lab)) if has_memory(lab) else [NO_MEMORY]
+    yield element("section", element("h2", "Memory"), _html(memory), class_="tables")
     yield element(
         "section",
         element("h2", "Models"),
-        overview,
+        _html(overview_parts(lab)),
         element("p", _PICTURES, class_="how"),
         element("div", id="models", class_="scaling"),
-        *(_details(model) for model in (*lab.models, *lab.energy)),
+        *(
+            element(
+                "details",
+                element("summary", f"{it.observed.name}: {it.observed.y.name}"),
+                _html(model_parts(it)),
+            )
+            for it in (*lab.models, *lab.energy)
+        ),
         element("p", HOW, class_="how"),
         class_="tables",
     )
-    print_rankings(lab, printer)
+    ranked = [*rankings_parts(lab)]
     for it in lab.checks:
         if it.check is not None:
-            printer.line(it.benchmark, "bold")
-            print_check(it.check, printer)
-    yield element("section", element("h2", "Which data"), printer.take(), class_="tables")
-
-
-def _details(model: SweepModel) -> Html:
-    printer = HtmlPrinter()
-    print_model(model, printer)
-    name = f"{model.observed.name}: {model.observed.y.name}"
-    return element("details", element("summary", name), printer.take())
+            ranked += [Line(it.benchmark, "bold"), *check_parts(it.check)]
+    yield element("section", element("h2", "Which data"), _html(ranked), class_="tables")

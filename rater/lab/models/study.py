@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,19 +23,19 @@ from rater.lab.models.model import (
 )
 from rater.lab.models.observed import ModelRequest, observe
 from rater.lab.models.quantities import PAGES, EffortKind, PredictorKind, Response
-from rater.lab.models.show import models_document, models_svg, names_of, print_models
-from rater.lab.models.show_study import lab_document, page_part, print_lab
+from rater.lab.models.show import models_document, models_parts, models_svg
+from rater.lab.models.show_study import lab_document, lab_parts, page_part
 from rater.lab.trace.ranking import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
 from rater.lab.trace.tlb import parse_tlb
 from rater.process import pip_install, print_error
 from rater.show.charts.vega import library
-from rater.show.console import Printer
+from rater.show.document import Line, Part
 from rater.show.html.page import RunSet, report_html
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep
-from rater.text.values import count
-from rater.workflow.arguments import given_options, open_existing_store, print_json, print_output
+from rater.text.values import count, truncate_list
+from rater.workflow.arguments import given_options, open_existing_store, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
@@ -135,10 +135,10 @@ def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> 
         traces=traces_of(store, points),
     )
     path = None if args.json and page.file is None else _write(page, store, lab)
+    document = lab_document(lab) | {"file": None if path is None else str(path)}
+    print_view(args, document, lambda _: lab_parts(lab))
     if args.json:
-        print_json(lab_document(lab) | {"file": None if path is None else str(path)})
         return
-    print_output(args, lambda: None, partial(print_lab, lab))
     if path is None:
         print_error(f"no page: it needs vl-convert-python; `{pip_install('[report]')}` installs it")
     else:
@@ -178,14 +178,15 @@ def model_sweep(args: argparse.Namespace) -> int:
         models = models_in(store, number, wanted, args.degree)
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
     if file is not None:
-        write_drawing(models_svg(models, f"sweep {number}: {names_of(models)}"), file)
+        names = truncate_list([one.observed.name for one in models])
+        write_drawing(models_svg(models, f"sweep {number}: {names}"), file)
 
-    def text(printer: Printer) -> None:
-        print_models(models, printer, [*told, *disturbed])
+    def parts(_: object) -> Iterator[Part]:
+        yield from models_parts(models, [*told, *disturbed])
         if file is not None:
-            printer.line(f"{args.file}: {count(len(models), 'panel')}")
+            yield Line(f"{args.file}: {count(len(models), 'panel')}", whole=True)
 
-    print_output(args, lambda: models_document(number, models, told, disturbed), text)
+    print_view(args, models_document(number, models, told, disturbed), parts)
     return 0
 
 

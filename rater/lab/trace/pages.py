@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,12 +27,12 @@ from rater.lab.trace.ranking import (
     rank_mappings,
 )
 from rater.lab.trace.show import (
+    check_parts,
+    heads_parts,
     pages_document,
-    print_check,
-    print_heads,
-    print_ranking,
-    print_trace,
+    ranking_parts,
     reuse_svg,
+    trace_parts,
 )
 from rater.lab.trace.store import (
     StoredTrace,
@@ -88,7 +87,7 @@ from rater.run.programs.script import (
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.run.workplace.trial import guarded, pick_size, trial_folder, try_setup
-from rater.show.console import Printer
+from rater.show.document import Line, Part
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
@@ -98,7 +97,7 @@ from rater.workflow.arguments import (
     add_run_arguments,
     check_current_directory,
     open_existing_store,
-    print_output,
+    print_view,
 )
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.sweep.execute import run_sweep
@@ -160,26 +159,22 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
     if file is not None:
         write_drawing(reuse_svg(trace), file)
 
-    def text(printer: Printer) -> None:
-        print_trace(trace, tlb, printer, stored.number)
-        printer.line()
-        print_ranking(trace, ranked, costs, printer, loads=loads, budget=args.budget)
+    def parts(_: object) -> Iterator[Part]:
+        yield from trace_parts(trace, tlb, stored.number)
+        yield from ranking_parts(trace, ranked, costs, loads=loads, budget=args.budget)
         if check is not None:
-            printer.line()
-            print_check(check, printer)
+            yield from check_parts(check)
         if file is not None:
-            printer.line(f"{args.file}: {len(trace.reuse)} panels")
+            yield Line(f"{args.file}: {len(trace.reuse)} panels", whole=True)
 
     asked = {"loads": loads, "budget": args.budget, "number": stored.number, "check": check}
-    print_output(args, partial(pages_document, trace, ranked, costs, **asked), text)
+    print_view(args, pages_document(trace, ranked, costs, **asked), parts)
 
 
 def _list(args: argparse.Namespace) -> int:
     with open_existing_store(args) as store:
         heads = trace_heads(store)
-    print_output(
-        args, lambda: [to_dict(it) for it in heads], lambda printer: print_heads(heads, printer)
-    )
+    print_view(args, [to_dict(it) for it in heads], lambda _: heads_parts(heads))
     return 0
 
 

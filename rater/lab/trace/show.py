@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rater.lab.trace.ranking import (
@@ -34,12 +35,13 @@ from rater.lab.trace.tlb import (
     mapping_name,
 )
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
-from rater.show.console import Column, Columns, Printer
+from rater.show.document import CHANGE, NUMBER, PERCENT, TEXT, Field, Form, Line, Part, ViewTable
 from rater.show.format import format_duration, sanitize
 from rater.text.values import JsonFields, count, percent, to_json
 
 # -- A trace, its ranking and its check as JSON ----------------------------------------------------
 
+_HUGE = PAGE_SIZES[2]
 _KINDS: dict[str, Loads | None] = {**{it.value: it for it in Loads}, "store": None}
 _TRACE = JsonFields(
     "name suite size command engine tlb sample=rate elapsed_s native_s page_changes programs"
@@ -128,229 +130,186 @@ def _mapping(one: RankedMapping, benefit: float, costs: PageCosts) -> dict[str, 
     }
 
 
-# -- A trace and its ranking for people ------------------------------------------------------------
+# -- The same as tables and sentences --------------------------------------------------------------
 
 _MOST_ROWS = 16
+COUNT = Form(lambda values: [format_count(it) for it in values])
+MILLISECONDS = Form(lambda values: [milliseconds(it) for it in values])  # of ns
 
 
-def print_trace(
-    trace: PageTrace,
-    tlb: Tlb,
-    printer: Printer,
-    number: int,
-) -> None:
-    """Print what a program refers to, by page size and category."""
+def trace_parts(trace: PageTrace, tlb: Tlb, number: int) -> Iterator[Part]:
+    """Yield what a program refers to, by page size, category and reuse distance."""
     size = f", {trace.size}" if trace.size else ""
     native = f", {format_duration(trace.native_s)} by itself" if trace.native_s is not None else ""
     what = f"trace {number}, {trace.name}{size}"
-    printer.line(f"{what}: {format_count(sum(trace.references))} references", "bold")
-    printer.prose(
+    yield Line(f"{what}: {format_count(sum(trace.references))} references", "bold")
+    yield (
         f"traced by {trace.engine} in {format_duration(trace.elapsed_s)}{native}; "
         f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} % of all pages'}; "
         f"TLB {tlb}"
     )
-    printer.some(trace.notes, "yellow")
-    printer.line()
-    printer.table(_size_columns(trace, tlb))
-    if trace.rate < 1:
-        printer.prose(_sampling(trace))
-    printer.line()
-    printer.table(_category_columns(trace, tlb))
-    printer.line()
-    legend, *lines = reuse_lines(trace, BASE_PAGE, printer.width)
-    printer.prose(legend)
-    for line in lines:
-        printer.line(line)
+    yield from (Line(note, "yellow") for note in trace.notes)
 
+    def far(of: PageReuse, level: int, category: int | None = None) -> int:
+        return far_references(of, tlb.entries(of.page_bytes)[level], category)
 
-def _size_columns(trace: PageTrace, tlb: Tlb) -> list[Column]:
-    rows: list[tuple[PageMemory, PageReuse]] = list(
+    sizes: list[tuple[PageMemory, PageReuse]] = list(
         zip(page_memory(trace), trace.reuse, strict=True)
     )
-    of = Columns(rows)
-    return [
-        of.left("page|size", lambda it: page_name(it[0].page_bytes)),
-        of.right("pages|touched", lambda it: format_count(it[0].pages)),
-        of.right("memory|MB", lambda it: megabytes(it[0].memory_bytes)),
-        of.right("page|faults", lambda it: format_count(it[0].faults)),
-        of.right("pages for|99 %", lambda it: format_count(it[0].working_set_99)),
-        of.right("pages for|99.9 %", lambda it: format_count(it[0].working_set_999), optional=1),
-        of.right("L1 misses|if LRU", lambda it: format_count(_far(it[1], tlb, 0)), optional=2),
-        of.right("walks|if LRU", lambda it: format_count(_far(it[1], tlb, 1))),
-    ]
-
-
-def _far(reuse: PageReuse, tlb: Tlb, level: int) -> int:
-    return far_references(reuse, tlb.entries(reuse.page_bytes)[level])
-
-
-def _sampling(trace: PageTrace) -> str:
-    told = [
-        f"{page_name(it.page_bytes)} "
-        + ("too few pages to tell" if it.error is None else f"+-{percent(it.error)} %")
-        for it in trace.reuse
-    ]
-    return f"standard error of sampled walks: {', '.join(told)}"
-
-
-def _category_columns(trace: PageTrace, tlb: Tlb) -> list[Column]:
-    base, huge = trace.of_size(BASE_PAGE), trace.of_size(PAGE_SIZES[2])
-    rows = shown_categories(trace)
-    of = Columns(rows)
-    entries = tlb.entries(BASE_PAGE)[1]
-    mapping = trace.mappings[0]
-    return [
-        of.left("data|", lambda it: CATEGORIES[it]),
-        of.right("refer-|ences", lambda it: format_count(trace.references[it])),
-        of.right("4 KB|pages", lambda it: format_count(base.pages[it])),
-        of.right("2 MB|pages", lambda it: format_count(huge.pages[it])),
-        of.right("faults|4 KB", lambda it: format_count(base.faults[it])),
-        of.right(
-            f"farther|than {entries}", lambda it: format_count(far_references(base, entries, it))
+    yield ViewTable(
+        "",
+        sizes,
+        (
+            Field("page|size", lambda it: page_name(it[0].page_bytes), TEXT),
+            Field("pages|touched", lambda it: it[0].pages, COUNT),
+            Field("memory|MB", lambda it: megabytes(it[0].memory_bytes)),
+            Field("page|faults", lambda it: it[0].faults, COUNT),
+            Field("pages for|99 %", lambda it: it[0].working_set_99, COUNT),
+            Field("pages for|99.9 %", lambda it: it[0].working_set_999, COUNT, optional=1),
+            Field("L1 misses|if LRU", lambda it: far(it[1], 0), COUNT, optional=2),
+            Field("walks|if LRU", lambda it: far(it[1], 1), COUNT),
+            Field("sampling|+- %", lambda it: it[1].error, PERCENT),
         ),
-        of.right("L1 misses|4 KB", lambda it: format_count(mapping.l1_misses[it]), optional=1),
-        of.right("walks|4 KB", lambda it: format_count(mapping.walks[it])),
-    ]
+    )
+    base, huge, mapping = trace.of_size(BASE_PAGE), trace.of_size(_HUGE), trace.mappings[0]
+    used = shown_categories(trace)
+    yield ViewTable(
+        "",
+        used,
+        (
+            Field("data|", lambda it: CATEGORIES[it], TEXT),
+            Field("refer-|ences", lambda it: trace.references[it], COUNT),
+            Field("4 KB|pages", lambda it: base.pages[it], COUNT),
+            Field("2 MB|pages", lambda it: huge.pages[it], COUNT),
+            Field("faults|4 KB", lambda it: base.faults[it], COUNT),
+            Field(f"farther|than {tlb.entries(BASE_PAGE)[1]}", lambda it: far(base, 1, it), COUNT),
+            Field("L1 misses|4 KB", lambda it: mapping.l1_misses[it], COUNT, optional=1),
+            Field("walks|4 KB", lambda it: mapping.walks[it], COUNT),
+        ),
+    )
+    shares = (
+        Field(f"{CATEGORIES[i]}|%", partial(lambda i, row: row[1][i] or None, i), PERCENT)
+        for i in used
+    )
+    columns = (
+        Field("reuse distance|in 4 KB pages", lambda row: row[0]),
+        Field("references|%", lambda row: sum(row[1]), PERCENT),
+        *shares,
+    )
+    yield ViewTable("", octave_bars(base), columns)
 
 
-def print_ranking(
+def ranking_parts(
     trace: PageTrace,
     ranked: Sequence[RankedMapping],
     costs: PageCosts,
-    printer: Printer,
     *,
     loads: Loads,
     budget: int | None,
-) -> None:
-    """Print mappings, the best first, what they need and save, and the best for `budget` pages."""
+) -> Iterator[Part]:
+    """Yield mappings, the best first, what they need and save, and the best for `budget` pages."""
     rows = by_saving([ranked[place] for place in different_mappings(trace, ranked)], loads)
-    best = rows[0].saved_ns(loads)
-    of = Columns(rows[:_MOST_ROWS])
+    most_ns = rows[0].saved_ns(loads)
     native_ns = trace.native_s * 1e9 if trace.native_s else None
-    saved = f"{Loads.INDEPENDENT}..{Loads.DEPENDENT}"
-    columns = [
-        of.left("page sizes|", lambda it: mapping_name(it.mapping.sizes), flexible=True),
-        of.right("large|pages", lambda it: it.large_pages),
-        of.right("L1 misses|saved", lambda it: format_count(it.l1_misses_saved), optional=2),
-        of.right("walks|saved", lambda it: format_count(it.walks_saved), optional=1),
-        of.right("faults|ms", lambda it: milliseconds(it.faults_saved_ns)),
-        of.right(("ms saved", saved), _range, optional=3),
-        of.right("saved|ms", lambda it: milliseconds(it.saved_ns(loads))),
-        *(
-            [of.percent("of the|run %", lambda it: it.saved_ns(loads) / native_ns)]
-            if native_ns
-            else []
-        ),
-        of.percent("of the|most %", lambda it: it.saved_ns(loads) / best if best > 0 else None),
-    ]
-    printer.table(columns)
-    if len(rows) > _MOST_ROWS:
-        printer.line(f"and {len(rows) - _MOST_ROWS} more (--json has them all)")
-    printer.line()
-    printer.prose(_best_text(rows[0], loads))
+
+    def share(of: float | None) -> Callable[[RankedMapping], float | None]:
+        return lambda it: it.saved_ns(loads) / of if of and of > 0 else None
+
+    fields = (
+        Field("page sizes|", lambda it: mapping_name(it.mapping.sizes), TEXT, flexible=True),
+        Field("large|pages", lambda it: it.large_pages),
+        Field("L1 misses|saved", lambda it: it.l1_misses_saved, COUNT, optional=2),
+        Field("walks|saved", lambda it: it.walks_saved, COUNT, optional=1),
+        Field("faults|ms", lambda it: it.faults_saved_ns, MILLISECONDS),
+        Field("ms if in-|dependent", lambda it: it.saved_ns(_LOADS[0]), MILLISECONDS, optional=3),
+        Field("ms if de-|pendent", lambda it: it.saved_ns(_LOADS[1]), MILLISECONDS, optional=3),
+        Field("saved|ms", lambda it: it.saved_ns(loads), MILLISECONDS),
+        Field("of the|run %", share(native_ns), PERCENT),
+        Field("of the|most %", share(most_ns), PERCENT),
+    )
+    yield ViewTable("", rows, fields, most=_MOST_ROWS)
+    if rows[0].large_pages == 0 or most_ns <= 0:
+        yield "No mapping to larger pages saves anything here."
+    else:
+        layout = mapping_layout(rows[0].mapping.sizes)
+        pages = count(rows[0].large_pages, "large page")
+        yield f"best: --pages '{layout}', {pages}, saves {milliseconds(most_ns)} ms by the model"
     if budget is not None:
         within = best_within(ranked, budget, loads)
-        printer.prose(
+        yield (
             f"with {count(budget, 'large page')}: {mapping_name(within.mapping.sizes)} "
             f"({count(within.large_pages, 'page')}, {milliseconds(within.saved_ns(loads))} ms)"
         )
-    printer.prose(costs_text(trace, costs))
+    yield _costs_text(trace, costs)
 
 
-def _range(one: RankedMapping) -> str:
-    ends = (one.saved_ns(it) for it in (Loads.INDEPENDENT, Loads.DEPENDENT))
-    return "..".join(milliseconds(it) for it in ends)
+_LOADS = (Loads.INDEPENDENT, Loads.DEPENDENT)
 
 
-def _best_text(best: RankedMapping, loads: Loads) -> str:
-    if best.large_pages == 0 or best.saved_ns(loads) <= 0:
-        return "no mapping to larger pages saves anything here"
-    layout = mapping_layout(best.mapping.sizes)
-    return (
-        f"best: --pages '{layout}', {count(best.large_pages, 'large page')}, saves "
-        f"{milliseconds(best.saved_ns(loads))} ms by the model"
-    )
-
-
-def costs_text(trace: PageTrace, costs: PageCosts) -> str:
-    """Say what the model is made of."""
+def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
     touched = sum(trace.of_size(BASE_PAGE).pages)
-
-    def both(of: Sequence[float]) -> str:
-        return "..".join(f"{it:.2f}" for it in of)
-
-    ends = (Loads.INDEPENDENT, Loads.DEPENDENT)
-    huge = (
-        f"{costs.fault_huge_ns / 1e3:.0f} us (2 MB)"
-        if costs.fault_huge_ns is not None
-        else "not measured (no huge pages here)"
+    l1_miss, walk = (
+        "..".join(f"{cost(it):.2f}" for it in _LOADS)
+        for cost in (costs.l1_miss_ns, partial(costs.walk_ns, touched))
     )
+    huge_ns = costs.fault_huge_ns
+    huge = "not measured (no huge pages here)" if huge_ns is None else f"{huge_ns / 1e3:.0f} us"
     return (
-        "costs measured here, independent..dependent loads: an L1 miss "
-        f"{both([costs.l1_miss_ns(it) for it in ends])} ns, a walk "
-        f"{both([costs.walk_ns(touched, it) for it in ends])} ns at {format_count(touched)} "
-        "pages; a fault "
-        f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge}"
+        f"costs measured here, independent..dependent loads: an L1 miss {l1_miss} ns, a walk "
+        f"{walk} ns at {format_count(touched)} pages; a fault "
+        f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge} (2 MB)"
     )
 
 
-def print_heads(heads: Sequence[TraceHead], printer: Printer) -> None:
-    """Print which traces there are."""
+def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
+    """Yield which traces there are."""
     if not heads:
-        printer.line("no traces stored yet; `rater lab trace SUITE/BENCHMARK` makes one")
-        return
-    of = Columns(heads)
-    printer.table(
-        [
-            of.right("trace|", lambda it: it.number),
-            of.left("when|UTC", lambda it: it.traced_at.replace("T", " ").removesuffix("Z")),
-            of.left("host|", lambda it: it.host, flexible=True, optional=1),
-            of.left("what|", lambda it: f"{it.suite}/{it.name}" if it.suite else it.name),
-            of.left("size|", lambda it: it.size),
-            of.percent("% of all|pages", lambda it: it.rate, optional=2),
-            of.numbers("traced|s", lambda it: it.elapsed_s),
-        ]
+        yield Line("no traces stored yet; `rater lab trace SUITE/BENCHMARK` makes one")
+    fields = (
+        Field("trace|", lambda it: it.number),
+        Field("when|UTC", lambda it: it.traced_at.replace("T", " ").removesuffix("Z"), TEXT),
+        Field("host|", lambda it: it.host, TEXT, flexible=True, optional=1),
+        Field("what|", lambda it: f"{it.suite}/{it.name}" if it.suite else it.name, TEXT),
+        Field("size|", lambda it: it.size, TEXT),
+        Field("% of all|pages", lambda it: it.rate, PERCENT, optional=2),
+        Field("traced|s", lambda it: it.elapsed_s, NUMBER),
     )
+    yield ViewTable("", heads, fields)
 
 
-def print_check(check: BenefitCheck, printer: Printer) -> None:
-    """Print predicted against measured benefits."""
-    of: Columns[CheckedMapping] = Columns(check.mappings)
-    printer.table(
-        [
-            of.left("page sizes|", lambda it: it.name, flexible=True),
-            of.right("runs|", lambda it: len(it.times_s), optional=1),
-            of.numbers("median|s", lambda it: it.median_s, 4),
-            of.percent("predicted|% of most", lambda it: it.predicted),
-            of.percent("measured|% of most", lambda it: it.measured),
-            of.right("noise|+- %", lambda it: percent(it.noise)),
-            of.change("error|%", lambda it: it.error),
-        ]
+def check_parts(check: BenefitCheck) -> Iterator[Part]:
+    """Yield predicted against measured benefits."""
+    fields = (
+        Field("page sizes|", lambda it: it.name, TEXT, flexible=True),
+        Field("runs|", lambda it: len(it.times_s), optional=1),
+        Field("median|s", lambda it: f"{it.median_s:.4f}"),
+        Field("predicted|% of most", lambda it: it.predicted, PERCENT),
+        Field("measured|% of most", lambda it: it.measured, PERCENT),
+        Field("noise|+- %", lambda it: it.noise, PERCENT),
+        Field("error|%", lambda it: it.error, CHANGE),
     )
-    printer.line()
+    yield ViewTable("", check.mappings, fields)
     saved = (
         f"{check.most_saved_s * 1e3:.1f} ms +-{check.most_saved_noise_s * 1e3:.1f}, predicted "
         f"{check.predicted_s * 1e3:.1f} ms"
     )
-    if not check.told:
-        printer.prose(
-            f"the most that any mapping saves, {saved}, does not stand out of the noise: "
-            "predictions cannot be judged by these runs"
+    if check.told:
+        yield (
+            f"error in per cent of the maximum benefit ({saved}): "
+            f"mean {percent(check.mean_error)} %, largest {percent(check.max_error)} %"
         )
-        return
-    printer.prose(
-        f"error in per cent of the maximum benefit ({saved}): "
-        f"mean {percent(check.mean_error)} %, largest {percent(check.max_error)} %"
-    )
+    else:
+        yield (
+            f"Noise hides the largest saving of any mapping ({saved}): these runs cannot judge "
+            "the predictions."
+        )
 
 
 # -- Reuse distances as a picture: a bar for every doubling of the distance, by category -----------
 
 # Okabe and Ito: told apart by those who do not see red and green.
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#b8e186", "#cc79a7", "#9aa0a6")
-_SIGNS = ("h", "m", "s", "d", "k", "o")  # in the terminal, where there are no colours
 _LINE = 16.0  # of a bar, as in cpi.vega.json
-_LEAST_WIDTH = 10
 _WIDTH = 320.0
 
 type Bars = list[tuple[str, list[float]]]  # a title, shares of references by category
@@ -382,28 +341,6 @@ def _octave_name(n: int) -> str:
 
 def _short(value: int) -> str:
     return f"{value}" if value < 1 << 14 else f"{(value + 1) >> 10}k"
-
-
-def reuse_lines(trace: PageTrace, page_bytes: int, width: int) -> list[str]:
-    """Return one page size for a terminal: a letter for each category."""
-    bars = octave_bars(trace.of_size(page_bytes))
-    used = [i for i in range(len(CATEGORIES)) if trace.references[i]]
-    legend = ", ".join(f"{_SIGNS[i]} {CATEGORIES[i]}" for i in used)
-    lines = [f"reuse distance in {page_name(page_bytes)} pages, share of references: {legend}"]
-    margin = max((len(title) for title, _ in bars), default=0)
-    room = max(_LEAST_WIDTH, width - margin - 10)
-    high = max((sum(shares) for _, shares in bars), default=0.0) or 1.0
-    for title, shares in bars:
-        bar, at = "", 0.0
-        for category, share in enumerate(shares):
-            at += share
-            bar += _SIGNS[category] * (round(at / high * room) - len(bar))
-        total = sum(shares)
-        if total:
-            lines.append(f"{title:>{margin}} {bar}{' ' if bar else ''}{_percent(total)}")
-        else:
-            lines.append(f"{title:>{margin}} -")
-    return lines
 
 
 def _percent(share: float) -> str:
