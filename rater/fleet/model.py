@@ -105,12 +105,10 @@ def compare_hosts(logs: Floats, alpha: float = _ALPHA) -> HostsJudged:
             )
         )
     slow.sort(key=lambda it: (-float(np.nanmean(each[it.host])), it.host))
-    return HostsJudged(
-        each,
-        tuple(slow),
-        max(floor, judged.visible),
-        max(ONE, cells.visible),
-    )
+    visible_one = max(ONE, cells.visible)
+    # What is slow in all benchmarks shows in each of them, too.
+    visible_whole = min(max(floor, judged.visible), visible_one)
+    return HostsJudged(each, tuple(slow), visible_whole, visible_one)
 
 
 class _Judged(Struct, frozen=True):

@@ -276,10 +276,7 @@ def test_a_log_without_times_of_copies_has_its_results(
 ) -> None:
     path = write(tmp_path, SHORT_LOG, "CPU2017.001.log")
     _, out, _ = rater("spec", "import", path)
-    assert (
-        "geometric mean base 22.44 (1 of 2 benchmarks without a valid ratio)"
-        in flat(out)
-    )
+    assert "geometric mean base 22.44 (1 of 2 benchmarks without a valid ratio)" in flat(out)
     with open_store(database) as store:
         good, bad = summarise(store.load(1)).benchmarks
     assert (good.reason, round(good.ratio or 0, 2), good.iterations[0].bracket_s) == (
