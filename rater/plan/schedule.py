@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.placement.layout import EXPLICIT, CpuOrder, Layout
-from rater.plan.placement.place import Placement, trial_placements
+from rater.plan.placement.place import trial_placements
 from rater.plan.topology import PU, Topology
+from rater.record.run import Placement
 from rater.text.values import group_by_key
 
 _LONGEST_STAGGER_MS = 86_400_000.0

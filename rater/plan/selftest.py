@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.plan.placement.place import Placement
+from rater.record.run import Placement
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 

@@ -90,17 +90,28 @@ class BenchmarkUsed(Struct, frozen=True):
     metrics: tuple[MetricUsed, ...] = ()  # in the order of the suite
 
 
-class PlacedCopy(Struct, frozen=True):
-    """Where one copy was planned to run (flat: the database's `placement` row)."""
+class MemoryPolicy(StrEnum):
+    """Where a copy's memory may come from."""
+
+    NONE = "none"  # whatever rater inherited
+    LOCAL = "local"  # MPOL_LOCAL: the node of the running CPU
+    BIND = "bind"  # MPOL_BIND, strict: out of memory rather than from another node
+    PREFERRED = "preferred"  # MPOL_PREFERRED_MANY: other nodes when these are full
+    INTERLEAVE = "interleave"  # MPOL_INTERLEAVE: page by page over the nodes
+    WEIGHTED = "weighted"  # MPOL_WEIGHTED_INTERLEAVE: by the weights in /sys/kernel/mm/mempolicy
+
+
+class Placement(Struct, frozen=True):
+    """Where one copy runs and where its memory comes from (the database's `placement` row)."""
 
     copy: int
     cpus: tuple[int, ...] | None  # affinity mask by OS number, ascending; None: not bound
-    cpu: int | None  # the PU the copy was given; None when not bound
+    cpu: int | None  # the PU it was given (the mask may be wider); None when not bound
     core: int | None  # hwloc logical index of the core
     llc: int | None  # hwloc logical index of the last-level cache
     node: int | None  # OS number of the home NUMA node (lgroup)
     package: int | None  # hwloc logical index of the package
-    memory_policy: str  # "local", "bind", "preferred", "interleave", "weighted" or "none"
+    memory_policy: MemoryPolicy
     memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
 
 
@@ -128,7 +139,7 @@ class Run(Struct, frozen=True):
     tags: tuple[tuple[str, str], ...] = ()
     environment: tuple[tuple[str, str], ...] = ()  # what --env added
     benchmarks: tuple[BenchmarkUsed, ...] = ()
-    placements: tuple[PlacedCopy, ...] = ()
+    placements: tuple[Placement, ...] = ()
     warnings: tuple[str, ...] = ()
     warmup_s: float | None = None  # steady mode: from the first release to the window
     window_s: float | None = None  # steady mode: in which completions count

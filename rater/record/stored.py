@@ -25,7 +25,7 @@ from rater.record.run import (
     CopyStatus,
     Host,
     MachinePU,
-    PlacedCopy,
+    Placement,
     RunStatus,
     Validity,
 )
@@ -264,7 +264,7 @@ class StoredRun(Struct, frozen=True):
     settings: tuple[tuple[str, str], ...] = ()  # of the machine, as they stood at the start
     environment: tuple[tuple[str, str], ...] = ()  # what --env added
     benchmarks: tuple[BenchmarkUsed, ...] = ()  # in ring order; command "" where not known
-    placements: tuple[PlacedCopy, ...] = ()  # by copy; imported: only of files of our own
+    placements: tuple[Placement, ...] = ()  # by copy; imported: only of files of our own
     pus: tuple[MachinePU, ...] = ()  # by cpu; empty when nothing is known of the machine
     brackets: tuple[StoredBracket, ...] = ()  # by phase
     copies: tuple[StoredCopy, ...] = ()  # by phase, copy, step

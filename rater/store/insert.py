@@ -36,7 +36,7 @@ from rater.record.run import (
     CopyStatus,
     Host,
     MachinePU,
-    PlacedCopy,
+    Placement,
     Run,
     RunStatus,
     Validity,
@@ -166,7 +166,7 @@ def _machine_readings(
 def place_copies(
     connection: sqlite3.Connection,
     run_id: int,
-    placements: Iterable[PlacedCopy],
+    placements: Iterable[Placement],
     pus: Iterable[MachinePU],
 ) -> None:
     """Store where copies are from now on, and on which hardware threads, instead of before."""

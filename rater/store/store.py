@@ -17,7 +17,7 @@ from rater.files import Sourced
 from rater.plan.sweep import ENVIRONMENT
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, Run, RunStatus
+from rater.record.run import BenchmarkUsed, Host, MachinePU, Placement, Run, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
 from rater.store.insert import (
     JUDGED,
@@ -94,7 +94,7 @@ class Store(OpenDatabase):
         *,
         resumed: int,
         torn: Sequence[int],
-        placements: Iterable[PlacedCopy],
+        placements: Iterable[Placement],
         pus: Iterable[MachinePU],
         notes: Iterable[str],
         owner: ProcessId | None = None,

@@ -24,8 +24,6 @@ from rater.analysis.divots.selftest import (
     spread_of,
     tally,
 )
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.selftest import (
     CLEAN,
     Injection,
@@ -34,6 +32,7 @@ from rater.plan.selftest import (
     promised_injections,
     usual_copies,
 )
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.show.results.selftest import (
     SelfTest,

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, InputFile, Size
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.thread_binding import living_on
 from rater.run.programs import inputs as prepare
 from rater.run.programs.inputs import ReadyInput, ready_inputs

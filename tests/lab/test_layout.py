@@ -52,11 +52,10 @@ from rater.lab.trace.tlb import (
     parse_tlb,
     tlb_of_cpuid,
 )
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.request import Request, request_to_json
 from rater.plan.topology import PoolCapacity
 from rater.record.events import PageRegion
+from rater.record.run import MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
 from tests.support.printed import in_words, printed_by

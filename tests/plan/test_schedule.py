@@ -9,7 +9,6 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override_layout
-from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import plan_placements
 from rater.plan.schedule import (
     Order,
@@ -37,6 +36,7 @@ from rater.plan.sweep import (
     point_label,
 )
 from rater.plan.topology import Topology
+from rater.record.run import MemoryPolicy
 from rater.run.host.discover import parse_synthetic
 from rater.text.documents import MistakesError
 from tests.support.machines import generated, real

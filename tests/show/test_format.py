@@ -16,10 +16,8 @@ from rich.console import Console
 from rater.analysis.compare.compare import MARGIN, compare
 from rater.analysis.compare.model import Comparison
 from rater.cli import main
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Order, Window, make_plan
-from rater.record.run import RunStatus
+from rater.record.run import MemoryPolicy, Placement, RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.show.compare.comparison import comparison_parts
 from rater.show.console import Column, Columns, Printer, table_lines

@@ -20,7 +20,15 @@ from rater.errors import InputError
 from rater.plan.sweep import AxisKind, SweepSlot
 from rater.process import is_alive, this_process
 from rater.record.events import Noted, OutputChecked, RunEnded
-from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run, RunStatus, Validity
+from rater.record.run import (
+    BenchmarkUsed,
+    CopyStatus,
+    MemoryPolicy,
+    Placement,
+    Run,
+    RunStatus,
+    Validity,
+)
 from rater.record.stored import StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
@@ -61,8 +69,8 @@ def test_the_head_of_a_run_comes_back(store: Store) -> None:
             BenchmarkUsed("a-gups", None, "./gups", None, None, None, None),
         ),
         placements=(
-            PlacedCopy(0, (0, 1, 8), 1, 0, 0, 0, 0, "bind", (0, 1)),
-            PlacedCopy(1, None, None, None, None, None, None, "none", ()),
+            Placement(0, (0, 1, 8), 1, 0, 0, 0, 0, MemoryPolicy.BIND, (0, 1)),
+            Placement(1, None, None, None, None, None, None, MemoryPolicy.NONE, ()),
         ),
         warnings=("1 PU is shared",),
     )
@@ -169,7 +177,7 @@ def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: 
 
 
 def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
-    bound = PlacedCopy(0, (4,), 4, 2, 1, 1, 0, "bind", (1, 2, 3))
+    bound = Placement(0, (4,), 4, 2, 1, 1, 0, MemoryPolicy.BIND, (1, 2, 3))
     number = begin(store, replace(run_of(2), placements=(bound,)))
     store.append(number, phase(), ended(0, 1.0), ended(1, 1.0))
     known, unknown = store.load(number).copies

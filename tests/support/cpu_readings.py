@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
-from rater.record.run import MachinePU, PlacedCopy
+from rater.record.run import MachinePU, MemoryPolicy, Placement
 from rater.record.stored import StoredCopy, StoredRun
 from tests.support.example_runs import S, copy_row, stored
 
@@ -34,7 +34,7 @@ def read_run(
     return replace(
         run,
         placements=tuple(
-            PlacedCopy(n, mask, cpus[n], cpus[n], 0, 0, 0, "none", ())
+            Placement(n, mask, cpus[n], cpus[n], 0, 0, 0, MemoryPolicy.NONE, ())
             for n, mask in zip(cpus, masks, strict=True)
         ),
         pus=tuple(MachinePU(cpu, cpu // 2, 0, cpu // 4, 0) for cpu in range(8)),

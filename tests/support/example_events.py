@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rater.plan.sweep import BlockOrder
 from rater.record.events import CopyEnded, CopyStarted, PhaseEnded, PhaseStarted
-from rater.record.run import BenchmarkUsed, CopyStatus, PlacedCopy, Run
+from rater.record.run import BenchmarkUsed, CopyStatus, MemoryPolicy, Placement, Run
 from rater.store.sweeps import SweepSpec
 
 S = 1_000_000_000  # nanoseconds
@@ -58,9 +58,9 @@ def run_of(
         rater_version="0.1.0",
         benchmarks=tuple(BenchmarkUsed(n, None, n, None, None, None, None) for n in names),
         placements=tuple(
-            PlacedCopy(c, (c,), c, c, 0, c * lgroups // copies, 0, "local", ())
+            Placement(c, (c,), c, c, 0, c * lgroups // copies, 0, MemoryPolicy.LOCAL, ())
             if bound
-            else PlacedCopy(c, None, None, None, None, None, None, "none", ())
+            else Placement(c, None, None, None, None, None, None, MemoryPolicy.NONE, ())
             for c in range(copies)
         ),
         warmup_s=window_s[0] if window_s else None,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rater.fleet.archive import admit_database
 from rater.fleet.store import FleetRequest
 from rater.record.events import Event, RunEnded
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy, RunStatus
+from rater.record.run import BenchmarkUsed, Host, MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.store.store import open_store
 from tests.support.example_events import ended, over, phase, run_of
 
@@ -114,7 +114,8 @@ def publish(
         started_at=started_at,
         benchmarks=tuple(BenchmarkUsed(n, "int", n, 1000.0, None, None, None) for n in names),
         placements=tuple(
-            PlacedCopy(c, (c,), c, c, 0, 2 * c // copies, 0, "local", ()) for c in range(copies)
+            Placement(c, (c,), c, c, 0, 2 * c // copies, 0, MemoryPolicy.LOCAL, ())
+            for c in range(copies)
         ),
     )
     pus = tuple(MachinePU(c, c, 0, 2 * c // copies, 0) for c in range(host.cpus or copies))

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater.record.events import Event, GateFacts, OutputChecked, PagesHad
-from rater.record.run import CopyStatus, MetricUsed, PlacedCopy, RunStatus
+from rater.record.run import CopyStatus, MemoryPolicy, MetricUsed, Placement, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
 from rater.store.rows import insert_row
 from rater.store.store import Store, open_store
@@ -296,7 +296,9 @@ def steady_mix(folder: Path) -> None:
 def placement(folder: Path) -> None:
     """Copies and memory as planned and astray, of copies that are bound and not, of windows."""
     bare = seen_run()
-    free = tuple(PlacedCopy(n, None, None, None, None, None, None, "none", ()) for n in range(4))
+    free = tuple(
+        Placement(n, None, None, None, None, None, None, MemoryPolicy.NONE, ()) for n in range(4)
+    )
     discarded = seen_run(discard=1)
     gate = GateFacts((0,), (0, 1))
     four = [copy_row(0, 3.0, phase=p, benchmark=name, gate=gate) for p, name in enumerate("abcd")]

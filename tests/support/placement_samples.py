@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater.record.events import GateFacts, Observed, RunEnded, Sampled
-from rater.record.run import MachinePU, PlacedCopy, RunStatus
+from rater.record.run import MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.record.stored import StoredRun
 from rater.store.store import Store
 from tests.support.example_events import ended, over, phase, run_of
@@ -49,7 +49,7 @@ FOUR_PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
 
 
 PLACED = tuple(
-    PlacedCopy(n, (n,), n, n, 0, n // 2, 0, memory_policy="local", memory_nodes=())
+    Placement(n, (n,), n, n, 0, n // 2, 0, memory_policy=MemoryPolicy.LOCAL, memory_nodes=())
     for n in range(4)
 )
 

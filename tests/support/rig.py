@@ -12,12 +12,11 @@ from pathlib import Path
 import trio
 
 from rater.plan.options import Cadence
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Plan, Window, make_plan
 from rater.plan.suite import Expected, Metric
 from rater.process import held
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.guard import guard
 from rater.run.host.idle import IdleWatch

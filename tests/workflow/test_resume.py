@@ -31,7 +31,7 @@ from rater.files import folder
 from rater.plan.request import request_from_json
 from rater.plan.schedule import Order, Plan, Window, make_plan
 from rater.process import ProcessId, this_process
-from rater.record.run import CopyStatus, MachinePU, PlacedCopy, RunStatus, Validity
+from rater.record.run import CopyStatus, MachinePU, MemoryPolicy, Placement, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.run.copies.guard import end_leftovers
 from rater.store.rows import migrate, migrations, number_of
@@ -152,7 +152,7 @@ def killed_run(store: Store, owner: ProcessId = GONE) -> int:
 
 
 def take_up(store: Store, number: int, resumed: int = 0, owner: ProcessId | None = None) -> None:
-    places = (PlacedCopy(0, (9,), 9, 9, 9, 9, 9, "bind", (9,)),)
+    places = (Placement(0, (9,), 9, 9, 9, 9, 9, MemoryPolicy.BIND, (9,)),)
     pus = (MachinePU(9, 9, 9, 9, 9),)
     store.claim_run(
         number,

@@ -18,10 +18,9 @@ import pytest
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.selftest import Judgement, judge
 from rater.cli import main
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection, PlantKind
 from rater.record.events import PhaseEnded, PhaseStarted
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.copies import competitor
 from rater.run.copies.disturb import Injector
 from rater.run.copies.guard import children, guard

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rater.plan.options import MINOR
 from rater.plan.request import OPTIONS
-from rater.record.run import BenchmarkUsed, Host, MachinePU, PlacedCopy
+from rater.record.run import BenchmarkUsed, Host, MachinePU, Placement
 from rater.record.stored import StoredRun
 from rater.settings.known import LAYOUT_TEXT, WHERE_READ, is_volatile
 from rater.text.cpuset import format_list
@@ -67,7 +67,7 @@ class Conditions(Struct, frozen=True):
     host: Host
     settings: tuple[tuple[str, str], ...]
     pus: tuple[MachinePU, ...]
-    placements: tuple[PlacedCopy, ...]
+    placements: tuple[Placement, ...]
     benchmarks: tuple[BenchmarkUsed, ...] | None  # None: not known, nothing is built yet
     suite_path: str | None
     suite_sha256: str | None
@@ -179,14 +179,14 @@ def _places(before: Conditions, now: Conditions) -> Iterator[ConditionDifference
     yield from shown
 
 
-def _place(placed: PlacedCopy) -> str:
+def _place(placed: Placement) -> str:
     cpus = "not bound" if placed.cpus is None else f"CPUs {format_list(placed.cpus)}"
     names = {"core": "core", "llc": "LLC", "node": "lgroup", "package": "package"}
     units = [f"{name} {text}" for name, text in _fields(placed, names).items() if text is not None]
     return ", ".join([cpus, *units, memory_of(placed)])
 
 
-def memory_of(placed: PlacedCopy) -> str:
+def memory_of(placed: Placement) -> str:
     """Return policy and nodes of a copy's memory: `memory bind 0-1`."""
     return f"memory {placed.memory_policy} {format_list(placed.memory_nodes)}".rstrip()
 

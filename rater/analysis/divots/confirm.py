@@ -17,7 +17,7 @@ from msgspec import Struct
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
 from rater.analysis.stats.estimate import t_quantile
-from rater.record.run import PlacedCopy
+from rater.record.run import Placement
 from rater.record.stored import StoredRun, is_good
 
 CONFIDENCE = 0.95
@@ -106,7 +106,7 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Confi
 
 
 def _like(
-    one: Finding, here: Sequence[int], used: dict[int, PlacedCopy], suspects: set[int]
+    one: Finding, here: Sequence[int], used: dict[int, Placement], suspects: set[int]
 ) -> tuple[int, ...]:
     """Return as many CPUs like those of a finding, nearest first; none where there are too few."""
     own, cores = ({getattr(used[cpu], of) for cpu in here} for of in ("node", "core"))

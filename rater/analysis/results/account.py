@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from rater.record.run import PlacedCopy
+from rater.record.run import Placement
 from rater.record.stored import StoredCopy, StoredRun
 from rater.text.values import group_by_key
 
@@ -124,7 +124,7 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
     return found
 
 
-def _mask(copy: StoredCopy, placed: Mapping[int, PlacedCopy]) -> tuple[int, ...] | None:
+def _mask(copy: StoredCopy, placed: Mapping[int, Placement]) -> tuple[int, ...] | None:
     placement = placed.get(copy.copy)
     if placement is not None and placement.cpu == copy.cpu:
         return placement.cpus

@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Observed, Sampled
-from rater.record.run import PlacedCopy
+from rater.record.run import Placement
 from rater.record.stored import PlacementJudgement, StoredCopy, StoredRun
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
 # -- One copy: what was seen of it against its plan ------------------------------------------------
 #
-# The plan of a copy is its `PlacedCopy`; the evidence is what its gate was allowed
+# The plan of a copy is its `Placement`; the evidence is what its gate was allowed
 # (`GateFacts`) and what was seen of it while it ran (`Sampled`). Only anonymous
 # memory and huge pages are judged: the pages of libraries and files lie where
 # somebody read them first, whoever maps them now.
@@ -119,7 +119,7 @@ def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
 
 
 def judge_copy(
-    plan: PlacedCopy,
+    plan: Placement,
     gate: GateFacts | None,
     seen: CopySamples,
     homes: Mapping[int, int | None],
@@ -160,7 +160,7 @@ def judge_copy(
     return (PlacementVerdict.NOT_KNOWN, tuple(warnings)) if warnings else (PlacementVerdict.MET, ())
 
 
-def planned_nodes(plan: PlacedCopy, homes: Mapping[int, int | None]) -> tuple[int, ...] | None:
+def planned_nodes(plan: Placement, homes: Mapping[int, int | None]) -> tuple[int, ...] | None:
     """Return the nodes that a copy's memory was to come from, None where nothing was planned.
 
     `local` is the home of every CPU the copy may run on: none is planned for a
@@ -177,7 +177,7 @@ def planned_nodes(plan: PlacedCopy, homes: Mapping[int, int | None]) -> tuple[in
     return tuple(nodes) if nodes and None not in found else None
 
 
-def evenness(plan: PlacedCopy, seen: CopySamples) -> float | None:
+def evenness(plan: Placement, seen: CopySamples) -> float | None:
     """Return how even interleaved memory lies: 1 is even, 0 that a planned node got nothing."""
     if plan.memory_policy != "interleave" or len(plan.memory_nodes) < 2:
         return None
@@ -189,7 +189,7 @@ def evenness(plan: PlacedCopy, seen: CopySamples) -> float | None:
 
 
 def _cpu_complaints(
-    plan: PlacedCopy, gate: GateFacts | None, seen: CopySamples, last_cpu: int | None
+    plan: Placement, gate: GateFacts | None, seen: CopySamples, last_cpu: int | None
 ) -> list[str]:
     if plan.cpus is None:
         return []
@@ -229,7 +229,7 @@ def _little_seen(seen: CopySamples, elapsed_s: float, held_bytes: int | None) ->
 
 
 def _memory_complaints(
-    plan: PlacedCopy, seen: CopySamples, nodes: tuple[int, ...] | None
+    plan: Placement, seen: CopySamples, nodes: tuple[int, ...] | None
 ) -> Iterable[str]:
     total = seen.private_bytes
     if not nodes or not total or seen.node_bytes is None:

@@ -18,9 +18,8 @@ from rater.lab.layout.layout import (
     page_windows,
     size_text,
 )
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.topology import PoolCapacity
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.memory import pool_rooms
 from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 from rater.settings.tuner import available_settings, find_setting
@@ -70,7 +69,7 @@ def largest_needs(several: Iterable[Iterable[PoolNeed]]) -> tuple[PoolNeed, ...]
 
 
 def _nodes_of(placed: Placement) -> tuple[int | None, ...]:
-    if placed.policy is MemoryPolicy.PREFERRED and placed.memory_nodes:
+    if placed.memory_policy is MemoryPolicy.PREFERRED and placed.memory_nodes:
         return placed.memory_nodes[:1]
     return placed.memory_nodes or (placed.node,)
 

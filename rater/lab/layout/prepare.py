@@ -44,11 +44,9 @@ from rater.lab.layout.preload import (
     page_regions,
     read_reports,
 )
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.request import Request
 from rater.plan.schedule import Step
-from rater.record.run import BenchmarkUsed
+from rater.record.run import BenchmarkUsed, MemoryPolicy, Placement
 from rater.run.copies.guard import MARKER
 from rater.run.programs.child_process import Limits, run_alone
 from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
@@ -168,7 +166,7 @@ def learn_sizes(
     told = replace(
         program, environment=(*program.environment, (VARIABLE, order.words(str(reports))))
     )
-    alone = replace(placement, copy=0, cpus=None, policy=MemoryPolicy.NONE)
+    alone = replace(placement, copy=0, cpus=None, memory_policy=MemoryPolicy.NONE)
     mark = os.environ.get(MARKER) or str(uuid4())
     folders = RunFolders(work, mark, {name: told}, (alone,), environment, keep=False, tuning=tuning)
     spec = folders.spec(0, 0, Step(name, 1))

@@ -65,12 +65,10 @@ from rater.lab.trace.tracer import (
     run_to_end,
     run_traced,
 )
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.process import print_error
-from rater.record.run import CopyStatus
+from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.run.copies.launch import CopySpec
 from rater.run.programs.child_process import Limits

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 
 from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.topology import PU, Node, Topology
+from rater.record.run import MemoryPolicy
 from rater.text import cpuset
-
-
-class MemoryPolicy(StrEnum):
-    """Where a copy's memory may come from."""
-
-    NONE = "none"  # whatever rater inherited
-    LOCAL = "local"  # MPOL_LOCAL: the node of the running CPU
-    BIND = "bind"  # MPOL_BIND, strict: out of memory rather than from another node
-    PREFERRED = "preferred"  # MPOL_PREFERRED_MANY: other nodes when these are full
-    INTERLEAVE = "interleave"  # MPOL_INTERLEAVE: page by page over the nodes
-    WEIGHTED = "weighted"  # MPOL_WEIGHTED_INTERLEAVE: by the weights in /sys/kernel/mm/mempolicy
-
 
 AT_HOME = (MemoryPolicy.BIND, MemoryPolicy.PREFERRED)  # on the copy's own node unless told
 _HBM, _HBM_SUBTYPES = "hbm", ("HBM", "MCDRAM")

@@ -14,7 +14,6 @@ from rater.plan.placement.layout import EXPLICIT, BindLevel, CpuOrder, Layout
 from rater.plan.placement.memory_policy import (
     AT_HOME,
     Memory,
-    MemoryPolicy,
     MemorySupport,
     home_nodes,
     named_nodes,
@@ -23,23 +22,9 @@ from rater.plan.placement.memory_policy import (
 from rater.plan.placement.order import Key, apply_filters, restrict_to
 from rater.plan.placement.warnings import placement_warnings, unbound_warnings
 from rater.plan.topology import Topology
-from rater.record.run import MOST_COPIES
+from rater.record.run import MOST_COPIES, MemoryPolicy, Placement
 from rater.text import cpuset
 from rater.text.values import group_by_key
-
-
-class Placement(Struct, frozen=True):
-    """Where one copy runs and where its memory comes from."""
-
-    copy: int
-    cpus: tuple[int, ...] | None  # affinity mask, OS numbers ascending; None: not bound
-    cpu: int | None  # the PU it was given (the mask may be wider); None when not bound
-    core: int | None
-    llc: int | None
-    node: int | None
-    package: int | None
-    policy: MemoryPolicy
-    memory_nodes: tuple[int, ...]  # OS numbers, ascending; empty for LOCAL and NONE
 
 
 class PlacementPlan(Struct, frozen=True):
@@ -133,8 +118,8 @@ def apply_memory_support(
     """
     found, warnings = [], []
     for placement in placements:
-        policy, nodes, warning = settled(placement.policy, placement.memory_nodes, support)
-        found.append(replace(placement, policy=policy, memory_nodes=nodes))
+        policy, nodes, warning = settled(placement.memory_policy, placement.memory_nodes, support)
+        found.append(replace(placement, memory_policy=policy, memory_nodes=nodes))
         warnings += [warning] if warning else []
     return tuple(found), tuple(dict.fromkeys(warnings))
 
@@ -198,7 +183,7 @@ def _bound(
             llc=slot[0].llc,
             node=slot[0].node,
             package=slot[0].package,
-            policy=policy,
+            memory_policy=policy,
             memory_nodes=nodes if homes is None else tuple(sorted({homes[pu.os] for pu in slot})),
         )
         for copy, slot in enumerate(assigned.slots)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.placement.warnings import pools
 from rater.plan.topology import NodeMemory, Topology
+from rater.record.run import MemoryPolicy, Placement
 from rater.text.cpuset import format_list
 from rater.text.values import count, group_by_key, truncate_list
 
@@ -116,7 +115,7 @@ def nodes_of_memory(placement: Placement, topology: Topology) -> tuple[int, ...]
 
     For local memory those of the CPUs it may run on; empty when nothing is planned.
     """
-    if placement.policy is not MemoryPolicy.LOCAL or placement.cpus is None:
+    if placement.memory_policy is not MemoryPolicy.LOCAL or placement.cpus is None:
         return placement.memory_nodes
     homes = {topology.by_cpu[cpu].node for cpu in placement.cpus}
     return tuple(sorted(node for node in homes if node is not None))
@@ -219,7 +218,7 @@ def needs_by_node(
 
 def bound_to_memory(placements: Sequence[Placement]) -> bool:
     """Tell whether copies may take memory of their nodes only."""
-    return bool(placements) and placements[0].policy is MemoryPolicy.BIND
+    return bool(placements) and placements[0].memory_policy is MemoryPolicy.BIND
 
 
 def memory_warnings(

@@ -12,9 +12,9 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.order import Slot
 from rater.plan.topology import Topology
+from rater.record.run import MemoryPolicy
 from rater.text import cpuset
 from rater.text.values import copies_text, count, group_by_key
 

@@ -17,9 +17,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from rater.plan.placement.place import Placement
 from rater.plan.selftest import Injection
 from rater.record.events import Event, PhaseEnded, PhaseStarted
+from rater.record.run import Placement
 from rater.run.copies import competitor
 from rater.run.copies.guard import MARKER, Guard
 from rater.run.copies.limits import pipe_above_gate_descriptors

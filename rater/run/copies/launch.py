@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rater.errors import RaterError
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts
+from rater.record.run import Placement
 from rater.run.host.procfs import SchedTimes
 from rater.run.launcher.inherited import (
     MODES,
@@ -169,7 +169,7 @@ class Starts:
             output=os.fsencode(spec.stdout),
             error=os.fsencode(spec.stderr),
             cpus=place.cpus,
-            policy=MODES[place.policy],
+            policy=MODES[place.memory_policy],
             nodes=place.memory_nodes,
             transparent=spec.transparent,
             accepted=(0, *spec.accepted),

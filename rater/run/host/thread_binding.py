@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rater.errors import InputError, RunError
-from rater.plan.placement.memory_policy import MemoryPolicy, MemorySupport
-from rater.plan.placement.place import Placement
+from rater.plan.placement.memory_policy import MemorySupport
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.discover import own_environment
 from rater.text.cpuset import format_list, mask_of, numbers_of
 
@@ -110,9 +110,9 @@ class ThreadBinding:
         if placement.cpus != self._bound:
             self._set_cpus(placement.cpus)
             self._bound = placement.cpus
-        wanted = (placement.policy, placement.memory_nodes)
+        wanted = (placement.memory_policy, placement.memory_nodes)
         if wanted != self._memory:
-            self._set_memory(placement.policy, placement.memory_nodes)
+            self._set_memory(placement.memory_policy, placement.memory_nodes)
             self._memory = wanted
 
     def __exit__(self, *_: object) -> None:

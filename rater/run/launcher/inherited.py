@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from rater.errors import InputError, RaterError, RunError
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import read_number
 from rater.text.cpuset import format_list, numbers_of
@@ -142,12 +141,12 @@ def cannot_bind_memory(
     if refused:
         on = f" on nodes {nodes}" if nodes else ""
         return RunError(
-            f"{who}: the kernel refused memory policy {placement.policy}{on} "
+            f"{who}: the kernel refused memory policy {placement.memory_policy}{on} "
             f"({os.strerror(number)}); run with --mem none to leave memory to the kernel"
         )
     got = format_list(numbers_of(int.from_bytes(given, "little"))) or "none"
     return RunError(
-        f"{who}: asked for memory policy {placement.policy} {nodes}, the kernel has policy number "
-        f"{number} on nodes {got}: {_CPUSET} nodes; run with --mem local, or inside a cpuset that "
-        "has these nodes"
+        f"{who}: asked for memory policy {placement.memory_policy} {nodes}, the kernel has policy "
+        f"number {number} on nodes {got}: {_CPUSET} nodes; run with --mem local, or inside a "
+        "cpuset that has these nodes"
     )

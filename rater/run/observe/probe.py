@@ -11,10 +11,9 @@ from enum import Enum
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Noted, Sampled
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.copies.launch import Child
 from rater.run.host.procfs import (
     PAGE_BYTES,
@@ -84,7 +83,7 @@ class GateCheck:
 
 def nodes_of(plan: Placement) -> tuple[int, ...]:
     """Return the nodes that memory is to come from, as far as the placement alone tells."""
-    if plan.memory_nodes or plan.policy is not MemoryPolicy.LOCAL or plan.node is None:
+    if plan.memory_nodes or plan.memory_policy is not MemoryPolicy.LOCAL or plan.node is None:
         return plan.memory_nodes
     return (plan.node,)
 

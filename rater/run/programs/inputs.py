@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
 from rater.files import flush
-from rater.plan.placement.memory_policy import MemoryPolicy, ordinary_nodes
-from rater.plan.placement.place import Placement
+from rater.plan.placement.memory_policy import ordinary_nodes
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
 from rater.plan.topology import Topology
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.memory import drop_page_cache
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import run_tool
@@ -136,7 +136,7 @@ def page_cache_spread(nodes: Sequence[int]) -> Iterator[None]:
                         llc=None,
                         node=None,
                         package=None,
-                        policy=MemoryPolicy.INTERLEAVE,
+                        memory_policy=MemoryPolicy.INTERLEAVE,
                         memory_nodes=tuple(nodes),
                     )
                 )

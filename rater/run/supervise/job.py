@@ -15,12 +15,11 @@ from typing import Protocol
 import trio
 
 from rater.plan.options import Cadence
-from rater.plan.placement.place import Placement
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.schedule import Phase, Plan, Window
 from rater.process import STOP_SIGNALS
 from rater.record.events import Event, Noted, PhaseEnded, PhaseStarted, WorkloadTime
-from rater.record.run import CopyStatus, is_from_outside
+from rater.record.run import CopyStatus, Placement, is_from_outside
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.exits import CopyEnding, ended_event
 from rater.run.copies.guard import Guard

@@ -14,10 +14,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from rater.errors import RaterError
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
-from rater.record.run import Validity
+from rater.record.run import Placement, Validity
 from rater.run.copies.guard import MARKER
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding

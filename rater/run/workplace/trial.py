@@ -14,10 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import RaterError
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.copies.guard import MARKER, guard, kill_marked
 from rater.run.copies.launch import CopySpec
 from rater.run.programs.child_process import LimitExceeded, Limits, SoloRunResult, run_alone

@@ -12,7 +12,7 @@ from rich.style import Style
 
 from rater.analysis.results.steady import NO_WINDOW
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
-from rater.record.run import PlacedCopy, Run
+from rater.record.run import Placement, Run
 from rater.show.console import is_ascii
 from rater.show.format import format_duration, format_number, run_title, sanitize
 from rater.show.live.progress import DONE, FAILED, RUNNING, STOPPED, WAITING, PhaseResult, Progress
@@ -54,7 +54,7 @@ class GridLayout(Struct, frozen=True):
     shown: int  # groups for which there is room; a line says how many more there are
 
 
-def copies_by_node(copies: int, placements: Sequence[PlacedCopy]) -> tuple[NodeCopies, ...]:
+def copies_by_node(copies: int, placements: Sequence[Placement]) -> tuple[NodeCopies, ...]:
     """Return the copies by home node, ascending; those without one last."""
     nodes = {placement.copy: placement.node for placement in placements}
     found: dict[int | None, list[int]] = {}

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
-from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import NodeShare, nodes_of_memory
 from rater.plan.schedule import Order, Plan, order_table
 from rater.plan.topology import Topology
-from rater.record.run import RunStatus
+from rater.record.run import Placement, RunStatus
 from rater.record.stored import RunHead
 from rater.show.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
 from rater.show.format import format_duration, format_gigabytes, sanitize
@@ -78,7 +77,7 @@ def copies_document(
     topology: Topology, placements: Sequence[Placement], stagger_ns: int
 ) -> list[dict[str, Any]]:
     """Return every copy for JSON, in ascending order."""
-    distinct = {(p.policy, p.memory_nodes, id(p.cpus)): p for p in placements}
+    distinct = {(p.memory_policy, p.memory_nodes, id(p.cpus)): p for p in placements}
     nodes = {key: nodes_of_memory(p, topology) for key, p in distinct.items()}
     return [
         {
@@ -89,8 +88,8 @@ def copies_document(
             "node": p.node,
             "package": p.package,
             "memory": {
-                "policy": str(p.policy),
-                "nodes": list(nodes[p.policy, p.memory_nodes, id(p.cpus)]),
+                "policy": str(p.memory_policy),
+                "nodes": list(nodes[p.memory_policy, p.memory_nodes, id(p.cpus)]),
             },
             "start_ms": p.copy * stagger_ns / 1e6,
         }

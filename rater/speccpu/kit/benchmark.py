@@ -14,9 +14,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from rater.errors import InputError
-from rater.plan.placement.memory_policy import AT_HOME, Memory, MemoryPolicy, named_nodes
-from rater.plan.placement.place import Placement, PlacementPlan
+from rater.plan.placement.memory_policy import AT_HOME, Memory, named_nodes
+from rater.plan.placement.place import PlacementPlan
 from rater.plan.topology import Topology
+from rater.record.run import MemoryPolicy, Placement
 from rater.speccpu.kit.files import (
     COMMANDS,
     MADE_BY,

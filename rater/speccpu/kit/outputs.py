@@ -13,8 +13,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.plan.placement.place import Placement
-from rater.record.run import Validity, escape_undecodable
+from rater.record.run import Placement, Validity, escape_undecodable
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import LimitExceeded, Limits, kill_group, wait_within

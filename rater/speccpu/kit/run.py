@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.placement.memory_policy import Memory
-from rater.plan.placement.place import Placement, PlacementPlan
+from rater.plan.placement.place import PlacementPlan
 from rater.plan.request import KIT_COPIES, Request
 from rater.plan.suite import Benchmark, Command, Size
 from rater.plan.topology import Topology
-from rater.record.run import escape_undecodable
+from rater.record.run import Placement, escape_undecodable
 from rater.speccpu.kit.benchmark import (
     COMPARE,
     KitBenchmark,

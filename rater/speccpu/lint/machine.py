@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
-from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import plan_placements
 from rater.plan.topology import PU, Topology
+from rater.record.run import MemoryPolicy
 from rater.speccpu.lint.bind_list import (
     BoundCopy,
     LintFinding,

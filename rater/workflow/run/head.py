@@ -23,7 +23,6 @@ from rater.record.run import (
     BenchmarkUsed,
     MachinePU,
     MetricUsed,
-    PlacedCopy,
     Run,
     escape_undecodable,
 )
@@ -114,20 +113,7 @@ def conditions_now(resolved: RunPlan) -> Conditions:
             MachinePU(cpu=pu.os, core=pu.core, llc=pu.llc, node=pu.node, package=pu.package)
             for pu in topology.pus
         ),
-        placements=tuple(
-            PlacedCopy(
-                copy=p.copy,
-                cpus=p.cpus,
-                cpu=p.cpu,
-                core=p.core,
-                llc=p.llc,
-                node=p.node,
-                package=p.package,
-                memory_policy=str(p.policy),
-                memory_nodes=p.memory_nodes,
-            )
-            for p in resolved.placements
-        ),
+        placements=tuple(resolved.placements),
         benchmarks=None,
         suite_path=path,
         suite_sha256=sha256,

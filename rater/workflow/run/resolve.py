@@ -15,10 +15,9 @@ from rater.errors import InputError
 from rater.plan.counter_choice import CounterChoice
 from rater.plan.placement.assign import OverfullNode
 from rater.plan.placement.layout import called, load_layout, override_layout
-from rater.plan.placement.memory_policy import Memory, MemoryPolicy, parse_memory
+from rater.plan.placement.memory_policy import Memory, parse_memory
 from rater.plan.placement.order import check_asked
 from rater.plan.placement.place import (
-    Placement,
     apply_memory_support,
     copies_counted,
     default_memory,
@@ -39,6 +38,7 @@ from rater.plan.schedule import (
     rotation_warnings,
 )
 from rater.plan.topology import Topology
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
@@ -115,7 +115,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         KITS().kit_placement(request, kits, copies, topology, memory) if kits else (None, None)
     )
     if placed is not None:
-        nowhere = all(it.policy is MemoryPolicy.NONE for it in placed.placements)
+        nowhere = all(it.memory_policy is MemoryPolicy.NONE for it in placed.placements)
         if nowhere and memory.policy is not MemoryPolicy.NONE:
             if request.memory is not None:
                 raise InputError(
@@ -126,7 +126,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
     else:
         placed = plan_placements(topology, layout, copies, memory, threads)
     placements, not_had = placed.placements, tuple[str, ...]()
-    if topology.is_this_system and any(p.policy is not MemoryPolicy.NONE for p in placements):
+    if topology.is_this_system and any(it.memory_policy != "none" for it in placements):
         placements, not_had = apply_memory_support(placements, memory_support())
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)

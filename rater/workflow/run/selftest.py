@@ -40,7 +40,6 @@ from rater.analysis.divots.selftest import (
 from rater.analysis.results.cpu_use import run_counters
 from rater.errors import InputError, RunError
 from rater.files import Trusted, scratch_folder
-from rater.plan.placement.place import Placement
 from rater.plan.request import Request
 from rater.plan.selftest import (
     CLEAN,
@@ -55,7 +54,7 @@ from rater.plan.selftest import (
 )
 from rater.plan.topology import Topology
 from rater.process import print_error
-from rater.record.run import CopyStatus
+from rater.record.run import CopyStatus, Placement
 from rater.record.stored import StoredRun, TimeRow
 from rater.run.copies.disturb import Injector
 from rater.run.copies.guard import Guard

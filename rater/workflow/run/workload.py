@@ -44,8 +44,9 @@ from rater.wings import Hook
 
 if TYPE_CHECKING:
     from rater.plan.placement.memory_policy import Memory
-    from rater.plan.placement.place import Placement, PlacementPlan
+    from rater.plan.placement.place import PlacementPlan
     from rater.plan.topology import Topology
+    from rater.record.run import Placement
     from rater.run.programs.compile import BuiltProgram
     from rater.run.programs.script import CommandLine
     from rater.run.workplace.run_dirs import Program

@@ -24,7 +24,15 @@ from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
 from rater.record.events import CpuReading
-from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, MetricUsed, PlacedCopy
+from rater.record.run import (
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MachinePU,
+    MemoryPolicy,
+    MetricUsed,
+    Placement,
+)
 from rater.record.stored import StoredCopy, StoredRun
 from rater.show.compare.comparison import cpi_document, cpi_parts
 from rater.show.document import print_parts
@@ -46,7 +54,7 @@ BUILT = BenchmarkUsed(
     flags="-O2",
     inputs_sha256="b" * 64,
 )
-PLACED = tuple(PlacedCopy(c, (c,), c, c, 0, 0, 0, "local", ()) for c in range(20))
+PLACED = tuple(Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(20))
 BEFORE = Conditions(
     host=HOST,
     settings=(("load.1min", "0.1"), ("thp.enabled", "madvise"), ("env.PATH", "/bin")),
@@ -125,7 +133,7 @@ def test_another_size_of_memory_is_told() -> None:
 
 
 def test_a_copy_that_would_run_elsewhere_differs() -> None:
-    moved = (PLACED[0], PlacedCopy(1, None, None, None, None, None, None, "none", ()))
+    moved = (PLACED[0], Placement(1, None, None, None, None, None, None, MemoryPolicy.NONE, ()))
     now = replace(BEFORE, placements=moved, pus=BEFORE.pus[:1])
     assert said(now) == [
         "usable CPUs: was 0-1, is 0",
@@ -297,7 +305,9 @@ def test_other_programs_and_compilers_are_told() -> None:
 def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
     def placed(number: int, cpus: tuple[int, int], **head: Any) -> StoredRun:
         it = run(number, **head)
-        places = [PlacedCopy(c, (n,), n, n, 0, 0, 0, "local", ()) for c, n in enumerate(cpus)]
+        places = [
+            Placement(c, (n,), n, n, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c, n in enumerate(cpus)
+        ]
         return replace(it, placements=tuple(places))
 
     moved = found(point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3))))
@@ -363,8 +373,8 @@ def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs
     assert moved.values[1] == ("2 copies elsewhere, copy 1 on CPUs 8, not CPUs 1", (2,))
     core = found(imported(1, (0, 1), core=3), imported(2, (0, 1), core=4))["places of the copies"]
     assert core.values[1] == ("2 copies elsewhere, copy 0 on core 4, not core 3", (2,))
-    bound = replace(run(1), placements=(PlacedCopy(0, (0,), 0, 0, 0, 0, 0, "local", ()),))
-    free = replace(run(2), placements=(PlacedCopy(0, None, *(None,) * 5, "local", ()),))
+    bound = replace(run(1), placements=(Placement(0, (0,), 0, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()),))
+    free = replace(run(2), placements=(Placement(0, None, *(None,) * 5, MemoryPolicy.LOCAL, ()),))
     moved = found(point("x", bound), point("y", free))["places of the copies"]
     assert moved.values[1] == ("copy 0 on any CPU (not bound), not CPUs 0", (2,))
 

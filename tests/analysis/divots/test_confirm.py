@@ -32,7 +32,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.divots.recurring import between_runs
 from rater.cli import main
-from rater.record.run import CopyStatus, PlacedCopy
+from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.store.store import DivotSearch, Store, StoredDivot, open_store
 from rater.workflow.results import divots
@@ -61,7 +61,8 @@ def run_of(copies: int = 16, threads: int = 1) -> StoredRun:
     return replace(
         run,
         placements=tuple(
-            PlacedCopy(c, (c,), c, c // 2, 0, c // 4, c // 8, "local", ()) for c in range(copies)
+            Placement(c, (c,), c, c // 2, 0, c // 4, c // 8, MemoryPolicy.LOCAL, ())
+            for c in range(copies)
         ),
         benchmarks=tuple(replace(used, threads=threads) for used in run.benchmarks),
     )

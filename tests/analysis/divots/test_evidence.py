@@ -24,7 +24,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.divots.model.table import build_table, clock_steps
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, Sampled
-from rater.record.run import CopyStatus, MachinePU, PlacedCopy
+from rater.record.run import CopyStatus, MachinePU, MemoryPolicy, Placement
 from rater.record.stored import StoredCopy, StoredRun
 from rater.show.results.to_json import divot_rows, divots_document, evidence_line
 from tests.support import json_schemas
@@ -144,7 +144,9 @@ def run_of(
     copies = sorted({it.copy for it in rows})
     return replace(
         stored(rows, copies=len(copies), **head),
-        placements=tuple(PlacedCopy(c, (c,), c, c, 0, c // 4, 0, "local", ()) for c in copies),
+        placements=tuple(
+            Placement(c, (c,), c, c, 0, c // 4, 0, MemoryPolicy.LOCAL, ()) for c in copies
+        ),
         pus=tuple(MachinePU(c, c, 0, c // 4, 0) for c in copies),
         samples=tuple(samples),
         cpu_readings=tuple(

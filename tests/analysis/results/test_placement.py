@@ -20,7 +20,7 @@ from rater.analysis.results.placement import (
     prove_run,
 )
 from rater.record.events import GateFacts, Observed, Sampled
-from rater.record.run import MachinePU, PlacedCopy
+from rater.record.run import MachinePU, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.show.console import Printer
 from rater.show.results.placement import print_memory, print_placement, proof_document
@@ -30,9 +30,9 @@ from tests.support.placement_samples import MB, PAGE, sample
 HOMES = {0: 0, 1: 0, 2: 1, 3: 1, 4: None}
 
 
-def plan(cpus: tuple[int, ...] | None = (2,), **changes: Any) -> PlacedCopy:
+def plan(cpus: tuple[int, ...] | None = (2,), **changes: Any) -> Placement:
     """Copy 2 on CPU 2 of node 1, memory local."""
-    placed = PlacedCopy(
+    placed = Placement(
         copy=2,
         cpus=cpus,
         cpu=cpus[0] if cpus else None,
@@ -40,7 +40,7 @@ def plan(cpus: tuple[int, ...] | None = (2,), **changes: Any) -> PlacedCopy:
         llc=0,
         node=HOMES[cpus[0]] if cpus else None,
         package=0,
-        memory_policy="local",
+        memory_policy=MemoryPolicy.LOCAL,
         memory_nodes=(),
     )
     return replace(placed, **changes)
@@ -50,7 +50,7 @@ GATE = GateFacts(cpus=(2,), mems=(0, 1))
 
 
 def verdict(
-    placed: PlacedCopy,
+    placed: Placement,
     *samples: Sampled,
     gate: GateFacts | None = GATE,
     elapsed_s: float = 10.0,
@@ -68,11 +68,11 @@ ANY = GateFacts((2,), (0, 1, 2, 3))
 HUGE = 1 << 30
 
 
-def met(placed: PlacedCopy, *samples: Sampled, **more: Any) -> bool:
+def met(placed: Placement, *samples: Sampled, **more: Any) -> bool:
     return verdict(placed, *samples, **more) == (PlacementVerdict.MET, ())
 
 
-def not_met(placed: PlacedCopy, *samples: Sampled, **more: Any) -> str:
+def not_met(placed: Placement, *samples: Sampled, **more: Any) -> str:
     found, whys = verdict(placed, *samples, **more)
     assert found is PlacementVerdict.NOT_MET
     return "; ".join(whys)
@@ -220,7 +220,7 @@ def test_samples_of_a_copy_become_averages_and_extremes() -> None:
 # -- a run ----------------------------------------------------------------------------------------
 
 
-def run_of(placements: Sequence[PlacedCopy], seconds: Sequence[float]) -> StoredRun:
+def run_of(placements: Sequence[Placement], seconds: Sequence[float]) -> StoredRun:
     return replace(
         stored([copy_row(number, s) for number, s in enumerate(seconds)]),
         placements=tuple(placements),

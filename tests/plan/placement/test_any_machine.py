@@ -31,10 +31,10 @@ from rater.plan.placement.layout import (
     load_layout,
     override_layout,
 )
-from rater.plan.placement.memory_policy import Memory, MemoryPolicy
+from rater.plan.placement.memory_policy import Memory
 from rater.plan.placement.order import PERMUTATIONS, slots_of
 from rater.plan.placement.order import scatter as in_scatter
-from rater.plan.placement.place import Placement, PlacementPlan, plan_placements
+from rater.plan.placement.place import PlacementPlan, plan_placements
 from rater.plan.topology import (
     PU,
     RawKind,
@@ -44,6 +44,7 @@ from rater.plan.topology import (
     build_topology,
     merge_kinds,
 )
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.discover import own_environment, parse_synthetic
 from rater.text.cpuset import mask_of
 from rater.text.values import to_dict

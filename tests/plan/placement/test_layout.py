@@ -23,10 +23,11 @@ from rater.plan.placement.layout import (
     override_layout,
     parse_layout,
 )
-from rater.plan.placement.memory_policy import Memory, MemoryPolicy, MemorySupport, parse_memory
+from rater.plan.placement.memory_policy import Memory, MemorySupport, parse_memory
 from rater.plan.placement.order import apply_filters, reserve, restrict_to
-from rater.plan.placement.place import Placement, apply_memory_support, plan_placements
+from rater.plan.placement.place import apply_memory_support, plan_placements
 from rater.plan.topology import RawDistances, RawNode, RawPU, Topology, build_topology
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import discover as machine
 from rater.text.documents import MistakesError
 from tests.support.machines import SMT, made, real

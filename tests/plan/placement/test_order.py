@@ -18,10 +18,10 @@ from rater.plan.placement.layout import (
     parse_cpus,
     parse_expression,
 )
-from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.order import apply_filters, cpus_of, evaluate_expression
 from rater.plan.placement.place import PlacementPlan, plan_placements
 from rater.plan.topology import Details, RawNode, RawPU, Topology, build_topology
+from rater.record.run import MemoryPolicy
 from rater.run.host.discover import parse_synthetic
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import layout, numbers, scatter

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
-from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.placement.place import default_memory, plan_placements, resolve_copies
 from rater.plan.placement.summary import remarks
 from rater.plan.placement.warnings import CorePool, pools
@@ -24,7 +23,7 @@ from rater.plan.topology import (
     Topology,
     build_topology,
 )
-from rater.record.run import MOST_COPIES
+from rater.record.run import MOST_COPIES, MemoryPolicy
 from rater.run.host.discover import parse_synthetic
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import scatter
@@ -69,7 +68,7 @@ def test_a_placement_tells_all_of_its_pu() -> None:
     found = plan_placements(SMT, BALANCED, 8, LOCAL).placements[5]
     assert (found.copy, found.cpus, found.cpu, found.core) == (5, (6,), 6, 2)
     assert (found.node, found.package, found.llc) == (1, 1, None)
-    assert (found.policy, found.memory_nodes) == (LOCAL, ())
+    assert (found.memory_policy, found.memory_nodes) == (LOCAL, ())
 
 
 def test_unbound_copies_have_no_place() -> None:
@@ -77,7 +76,7 @@ def test_unbound_copies_have_no_place() -> None:
     assert [p.copy for p in placed.placements] == [0, 1, 2]
     for p in placed.placements:
         assert (p.cpus, p.cpu, p.core, p.llc, p.node, p.package) == (None,) * 6
-        assert (p.policy, p.memory_nodes) == (MemoryPolicy.NONE, ())
+        assert (p.memory_policy, p.memory_nodes) == (MemoryPolicy.NONE, ())
     assert placed.warnings == ()
     with pytest.raises(InputError, match="layout none does not bind copies to CPUs"):
         plan_placements(SMT, UNBOUND, 3, BIND)

@@ -13,8 +13,6 @@ import pytest
 from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.placement.summary import (
     NodeMemoryCheck,
     gb,
@@ -23,6 +21,7 @@ from rater.plan.placement.summary import (
     preflight,
 )
 from rater.plan.topology import HugePages, NodeMemory
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import memory as pagecache
 from rater.run.host import thread_binding as binding
 from rater.run.host.memory import drop_page_cache, preflight_now, read_node_memory
@@ -102,7 +101,7 @@ def test_copies_need_memory_where_they_run_or_are_bound() -> None:
     home = Placement(0, (0,), 0, 0, 0, 1, 0, MemoryPolicy.LOCAL, ())
     placements = (
         home,
-        replace(home, copy=1, policy=MemoryPolicy.BIND, memory_nodes=(2, 3)),
+        replace(home, copy=1, memory_policy=MemoryPolicy.BIND, memory_nodes=(2, 3)),
         replace(home, copy=2, node=None),
     )
     assert needs_by_node(placements, {0: 100, 1: 60, 2: 7}) == {1: 100, 2: 30, 3: 30}
@@ -358,8 +357,8 @@ KERNEL_NAMES = [
 
 @pytest.mark.parametrize(("placement", "names"), KERNEL_NAMES)
 def test_a_child_has_the_policy_that_was_planned(placement: Placement, names: set[str]) -> None:
-    if placement.policy not in {*support(), MemoryPolicy.NONE}:
-        pytest.skip(f"this kernel has no policy {placement.policy}")
+    if placement.memory_policy not in {*support(), MemoryPolicy.NONE}:
+        pytest.skip(f"this kernel has no policy {placement.memory_policy}")
 
     def work() -> tuple[str, str, str]:
         before = own_policy()

@@ -17,10 +17,9 @@ import trio
 from msgspec.structs import replace
 
 from rater.errors import InputError, RaterError
-from rater.plan.placement.memory_policy import MemoryPolicy
 from rater.plan.schedule import Order, Plan, Window, make_plan
 from rater.record.events import CopyEnded, Event
-from rater.record.run import CopyStatus, RunStatus
+from rater.record.run import CopyStatus, MemoryPolicy, RunStatus
 from rater.run.launcher import launcher as face
 from rater.run.launcher.launcher import Launcher, launcher_program
 from rater.run.launcher.table import (
@@ -263,7 +262,7 @@ def test_a_cpuset_that_lost_a_cpu_since_planning_is_an_error_that_names_copy_and
 def test_a_memory_policy_that_the_kernel_refuses_names_copy_and_way_out(
     tmp_path: Path, policy: MemoryPolicy
 ) -> None:
-    placed = tuple(replace(it, policy=policy, memory_nodes=(0, 900)) for it in on_one_cpu(1))
+    placed = tuple(replace(it, memory_policy=policy, memory_nodes=(0, 900)) for it in on_one_cpu(1))
     reason = str(Rig(tmp_path, placements=placed).run({"nap": "true"}, 1).outcome.reason)
     assert reason.startswith("copy 0 of nap: ")
     assert "run with --mem" in reason

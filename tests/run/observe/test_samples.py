@@ -14,8 +14,6 @@ import trio
 from msgspec.structs import replace
 
 from rater.plan.options import Cadence
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Order, Window, make_plan
 from rater.record.events import (
     CopyStarted,
@@ -27,7 +25,7 @@ from rater.record.events import (
     RunEnded,
     Sampled,
 )
-from rater.record.run import RunStatus
+from rater.record.run import MemoryPolicy, Placement, RunStatus
 from rater.run.copies.launch import Child, CopySpec
 from rater.run.observe import observer, probe
 from rater.run.observe.energy import (

@@ -17,10 +17,9 @@ import pytest
 from msgspec.structs import replace
 
 from rater.errors import InputError, RunError
-from rater.plan.placement.memory_policy import MemoryPolicy
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Phase, Step, make_plan
 from rater.plan.suite import Benchmark, Command, InputFile, Size, Suite
+from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import discover as machine
 from rater.run.host.memory import drop_page_cache, read_node_memory
 from rater.run.host.thread_binding import memory_support

@@ -17,7 +17,7 @@ from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
-from rater.record.run import MachinePU, PlacedCopy, RunStatus
+from rater.record.run import MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.record.stored import StoredRun
 from rater.show.console import seconds_columns
 from rater.show.results.cpu_use import counters_document, print_counters
@@ -32,7 +32,6 @@ from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
 from tests.support.printed import printed_by
 from tests.support.stored_runs import GONE, HOST, query_file, rows
-
 
 
 def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: Any) -> str:
@@ -151,7 +150,9 @@ MACHINE = MachineReadings(
 
 def store_run(store: Store) -> int:
     """Two copies on two lgroups; each computes for 9 s of 10."""
-    placed = tuple(PlacedCopy(n, (2 * n,), 2 * n, 2 * n, 0, n, 0, "none", ()) for n in range(2))
+    placed = tuple(
+        Placement(n, (2 * n,), 2 * n, 2 * n, 0, n, 0, MemoryPolicy.NONE, ()) for n in range(2)
+    )
     run = replace(run_of(2, 2), placements=placed)
     number = store.create_run(run, HOST, [], PUS, GONE)
     store.append(number, phase())
