@@ -16,16 +16,17 @@ from rich.console import Console
 
 from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
 from rater.record.run import CopyStatus, Run, RunStatus, Validity
-from rater.show.live.grid import Grid, LineView, choose_layout, copies_by_node, title
-from rater.show.live.live import LiveView, View, make_view
+from rater.show.format import place_texts
+from rater.show.live.lines import LineView, View, title
+from rater.show.live.live import LiveView, StateTable, make_view
 from rater.show.live.progress import (
     DONE,
     FAILED,
     RUNNING,
+    WAITING,
     PhaseAhead,
     PhaseResult,
     Progress,
-    WindowState,
 )
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
@@ -38,10 +39,8 @@ def progress_of(copies: int = 4, **options: Any) -> Progress:
     return Progress(run_of(copies, **options), (), clock=lambda: T0)
 
 
-def window_state(progress: Progress, seconds: float) -> WindowState:
-    state = progress.window_state(T0 + round(seconds * S))
-    assert state is not None
-    return state
+def window_text(progress: Progress, seconds: float) -> str | None:
+    return progress.window_text(T0 + round(seconds * S))
 
 
 def finished(progress: Progress, finish_s: float) -> PhaseResult:
@@ -241,18 +240,14 @@ def in_window(copies: int = 2, total: int = 2) -> Progress:
 
 def test_a_phase_of_steady_mode_is_in_its_warm_up_its_window_or_closing() -> None:
     progress = in_window()
-    state = window_state(progress, 3)
-    assert (state.stage, state.elapsed_s, state.length_s) == ("warm-up", 3.0, 10.0)
-    assert state.per_s is None
+    assert window_text(progress, 3.9) == "warm-up 3 of 10 s"
     for step in range(4):  # copy 0 ends at 20, 40, 60, 80
         progress.event(ended(0, 20.0 * step + 20, start_s=20.0 * step, step=step))
         progress.event(started(0, 20.0 * step + 20, step=step + 1))
-    state = window_state(progress, 40)
-    assert (state.stage, state.elapsed_s, state.length_s) == ("window", 30.0, 60.0)
-    assert (state.runs, state.per_s) == (3, 0.1)
-    state = window_state(progress, 85)
+    assert window_text(progress, 12) == "window 2 of 60 s, 3 runs"  # too early for a rate
+    assert window_text(progress, 40) == "window 30 of 60 s, 3 runs, 0.100/s"
     # Copy 1 runs since before the window closed; what copy 0 began after it only keeps up the load.
-    assert (state.stage, state.waiting) == ("closing", 1)
+    assert window_text(progress, 85) == "closing: waiting for 1 run"
 
 
 def test_a_copy_runs_all_the_time_and_is_done_when_its_last_run_of_the_window_is() -> None:
@@ -309,24 +304,46 @@ def test_phases_count_as_they_come_whatever_their_numbers() -> None:
     assert progress.time_left_s(T0 + 10 * S) == (20.0, False)
 
 
-# -- the grid ---------------------------------------------------------------------------------
+# -- the table --------------------------------------------------------------------------------
 
 
-def test_every_copy_has_a_sign_where_there_is_room() -> None:
-    groups = copies_by_node(128, run_of(128, 4).placements)
-    assert [group.label for group in groups] == ["lgroup 0", "lgroup 1", "lgroup 2", "lgroup 3"]
-    (group,) = copies_by_node(3, run_of(3, bound=False).placements)
-    assert (group.label, group.copies) == ("not bound", (0, 1, 2))
-    layout = choose_layout(groups, 79, 16)
-    assert (layout.kind, layout.columns, layout.shown) == ("signs", 1, 4)
+def table_of(run: Run, states: bytearray, width: int = 79, height: int = 16) -> list[str]:
+    """The table as plain text in ASCII."""
+    lines = StateTable(run, ascii_only=True).lines(states, set(), width, height)
+    return ["".join(part.text for part in line).rstrip() for line in lines]
 
 
-def test_1024_copies_on_a_small_terminal_are_rows_of_64_or_counts() -> None:
-    groups = copies_by_node(1024, run_of(1024, 8).placements)
-    assert choose_layout(groups, 79, 16).per_row == 64
-    assert choose_layout(groups, 79, 15).kind == "counts"
-    many = choose_layout(copies_by_node(1024, run_of(1024, 128).placements), 79, 10)
-    assert many.kind == "counts" and many.shown < 128
+def test_a_row_is_a_numa_node_and_a_sign_one_copy_where_there_is_room() -> None:
+    states = bytearray([WAITING, RUNNING, DONE, DONE])
+    assert table_of(run_of(4, 2), states) == [
+        "NUMA node  . waiting  > running  + done  x failed",
+        "0                  1          1       0         0  .>",
+        "1                  0          0       2         0  ++",
+        "all 4              1          1       2         0",
+    ]
+    unbound = table_of(run_of(3, bound=False), bytearray(3))
+    assert unbound[1:] == ["not bound          3          0       0         0  ..."]
+
+
+def test_a_bar_stands_for_many_copies_and_a_failed_one_does_not_vanish_in_it() -> None:
+    states = bytearray([DONE]) * 1024
+    states[3] = FAILED
+    first = table_of(run_of(1024, 8), states)[1]
+    assert first.split() == ["0", "0", "0", "127", "1", "+" * 27 + "x"]
+
+
+def test_of_more_numa_nodes_than_lines_those_with_failed_copies_show() -> None:
+    states = bytearray([DONE]) * 64
+    states[63] = FAILED
+    lines = table_of(run_of(64, 64), states, height=6)
+    assert [line.split()[0] for line in lines[1:4]] == ["0", "1", "63"]
+    assert lines[4] == "and 61 more NUMA nodes"
+    assert lines[5].split() == ["all", "64", "0", "0", "63", "1"]
+
+
+def test_a_narrow_terminal_has_signs_for_headings() -> None:
+    lines = table_of(run_of(4, 2), bytearray(4), width=39)
+    assert lines[0].split() == ["NUMA", "node", ".", ">", "+", "x"]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (200, 60), (40, 10), (20, 3)])
@@ -340,25 +357,6 @@ def test_no_line_is_wider_than_the_terminal(
     lines = seen(written(stream))
     assert max(len(line) for line in lines) <= width
     assert len(lines) < height
-
-
-def test_a_single_failed_copy_does_not_vanish_in_a_bar() -> None:
-    grid = Grid(copies_by_node(1024, run_of(1024, 8).placements), ascii_only=True)
-    states = bytearray([DONE]) * 1024
-    states[3] = FAILED
-    lines = grid.lines(states, set(), set(), 79, 10)
-    first = "".join(part.text for part in lines[0])
-    assert first.startswith("lgroup 0 +++++++++++x 128 of 128 x 1")
-
-
-def test_only_the_groups_of_touched_copies_are_made_again() -> None:
-    grid = Grid(copies_by_node(4, run_of(4, 2).placements), ascii_only=True)
-    states = bytearray(4)
-    before = list(grid.lines(states, set(), set(range(4)), 79, 10))
-    states[3] = RUNNING
-    after = grid.lines(states, set(), {3}, 79, 10)
-    assert after[0][0] is before[0][0]
-    assert "".join(part.text for part in after[1]) == "lgroup 1 .>"
 
 
 # -- the view ---------------------------------------------------------------------------------
@@ -375,13 +373,14 @@ def test_a_frame_shows_phase_counts_grid_and_the_slow_copy() -> None:
         "mini/gups (test, base)   homogeneous, 8 copies",
         "phase 1 of 3: gups, iteration 1",
         "elapsed 0:15   this phase 0:15",
-        "· 0 waiting   ► 0 running   ✓ 6 done   ✗ 1 failed   ! 1 slow",
         "",
-        "lgroup 0 ✓✓✓✓",
-        "lgroup 1 ✓✓✗!",
+        "NUMA node  · waiting  ► running  ! slow  ✓ done  ✗ failed",
+        "0                  0          0       0       4         0  ✓✓✓✓",
+        "1                  0          0       1       2         1  ✓✓✗!",
+        "all 8              0          0       1       6         1",
         "",
-        "slow: copy 7  CPU 7  lgroup 1    15.0 s  50 % over the median, still running",
         "copy 6 of gups: killed by SIGSEGV",
+        f"slow: copy 7  {', '.join(place_texts(7, 1))}  15.0 s  50 % over the median so far",
     ]
 
 
@@ -405,7 +404,7 @@ def test_a_frame_of_steady_mode_says_where_the_window_is() -> None:
         view.event(started(0, 5.0 * step + 5, step=step + 1))
     within = frame_at(view, stream, 60.0)
     assert within[2] == "elapsed 1:00   window 50 of 60 s, 10 runs, 0.200/s   about 2:45 left"
-    assert "► 1 running" in within[3] and "! 1 slow" in within[3]
+    assert within[5].split() == ["0", "0", "1", "1", "0", "0", "►!"]
     closing = frame_at(view, stream, 71.0)
     assert closing[2] == "elapsed 1:11   closing: waiting for 2 runs   about 2:34 left"
 
@@ -449,7 +448,7 @@ def test_it_draws_four_times_a_second_when_something_changed_and_else_once() -> 
     assert written(stream) == ""
     assert view.tick(T0 + S // 4) == 1.0
     frame = written(stream)
-    assert "► 1 running" in frame
+    assert "►" in frame.split("done")[1]
     assert frame.count("\x1b[1A") == height - 1  # exactly the frame before is erased
     view.tick(T0 + S)
     assert written(stream) == ""
@@ -468,8 +467,8 @@ def test_a_narrower_terminal_has_the_wrapped_rows_erased_too(terminal: Terminal)
     view.stop()
     drawn = terminal.close().split("\x1b[?25l")[1]
     second = drawn.split("phase 1 of 1")[1]
-    # Seven lines; the title (47 characters), the legend (49) and the 64 signs (73) take two rows.
-    assert second.count("\x1b[1A") == 6 + 3
+    # Six lines; the title (47 characters), phase (60), heading (49) and row (77) take two rows.
+    assert second.count("\x1b[1A") == 5 + 4
 
 
 def test_the_frame_follows_the_size_of_a_real_terminal(
@@ -578,7 +577,7 @@ def test_a_pipe_gets_one_line_per_finished_phase() -> None:
     view.event(over(0.0, 3.0))
     assert stream.getvalue() == (
         "phase 1 of 2: gups, iteration 1: bracket 3.00 s, median 2.00 s, slowest 3.00 s "
-        "(copy 2, CPU 2, lgroup 2)\n"
+        f"(copy 2, {', '.join(place_texts(2, 2))})\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The live view on a terminal while copies run."""
+"""The live view on a terminal while copies run: one table, a row for each NUMA node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Protocol
+from itertools import groupby
+from typing import IO
 
 from rich.console import Console, ConsoleDimensions, ConsoleOptions
 from rich.control import Control
@@ -19,60 +20,40 @@ from rich.style import Style
 from rater.record.events import Event
 from rater.record.run import Run
 from rater.show.console import is_ascii
-from rater.show.format import align_columns, format_clock, format_number, sanitize
-from rater.show.live.grid import (
-    NEVER_S,
-    Grid,
-    LineView,
-    choose_layout,
-    copies_by_node,
-    phase_name,
-    result_text,
-    title,
+from rater.show.format import align_columns, format_clock, format_number, place_texts, sanitize
+from rater.show.live.lines import NEVER_S, LineView, View, phase_name, result_text, title
+from rater.show.live.progress import (
+    DONE,
+    FAILED,
+    RUNNING,
+    STOPPED,
+    WAITING,
+    Outlier,
+    PhaseAhead,
+    Progress,
 )
-from rater.show.live.progress import Outlier, PhaseAhead, Progress, WindowState
 from rater.text.secrets import sanitizing_stream
-from rater.text.values import count
+from rater.text.values import group_by_key
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
 _UNCHANGED_NS = 1_000_000_000  # otherwise at most one
-_BELOW = (6, 4, 2, 1)  # lines under the grid; fewer only where one sign per copy needs the room
 _STANDOUTS = 3
+_SLOW = STOPPED + 1  # a running copy that stands out
+_COLUMNS = (WAITING, RUNNING, _SLOW, DONE, FAILED, STOPPED)
+_OPTIONAL = (_SLOW, STOPPED)  # columns that are there when a copy is
+_SIGNS = "·►✓✗■!", ".>+x#!"  # by state, in UTF-8 and plain ASCII
+_NAMES = ("waiting", "running", "done", "failed", "stopped", "slow")
 _BOLD = Style(bold=True)
 _DIM = Style(dim=True)
 _RED = Style(color="red", bold=True)
 _YELLOW = Style(color="yellow", bold=True)
+_STYLES = (_DIM, Style(color="cyan"), Style(color="green"), _RED, Style(color="magenta"), _YELLOW)
+_BAR = 40  # signs that stand for all copies of a NUMA node, at most
+_LEAST_BAR = 8
+_NARROW = 60  # headings are signs alone
 _LINE_END = Segment.line()
 
 type Line = list[Segment]
-
-
-class View(Protocol):
-    """What the command that runs feeds; `event` and `tick` from one thread, the rest from any."""
-
-    def event(self, event: Event) -> None:
-        """Take in one event; draws nothing (a few microseconds)."""
-        ...
-
-    def tick(self, now_ns: int) -> float:
-        """Draw if it is time (`time.monotonic_ns()`); return the seconds until it is again.
-
-        To be called again after that long or after the next event, whichever
-        comes first.
-        """
-        ...
-
-    def pause(self) -> None:
-        """Leave the terminal to others (Ctrl-Z)."""
-        ...
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        ...
-
-    def stop(self) -> None:
-        """End for good and leave the terminal clean; can be called twice."""
-        ...
 
 
 def make_view(console: Console, run: Run, phases: Sequence[PhaseAhead] = ()) -> View:
@@ -95,8 +76,77 @@ class _Frame:
             yield from line
 
 
-class LiveView:
-    """Phase, time, and every copy as a sign, redrawn in place below what was printed before."""
+class StateTable:
+    """How many copies of each NUMA node wait, run and have ended; a sign or a bar for them."""
+
+    def __init__(self, run: Run, *, ascii_only: bool) -> None:
+        nodes = {placement.copy: placement.node for placement in run.placements}
+        of_nodes = group_by_key((nodes.get(copy), copy) for copy in range(run.copies))
+        ordered = sorted(of_nodes.items(), key=lambda item: (item[0] is None, item[0] or 0))
+        self._groups = [("not bound" if n is None else str(n), copies) for n, copies in ordered]
+        self._signs = _SIGNS[ascii_only]
+
+    def lines(self, states: bytearray, slow: set[int], width: int, height: int) -> list[Line]:
+        """Return the table in at most `height` lines; `slow` are running copies that stand out."""
+        drawn = bytearray(states)
+        for copy in slow:
+            if drawn[copy] == RUNNING:
+                drawn[copy] = _SLOW
+        columns = [s for s in _COLUMNS if s not in _OPTIONAL or s in drawn]
+        heads = [self._signs[s] + (f" {_NAMES[s]}" if width >= _NARROW else "") for s in columns]
+        digits = len(str(len(states)))
+        total = [(f"all {len(states)}", drawn)] if len(self._groups) > 1 else []
+        rows = [(name, bytes([drawn[copy] for copy in of])) for name, of in self._groups]
+        shown, more = self._with_room(rows, height - 1 - len(total))
+        first = max(len(name) for name, _ in (("NUMA node", b""), *rows, *total))
+        widths = [max(len(head), digits) for head in heads]
+        room = width - first - sum(widths) - 2 * len(widths) - 2
+        most = max(len(of) for _, of in rows)
+        lines = [[Segment(f"{'NUMA node':<{first}}", _BOLD)]]
+        for state, head, cells in zip(columns, heads, widths, strict=True):
+            lines[0].append(Segment(f"  {head:>{cells}}", _STYLES[state]))
+        for name, of in (*shown, *total):
+            counts = zip(map(of.count, columns), widths, strict=True)
+            text = f"{name:<{first}}" + "".join(f"  {many:>{cells}}" for many, cells in counts)
+            worst = next((_STYLES[state] for state in (FAILED, _SLOW) if state in of), None)
+            line = [Segment(text, worst)]
+            if of is not drawn and room >= min(most, _LEAST_BAR):
+                signs = of if most <= room else _bar(of, min(room, _BAR))
+                line.append(Segment("  "))
+                line += [
+                    Segment(self._signs[state] * len(list(run)), _STYLES[state])
+                    for state, run in groupby(signs)
+                ]
+            lines.append(line)
+        if more:
+            lines.insert(1 + len(shown), [Segment(f"and {more} more NUMA nodes", _DIM)])
+        return lines
+
+    def _with_room(
+        self, rows: list[tuple[str, bytes]], height: int
+    ) -> tuple[list[tuple[str, bytes]], int]:
+        """Return rows for which there is room, those with a slow or failed copy before others."""
+        if len(rows) <= max(1, height):
+            return rows, 0
+        wanted = sorted(
+            rows, key=lambda row: not any(s in row[1] for s in (_SLOW, FAILED, STOPPED))
+        )
+        kept = {name for name, _ in wanted[: max(1, height - 1)]}
+        return [row for row in rows if row[0] in kept], len(rows) - len(kept)
+
+
+def _bar(states: Sequence[int], length: int) -> Sequence[int]:
+    """Return as many signs in proportion; a share too small for one still has one."""
+    shares = [(state, states.count(state)) for state in (DONE, FAILED, STOPPED)]
+    shares += [(state, states.count(state)) for state in (_SLOW, RUNNING, WAITING)]
+    lengths = {s: max(1, round(many * length / len(states))) for s, many in shares if many}
+    while (lacking := length - sum(lengths.values())) != 0:
+        lengths[max(lengths, key=lambda s: lengths[s])] += 1 if lacking > 0 else -1
+    return [state for state, many in lengths.items() for _ in range(many)]
+
+
+class LiveView(View):
+    """Phase, time, table and remarks, redrawn in place below what was printed before."""
 
     def __init__(
         self,
@@ -109,14 +159,11 @@ class LiveView:
         self._console = console
         self._ascii = is_ascii(console.encoding)
         self._places = {placed.copy: (placed.cpu, placed.node) for placed in run.placements}
-        self._groups = copies_by_node(run.copies, run.placements)
-        self._grid = Grid(self._groups, ascii_only=self._ascii)
+        self._table = StateTable(run, ascii_only=self._ascii)
         self._title = title(run, self._ascii)
         self._begin_ns = clock_ns()
         self._drawn_ns: int | None = None
         self._size: ConsoleDimensions | None = None
-        self._space = (0, 0)  # rows of the grid and of what is under it
-        self._slow: set[int] = set()
         self._frame = _Frame()
         self._live: Live | None = None
         self._closed = self._paused = False
@@ -185,7 +232,6 @@ class LiveView:
             if size != self._size:
                 self._after_resize(size)
                 self._size = size
-                self._space = self._split(size)
             self._frame.lines = self._lines(now_ns, size)
             self._live.refresh()
         except OSError:
@@ -203,39 +249,23 @@ class LiveView:
         steps = ((ControlType.CURSOR_UP, 1), erase) * wrapped
         self._console.control(Control(ControlType.CARRIAGE_RETURN, erase, *steps))
 
-    def _split(self, size: ConsoleDimensions) -> tuple[int, int]:
-        """Share the rows among the grid and what is under it (four lines above, two between)."""
-        for below in _BELOW:
-            rows = size.height - 1 - 6 - below
-            if rows > 0 and choose_layout(self._groups, size.width - 1, rows).kind == "signs":
-                return rows, below
-        below = min(3, size.height // 6)
-        return max(1, size.height - 1 - 6 - below), below
-
     # -- the lines ------------------------------------------------------------------------------
 
     def _lines(self, now_ns: int, size: ConsoleDimensions) -> list[Line]:
-        progress = self.progress
+        progress, most = self.progress, max(1, size.height - 1)
         progress.changed = False
-        touched, progress.touched = progress.touched, set()
         standouts = progress.standouts(now_ns)
         slow = {one.copy for one in standouts if one.running}
-        touched |= slow ^ self._slow
-        self._slow = slow
-        rows, below = self._space
-        grid = self._grid.lines(progress.states, slow, touched, size.width - 1, rows)
         lines: list[Line] = [
             [Segment(self._title, _BOLD)],
             [Segment(self._phase_text())],
             [Segment(self._time_text(now_ns))],
-            self._grid.legend(progress.counts, len(slow)),
             [],
-            *grid,
         ]
-        under = self._under(standouts, below)
-        if under:
-            lines += [[], *under]
-        return lines[: max(1, size.height - 1)]
+        remarks = self._remarks(standouts)[: size.height // 4]
+        room = most - len(lines) - len(remarks) - bool(remarks)
+        lines += self._table.lines(progress.states, slow, size.width - 1, room)
+        return [*lines, *([[], *remarks] if remarks else [])][:most]
 
     def _phase_text(self) -> str:
         progress = self.progress
@@ -243,7 +273,7 @@ class LiveView:
         if phase is None:
             return "setting up"
         if progress.stage == "resting":
-            waits_for = sanitize(progress.waits_for, ascii_only=self._ascii)
+            waits_for = self._clean(progress.waits_for)
             return f"{waits_for}, then phase {progress.phase_number + 1} of {phase.total_phases}"
         text = f"phase {progress.phase_number} of {phase.total_phases}: "
         text += phase_name(phase.benchmark, phase.iteration, phase.counted, self._ascii)
@@ -255,15 +285,15 @@ class LiveView:
         elif progress.stage == "checking outputs":
             text += ", is over: checking its outputs"
         if progress.next_benchmark is not None:
-            text += f"; next: {sanitize(progress.next_benchmark, ascii_only=self._ascii)}"
+            text += f"; next: {self._clean(progress.next_benchmark)}"
         return text
 
     def _time_text(self, now_ns: int) -> str:
         parts = [f"elapsed {format_clock((now_ns - self._begin_ns) / 1e9)}"]
         phase_s = self.progress.phase_elapsed_s(now_ns)
-        window = self.progress.window_state(now_ns)
+        window = self.progress.window_text(now_ns)
         if window is not None and self.progress.stage == "running":
-            parts.append(_window_text(window))
+            parts.append(window)
         elif phase_s is not None and self.progress.stage == "running":
             parts.append(f"this phase {format_clock(phase_s)}")
         left = self.progress.time_left_s(now_ns)
@@ -277,59 +307,43 @@ class LiveView:
                 parts.append("running longer than estimated")
         return "   ".join(parts)
 
-    def _under(self, standouts: Sequence[Outlier], room: int) -> list[Line]:
-        """Return what is to say under the grid, the most urgent where there is little room."""
+    def _remarks(self, standouts: Sequence[Outlier]) -> list[Line]:
+        """Return what is to say below the table, the most urgent first."""
         progress = self.progress
         rows = [self._standout_row(one) for one in standouts[:_STANDOUTS]]
-        table = align_columns(rows, (False, False, False, False, True, False)) if rows else []
-        wanted: list[tuple[int, int, Line]] = [  # place, urgency, line
-            (place, place * 2, [Segment(text, _YELLOW if standouts[place].running else None)])
-            for place, text in enumerate(table)
+        right = (False, False, *([False] if progress.rotated else []), True, False)
+        table = align_columns(rows, right) if rows else []
+        lines = [
+            [Segment(text, _YELLOW if one.running else None)]
+            for text, one in zip(table, standouts, strict=False)
         ]
         if progress.last_failure is not None:
-            text = sanitize(progress.last_failure, ascii_only=self._ascii)
+            text = self._clean(progress.last_failure)
             if progress.failures > 1:
                 text = f"{progress.failures} failed, the last: {text}"
-            wanted.append((10, 1, [Segment(text, _RED)]))
+            lines.insert(0, [Segment(text, _RED)])
+        remarks: list[str] = []
         if progress.rotated and len(progress.done_of) > 1:
-            done = ", ".join(
-                f"{sanitize(name, ascii_only=self._ascii)} {progress.done_of[name]}"
-                for name in sorted(progress.done_of)
-            )
-            wanted.append((9, 9, [Segment(f"done: {done}", _DIM)]))
+            done = (f"{self._clean(it)} {many}" for it, many in sorted(progress.done_of.items()))
+            remarks.append(f"done: {', '.join(done)}")
         if progress.last_phase is not None and progress.stage != "over":
-            text = f"last phase: {result_text(progress.last_phase, self._ascii)}"
-            wanted.append((11, 11, [Segment(text, _DIM)]))
+            remarks.append(f"last phase: {result_text(progress.last_phase, self._ascii)}")
         if progress.last_note is not None:
-            text = f"note: {sanitize(progress.last_note, ascii_only=self._ascii)}"
-            wanted.append((12, 12, [Segment(text, _DIM)]))
-        kept = sorted(wanted, key=lambda item: item[1])[:room]
-        return [line for _, _, line in sorted(kept, key=lambda item: item[0])]
+            remarks.append(f"note: {self._clean(progress.last_note)}")
+        return lines + [[Segment(text, _DIM)] for text in remarks]
 
     def _standout_row(self, one: Outlier) -> tuple[str, ...]:
-        cpu, node = self._places.get(one.copy, (None, None))
-        what = sanitize(one.benchmark, ascii_only=self._ascii) if self.progress.rotated else ""
+        where = place_texts(*self._places.get(one.copy, (None, None)))
         return (
             f"slow: copy {one.copy}",
-            "not bound" if cpu is None else f"CPU {cpu}",
-            "" if node is None else f"lgroup {node}",
-            what,
+            ", ".join(where) or "not bound",
+            *([self._clean(one.benchmark)] if self.progress.rotated else []),
             f"{format_number(one.elapsed_s)} s",
-            f"{one.over * 100:.0f} % over the median{', still running' if one.running else ''}",
+            f"{one.over * 100:.0f} % over the median{' so far' if one.running else ''}",
         )
 
-
-def _window_text(window: WindowState) -> str:
-    """Return `warm-up 3 of 10 s`, `window 42 of 60 s, 1234 runs, 98/s`, or what it waits for."""
-    if window.stage == "closing":
-        return f"closing: waiting for {count(window.waiting, 'run')}"
-    places = 0 if window.length_s >= 10 else 1
-    step = 10**places  # rounded down: "60 of 60 s" is what stands there when it is over
-    elapsed = f"{math.floor(window.elapsed_s * step) / step:.{places}f}"
-    text = f"{window.stage} {elapsed} of {window.length_s:g} s"
-    if window.stage == "window":
-        text += f", {count(window.runs, 'run')}"
-    return text if window.per_s is None else f"{text}, {format_number(window.per_s)}/s"
+    def _clean(self, text: str) -> str:
+        return sanitize(text, ascii_only=self._ascii)
 
 
 def _writable_poll(stream: IO[str]) -> select.poll | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from array import array
@@ -23,21 +24,12 @@ from rater.record.events import (
     RunEnded,
 )
 from rater.record.run import CopyStatus, Run, Validity
+from rater.show.format import format_number
+from rater.text.values import count
 
 # -- Steady mode as it goes on: where a phase stands, and what its window has counted --------------
 
 _EARLY = 0.1  # of the window: a rate would jump with every run
-
-
-class WindowState(Struct, frozen=True):
-    """Where a phase of steady mode stands."""
-
-    stage: str  # "warm-up", "window" or "closing"
-    elapsed_s: float  # of the warm-up or the window
-    length_s: float
-    runs: int  # that ended in the window
-    per_s: float | None  # the same a second; None: too early to tell
-    waiting: int  # copies whose run began before the window closed and has not ended
 
 
 class WindowCount:
@@ -74,18 +66,27 @@ class WindowCount:
             self.completions += inside_ns / (finish_ns - start_ns)
         return finish_ns >= self.end_ns
 
-    def state(self, elapsed_s: float) -> WindowState:
-        """Return where the phase stands so many seconds after its first release."""
+    def text(self, elapsed_s: float) -> str:
+        """Return `warm-up 3 of 10 s`, `window 42 of 60 s, 1234 runs, 98/s`, or what it waits for.
+
+        `elapsed_s`: since the first release of the phase.
+        """
         begin_s = (self.begin_ns - self._release_ns) / 1e9
         length_s = (self.end_ns - self.begin_ns) / 1e9
-        waiting = len(self._in_flight)
+        if elapsed_s >= begin_s + length_s:
+            return f"closing: waiting for {count(len(self._in_flight), 'run')}"
         if elapsed_s < begin_s:
-            return WindowState("warm-up", max(0.0, elapsed_s), begin_s, 0, None, waiting)
-        inside_s = min(elapsed_s - begin_s, length_s)
+            return f"warm-up {_whole(max(0.0, elapsed_s), begin_s)}"
+        inside_s = elapsed_s - begin_s
+        text = f"window {_whole(inside_s, length_s)}, {count(self._runs, 'run')}"
         early = inside_s < length_s * _EARLY or not self._runs
-        per_s = None if early else self._runs / inside_s
-        stage = "window" if elapsed_s < begin_s + length_s else "closing"
-        return WindowState(stage, inside_s, length_s, self._runs, per_s, waiting)
+        return text if early else f"{text}, {format_number(self._runs / inside_s)}/s"
+
+
+def _whole(elapsed_s: float, length_s: float) -> str:
+    """Return `3 of 10 s`, rounded down: "60 of 60 s" is shown when it is over."""
+    step = 1 if length_s >= 10 else 10
+    return f"{math.floor(elapsed_s * step) / step:.{step // 10}f} of {length_s:g} s"
 
 
 # -- How long the phases of a run will take, by what the plan expects and what phases took ---------
@@ -239,7 +240,6 @@ class Progress:
             self.steps_per_copy *= run.iterations
         self.states = bytearray(run.copies)
         self.counts = [run.copies, 0, 0, 0, 0]
-        self.touched: set[int] = set()  # copies whose state changed; whoever draws clears it
         self.changed = True  # anything at all changed since whoever draws cleared it
         self.phase: PhaseStarted | None = None
         self.phase_number = 0  # of this call, from 1: a resumed run begins with a later phase
@@ -289,7 +289,6 @@ class Progress:
         self.counts[self.states[copy]] -= 1
         self.counts[state] += 1
         self.states[copy] = state
-        self.touched.add(copy)
 
     def _phase_started(self, event: PhaseStarted) -> None:
         copies = self.run.copies
@@ -299,7 +298,6 @@ class Progress:
         self.stage = "at the gate"
         self.states = bytearray(copies)
         self.counts = [copies, 0, 0, 0, 0]
-        self.touched.update(range(copies))
         self.done_of.clear()
         self.steps_done = 0
         self._window = None
@@ -393,10 +391,10 @@ class Progress:
             return None
         return (now_ns - self._origin_ns - self._phase_start_ns) / 1e9
 
-    def window_state(self, now_ns: int) -> WindowState | None:
-        """Return where a phase of steady mode stands, None in others and before its start."""
+    def window_text(self, now_ns: int) -> str | None:
+        """Say how far a phase of steady mode is, None of others and before its start."""
         elapsed_s = self.phase_elapsed_s(now_ns)
-        return self._window.state(elapsed_s) if self._window and elapsed_s is not None else None
+        return self._window.text(elapsed_s) if self._window and elapsed_s is not None else None
 
     def standouts(self, now_ns: int) -> list[Outlier]:
         """Return the copies that stand out, each once, furthest over its median first.

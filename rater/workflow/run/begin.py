@@ -19,7 +19,7 @@ from rater.record.stored import StoredRun
 from rater.run.copies.guard import end_leftovers, remove_unnamed
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
-from rater.show.live.grid import phase_name
+from rater.show.live.lines import phase_name
 from rater.show.plans.plan import (
     EXECUTED,
     changes_document,

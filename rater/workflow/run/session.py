@@ -80,7 +80,7 @@ from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import PAGE_CHECKS, refuse_pages, unreached_warnings
 
 if TYPE_CHECKING:
-    from rater.show.live.live import View
+    from rater.show.live.lines import View
 
 
 # -- Page sizes of copies, which a wing makes ready ------------------------------------------------

@@ -1,0 +1,133 @@
+"""The lines of a run that is not watched on a terminal, and the words of the live view."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rater.analysis.results.steady import NO_WINDOW
+from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
+from rater.record.run import Run
+from rater.show.console import is_ascii
+from rater.show.format import format_duration, format_number, place_texts, run_title, sanitize
+from rater.show.live.progress import DONE, PhaseResult, Progress
+from rater.text.values import copies_text, count
+
+NEVER_S = 3600.0  # nothing to draw unless an event comes
+
+
+class View:
+    """What the command that runs feeds; `event` and `tick` from one thread, the rest from any."""
+
+    def event(self, event: Event) -> None:
+        """Take in one event; draws nothing (a few microseconds)."""
+
+    def tick(self, now_ns: int) -> float:
+        """Draw if it is time (`time.monotonic_ns()`); return the seconds until it is again.
+
+        To be called again after that long or after the next event, whichever
+        comes first.
+        """
+        return NEVER_S
+
+    def pause(self) -> None:
+        """Leave the terminal to others (Ctrl-Z)."""
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+
+    def stop(self) -> None:
+        """End for good and leave the terminal clean; can be called twice."""
+
+
+def title(run: Run, ascii_only: bool) -> str:
+    """Return what runs, and how, in a line."""
+    what, how_many = run_title(run.suite, [used.name for used in run.benchmarks])
+    details = ", ".join(detail for detail in (run.size, run.tune) if detail)
+    stagger = f", {run.stagger_ms:g} ms between starts" if run.stagger_ms else ""
+    order = " in rotated order" if run.window_s is not None and run.order == "rotated" else ""
+    what += f" ({details})" if details else ""
+    text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}{order}, "
+    return sanitize(text + copies_text(run.copies) + stagger, ascii_only=ascii_only)
+
+
+def phase_name(
+    benchmark: str | None, iteration: int | None, counted: bool, ascii_only: bool
+) -> str:
+    """Return `gups, iteration 2`, or what stands for a phase of several benchmarks."""
+    name = "all benchmarks in rotation" if benchmark is None else benchmark
+    text = sanitize(name, ascii_only=ascii_only)
+    if iteration is not None:
+        text += f", iteration {iteration}"
+    return text if counted else f"{text} (not counted)"
+
+
+def result_text(result: PhaseResult, ascii_only: bool) -> str:
+    """Return what a finished phase took."""
+    text = phase_name(result.benchmark, result.iteration, result.counted, ascii_only)
+    if result.window_s is not None:
+        text += (
+            f": {format_number(result.completions, 1)} runs in {format_duration(result.window_s)}, "
+            f"{format_number(result.completions / result.window_s)}/s"
+        )
+        return text + (f", median {format_number(result.median_s)} s" if result.median_s else "")
+    if result.steady:
+        return f"{text}: {format_duration(result.bracket_s)}"
+    text += f": bracket {format_number(result.bracket_s)} s"
+    if result.median_s is not None:
+        text += f", median {format_number(result.median_s)} s"
+    if result.slowest is not None:
+        text += f", slowest {format_number(result.slowest[1])} s"
+    return text
+
+
+class LineView(View):
+    """One line per finished phase, for output that is not a terminal."""
+
+    def __init__(self, stream: IO[str], run: Run) -> None:
+        self.progress = Progress(run)
+        self._stream: IO[str] | None = stream
+        self._ascii = is_ascii(getattr(stream, "encoding", None))
+        self._places = {placed.copy: (placed.cpu, placed.node) for placed in run.placements}
+        self._told = 0  # failures that a line has told of
+
+    def event(self, event: Event) -> None:
+        """Take in one event; writes a line when a phase ended or its outputs were wrong."""
+        progress = self.progress
+        if isinstance(event, PhaseStarted | RunEnded) and progress.failures > self._told:
+            # Outputs are judged after their phase: what came since its line is wrong output.
+            wrong = progress.failures - self._told
+            self._write(f"{count(wrong, 'wrong output')}; the last: {progress.last_failure}")
+        progress.event(event)
+        if isinstance(event, PhaseEnded) and progress.last_phase and progress.phase:
+            result = progress.last_phase
+            text = result_text(result, self._ascii)
+            if result.slowest and not result.steady:
+                copy = result.slowest[0]
+                where = place_texts(*self._places.get(copy, (None, None)))
+                text += f" ({', '.join((f'copy {copy}', *where))})"
+            if result.failed:
+                # In rotated order and steady mode a copy has several runs, each of which can fail.
+                one_run = progress.steps_per_copy == 1
+                words = ("copy", "copies") if one_run else ("copy run",)
+                text += f"; {count(result.failed, *words)} failed"
+                text += f", the last: {progress.last_failure}"
+            if result.all_failed:
+                text += "; all copies failed before the window closed"
+            elif not result.complete:
+                done = f"{progress.counts[DONE]} of {progress.run.copies} copies done"
+                text += f"; {NO_WINDOW if progress.steady else f'stopped: {done}'}"
+            self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")
+        if isinstance(event, PhaseEnded | PhaseStarted):
+            self._told = progress.failures
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._stream = None
+
+    def _write(self, text: str) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.write(sanitize(text, ascii_only=self._ascii) + "\n")
+                self._stream.flush()
+            except OSError:  # nobody reads it any more; the run goes on
+                self._stream = None
