@@ -26,6 +26,7 @@ from rater.errors import RunError
 from rater.record.events import CopyEnded, Event, Noted, RunEnded
 from rater.record.run import RunStatus
 from rater.run.observe import observer
+from rater.show.live.lines import View
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.workflow.run import prepare, session
@@ -170,7 +171,7 @@ def test_a_full_disk_fails_the_run_and_loses_nothing(
     assert {one["copy"] for one in ended if one["event"] == "CopyEnded"} == {0, 1}
 
 
-class Scribe:
+class Scribe(View):
     """A view that notes what it is told."""
 
     def __init__(self) -> None:
