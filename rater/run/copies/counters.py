@@ -13,9 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+import trio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.plan.counter_choice import TableGroup
 from rater.plan.counter_tables import (
@@ -52,8 +55,7 @@ _CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC: copies do not inherit it
 _ENABLE, _OF_GROUP = 0x2400, 1  # PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP
 
 
-@dataclass(frozen=True, slots=True)
-class PerfEvent:
+class PerfEvent(Struct, frozen=True):
     """An event as the kernel takes it."""
 
     type: int  # 0 hardware, 1 software, 4 raw, or that of a device below /sys
@@ -61,8 +63,7 @@ class PerfEvent:
     config1: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReading:
+class GroupReading(Struct, frozen=True):
     """What a group came to, its processes and threads together."""
 
     values: tuple[int, ...]  # in the order they were opened
@@ -187,8 +188,7 @@ _REFUSALS = (errno.EACCES, errno.EPERM, errno.ENOSYS)
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL, errno.ENXIO)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyGroup:
+class ReadyGroup(Struct, frozen=True):
     """A group that this machine counts, as it is to be opened."""
 
     name: str  # intel-skx:pipeline, with ":u" behind it where that is user mode only
@@ -197,8 +197,7 @@ class ReadyGroup:
     user_only: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GroupProbe:
+class GroupProbe(Struct, frozen=True):
     """What came of trying a group."""
 
     of: TableGroup
@@ -397,8 +396,7 @@ def counter_error_text(error: OSError) -> str:
 # -- Counters of the copies of one phase: opened at the gate, read and closed after the end --------
 
 
-@dataclass(frozen=True, slots=True)
-class CounterPlan:
+class CounterPlan(Struct, frozen=True):
     """What a run counts, and how."""
 
     turn: Callable[[int], tuple[ReadyGroup, ...]]  # groups of an iteration (from 1)
@@ -411,16 +409,20 @@ type _Opened = list[tuple[ReadyGroup, tuple[int, ...]]]
 
 
 class PhaseCounting:
-    """The counters of one phase.
+    """The counters of one phase; on the trio thread.
 
-    `open` and `settle` in a worker thread or on the trio thread, one at a time; `ended` and
-    `dropped` on the trio thread, and only put something into a queue: while copies run nothing is
-    read or closed there.
+    Opened in a worker thread; `ended` only puts something into a queue: while copies run nothing
+    is read or closed here.
     """
 
-    def __init__(self, counters: CounterPlan, phase: int) -> None:
+    def __init__(
+        self, counters: CounterPlan, phase: int, emit: Callable[[CopyCounted], None]
+    ) -> None:
         self._counters = counters
         self._phase = phase
+        self._emit = emit
+        self._held: list[Child] = []  # at their gates, not to follow before they are counted
+        self._some = trio.Event()
         self._open: dict[_Key, _Opened] = {}
         self._over: deque[tuple[_Key, bool]] = deque()
         self._lock = threading.Lock()
@@ -429,8 +431,30 @@ class PhaseCounting:
         self._user_only = False
         self._trouble: str | None = None
 
-    def open(self, copies: Iterable[Child]) -> list[CopyCounted]:
-        """Open the groups of their iterations on copies at their gates.
+    def hold(self, child: Child) -> None:
+        """Take in one that waits at its gate, to be allowed by `run`."""
+        self._held.append(child)
+        self._some.set()
+
+    async def run(self) -> None:
+        """Let follow what has its counters, until cancelled."""
+        while True:
+            await self._some.wait()
+            self._some = trio.Event()
+            held, self._held = self._held, []
+            await self.count(held)
+            for child in held:
+                child.launcher.allow(child.token)
+
+    async def count(self, copies: list[Child]) -> None:
+        """Open the counters of copies at their gates, beside what is done meanwhile."""
+        with trio.CancelScope(shield=True):  # else nobody would have what was settled
+            settled = await trio.to_thread.run_sync(self._open_all, copies)
+        for event in settled:
+            self._emit(event)
+
+    def _open_all(self, copies: Iterable[Child]) -> list[CopyCounted]:
+        """Open the groups of their iterations.
 
         Return what those that ended before came to: their descriptors make room first.
         """

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
 from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodable
 from rater.run.copies.launch import Child
-from rater.run.copies.limits import KernelKills, ProcessLimits
+from rater.run.copies.limits import KernelKills
 from rater.run.launcher.inherited import cannot_execute
 from rater.run.launcher.table import Record
 from rater.run.programs.script import failed_command
@@ -41,14 +39,13 @@ class CommandReports:
     """What the scripts of a phase have reported, by the process of each."""
 
     def __init__(self) -> None:
-        self._by_pid: dict[int, list[CommandReport]] = {}
-        self._due: dict[int, int] = {}  # lines that a script has still to write, by its process
+        self._by_pid: dict[int, tuple[int, list[CommandReport]]] = {}  # at most so many, and which
         self._rest = b""
         self._strange = 0  # bytes that are none of these
 
     def expect(self, pid: int, workloads: int) -> None:
         """Listen to a script of so many commands, which reports two lines of each at most."""
-        self._by_pid[pid], self._due[pid] = [], 2 * workloads
+        self._by_pid[pid] = (2 * workloads, [])
 
     @property
     def flooded(self) -> bool:
@@ -74,16 +71,15 @@ class CommandReports:
             kind = line.split()[1].decode("ascii")
         except (ValueError, IndexError):
             return False
-        if not self._due.get(pid):
-            return False
-        self._due[pid] -= 1
-        self._by_pid[pid].append(CommandReport(kind, workload, value, now_ns))
-        return True
+        most, those = self._by_pid.get(pid, (0, []))
+        if len(those) < most:
+            those.append(CommandReport(kind, workload, value, now_ns))
+            return True
+        return False
 
     def take(self, pid: int) -> list[CommandReport]:
         """Return what a script has reported, in order, and forget it."""
-        self._due.pop(pid, None)
-        return self._by_pid.pop(pid, [])
+        return self._by_pid.pop(pid, (0, []))[1]
 
 
 def workload_times(
@@ -150,39 +146,13 @@ _SHELL_CODES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CopyEnding:
-    """How a process ended, by the launcher's record of it."""
+def peak_bytes(record: Record) -> int | None:
+    """Return the peak of a copy's memory; None where it lies below what the launcher's child had.
 
-    record: Record
-    exit_code: int | None
-    signal: int | None
-
-    @classmethod
-    def of(cls, record: Record) -> CopyEnding:
-        """Return what a record of an end says."""
-        code = os.waitstatus_to_exitcode(record.status)
-        return cls(record, code if code >= 0 else None, -code if code < 0 else None)
-
-    @property
-    def max_rss_bytes(self) -> int | None:
-        """Peak of its memory; None where it lies below what the launcher's child had (exec
-        folds the old memory map's peak in, fs/exec.c)."""
-        peak = self.record.peak_bytes
-        return peak if peak > self.record.gate_peak_bytes * _RSS_MARGIN else None
-
-    @property
-    def limits(self) -> ProcessLimits:
-        """Limits that it had, where its signal can be of one; none otherwise."""
-        it = self.record
-        pairs = {
-            "cpu time": (it.soft_cpu_s, it.hard_cpu_s),
-            "file size": (it.soft_file_bytes, it.hard_file_bytes),
-        }
-        return {
-            name: (None if soft < 0 else soft, None if hard < 0 else hard)
-            for name, (soft, hard) in pairs.items()
-        }
+    Exec folds the old memory map's peak in (fs/exec.c).
+    """
+    peak = record.peak_bytes
+    return peak if peak > record.gate_peak_bytes * _RSS_MARGIN else None
 
 
 def late_ns(record: Record) -> int | None:
@@ -195,7 +165,6 @@ def late_ns(record: Record) -> int | None:
 
 def ended_event(
     child: Child,
-    ending: CopyEnding,
     phase: int,
     origin_ns: int,
     *,
@@ -210,9 +179,9 @@ def ended_event(
     `origin_ns` (the run's first release) is of CLOCK_MONOTONIC; `expects`: its output will be
     judged; `keeps`: files of good copies stay.
     """
-    assert child.start_ns is not None
-    record = ending.record
-    status, note = _verdict(child, ending, kills)
+    record = child.end
+    assert child.start_ns is not None and record is not None
+    status, notes = _verdict(child, record, kills)
     delay_ns = delay_cpu_ns = None
     if record.cpu_ns >= 0:
         others = child.other_threads
@@ -232,17 +201,17 @@ def ended_event(
         planned_start_ns=None if child.planned_ns is None else child.planned_ns - origin_ns,
         finish_ns=record.at_ns - origin_ns,
         status=status,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
+        exit_code=child.exit_code,
+        signal=child.signal,
         user_ns=record.user_ns,
         system_ns=record.system_ns,
         gate_cpu_ns=record.gate_cpu_ns,
-        max_rss_bytes=ending.max_rss_bytes,
+        max_rss_bytes=peak_bytes(record),
         minor_faults=record.minor_faults,
         major_faults=record.major_faults,
         voluntary_switches=record.voluntary,
         involuntary_switches=record.involuntary,
-        note=note,
+        note="; ".join(notes) or None,
         run_dir=escape_undecodable(child.spec.files) if kept else None,
         validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
         gate=child.gate_facts,
@@ -255,19 +224,17 @@ def ended_event(
     )
 
 
-def how_it_ended(reaped: CopyEnding) -> str:
+def how_it_ended(child: Child) -> str:
     """Return exit code or signal in words."""
-    if reaped.signal is not None:
-        return f"signal {reaped.signal}"
-    return f"exit code {reaped.exit_code}"
+    return f"exit code {child.exit_code}" if child.signal is None else f"signal {child.signal}"
 
 
-def _verdict(child: Child, reaped: CopyEnding, kills: KernelKills) -> tuple[CopyStatus, str | None]:
-    notes = list(child.notes)
-    if reaped.record.left:
+def _verdict(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStatus, list[str]]:
+    notes, code = list(child.notes), child.exit_code
+    if record.left:
         notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
     if child.ignored_s is not None:
-        killed = ", killed" if reaped.signal == signal.SIGKILL else ""
+        killed = ", killed" if child.signal == signal.SIGKILL else ""
         notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")
     if child.late_ns is not None:
         notes.append(
@@ -275,28 +242,29 @@ def _verdict(child: Child, reaped: CopyEnding, kills: KernelKills) -> tuple[Copy
             f"{child.late_ns / 1e9:.3g} s before it was stamped"
         )
     if child.stopped_for is not None:
-        return _STOPPED[child.stopped_for], "; ".join(notes) or None
-    if reaped.exit_code in (0, *child.spec.accepted):
-        return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, "; ".join(
-            notes
-        ) or None
+        return _STOPPED[child.stopped_for], notes
+    if child.ended_well:
+        return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, notes
     if child.not_executed is not None:
         notes.append(cannot_execute(child.not_executed, child.spec.argv))
-        return CopyStatus.FAILED, "; ".join(notes)
-    ended_by = failed_command(child.spec.argv, child.spec.stderr, reaped.exit_code, reaped.signal)
+        return CopyStatus.FAILED, notes
+    ended_by = failed_command(child.spec.argv, child.spec.stderr, code, child.signal)
     if ended_by:
         in_shared = child.spec.workloads and not child.spec.output.endswith("/")
-        notes.append(
-            ended_by + (f", in {escape_undecodable(child.spec.directory)}" if in_shared else "")
-        )
+        where = f", in {escape_undecodable(child.spec.directory)}" if in_shared else ""
+        notes.append(ended_by + where)
     # A shell and our script hand on the signal that their command had, whoever sent that.
-    number = reaped.signal or (reaped.exit_code or 0) - 128
-    cpu_s = (reaped.record.user_ns + reaped.record.system_ns) / 1e9
-    handed_on = reaped.signal is None or ended_by is not None
-    cause = kills.cause(number, cpu_s, reaped.limits, handed_on=handed_on)
-    cause = cause or _SHELL_CODES.get(reaped.exit_code or 0)
-    notes += [cause] if cause else []
-    return CopyStatus.FAILED, "; ".join(notes) or None
+    cause = kills.cause(
+        child.signal or (code or 0) - 128,
+        (record.user_ns + record.system_ns) / 1e9,
+        {
+            "cpu time": (record.soft_cpu_s, record.hard_cpu_s),
+            "file size": (record.soft_file_bytes, record.hard_file_bytes),
+        },
+        handed_on=child.signal is None or ended_by is not None,
+    )
+    cause = cause or _SHELL_CODES.get(code or 0)
+    return CopyStatus.FAILED, notes + ([cause] if cause else [])
 
 
 def asleep_ns() -> int:

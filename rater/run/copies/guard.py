@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rater.process import start_of, stat_fields
 from rater.record.run import escape_undecodable
@@ -72,8 +74,7 @@ _EXEC_PATIENCE_S = 0.1
 PREPARED = "--prepare"
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """A process that outlived its copy and was sent SIGKILL."""
 
     pid: int
@@ -239,8 +240,7 @@ _GUARD_PAUSE_S = 0.005
 _GUARD_PATIENCE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Helpers:
+class Helpers(Struct, eq=False):
     """Children that are neither copies nor leftovers of copies; they end by themselves.
 
     Who starts or reaps one holds the lock: it never exists without being entered here.
@@ -287,21 +287,9 @@ class Guard:
         place = None if self.cgroup is None else self.cgroup.path
         # Of each copy one process runs, and one may wait to follow it.
         self.launcher = Launcher(2 * copies, limit_mark(mark), locks, place)
-        self._living: set[int] = set()
-        self._past: set[int] = set()  # groups of copies since leftovers were last killed
+        self.groups: set[int] = set()  # of copies since leftovers were last killed
+        self.immune: set[int] = set()  # children that may live on: we could not kill them
         self._found: dict[int, Leftover] = {}  # that were killed and named, since then as well
-        self._immune: set[int] = set()  # children that may live on: we could not kill them
-
-    def hold(self, pid: int) -> None:
-        """Take note of a copy's process, which leads a group."""
-        self._living.add(pid)
-        self._past.add(pid)
-
-    def let_go(self, pid: int, *, lives: bool = False) -> None:
-        """Take note that a copy's process has ended, or that nobody can end it."""
-        self._living.discard(pid)
-        if lives:
-            self._immune.add(pid)
 
     def orphans(self, copies: Mapping[int, int]) -> dict[int, list[int]]:
         """Return what living copies left without a parent, which the launcher has now, by copy.
@@ -309,7 +297,7 @@ class Guard:
         `copies`: their numbers by process.
         """
         found: dict[int, list[int]] = {}
-        for pid in self._not_ours((*self._living, *copies)):
+        for pid in self._not_ours(copies):
             copy = copies.get(_group_of(pid))
             if copy is None:  # of a session of its own
                 orphan = describe_process(pid)
@@ -319,14 +307,14 @@ class Guard:
             found.setdefault(copy, []).append(pid)
         return found
 
-    def kill_strays(self) -> None:
-        """Kill what left the session of its copy and outlived it, while others live.
+    def kill_strays(self, living: Iterable[int]) -> None:
+        """Kill what left the session of its copy and outlived it, while `living` copies go on.
 
         Copies are of our own session, and what stays in their groups dies with them: a
         child in a session of its own is an orphan that was adopted.
         """
         ours = os.getsid(0)
-        for pid in self._not_ours(self._living):
+        for pid in self._not_ours(living):
             with suppress(OSError):
                 if os.getsid(pid) == ours:
                     continue
@@ -342,24 +330,24 @@ class Guard:
         since the last call, and whether they are dead.
         """
         deadline = time.monotonic() + _GUARD_PATIENCE_S
-        while mine := self._not_ours(self._immune):
+        while mine := self._not_ours(self.immune):
             for pid in mine:
                 self._kill(pid)
             reap_dead(mine)
             if time.monotonic() > deadline:
-                self._immune.update(self._not_ours())
+                self.immune.update(self._not_ours())
                 break
             if self._found:
                 time.sleep(_GUARD_PAUSE_S)
-        found = [replace(it, killed=pid not in self._immune) for pid, it in self._found.items()]
-        self._past.clear()
+        found = [replace(it, killed=pid not in self.immune) for pid, it in self._found.items()]
+        self.groups.clear()
         self._found.clear()
         return found
 
     def _kill(self, pid: int) -> None:
         """Kill a leftover, and name it unless it was named before."""
         # What is of a copy's group was killed with it, and noted: it is only dying yet.
-        if pid not in self._found and _group_of(pid) not in self._past:
+        if pid not in self._found and _group_of(pid) not in self.groups:
             leftover = _describe(pid)
             if leftover is not None:
                 self._found[pid] = leftover
@@ -368,7 +356,7 @@ class Guard:
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
         except PermissionError:
-            self._immune.add(pid)
+            self.immune.add(pid)
         except ProcessLookupError:
             return
 
@@ -383,7 +371,7 @@ class Guard:
         """Remove the cgroup, end the launcher; what could not be killed is left to that."""
         if self.cgroup is not None:
             self.cgroup.leave(self.launcher.pid)
-        self.launcher.close(hunt=any(pid in self._immune for pid in self._not_ours()))
+        self.launcher.close(hunt=any(pid in self.immune for pid in self._not_ours()))
 
 
 def _describe(pid: int) -> Leftover | None:

@@ -1,17 +1,18 @@
-"""A copy as a process: what it is started from, what the launcher does with it, how it ended."""
+"""A copy of a phase, its runs as processes, and the entry by which the launcher forks one."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import batched, zip_longest
+
+from msgspec import Struct, field
 
 from rater.errors import RaterError
+from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts
-from rater.record.run import Placement
 from rater.run.host.procfs import SchedTimes
 from rater.run.launcher.inherited import (
     MODES,
@@ -24,8 +25,7 @@ from rater.run.launcher.launcher import Launcher
 from rater.run.launcher.table import Flag, ProcessEntry, Record, Stage
 
 
-@dataclass(frozen=True, slots=True)
-class CopySpec:
+class CopySpec(Struct, frozen=True):
     """Everything needed to start one step of one copy; paths as text."""
 
     argv: tuple[str, ...]
@@ -58,40 +58,33 @@ class CopySpec:
         return self.output[:-1] if self.output.endswith("/") else f"{self.output}*"
 
 
-class StartRequest(NamedTuple):
-    """A step that is to be started."""
+class Child(Struct, eq=False):
+    """One run of a copy as a process. Mutable: all that is known of it.
 
-    copy: int
-    position: int  # in the copy's queue
-    step: Step
-    spec: CopySpec
-    after: int = 0  # token of the process whose end it begins with; 0: with all others
-    offset_ns: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Child:
-    """One process of a copy. Mutable: the supervisor's only state of it."""
+    It is at its gate as soon as it has a `pid`, runs as soon as it has a `start_ns`, and is over
+    with an `end`.
+    """
 
     launcher: Launcher
-    token: int  # what the launcher calls it
+    token: int  # what the launcher calls it; 0: it has not heard of it
     copy: int
     position: int  # of the step in the copy's queue
     step: Step
     spec: CopySpec
-    pid: int = 0  # 0: it is not at its gate yet
-    after: int = 0  # token of the process that it follows; 0: it waits for the release
-    shares_gate: bool = False  # with all others that begin at that instant
+    pid: int = 0
+    after: int = 0  # token of the process whose end it begins with; 0: with the release of all
+    offset_ns: int = 0  # from that release
     planned_ns: int | None = None
-    start_ns: int | None = None  # None: still behind the gate
-    announced: bool = False  # its CopyStarted was emitted
+    start_ns: int | None = None
+    end: Record | None = None
     gate_facts: GateFacts | None = None  # None: not read
     other_threads: Sequence[SchedTimes] = ()  # of all but the first when they were seen last
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
+    killed: bool = False
+    due_s: float = math.inf  # when it is asked to end, or killed, or given up as immortal
     late_ns: int | None = None  # its end lies up to so long before its stamp; None: in time
     ignored_s: float | None = None  # so long it did not end after SIGTERM
-    trouble: RaterError | None = None  # why it did not get to its gate
     not_executed: int | None = None  # errno of its exec
     notes: list[str] = field(default_factory=list)
 
@@ -100,102 +93,116 @@ class Child:
         """The copy in words."""
         return f"copy {self.copy} of {self.step.benchmark}"
 
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None: a signal ended it."""
+        assert self.end is not None
+        return os.WEXITSTATUS(self.end.status) if os.WIFEXITED(self.end.status) else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it."""
+        assert self.end is not None
+        return None if os.WIFEXITED(self.end.status) else os.WTERMSIG(self.end.status)
+
+    @property
+    def ended_well(self) -> bool:
+        """Tell whether it ended with an exit code that is no failure."""
+        return self.exit_code in (0, *self.spec.accepted)
+
     def send(self, number: int) -> None:
         """Send a signal to the copy's process group, and to the copy where it left that."""
         self.launcher.signal(self.token, number)
 
 
+class Copy(Struct, eq=False):
+    """One copy in one phase: its queue, the run that goes on, and the one that follows it."""
+
+    number: int
+    steps: tuple[Step, ...]
+    repeats: bool  # steady mode: the queue begins anew
+    child: Child | None = None  # it runs
+    latest: Child | None = None  # the run that began last; it may be over
+    coming: Child | None = None  # forked, and not begun
+    making: bool = False  # what is needed for the next run is being made
+    ends: bool = False  # no further run is to begin
+    start_ns: int | None = None  # of its first run, and
+    finish_ns: int | None = None  # of its last one that counts, in the run's time
+
+    @property
+    def next_position(self) -> int:
+        """What follows the run that began last, counted from 0."""
+        return 0 if self.latest is None else self.latest.position + 1
+
+    @property
+    def next_step(self) -> Step:
+        """The same as a step; of a copy that is not through."""
+        return self.steps[self.next_position % len(self.steps)]
+
+    @property
+    def is_through(self) -> bool:
+        """Tell whether the last run of the queue has begun."""
+        return not self.repeats and self.next_position == len(self.steps)
+
+
+# -- How the launcher is told of processes, and what it says of those that it could not start ------
+
 _A_TURN = 8
 
 
-class Starts:
-    """Makes processes of a run's copies."""
+def in_turns(wanted: Iterable[Child], placements: Sequence[Placement]) -> Iterator[Child]:
+    """Yield them a few of each CPU in turn, as the launcher moves to the CPU of each.
 
-    def __init__(
-        self,
-        launcher: Launcher,
-        placements: Sequence[Placement],
-        *,
-        proof: bool,
-        ring: bool,
-        held: bool,
-    ) -> None:
-        """`ring`: a copy that failed goes on; `held`: none begins before it is allowed to."""
-        self._launcher = launcher
-        self._placements = placements
-        self._first = Flag.PROOF if proof else Flag(0)
-        self._later = self._first | (Flag(0) if ring else Flag.WELL) | (Flag.HELD if held else 0)
+    With one of each in turn moving is half of what a fork costs; with all of one CPU first,
+    copies' first instructions lie twice as far apart (128 on 2 CPUs: 170 ms, not 89).
+    """
+    of_cpus: dict[tuple[int, ...] | None, list[Child]] = {}
+    for child in wanted:
+        of_cpus.setdefault(placements[child.copy].cpus, []).append(child)
+    turns = zip_longest(*(batched(those, _A_TURN) for those in of_cpus.values()), fillvalue=())
+    return (child for turn in turns for some in turn for child in some)
 
-    async def start(self, wanted: Sequence[StartRequest]) -> list[Child]:
-        """Have the launcher fork them."""
-        wanted = self._in_turns(wanted)
-        born = [
-            Child(
-                *(self._launcher, self._launcher.next_token(), *it[:4]),
-                after=it.after,
-                shares_gate=not it.after and not it.offset_ns,
-            )
-            for it in wanted
-        ]
-        await self._launcher.start(
-            [self._entry(child, it.offset_ns) for child, it in zip(born, wanted, strict=True)]
-        )
-        return born
 
-    def _in_turns(self, wanted: Sequence[StartRequest]) -> list[StartRequest]:
-        """Return them a few of each CPU in turn, as the launcher moves to the CPU of each.
+def entry_of(child: Child, place: Placement, flags: int) -> ProcessEntry:
+    """Return a process for the launcher's table."""
+    spec = child.spec
+    return ProcessEntry(
+        token=child.token,
+        copy=child.copy,
+        argv=[*map(os.fsencode, spec.argv)],
+        shared=spec.shared,
+        own=spec.own,
+        directory=os.fsencode(spec.directory),
+        output=os.fsencode(spec.stdout),
+        error=os.fsencode(spec.stderr),
+        cpus=place.cpus,
+        policy=MODES[place.policy],
+        nodes=place.memory_nodes,
+        transparent=spec.transparent,
+        accepted=(0, *spec.accepted),
+        after=child.after,
+        flags=flags | (Flag.REPORTS if spec.workloads else 0),
+        offset_ns=child.offset_ns,
+    )
 
-        With one of each in turn moving is half of what a fork costs; with all of one CPU first,
-        copies' first instructions lie twice as far apart (128 on 2 CPUs: 170 ms, not 89).
-        """
-        number: dict[tuple[int, ...] | None, int] = {}
-        before: Counter[tuple[int, ...] | None] = Counter()
-        keys = []
-        for one in wanted:
-            cpus = self._placements[one.copy].cpus
-            keys.append((before[cpus] // _A_TURN, number.setdefault(cpus, len(number))))
-            before[cpus] += 1
-        return [wanted[at] for at in sorted(range(len(wanted)), key=keys.__getitem__)]
 
-    def _entry(self, child: Child, offset_ns: int) -> ProcessEntry:
-        spec, place = child.spec, self._placements[child.copy]
-        return ProcessEntry(
-            token=child.token,
-            copy=child.copy,
-            argv=[*map(os.fsencode, spec.argv)],
-            shared=spec.shared,
-            own=spec.own,
-            directory=os.fsencode(spec.directory),
-            output=os.fsencode(spec.stdout),
-            error=os.fsencode(spec.stderr),
-            cpus=place.cpus,
-            policy=MODES[place.memory_policy],
-            nodes=place.memory_nodes,
-            transparent=spec.transparent,
-            accepted=(0, *spec.accepted),
-            after=child.after,
-            flags=(self._later if child.after else self._first)
-            | (Flag.REPORTS if spec.workloads else 0),
-            offset_ns=offset_ns,
-        )
-
-    def take_trouble(self, child: Child, record: Record) -> None:
-        """Take note of what a process could not do."""
-        spec, place, number = child.spec, self._placements[child.copy], record.error
-        stage = Stage(record.status)
-        match stage:
-            case Stage.EXECUTE:
-                child.not_executed = number
-            case Stage.CPUS | Stage.CPUS_GIVEN:
-                child.trouble = cannot_bind_cpus(child.who, place, number, record.text)
-            case Stage.MEMORY | Stage.MEMORY_GIVEN:
-                refused = stage is Stage.MEMORY
-                child.trouble = cannot_bind_memory(
-                    child.who, place, number, record.text, refused=refused
-                )
-            case Stage.FORKED:
-                child.trouble = cannot_fork(child.who, number, spec.argv)
-            case _:
-                where = {Stage.OUTPUT: spec.stdout, Stage.ERROR: spec.stderr}
-                path = where.get(stage, spec.directory if stage is Stage.DIRECTORY else "")
-                child.trouble = cannot_go(child.who, stage.name.lower(), number, path)
+def what_is_broken(child: Child, place: Placement, record: Record) -> RaterError | None:
+    """Return what a process could not do; None: its program could not be executed."""
+    spec, number, stage = child.spec, record.error, Stage(record.status)
+    match stage:
+        case Stage.EXECUTE:
+            child.not_executed = number
+            return None
+        case Stage.CPUS | Stage.CPUS_GIVEN:
+            return cannot_bind_cpus(child.who, place, number, record.text)
+        case Stage.MEMORY | Stage.MEMORY_GIVEN:
+            refused = stage is Stage.MEMORY
+            return cannot_bind_memory(child.who, place, number, record.text, refused=refused)
+        case Stage.FORKED:
+            return cannot_fork(child.who, number, spec.argv)
+    paths = {
+        Stage.OUTPUT: spec.stdout,
+        Stage.ERROR: spec.stderr,
+        Stage.DIRECTORY: spec.directory,
+    }
+    return cannot_go(child.who, stage.name.lower(), number, paths.get(stage, ""))

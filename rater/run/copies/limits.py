@@ -15,7 +15,7 @@ from signal import SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ
 from rater.errors import InputError
 from rater.plan.schedule import Order, Plan
 from rater.run.host.admission import limiting_groups
-from rater.run.host.procfs import counted, read_number, read_text
+from rater.run.host.procfs import counted, read_number
 
 # -- Open files: what counters need, and pipes out of the way of what programs are given -----------
 
@@ -162,24 +162,15 @@ def _own_tasks() -> int:
 
 _LIMITED: Mapping[int, str] = {SIGKILL: "cpu time", SIGXCPU: "cpu time", SIGXFSZ: "file size"}
 _NEAR, _NEAR_S = 0.9, 0.2  # by ticks the kernel counts somewhat more CPU time than it tells
-_LIMIT = re.compile(r"^Max (cpu time|file size) +(\d+|unlimited) +(\d+|unlimited)", re.MULTILINE)
-type ProcessLimits = Mapping[str, tuple[int | None, int | None]]  # soft, hard; None: unlimited
+type ProcessLimits = Mapping[str, tuple[int, int]]  # soft, hard; -1: unlimited
 
 
 def limits_at_end(pid: int) -> ProcessLimits:
-    """Return the limits of a child of ours that ended and was not reaped, where they matter."""
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert ended is not None
-    if ended.si_code == os.CLD_EXITED or ended.si_status not in _LIMITED:
-        return {}
+    """Return the limits of a child of ours that ended and was not reaped."""
     return {
-        name: (_number(soft), _number(hard))
-        for name, soft, hard in _LIMIT.findall(read_text(Path(f"/proc/{pid}/limits")) or "")
+        "cpu time": resource.prlimit(pid, resource.RLIMIT_CPU),
+        "file size": resource.prlimit(pid, resource.RLIMIT_FSIZE),
     }
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 class KernelKills:
@@ -235,12 +226,14 @@ class KernelKills:
 
 
 def _limit_reached(number: int, cpu_s: float, limits: ProcessLimits) -> str | None:
-    soft, hard = limits.get(_LIMITED.get(number, ""), (None, None))
+    soft, hard = limits.get(_LIMITED.get(number, ""), (_UNLIMITED, _UNLIMITED))
     limit = hard if number == SIGKILL else soft
-    if limit is not None and number == SIGXCPU:
-        limit -= 1  # the kernel raises it by a second when it sends this
-    if limit is not None and number == SIGXFSZ:
+    if limit == _UNLIMITED:
+        return None
+    if number == SIGXFSZ:
         return f"a file may have {limit} bytes (`ulimit -f`)"
-    if limit is not None and cpu_s >= _NEAR * limit - _NEAR_S:
+    if number == SIGXCPU:
+        limit -= 1  # the kernel raises it by a second when it sends this
+    if cpu_s >= _NEAR * limit - _NEAR_S:
         return f"it used {cpu_s:.2f} s of CPU time, the limit is {limit} (`ulimit -t`)"
     return None

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -163,15 +163,20 @@ def wait_within(
         os.close(handle)
 
 
-def written_bytes(outputs: Sequence[int]) -> int:
-    """Return what files of output hold together, holes in them not counted."""
-    return sum(os.fstat(output).st_blocks * 512 for output in outputs)
-
-
-def cut(outputs: Sequence[int]) -> None:
-    """Keep the beginning of files of output."""
+def written_bytes(outputs: Iterable[int | str]) -> int:
+    """Return what files of output hold together, holes in them not counted; by path or open."""
+    total = 0
     for output in outputs:
-        os.ftruncate(output, min(os.fstat(output).st_size, _KEPT_BYTES))
+        with suppress(OSError):
+            total += os.stat(output).st_blocks * 512  # noqa: PTH116 - or a descriptor
+    return total
+
+
+def cut(outputs: Iterable[int | str]) -> None:
+    """Keep the beginning of files of output; by path or open."""
+    for output in outputs:
+        with suppress(OSError):
+            os.truncate(output, min(os.stat(output).st_size, _KEPT_BYTES))  # noqa: PTH116
 
 
 def kill_group(group: int) -> None:

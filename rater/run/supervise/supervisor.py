@@ -13,10 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 
 import trio
+from msgspec import Struct
 
 from rater.errors import RaterError, RunError
 from rater.plan.schedule import Phase
@@ -41,8 +41,7 @@ _SWITCH_INTERVAL_S = 0.0005
 _LEFTOVERS_NAMED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How a run ended."""
 
     status: RunStatus
@@ -208,7 +207,7 @@ class Supervisor:
 
     def _take(self, running: PhaseRun) -> list[EndedCopy]:
         """Return what has ended; what ended copies left behind dies now, not with the phase."""
-        self._state.guard.kill_strays()
+        self._state.guard.kill_strays(running.living())
         return running.record.take_ended()
 
     async def _prepare(self, command: str) -> None:

@@ -38,12 +38,12 @@ def test_a_process_killed_amid_its_exec_is_named_all_the_same() -> None:
 def test_a_process_without_a_command_line_is_named_by_its_program() -> None:
     with guard("bare", 1, use_cgroup=False) as keeper:
         first = os.posix_spawn("/bin/sleep", [" ", "300"], {}, setsid=True)
-        keeper.kill_strays()
+        keeper.kill_strays(())
         read_end, write_end = os.pipe()
         second = os.posix_spawn(
             "/bin/cat", [" "], {}, file_actions=[(os.POSIX_SPAWN_DUP2, read_end, 0)], setsid=True
         )
-        keeper.kill_strays()
+        keeper.kill_strays(())
         assert keeper.kill_leftovers() == [
             Leftover(first, "300", PREPARED),  # no copy: its parent is not the launcher
             Leftover(second, "[cat]", PREPARED),
@@ -57,8 +57,8 @@ def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_envir
         one, two = (
             os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=0) for _ in range(2)
         )
-        keeper.hold(one)
-        keeper.hold(two)
+        keeper.groups.add(one)
+        keeper.groups.add(two)
         grouped = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=two)
         own = {"RATER_COPY": "0"}
         alone = os.posix_spawn("/bin/sleep", ["sleep", "300"], own, setsid=True)
@@ -73,8 +73,8 @@ def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.Monkey
             "rater.run.copies.guard.describe_process", lambda pid: Leftover(pid, "big", None)
         )
         pid = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setsid=True)
-        keeper.kill_strays()
-        keeper.kill_strays()
+        keeper.kill_strays(())
+        keeper.kill_strays(())
         patch.undo()
         assert [it.pid for it in keeper.kill_leftovers()] == [pid]
         assert keeper.kill_leftovers() == []
@@ -200,7 +200,7 @@ def test_a_copy_of_another_user_is_named_and_the_run_ends_without_it(
 def test_a_copy_that_does_not_die_is_named_with_what_it_does_and_the_run_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.starts._DEATH_S", 0.2)
+    monkeypatch.setattr("rater.run.supervise.stopping._DEATH_S", 0.2)
     deaf = Child.send
 
     def send(self: Child, number: int) -> None:
@@ -218,7 +218,7 @@ def test_a_copy_that_does_not_die_is_named_with_what_it_does_and_the_run_ends(
 def test_a_second_signal_ends_a_run_whose_copy_does_not_die(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.starts._LAST_DEATH_S", 0.2)
+    monkeypatch.setattr("rater.run.supervise.stopping._LAST_DEATH_S", 0.2)
     monkeypatch.setattr(Child, "send", lambda self, number: None)
 
     def twice(event: Event, supervisor: Supervisor) -> None:

@@ -109,11 +109,12 @@ def test_a_bus_error_is_explained_by_a_refused_huge_page_only_where_one_was(
 def test_limits_explain_what_they_can(
     tmp_path: Path, number: int, cpu_s: float, expected: str | None
 ) -> None:
-    limits = {"cpu time": (2, 1), "file size": (512, None)}  # raised by 1 with SIGXCPU
+    limits = {"cpu time": (2, 1), "file size": (512, -1)}  # raised by 1 with SIGXCPU
     assert machine(tmp_path, V2).cause(number, cpu_s, limits) == expected
 
 
 def test_limits_that_a_process_set_itself_are_read_before_it_is_reaped() -> None:
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", "ulimit -t 77; kill -9 $$"], {})
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert limits_at_end(pid)["cpu time"] == (77, 77)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 from pathlib import Path
@@ -271,7 +270,7 @@ def test_every_run_of_a_queue_and_of_a_window_is_counted(tmp_path: Path) -> None
 
 def test_groups_are_opened_on_the_gate_and_never_left_open(tmp_path: Path) -> None:
     kernel = MadeKernel(running=0.5)
-    ready = dataclasses.replace(software(), name="made:one")
+    ready = replace(software(), name="made:one")
     seen = Rig(tmp_path, counters=counted(ready, kernel)).run({"a": "exit 3", "b": ":"}, 2)
     assert not kernel.opened
     pids = {it.pid for it in seen.ended}

@@ -530,7 +530,7 @@ def test_the_process_is_no_leftover_and_bears_no_mark(
         process.start()
         [pid] = keeper.helpers.pids
         assert pid in children()
-        keeper.kill_strays()
+        keeper.kill_strays(())
         assert keeper.kill_leftovers() == []
         assert MARKER.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
         assert os.getpgid(pid) == pid
