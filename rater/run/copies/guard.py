@@ -307,6 +307,13 @@ class Guard:
             found.setdefault(copy, []).append(pid)
         return found
 
+    def kill_orphans(self, pid: int, copy: int) -> bool:
+        """Kill what a copy left without a parent; tell whether there was anything."""
+        found = self.orphans({pid: copy}).get(copy, [])
+        for orphan in found:
+            self._kill(orphan)
+        return bool(found)
+
     def kill_strays(self, living: Iterable[int]) -> None:
         """Kill what left the session of its copy and outlived it, while `living` copies go on.
 

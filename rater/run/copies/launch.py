@@ -82,6 +82,7 @@ class Child(Struct, eq=False):
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     killed: bool = False
+    orphaned: bool = False  # it did not die, and what it had started was killed for that
     due_s: float = math.inf  # when it is asked to end, or killed, or given up as immortal
     late_ns: int | None = None  # its end lies up to so long before its stamp; None: in time
     ignored_s: float | None = None  # so long it did not end after SIGTERM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from rater.run.copies.counters import PhaseCounting
 from rater.run.copies.exits import asleep_ns, how_it_ended, late_ns
 from rater.run.copies.launch import Child, Copy, CopySpec, entry_of, in_turns, what_is_broken
 from rater.run.copies.limits import raise_limit
+from rater.run.host.procfs import read_text
 from rater.run.launcher.launcher import Launcher, LauncherDiedError
 from rater.run.launcher.table import Flag, Record, Told
 from rater.run.supervise.job import PhaseRecord, RunState
@@ -416,6 +418,10 @@ class PhaseRun:
 
     def _give_up(self, child: Child, *, of_another: bool = False) -> None:
         """Go on without a copy that nobody here can end: the run ends, the copy does not."""
+        if not child.orphaned and self._state.guard.kill_orphans(child.pid, child.copy):
+            child.orphaned, child.killed = True, False  # one of them may have traced it
+            self._stopper.kill(child, last=True)
+            return
         copy = self._copies.remove(child)
         self._state.guard.immune.add(child.pid)
         self._state.stop(None, _immortal(child, of_another=of_another))
@@ -471,22 +477,17 @@ def _immortal(child: Child, *, of_another: bool) -> str:
             f"{child.who} became another user's, whose processes rater cannot end: process "
             f"{child.pid} still runs; end it with `sudo kill -9 {child.pid}`"
         )
+    status = read_text(Path(f"/proc/{child.pid}/status")) or ""
+    status_of = dict(re.findall(r"^(\w+):\t(.*)$", status, re.MULTILINE))
+    state, tracer = status_of.get("State", "not known"), status_of.get("TracerPid", "0")
+    if state.startswith("Z") and tracer != "0":
+        return (
+            f"{child.who} is dead, and process {tracer}, which traces it, does not let go of it: "
+            f"end that one (`kill -9 {tracer}`)"
+        )
+    where = (read_text(Path(f"/proc/{child.pid}/wchan")) or "").strip("0")
     return (
-        f"{child.who} does not die of SIGKILL: process {child.pid}, {_state_of(child.pid)}; it "
-        "goes when what it waits for comes back (a file system, a device, a frozen cgroup): see "
-        "`dmesg`"
+        f"{child.who} does not die of SIGKILL: process {child.pid}, state {state}"
+        f"{where and f", in the kernel's {where}"}; it goes when what it waits for comes back "
+        "(a file system, a device, a frozen cgroup): see `dmesg`"
     )
-
-
-_STATES = {"D": "in the midst of a system call", "T": "stopped", "t": "stopped by a debugger"}
-
-
-def _state_of(pid: int) -> str:
-    """Return what a process does that does not die, in words."""
-    try:
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        where = Path(f"/proc/{pid}/wchan").read_text().strip("0\n")
-    except (OSError, IndexError):
-        return "whose state is not known"
-    state = f"state {letter}" + (f", {_STATES[letter]}" if letter in _STATES else "")
-    return f"{state}, in the kernel's {where}" if where else state

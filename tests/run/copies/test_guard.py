@@ -215,6 +215,51 @@ def test_a_copy_that_does_not_die_is_named_with_what_it_does_and_the_run_ends(
     assert "state S" in str(seen.outcome.reason)
 
 
+TRACES = """
+import ctypes, os, sys, time
+copy = int(sys.argv[1]) or os.getpid()
+if sys.argv[1] != "0" or os.fork() == 0:
+    os.setsid()
+    if ctypes.CDLL(None).ptrace(0x4206, copy, 0, 0):  # PTRACE_SEIZE
+        sys.exit("not permitted")
+    open(sys.argv[2], "w").close()
+time.sleep(60)
+"""
+
+
+def test_a_copy_that_a_process_of_its_own_traces_ends_with_that_when_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.supervise.stopping._DEATH_S", 0.2)
+    ready, program = tmp_path / "ready", tmp_path / "traces.py"
+    program.write_text(TRACES)
+    rig = Rig(tmp_path, timeout_s=0.5, grace_s=0.2, on_event=wait_for(ready))
+    seen = rig.run({"traced": f"{PYTHON[:-3]} {program} 0 {ready}"}, copies=1)
+    assert seen.by_copy(0).status is CopyStatus.TIMEOUT
+    assert "copy 0 of traced left process" in seen.notes
+    assert seen.outcome.reason == "1 copy failed"
+
+
+def test_a_dead_copy_that_a_stranger_traces_is_named_with_its_tracer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.supervise.stopping._DEATH_S", 0.2)
+    ready, tracers = tmp_path / "ready", []
+
+    def trace(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyStarted):
+            [copy] = children(supervisor._state.guard.launcher.pid)
+            argv = [sys.executable, "-S", "-c", TRACES, str(copy), str(ready)]
+            tracers.append(os.posix_spawn(sys.executable, argv, {}))
+            wait_for(ready)(event, supervisor)
+
+    rig = Rig(tmp_path, timeout_s=0.2, grace_s=0.2, on_event=trace)
+    assert rig.run({"traced": "exec sleep 60"}, copies=1).outcome.reason == (
+        f"copy 0 of traced is dead, and process {tracers[0]}, which traces it, does not let go of "
+        f"it: end that one (`kill -9 {tracers[0]}`)"
+    )
+
+
 def test_a_second_signal_ends_a_run_whose_copy_does_not_die(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
