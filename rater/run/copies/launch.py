@@ -10,9 +10,9 @@ from itertools import batched, zip_longest
 from msgspec import Struct, field
 
 from rater.errors import RaterError
-from rater.plan.placement.place import Placement
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts
+from rater.record.run import Placement
 from rater.run.host.procfs import SchedTimes
 from rater.run.launcher.inherited import (
     MODES,
@@ -177,7 +177,7 @@ def entry_of(child: Child, place: Placement, flags: int) -> ProcessEntry:
         output=os.fsencode(spec.stdout),
         error=os.fsencode(spec.stderr),
         cpus=place.cpus,
-        policy=MODES[place.policy],
+        policy=MODES[place.memory_policy],
         nodes=place.memory_nodes,
         transparent=spec.transparent,
         accepted=(0, *spec.accepted),

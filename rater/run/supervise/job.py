@@ -14,7 +14,6 @@ import trio
 from msgspec import Struct, field
 
 from rater.plan.options import Cadence
-from rater.plan.placement.place import Placement
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.schedule import Phase, Plan
 from rater.process import STOP_SIGNALS
@@ -25,7 +24,7 @@ from rater.record.events import (
     PhaseEnded,
     PhaseStarted,
 )
-from rater.record.run import CopyStatus, is_from_outside
+from rater.record.run import CopyStatus, Placement, is_from_outside
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.exits import CommandReports, ended_event, workload_times
 from rater.run.copies.guard import Guard
