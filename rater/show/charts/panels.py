@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -12,27 +11,21 @@ from msgspec import Struct
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Finding, Kind
 from rater.record.run import CopyStatus
-from rater.show.charts.picture import Dot, Label, Panel, Picture
+from rater.show.charts.picture import Dot, Label, Panel, Picture, evenly
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
 from rater.show.format import sanitize
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, objects
 
-# -- The picture of the copies' times as an SVG: a panel for each benchmark, with names next to dots
+# -- The picture of the copies' times as an SVG: a panel for each benchmark, as a report has them --
 #
-# Nothing but the data has ink: a line only where one lgroup ends and the next begins, numbers at
+# Nothing but the data has ink: a line only where one NUMA node ends and the next begins, numbers at
 # the ends of the data instead of a scale of round ones. Slow parts have a colour and their names
-# next to them; everything else is grey, later iterations darker.
+# above them; everything else is grey, later iterations darker.
 
-_LETTER = 0.56  # mean width of one, of its size
 _LINE = 1.3  # height of one, of the size of its letters
-_MOST_NAMED = 12  # copies of a label that have their numbers next to their dots
-_MOST_OVERALL = 2  # names of what all copies have, above a panel
-_MOST_PARTS = 6, 2  # names above the dots, and below: in a panel of its own, and in one of several
-_STEPS = 24  # half lines that a name may lie away from what it names
+_MOST_NAMED = 6, 3  # lines of names above a panel of its own, and above one of several
 _MOST_COPY_TICKS = 32  # copies that each have their number on the axis
-
-type _Box = tuple[float, float, float, float]  # left, top, width, height
 
 
 class _SheetSize(Struct, frozen=True):
@@ -49,9 +42,14 @@ def picture_svg(picture: Picture) -> str:
     """Return the picture as an SVG. Raises `InputError` where vl-convert is missing."""
     sheet = _sheet(picture)
     last = len(picture.panels) - sheet.columns
+    drawn = [
+        panel_values(panel, dot_kinds(panel), repeated=picture.repeated) for panel in picture.panels
+    ]
+    named = [_names(values, _MOST_NAMED[len(drawn) > 1]) for values in drawn]
+    lines = max(map(len, named))
     figures = [
-        _Drawing(panel, picture, sheet).figure(with_axis=i >= last)
-        for i, panel in enumerate(picture.panels)
+        _figure(values, names, picture, sheet, lines, with_axis=i >= last)
+        for i, (values, names) in enumerate(zip(drawn, named, strict=True))
     ]
     return sheet_svg(picture.title, figures, columns=sheet.columns, notes=[*_key(picture, sheet)])
 
@@ -79,197 +77,75 @@ def _key(picture: Picture, sheet: _SheetSize) -> Iterator[PlacedText]:
         right -= (len(text) + 1) * sheet.letters * 0.62
 
 
-class _Drawing:
-    """One panel with what is written into it; places are pixels from its upper left corner."""
-
-    def __init__(self, panel: Panel, picture: Picture, sheet: _SheetSize) -> None:
-        self.panel, self.picture, self.sheet = panel, picture, sheet
-        self.line = sheet.letters * _LINE
-        self.texts: list[PlacedText] = []
-        self._boxes: list[_Box] = []
-        self._places = max(1, len(picture.names))
-        self._most = _MOST_PARTS[0 if len(picture.panels) == 1 else 1]
-        on_axis = ((label, [*filter(panel.is_inside, dots)]) for label, dots in panel.parts())
-        self._parts = [(label, dots) for label, dots in on_axis if dots]
-        self._low, self._high = self._ends()
-        self._spots = [self._at(dot.place, dot.elapsed_s) for dot in panel.inside()]
-
-    def figure(self, *, with_axis: bool) -> PlacedChart:
-        """Return the panel; `with_axis`: with the numbers of the copies below."""
-        panel, sheet = self.panel, self.sheet
-        self._write_title()
-        self._write_names()
-        if with_axis:
-            self._write_copies()
-        scale = (self._high - self._low) / (panel.high_s - panel.low_s)
-        gap = 0.95 * self.line / sheet.height * scale
-        values = panel_values(panel, dot_kinds(panel), repeated=self.picture.repeated, tick_gap=gap)
-        dots = values["dots"]
-        shades = [self.picture.shade(iteration) for iteration in dots["it"]]
-        return PlacedChart(
-            "panel",
-            {
-                "signals": {
-                    "places": self._places,
-                    "low": values["low"],
-                    "high": values["high"],
-                    "bottom": self._low,
-                    "top": self._high,
-                    "median": values["median"] if panel.dots else None,
-                    "dot": sheet.dot**2,
-                    "letters": sheet.letters,
-                    "numbered": with_axis,
-                },
-                "data": {
-                    "groups": group_rows(group_values(self.picture)),
-                    "ticks": objects("value seconds share", values["ticks"]),
-                    "rows": objects(
-                        " ".join((*dots, "shade")), zip(*dots.values(), shades, strict=True)
-                    ),
-                    "failed": [{"place": place} for place, _ in panel.failed],
-                },
-            },
-            sheet.width,
-            sheet.height,
-            self.texts,
-            above=self.line * 1.5,
-            below=self.line * 2.4,
-        )
-
-    # -- measures ------------------------------------------------------------------------
-
-    def _ends(self) -> tuple[float, float]:
-        """Return the ends of the axis, with room for what is written above the dots and below."""
-        panel, height = self.panel, self.sheet.height
-        fast = [label.fast for label, _ in self._parts]
-        above = min(self._most, fast.count(False)) + bool(panel.outside(above=True))
-        below = min(self._most, fast.count(True)) + bool(panel.outside(above=False))
-        below += bool(panel.failed)
-        # Half a line more: between names and the dots, and between names.
-        rooms = [
-            min(0.4 * height, (lines + 0.5) * self.line) if lines else 0.0
-            for lines in (below, above)
-        ]
-        scale = (panel.high_s - panel.low_s) / (height - sum(rooms))
-        return panel.low_s - rooms[0] * scale, panel.high_s + rooms[1] * scale
-
-    def _at(self, place: float, seconds: float) -> tuple[float, float]:
-        x = (place + 0.5) / self._places * self.sheet.width
-        return x, (self._high - seconds) / (self._high - self._low) * self.sheet.height
-
-    # -- what is written -----------------------------------------------------------------
-
-    def _text(self, x: float, y: float, text: str, colour: str, align: str = "left") -> None:
-        self.texts.append(PlacedText(x, y, text, colour, align, self.sheet.letters))
-
-    def _write_title(self) -> None:
-        panel, letters = self.panel, self.sheet.letters
-        small = len(self.picture.panels) > 1
-        size = letters + (1 if small else 4)
-        self.texts.append(PlacedText(0, -8, panel.title, size=size, weight="bold"))
-        words = [
-            (label_text(label, panel), _colour(label)) for label in panel.overall()[:_MOST_OVERALL]
-        ]
-        failed = failed_text(panel)
-        words += [(f"× {failed}", "slow-text")] if failed else []
-        words += [] if panel.dots else [("no copy ran well", "faint")]
-        for i, (text, colour) in enumerate(reversed(words)):
-            self._text(self.sheet.width, -8 - i * self.line, text, colour, "right")
-
-    def _write_names(self) -> None:
-        """Write the names of parts next to their dots, and how far away those beyond an end are."""
-        panel = self.panel
-        for above in (True, False):
-            far = panel.outside(above=above)
-            if far:
-                edge = panel.high_s if above else panel.low_s
-                self._write(outside_text(far), far[0].place, edge, "slow-text", above=above)
-        for fast in (False, True):
-            parts = [part for part in self._parts if part[0].fast is fast]
-            more = len(parts) - self._most
-            for i, (label, dots) in enumerate(parts[: self._most]):
-                text = label_text(label, panel)
-                if more > 0 and i == self._most - 1:
-                    text += f", and {more} more"
-                self._number(dots, _colour(label))
-                places = {dot.place for dot in dots}
-                edge = (min if fast else max)(dot.elapsed_s for dot in dots)
-                middle = sum(places) / len(places)
-                self._write(text, middle, edge, _colour(label), above=not fast)
-
-    def _number(self, dots: Sequence[Dot], colour: str) -> None:
-        """Put the numbers of a few scattered copies next to their dots."""
-        places = {dot.place for dot in dots}
-        together = max(places) - min(places) + 1 == len(places)
-        if together or len(places) > _MOST_NAMED or len(self.picture.panels) > 4:
-            return
-        if self.panel.by_cpu:  # a copy is in another place each time
-            return
-        last = {dot.copy: dot for dot in sorted(dots, key=lambda dot: dot.elapsed_s)}
-        for dot in last.values():
-            x, y = self._at(dot.place, dot.elapsed_s)
-            self.texts.append(
-                PlacedText(
-                    x + self.sheet.dot * 0.5 + 2,
-                    y + 4,
-                    str(dot.copy),
-                    colour,
-                    size=self.sheet.letters - 1,
-                )
-            )
-
-    def _write(self, text: str, place: float, seconds: float, colour: str, *, above: bool) -> None:
-        """Write next to a place, farther from the dots where something is written already."""
-        x, y = self._at(place, seconds)
-        width = len(text) * self.sheet.letters * _LETTER
-        left = min(max(0.0, x - width / 2), max(0.0, self.sheet.width - width))
-        gap = self.sheet.dot
-        top = y - gap - self.line if above else y + gap
-        step = -self.line / 2 if above else self.line / 2
-        box = min(
-            ((left, top + i * step, width, self.line) for i in range(_STEPS)),
-            key=lambda box: self._in_the_way(box) + abs(box[1] - y) / 100,
-        )
-        self._boxes.append(box)
-        self._text(left + width / 2, box[1] + self.line * 0.78, text, colour, "center")
-
-    def _in_the_way(self, box: _Box) -> float:
-        """Return how bad a place for a text is: other texts count most, then the panel's end."""
-        left, top, width, height = box
-        outside = top < -0.2 * height or top + height > self.sheet.height + 0.2 * height
-        dots = sum(left < x < left + width and top < y < top + height for x, y in self._spots)
-        return 100 * any(_overlap(box, other) for other in self._boxes) + 20 * outside + dots
-
-    def _write_copies(self) -> None:
-        """Write the numbers of the copies, below those of the lgroups, as many as have room."""
-        picture = self.picture
-        row = self.sheet.height + 3 + self.sheet.letters
-        if picture.groups:
-            self._text(-6, row, "lgroup", "faint", "right")
-            row += self.line
-        marks: Sequence[int] = range(len(picture.names))
-        if len(marks) > _MOST_COPY_TICKS or len(picture.panels) > 1:
-            if not picture.ascending:
-                return
-            marks = picture.marks()
-        self._text(-6, row, picture.axis, "faint", "right")
-        letter, step = self.sheet.letters * 0.64, 1
-        chosen = [(self._at(at, 1)[0], str(picture.names[at])) for at in marks]
-        while any(
-            b[0] - a[0] < ((len(a[1]) + len(b[1])) / 2 + 1) * letter
-            for a, b in pairwise(chosen[::step])
-        ):
-            step += 1
-        for x, text in chosen[::step]:
-            self._text(x, row, text, "faint", "center")
+def _names(values: Mapping[str, Any], most: int) -> list[tuple[str, str]]:
+    """Return what is written above a panel, with its colour: the same words as on a page."""
+    labels = [
+        (it["text"], "explained" if it["explained"] else "slow-text") for it in values["labels"]
+    ]
+    more = [(f"and {len(labels) - most} more", "faint")] if len(labels) > most else []
+    others = [*values["outside"], *([f"× {values['failedText']}"] if values["failedText"] else [])]
+    none = [] if values["dots"]["s"] else [("no copy ran well", "faint")]
+    return [*none, *labels[:most], *more, *((text, "slow-text") for text in others)]
 
 
-def _overlap(a: _Box, b: _Box) -> bool:
-    return a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
+def _figure(
+    values: Mapping[str, Any],
+    names: Sequence[tuple[str, str]],
+    picture: Picture,
+    sheet: _SheetSize,
+    lines: int,
+    *,
+    with_axis: bool,
+) -> PlacedChart:
+    """Return a panel with `lines` of names above; `with_axis`: and the copies' numbers below."""
+    line, dots = sheet.letters * _LINE, values["dots"]
+    texts = [
+        PlacedText(0, -8 - lines * line, values["title"], size=sheet.letters + 2, weight="bold"),
+        *(
+            PlacedText(0, -8 - (lines - 1 - at) * line, text, colour, size=sheet.letters)
+            for at, (text, colour) in enumerate(names)
+        ),
+    ]
+    below = sheet.height + 3 + sheet.letters
+    if with_axis and picture.groups:
+        texts.append(PlacedText(-3, below, "NUMA node", "faint", "right", 8))
+        below += line
+    numbered = [*_numbers(picture, sheet)] if with_axis else []
+    if numbered:
+        texts.append(PlacedText(-3, below, picture.axis, "faint", "right", 8))
+    texts += [PlacedText(x, below, it, "faint", "center", sheet.letters) for x, it in numbered]
+    shades = [picture.shade(iteration) for iteration in dots["it"]]
+    chart = {
+        "signals": {
+            "places": max(1, len(picture.names)),
+            "low": values["low"],
+            "high": values["high"],
+            "median": values["median"] if dots["s"] else None,
+            "dot": sheet.dot**2,
+            "letters": sheet.letters,
+            "numbered": with_axis,
+        },
+        "data": {
+            "groups": group_rows(group_values(picture)),
+            "ticks": objects("value seconds share", values["ticks"]),
+            "rows": objects(" ".join((*dots, "shade")), zip(*dots.values(), shades, strict=True)),
+            "failed": [{"place": place} for place, *_ in values["failed"]],
+        },
+    }
+    above = (lines + 1.5) * line
+    return PlacedChart(
+        "panel", chart, sheet.width, sheet.height, texts, below=line * 2.4, above=above
+    )
 
 
-def _colour(label: Label) -> str:
-    return "explained" if label.explained else "slow-text"
+def _numbers(picture: Picture, sheet: _SheetSize) -> Sequence[tuple[float, str]]:
+    """Return the numbers of the copies that have room, each with the middle of its place."""
+    marks: Sequence[int] = range(len(picture.names))
+    if len(marks) > _MOST_COPY_TICKS or len(picture.panels) > 1:
+        marks = picture.marks() if picture.ascending else ()
+    wide = sheet.width / max(1, len(picture.names))
+    at = [((place + 0.5) * wide, str(picture.names[place])) for place in marks]
+    return evenly(at, sheet.letters * 0.64)
 
 
 # -- What is written into a picture of the copies' times: names of slow parts, times, sizes --------

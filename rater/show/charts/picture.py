@@ -169,6 +169,19 @@ class Picture(Struct, frozen=True):
         return starts if last in starts or len(starts) > _MOST_STARTS else (*starts, last)
 
 
+def evenly(marks: Sequence[tuple[float, str]], letter: float) -> Sequence[tuple[float, str]]:
+    """Return every nth of the texts around their middles, so that none touches the next.
+
+    `letter`: width of one, in the unit of the middles.
+    """
+    step = 1
+    while any(
+        b[0] - a[0] < ((len(a[1]) + len(b[1])) / 2 + 1) * letter for a, b in pairwise(marks[::step])
+    ):
+        step += 1
+    return marks[::step]
+
+
 def picture_of(
     head: RunHead,
     cells: Sequence[Cell],

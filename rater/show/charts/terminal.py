@@ -19,7 +19,7 @@ from rater.show.charts.panels import (
     percent_text,
     time_text,
 )
-from rater.show.charts.picture import Panel, Picture
+from rater.show.charts.picture import Panel, Picture, evenly
 from rater.show.console import Printer
 from rater.show.format import crop_apart, sanitize, wrap_text
 from rater.text.values import group_by_key
@@ -189,18 +189,12 @@ def _axes(picture: Picture, cells: _Cells) -> Iterator[tuple[str, str]]:
 
 
 def _spaced(marks: Sequence[tuple[int, str]], width: int) -> str:
-    """Return as many of the marks as fit, evenly chosen, each from its cell on."""
-    step = 1
-    while True:
-        line = ""
-        for at, text in marks[::step]:
-            begin = max(0, min(at, width - len(text)))
-            if line and begin <= len(line):
-                break
-            line += " " * (begin - len(line)) + text
-        else:
-            return line
-        step += 1
+    """Return as many of the marks as fit, evenly chosen, each in the middle of its cell."""
+    line = ""
+    for middle, text in evenly(marks, 1):
+        begin = max(0, min(round(middle - (len(text) - 1) / 2), width - len(text)))
+        line += " " * (begin - len(line)) + text
+    return line
 
 
 def _plain(text: str, ascii_only: bool) -> str:
