@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.differences import DisturbedRun
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
-from rater.cli import main
 from rater.show.compare.differences import trouble_parts
 from rater.show.document import print_parts
 from tests.support.calls import Rater, rows
@@ -32,127 +31,6 @@ FAST = (9.0, 9.05, 8.94, 9.02, 8.98)
 
 def both(times: Sequence[float]) -> list[tuple[float, float]]:
     return [(time_s - 0.01, time_s) for time_s in times]
-
-
-def test_tags_are_compared_in_their_blocks(database: Path, rater: Rater) -> None:
-    make(database, both(SLOW), {"thp": "never"}, {"thp.enabled": "never"})
-    make(database, both(FAST), {"thp": "always"}, {"thp.enabled": "always"})
-    status, out, err = rater("compare", "tag:thp=never", "tag:thp=always")
-    assert (status, err) == (0, "")
-    assert out.splitlines() == [  # nothing of the setting: it is the axis
-        "Compared:",
-        "  thp=never (baseline): runs 1, 2, 3, 4, 5 in 5 blocks",
-        "  thp=always: runs 6, 7, 8, 9, 10 in 5 blocks",
-        "",
-        "benchmark    never   always  speed-         95 %  slowest  verdict",
-        "(ratio)    geomean  geomean      up     interval   copy %",
-        "gups          2.00     2.22   1.111  1.110-1.113     +0.0  better (5 rounds)",
-        "",
-        "5 rounds: too few to test independence. A lasting change of the machine would",
-        "    look the same. Run 6 or more.",
-        "intervals: paired within 5 blocks, Student's t, 4 degrees of freedom",
-    ]
-
-
-def test_two_runs_say_what_differs_first_and_that_one_value_tells_nothing(
-    database: Path, rater: Rater
-) -> None:
-    make(database, both(SLOW[:1]), settings={"vm.swappiness": "60"})
-    make(database, both(FAST[:1]), settings={"vm.swappiness": "10"})
-    status, out, _ = rater("compare", "1", "2")
-    assert status == 0
-    assert out.splitlines()[:2] == [
-        "The runs differ in:",
-        "  setting vm.swappiness:  60 (run 1), 10 (run 2)",
-    ]
-    assert "inconclusive" in out
-    assert "one run per point shows no noise. Alternate several runs" in " ".join(out.split())
-
-
-def test_of_runs_without_a_common_benchmark_it_is_said_alone(database: Path, rater: Rater) -> None:
-    make(database, both(SLOW[:1]), settings={"vm.swappiness": "60"}, names=["gups"])
-    make(database, both(FAST[:1]), settings={"vm.swappiness": "10"}, names=["lu"])
-    assert rater("compare", "1", "2")[1].splitlines() == [
-        "No benchmark has a valid result in both points: nothing to compare.",
-        "  no valid result in run 2: gups",
-        "  no valid result in run 1: lu",
-        "What they ran: `rater show 1`, `rater show 2`",
-    ]
-
-
-def test_several_runs_are_one_point_and_several_points_are_columns(
-    database: Path, rater: Rater
-) -> None:
-    make(database, both(SLOW))
-    make(database, both(FAST))
-    make(database, both([time_s * 1.1 for time_s in SLOW]))
-    status, out, _ = rater("compare", "1-5", "6-8,9,10", "11-90")
-    assert status == 0
-    assert rater("compare", "1-5", "70-90")[2] == (
-        "rater: 70-90: no run has a number from 70 to 90\n"
-    )
-    # Of one benchmark, every point has a line of its own.
-    title, *rows = [line for line in out.splitlines() if line.startswith(("gups", "runs"))]
-    assert title == "gups: runs 1, 2, 3, 4, 5 has 2.00 ratio (geomean)"
-    assert [row.startswith(("runs 6, 7,", "runs 11, 12,")) for row in rows] == [True, True]
-    assert ["better (unblocked)" in rows[0], "worse (unblocked)" in rows[1]] == [True, True]
-    assert "* holds up with all of them considered (Holm)." in out
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
-def test_points_whose_names_begin_alike_stay_apart_in_80_columns(
-    database: Path, rater: Rater
-) -> None:
-    where = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max="
-    for number, times in enumerate((SLOW, FAST, FAST)):
-        make(database, both(times), {"tunables": f"{where}{number}"})
-    _, out, _ = rater("compare", *(f"tag:tunables={where}{number}" for number in range(3)))
-    table = out.splitlines()[-12:]
-    rows = [line.split()[0] for line in table if "1.111" in line]
-    assert len(set(rows)) == 2
-    assert f"  tunables={where}2: " in " ".join(out.split("\n"))
-
-
-def test_several_benchmarks_of_several_points_are_rows_and_columns(
-    database: Path, rater: Rater
-) -> None:
-    make(database, both(SLOW), names=("gups", "lu"))
-    make(database, both(FAST), names=("gups", "lu"))
-    make(database, both([time_s * 1.1 for time_s in SLOW]), names=("gups", "lu"))
-    status, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10", "11,12,13,14,15")
-    assert status == 0
-    rows = [line.split() for line in out.splitlines() if line.startswith(("gups", "lu", "suite"))]
-    assert [(row[0], row[-3:]) for row in rows] == [
-        ("gups", ["1.000", "1.111(++)", "0.909(--)"]),
-        ("lu", ["1.000", "1.111(++)", "0.909(--)"]),
-        ("suite", ["1.000", "1.111(++)", "0.909(--)"]),
-    ]
-    assert "+ better, - worse" in out
-    assert "( ): with a doubt: unblocked" in out
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
-def test_a_point_that_loses_its_slow_copies_says_so(database: Path, rater: Rater) -> None:
-    make(database, [(10.0 + i / 1000, 12.0 + i / 100) for i in range(5)], {"x": "0"})
-    make(database, [(10.0 - i / 1000, 10.001) for i in range(5)], {"x": "1"})
-    _, out, _ = rater("compare", "tag:x=0", "tag:x=1")
-    _, _, inside = out.partition("The slowest copies changed otherwise than the median copy:\n")
-    assert inside.splitlines()[:3] == [
-        "benchmark  median copy     slowest over",
-        "                          median copy %",
-        "gups       10.1 % faster           -8.4",
-    ]
-
-
-def test_a_long_verdict_goes_on_in_its_column(database: Path, rater: Rater) -> None:
-    times = [10.0 * 1.02**i for i in range(8)]  # all of one, then all of the other
-    make(database, both(times[:4]))
-    make(database, both(times[4:]))
-    _, out, _ = rater("compare", "1,2,3,4", "5,6,7,8")
-    lines = out.splitlines()
-    words = " ".join(out.partition("verdict")[2].split())
-    assert "a drift would look the same (make them in turn)" in words.replace(" unknown", "")
-    assert all(len(line) <= 80 for line in lines)
 
 
 def test_json_has_everything(database: Path, rater: Rater) -> None:
@@ -203,34 +81,6 @@ def test_a_comparison_is_markdown_and_csv_too(database: Path, rater: Rater) -> N
     assert float(row["1 geomean"]) / float(row["0 geomean"]) == pytest.approx(1.111, abs=0.001)
 
 
-def test_worse_fails_where_it_was_asked_to(database: Path, rater: Rater) -> None:
-    make(database, both(FAST), {"x": "0"})
-    make(database, both(SLOW), {"x": "1"})
-    words = ("compare", "tag:x=0", "tag:x=1")
-    assert rater(*words)[0] == 0
-    assert rater(*words, "--fail-on", "worse")[0] == 1
-    assert rater(*words, "--fail-on", "worse:5%")[0] == 1
-    assert rater(*words, "--fail-on", "worse:20%")[0] == 0
-    assert rater(*words, "--baseline", "tag:x=1", "--fail-on", "worse")[0] == 0
-    assert rater(*words, "--baseline", "x=1", "--fail-on", "worse")[0] == 0
-
-
-def test_a_rare_slow_mode_is_told_and_no_failure(database: Path, rater: Rater) -> None:
-    usual = [10.0 + 0.005 * (-1) ** i + 0.001 * (i % 3) for i in range(10)]
-    make(database, both(usual), {"x": "0"})
-    make(database, both([*usual[:6], 12.0, *usual[7:]]), {"x": "1"})
-    status, out, err = rater("compare", "tag:x=0", "tag:x=1", "--fail-on", "worse")
-    words = "same median, but 1 run in 10 is 20 % slower"
-    assert (status, words in " ".join(out.split())) == (0, True)
-    assert f"--fail-on worse: not worse: gups (x=1): {words}" in err
-    document = json.loads(rater("compare", "tag:x=0", "tag:x=1", "--json")[1])
-    told = document["benchmarks"][0]["points"][0]["speedup"]
-    assert told["verdict"] == "same, but rarely slow"
-    assert [(it["count"], it["of"], it["of_baseline"]) for it in told["slow_runs"]] == [
-        (1, 10, False)
-    ]
-
-
 def break_copy(database: Path, run: int) -> None:
     """Let one copy of a run have crashed."""
     with sqlite3.connect(database) as connection:
@@ -238,22 +88,6 @@ def break_copy(database: Path, run: int) -> None:
             "UPDATE copy SET status = 'failed', exit_code = 3 WHERE run_id = ? AND copy = 0", (run,)
         )
     connection.close()
-
-
-def test_a_gate_may_ask_for_cpu_time_and_is_told_where_that_is_not_known(
-    database: Path, rater: Rater
-) -> None:
-    make(database, both(SLOW[:2]))
-    make(database, both(SLOW[:2]))
-    words = ("compare", "1,2", "3,4", "--by", "cpu")
-    status, out, err = rater(*words, "--fail-on", "worse")
-    why = "not by CPU time: it is not known how long copies waited for a CPU"
-    assert (status, why in " ".join(err.split())) == (3, True)
-    assert f"cannot tell: {why}" in " ".join(out.split())
-    (row,) = json.loads(rater(*words, "--json")[1])["benchmarks"]
-    speedup = row["points"][0]["speedup"]
-    assert (speedup["verdict"], speedup["interval"]) == ("cannot tell", None)
-    assert rater(*words, "--by", "x", "--by", "y")[0] == 2
 
 
 def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
@@ -279,54 +113,12 @@ def test_a_candidate_that_crashes_fails_and_what_cannot_be_judged_is_no_success(
     assert json.loads(out)["lost"] == [{"benchmark": "gups", "point": "runs 3, 4"}]
 
 
-def test_factors_beyond_all_bounds_are_said_to_be_so(database: Path, rater: Rater) -> None:
-    make(database, [(0.00001, 0.00001), (900.0, 900.0), (9.0, 9.0), (9.1, 9.1)])
-    _, out, _ = rater("compare", "1,2", "3,4")
-    assert "<0.001->1000" in out
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
 def test_ups_and_downs_are_counted_beside_the_suite(database: Path, rater: Rater) -> None:
     names = ("gups", "lu", "vm", "words")
     make(database, both(SLOW), names=names)
     make(database, both(FAST), names=names)
     _, out, _ = rater("compare", "1,2,3,4,5", "6,7,8,9,10")
     assert "runs 6, 7, 8, 9, 10: of 4 benchmarks: 4 better (4 hold up)" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("1",), "one point (run 1): expected two or more"),
-        (("1", "1"), "run 1 is in two points, both run 1: a run cannot"),
-        (("1", "1,2"), "run 1 is in two points (run 1; runs 1, 2)"),
-        (("1", "2,,3"), "expected runs separated by commas"),
-        (("1", "99"), "no such run"),
-        (("1", "tag:x=7"), "no run in"),
-        (("1", "2", "--within", "0"), "--within 0"),
-        (("1", "2", "--within", "much"), "expected a number of per cent"),
-        (("1", "2", "--fail-on", "better"), "expected worse"),
-        (("1", "2", "--fail-on", "worse:nan"), "--fail-on worse:nan: expected a number of per"),
-        (("1", "2", "--by", "thp"), "not an axis of all points; their axes: none"),
-        (("1", "2", "--baseline", "3"), "no such point; there are: run 1; run 2"),
-    ],
-)
-def test_what_cannot_be_compared_is_said(
-    database: Path, rater: Rater, words: tuple[str, ...], said: str
-) -> None:
-    make(database, both(SLOW[:3]))
-    status, out, err = rater("compare", *words)
-    assert (status, out) == (2, "")
-    assert said in err
-    assert "Traceback" not in err
-
-
-def test_help_names_the_rounds_that_same_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["compare", "--help"])
-    said = capsys.readouterr().out
-    rounds = "4 where runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."
-    assert rounds in " ".join(said.split())
 
 
 def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first() -> None:

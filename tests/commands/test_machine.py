@@ -16,7 +16,6 @@ import pytest
 from rater.files import default_journal_path, journal_paths
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import HugePages, NodeMemory
-from rater.run.host import discover as machine
 from rater.settings.tuner import SettingsSession
 from rater.show.document import print_parts
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
@@ -123,102 +122,11 @@ not usable  CPU 2: offline or not allowed when the file was made"""
     )
 
 
-def test_what_is_odd_about_a_machine_is_said() -> None:
-    assert (
-        screen(ODD)
-        == """\
-m.xml
-2 packages, 4 NUMA nodes (2 without CPUs), 2 LLCs, 3 cores, 5 CPUs, of which 4
-    may be used
-
-node  package  cores    CPUs  LLC        memory  CPU numbers
-                                             GB
-   0        0      1       2  1 x 2 MiB    64.0  0-1
-   1        1      1  1 of 2  1 x 1 MiB    64.0  2-3
-   3        -      0       0  -            16.0  (HBM, no CPUs; near node 0)
-   9        -      0       0  -               -  (GPUMemory, no CPUs, memory not
-                                                 allowed)
-none        1      1       1  -               -  6  (no memory of their own)
-
-threads     2 cores with 2: CPUs n and n+1
-            1 core with 1 (no SMT)
-caches      L2   1 x 2 MiB, one for 2 CPUs
-            L2   1 x 1 MiB, one for 2 CPUs
-CPU kinds   by speed, the slowest 0:
-            0  CPU 6: 1 core, 3000 MHz max
-            1  CPUs 0-3: 2 cores, 5000 MHz max
-not usable  CPU 3: not allowed by a cpuset (cgroup, container, batch system)
-
-distances
-from, to node   0   1   3
-            0  10  21  17
-            1  21  10  28
-            3  17  28  10"""
-    )
-
-
-def test_two_caches_of_two_sizes_are_not_said_to_be_two_of_each() -> None:
-    caches = "".join(
-        f'<object type="L3Cache" cache_size="{size}"><object type="Core">'
-        f'<object type="PU" os_index="{cpu}"/></object></object>'
-        for cpu, size in enumerate((8 << 20, 16 << 20))
-    )
-    node = '<object type="NUMANode" os_index="0" cpuset="0x3"/>'
-    text = f'<topology version="2.0"><object type="Machine">{node}{caches}</object></topology>'
-    assert "   0      2     2  8 MiB and 16 MiB  0-1\n" in f"{screen(text)}\n"
-
-
 def test_kinds_that_nothing_ranks_have_no_number_in_the_json() -> None:
     text = ODD.replace("FrequencyMaxMHz", "Colour")
     assert "CPU kinds   which is the fastest is not known:" in screen(text)
     document = json.loads(json.dumps(topo_document(TopoView(parse_xml(text, "odd")))))
     assert [kind["kind"] for kind in document["kinds"]] == [None, None]
-
-
-def test_narrow_pages_lose_columns_not_cpus() -> None:
-    lines = screen(ODD, width=44).splitlines()
-    assert max(map(len, lines)) <= 44
-    assert "   0      1       2  0-1" in lines
-
-
-def test_a_description_says_what_it_leaves_open() -> None:
-    assert (
-        printed_topo(TopoView(machine.load_topology("nodes=2x2")))
-        == """\
-nodes=2x2
-2 NUMA nodes, 4 CPUs; not described: packages, caches, cores, distances
-
-node  CPUs  CPU numbers
-   0     2  0-1
-   1     2  2-3"""
-    )
-
-
-def test_many_lgroups_are_summarised_by_distance() -> None:
-    n = 20
-    cpus = "".join(
-        f'<object type="NUMANode" os_index="{i}" cpuset="{1 << i:#x}"/>'
-        f'<object type="PU" os_index="{i}"/>'
-        for i in range(n)
-    )
-    values = " ".join(
-        "10" if i == j else "22" if i // 2 == j // 2 else "30" for i in range(n) for j in range(n)
-    )
-    indexes = " ".join(map(str, range(n)))
-    text = (
-        f'<topology version="2.0"><object type="Machine">{cpus}</object><distances2 '
-        f'type="NUMANode" name="NUMALatency" nbobjs="{n}"><indexes>{indexes}</indexes>'
-        f"<u64values>{values}</u64values></distances2></topology>"
-    )
-    assert screen(text).splitlines()[-2:] == [
-        "distances  10 to itself; to the other 19 nodes, from any one:",
-        "           1 at 22, 18 at 30",
-    ]
-
-
-def test_control_characters_of_a_file_do_not_reach_the_terminal() -> None:
-    text = VM.replace("AMD EPYC", "AMD&#x9b;31m").replace("0x7", "0x3")
-    assert screen(text).splitlines()[0] == "m.xml: AMD?31m"
 
 
 def test_json_has_everything_by_os_number() -> None:
@@ -323,16 +231,6 @@ def test_a_large_machine_is_quick(rater: Rater) -> None:
     assert len(json.loads(out)["nodes"]) == 64
     status, out, _ = rater("topo", "nodes=1024x4")
     assert "and 896 more (--json has all)" in out
-
-
-def test_a_broken_file_is_a_message_with_its_place(rater: Rater, tmp_path: Path) -> None:
-    path = tmp_path / "broken.xml"
-    path.write_text(VM.replace('os_index="1"', 'os_index="0"'))
-    status, out, err = rater("topo", str(path))
-    assert (status, out) == (2, "")
-    assert err == (
-        f"rater: {path}:14: object PU: os_index=0 is there twice, expected each PU once\n"
-    )
 
 
 def test_pipes_and_devices_do_not_hang(rater: Rater, tmp_path: Path) -> None:
@@ -452,41 +350,6 @@ def die_with(machine: Path, **wanted: str) -> None:
     os.waitpid(pid, 0)
 
 
-@pytest.mark.usefixtures("machine")
-def test_settings_are_shown_by_group_in_eighty_columns(rater: Rater) -> None:
-    status, out, _ = rater("settings")
-    assert status == 0
-    assert [line for line in out.splitlines() if len(line) > 80] == []
-    rows = [line.split() for line in out.splitlines()]
-    assert ["transparent", "huge", "pages"] in rows
-    assert ["thp", "madvise", "who", "gets"] in [row[:4] for row in rows]
-    assert ["smt.control", "on"] in [row[:2] for row in rows]
-    assert "now performance (0,3), powersave" in out
-    missing = "compaction_proactiveness  this kernel was built without"
-    assert missing in out.partition("\nUnavailable here\n")[2]
-    markdown = rater("settings", "--format", "md")[1]
-    assert "| transparent huge pages | thp | madvise | who gets transparent huge" in markdown
-    assert "\ntransparent huge pages,thp,madvise," in rater("settings", "--format", "csv")[1]
-
-
-@pytest.mark.usefixtures("machine")
-def test_a_name_narrows_to_it_and_what_is_below_it_with_its_files(rater: Rater) -> None:
-    status, out, _ = rater("settings", "hugepages.2048kB", "kernel.randomize_va_space")
-    assert status == 0
-    assert "\nhugepages.2048kB        12   pages reserved for explicit requests" in out
-    assert "hugepages.2048kB.node1  2" in out
-    assert "recorded as hugepages.node1.2048kB.total" in out
-    assert "/proc/sys/kernel/randomize_va_space" in out
-    assert "swappiness" not in out
-
-
-@pytest.mark.usefixtures("machine")
-def test_an_unknown_setting_is_told_with_close_ones(rater: Rater) -> None:
-    status, _, err = rater("settings", "govenor")
-    assert status == 2
-    assert "did you mean governor" in err
-
-
 def test_settings_as_json_have_values_choices_and_files(rater: Rater, machine: Path) -> None:
     status, out, _ = rater("settings", "--json")
     document = json.loads(out)
@@ -498,13 +361,6 @@ def test_settings_as_json_have_values_choices_and_files(rater: Rater, machine: P
     assert (found["swappiness"]["least"], found["swappiness"]["most"]) == (0, 200)
     assert found["governor"]["files"][str(machine / policy(1, "scaling_governor"))] == "powersave"
     assert document["journals"] == [str(default_journal_path())]
-
-
-@pytest.mark.usefixtures("machine")
-def test_there_is_nothing_to_put_back_where_nothing_was_left(rater: Rater) -> None:
-    status, out, err = rater("settings", "restore")
-    assert (status, out) == (0, "nothing to put back: no sweep left settings changed\n")
-    assert err == ""
 
 
 def test_restore_puts_back_what_a_dead_sweep_left_and_other_commands_only_tell(

@@ -71,32 +71,6 @@ def test_every_copy_has_the_keys_of_the_contract(planned: Any) -> None:
     ]
 
 
-def test_the_screen_has_copies_lgroups_order_and_warnings(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    text = shown(
-        capsys, "--topology", SMALL, "--copies", "3", "--smt", "1", "--bind", "core", "--", "x"
-    )
-    assert text == (
-        "what   x\n"
-        "how    homogeneous, 3 copies, 1 iteration\n"
-        f"where  layout balanced, bind core, smt 1 on {SMALL}\n"
-        "\n"
-        "copy  CPUs  core  LLC  node  package  memory\n"
-        "   0  0        0    0     0        0  local 0\n"
-        "   1  2        1    0     0        0  local 0\n"
-        "   2  4        2    1     1        1  local 1\n"
-        "\n"
-        "node  package  copies  cores  CPUs\n"
-        "                        used  used\n"
-        "   0        0       2    2/2   2/4\n"
-        "   1        1       1    1/2   1/4\n"
-        "\n"
-        "order    all copies: x\n"
-        "warning  lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1\n"
-    )
-
-
 def test_nothing_is_locked_stored_or_made(planned: Any) -> None:
     planned("--topology", SMALL, "mini")
     planned("--copies", "1", "--", "./no-such-program")
@@ -115,21 +89,6 @@ def test_every_real_machine_has_a_plan_that_fits_the_screen(
         assert len(set(cpus)) == len(cpus)
         text = shown(capsys, "--topology", str(path), "--copies", "24", "--", "./x")
         assert max(map(len, text.splitlines())) <= 80, path.name
-
-
-def test_thousands_of_copies_are_summarised_by_lgroup(
-    planned: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = shown(capsys, "--topology", "nodes=64x64", "--layout", "scatter", "--", "x")
-    assert "  63      64  64/64  64/64  local 63  63-4095:64  4032-4095\n" in text
-    assert max(map(len, text.splitlines())) <= 80
-    assert len(planned("--topology", "nodes=64x64", "--", "x")["copies"]) == 4096
-
-
-def test_copies_that_all_share_cores_are_a_warning(planned: Any) -> None:
-    [warning] = planned("--topology", SMALL, "--", "x")["warnings"]
-    assert warning.startswith("8 copies share 4 cores, 2 on each")
-    assert planned("--topology", SMALL, "--smt", "1", "--", "x")["warnings"] == []
 
 
 @needs_machines
@@ -164,12 +123,6 @@ def test_memory_that_nobody_tells_is_no_warning(planned: Any, tmp_path: Path) ->
     assert capacity_warnings({0: 10**12}, {}) == ()
 
 
-def test_rotated_copies_that_run_in_step_are_a_warning(planned: Any) -> None:
-    document = planned("mini", "--topology", "nodes=2x14", "--mode", "rotated")
-    assert any("in step" in warning for warning in document["warnings"])
-    assert len(document["orders"]) == 14
-
-
 def test_pus_are_those_that_the_layout_leaves(planned: Any, tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\nrest = 1\n')
@@ -193,41 +146,6 @@ def test_copies_that_were_typed_are_not_those_that_the_layout_counts(
     words = ("--topology", SMALL, "--layout", str(own), "--no-oversubscribe")
     assert len(planned(*words, "--", "x")["copies"]) == 3
     assert main(["plan", *words, "--copies", "pus", "--", "x"]) == 2
-
-
-def test_counts_of_lgroups_that_are_left_out_are_an_error_that_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('order = "fill"\nnodes = "0"\n[counts]\n1 = 3\n')
-    assert main(["plan", "--topology", SMALL, "--layout", str(own), "--", "x"]) == 2
-    said = capsys.readouterr().err
-    assert f"layout {own}: its counts name lgroups where no copy can run: lgroup 1 is " in said
-    assert "copies can run on lgroup 0: change its counts" in said
-
-
-def test_no_oversubscribe_counts_what_the_layout_has_room_for(planned: Any) -> None:
-    words = ("--topology", SMALL, "--smt", "1", "--no-oversubscribe", "--", "x")
-    assert planned("--copies", "4", *words)["refused"] == []
-    [refused] = planned("--copies", "5", *words)["refused"]
-    assert refused == (
-        "5 copies on the 4 PUs of layout balanced, smt 1 and --no-oversubscribe: use --copies 4 or "
-        "leave the option out"
-    )
-
-
-def test_no_oversubscribe_with_counts_names_the_full_lgroup(planned: Any, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('order = "balanced"\n[counts]\n0 = 14\nrest = 1\n')
-    machine = "pack:2 numa:2 core:3 pu:2"
-    words = ("--topology", machine, "--layout", str(own), "--no-oversubscribe", "--", "x")
-    [refused] = planned(*words)["refused"]
-    assert refused == (
-        f"17 copies on the 24 PUs of layout {own} and --no-oversubscribe: lower the counts in the "
-        "layout (lgroup 0 has 14 and room for 6) or leave the option out"
-    )
-    own.write_text('order = "balanced"\n[counts]\n0 = 6\nrest = 1\n')
-    assert planned(*words)["refused"] == []
 
 
 @needs_machines
@@ -299,26 +217,6 @@ def test_lgroups_whose_memory_is_forbidden_are_marked_and_keep_their_cpus(
     )
 
 
-def test_many_copies_are_shown_in_runs_where_their_cpus_follow_each_other(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    # CPUs and copies rise alike: the line of the lgroup says all.
-    text = shown(capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--", "x")
-    assert "   0        0      40  20/20  40/40  local 0  0-39     0-39\n" in text
-    text = shown(
-        capsys, "--topology", "pack:2 numa:2 core:20 pu:2", "--layout", "scatter", "--", "x"
-    )
-    assert (
-        "  copies  CPUs       node  package  memory\n"
-        "  0-76:4  0-38:2        0        0  local 0\n"
-        "  1-77:4  80-118:2      2        1  local 2\n"
-        "  2-78:4  40-78:2       1        0  local 1\n"
-    ) in text
-    assert "80-156:4  1-39:2        0        0  local 0\n" in text
-    assert "not shown" not in text
-    assert max(map(len, text.splitlines())) <= 80
-
-
 def test_copies_that_no_table_can_show_are_said_to_be_in_the_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -340,37 +238,6 @@ def test_a_path_is_not_broken_at_its_hyphens(
     assert str(path) in text
 
 
-def test_copies_that_are_not_bound_have_no_places(
-    planned: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--topology", SMALL, "--bind", "none", "--copies", "2", "--", "x")
-    assert [copy["cpus"] for copy in planned(*words)["copies"]] == [None, None]
-    assert "copies are not bound" in shown(capsys, *words)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--topology", "no/such.xml"), "there is no topology file"),
-        (("--topology", SMALL, "--bind", "socket"), "--bind socket: expected pu, core"),
-        (("--topology", SMALL, "--smt", "0"), "--smt 0"),
-        (("--topology", SMALL, "--kind", "big"), "--kind big: expected fast, slow"),
-        (("--topology", SMALL, "--reserve", "4"), "reserve 4"),
-        (("--topology", SMALL, "--smt", "3"), "2 threads at most: use --smt 2, --smt 1, or leave"),
-        (("--topology", "nodes=2x4", "--smt", "2"), "has one thread: leave it out"),
-        (("--topology", SMALL, "--kind", "slow"), "all CPUs of"),
-        (("--topology", SMALL, "--layout", "nope"), "did you mean none? there are: balanced, comp"),
-        (("--topology", SMALL, "--layout", "none", "--smt", "1"), "use a layout that binds"),
-        (("--topology", SMALL, "--layout", "list:9"), "CPU 9 is not there"),
-    ],
-)
-def test_what_cannot_be_planned_is_said_with_the_way_out(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *words, "--", "x"]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_numbers_that_lie_equally_far_apart_are_brief() -> None:
     assert [brief(n) for n in ((0, 4, 8, 12), (0, 1, 2), (3,), (0, 5), (), (0, 1, 5))] == [
         "0-12:4", "0-2", "3", "0,5", "-", "0-1,5"
@@ -389,20 +256,6 @@ def run(*argv: str) -> int:
     args = parser.parse_args(["plan layouts", *argv])
     status: int = args.run(args)
     return status
-
-
-def test_the_list_says_what_each_layout_does_and_what_else_may_be_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run() == 0
-    said = capsys.readouterr().out
-    assert max(map(len, said.splitlines())) <= 80
-    for text in (*layout_names(), "list:0,8,1,9", "expr:", "./mine.toml", "OMP_PROC_BIND=spread"):
-        assert text in said
-    monkeypatch.setenv("COLUMNS", "30")
-    run("list")
-    assert len(capsys.readouterr().out.splitlines()) > len(said.splitlines())
 
 
 def test_the_list_is_a_json_array(capsys: pytest.CaptureFixture[str]) -> None:
@@ -437,10 +290,3 @@ def test_a_layout_of_one_s_own_is_shown_and_its_mistakes_are_errors(
         run("show", str(path))
     with pytest.raises(InputError, match="unknown layout 'fil'; did you mean fill"):
         run("show", "fil")
-
-
-def test_a_file_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text('# \u202e\norder = "fill"  # \u009b2J\n')
-    run("show", str(path))
-    assert "\u009b" not in capsys.readouterr().out

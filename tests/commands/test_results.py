@@ -56,14 +56,6 @@ def test_list_is_an_array_of_run_heads(database: Path, rater: Rater) -> None:
     )
 
 
-def test_list_is_a_line_a_run_for_people(database: Path, rater: Rater) -> None:
-    make_run(database, finished=False, owner=GONE)
-    status, out, _ = rater("list")
-    assert status == 0
-    assert "killed" in out.splitlines()[-1]
-    assert "mini/gups" in out
-
-
 def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> None:
     make_run(database, uuid="a", tags=(("fan", "old"), ("day", "1")))
     make_run(database, uuid="b", tags=(("fan", "old"), ("day", "2")))
@@ -90,23 +82,6 @@ def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> 
         (5, "ratio", None)
     }
     assert rows_of("SELECT run_id, round(value) FROM run_score") == [(1, 5), (2, 5), (3, 5)]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--limit", -1), "expected a number of runs, 0 for all"),
-        (("--since", "tuesday"), "expected a date (2026-11-20"),
-        (("--since", "7"), "expected a date"),
-        (("--tag", "=x"), "expected KEY=VALUE"),
-    ],
-)
-def test_what_no_list_can_be_narrowed_by_is_refused(
-    words: tuple[object, ...], said: str, database: Path, rater: Rater
-) -> None:
-    make_run(database)
-    status, out, err = rater("list", *words)
-    assert (status, out, said in err) == (2, "", True)
 
 
 def test_a_score_is_worked_out_again_when_the_run_has_more_copies(
@@ -151,16 +126,6 @@ def test_show_has_the_keys_of_the_contract(database: Path, rater: Rater) -> None
     assert benchmark["score_lost"] == pytest.approx(1 - 3.5 / 4)
     assert benchmark["slowest"] == {"copy": 1, "cpu": 1, "node": 0, "elapsed_s": 4.0}
     assert {"ratio", "int", "fp"} <= set(shown["suite"])
-
-
-def test_show_without_a_name_shows_the_last_run(database: Path, rater: Rater) -> None:
-    make_run(database, uuid="a")
-    make_run(database, uuid="b")
-    assert parsed(rater("show", "--json")[1])["uuid"] == "b"
-    status, out, _ = rater("show")
-    assert status == 0
-    assert "run 2" in out
-    assert "gups" in out
 
 
 def test_a_killed_run_is_shown_with_what_there_is(database: Path, rater: Rater) -> None:
@@ -331,17 +296,6 @@ def test_a_file_that_cannot_be_read_is_named(
     assert f"{tmp_path / name}: {why}" in err
 
 
-def test_csv_is_a_line_a_copy_and_no_json(database: Path, rater: Rater) -> None:
-    make_run(database)
-    _, out, _ = rater("export", "1", "--format", "csv")
-    heading, *lines = out.splitlines()
-    assert heading.startswith("run,uuid,benchmark,tune,iteration,copy,")
-    assert [line.split(",")[5] for line in lines] == ["0", "1"]
-    status, out, err = rater("export", "1", "--format", "csv", "--json")
-    assert (status, out) == (2, "")
-    assert "leave out --json" in err
-
-
 def test_the_json_export_is_everything_of_the_run(database: Path, rater: Rater) -> None:
     make_run(database)
     everything = parsed(rater("export", "1", "--format", "json")[1])
@@ -446,23 +400,6 @@ def test_a_steady_run_beside_one_of_other_programs_says_why_and_has_no_empty_tab
     assert told[place + 1 :] == ["gups: not compared: the commands differ"]
 
 
-def test_another_run_to_compare_with_is_compares_business(
-    rater: Rater, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        rater("show", "2", "--with", "1")
-    assert ended.value.code == 2
-    assert "`rater compare RUN RUN2` compares any two runs" in capsys.readouterr().err
-
-
-def test_a_steady_run_alone_says_that_nothing_stands_beside_it(
-    database: Path, rater: Rater
-) -> None:
-    add(database, "a", (3.0, 43.0))
-    out = " ".join(rater("show")[1].split())
-    assert "no complete homogeneous run of the same copies is stored to compare with" in out
-
-
 @pytest.fixture
 def two_runs(tmp_path: Path, rater: Rater) -> None:
     """Run 1: four copies of 10, 10, 10 and 14 s; run 2: of 10, 10, 10 and 20 s."""
@@ -490,45 +427,6 @@ def two_runs(tmp_path: Path, rater: Rater) -> None:
         assert rater("import", tmp_path / "one.json")[0] == 0
 
 
-COPIES = """\
-benchmark  iter  copies   1 =     all     all     all     all
-                            s  median    mean    s.d.     max
-429.mcf       0       4  10.0  1.0000  1.2500  0.5000  2.0000
-s.d.: of the sample (n - 1)
-
-the slowest of 4:
-benchmark  iter  copy  CPU  core  lgroup  time  over the
-                                             s    median
-429.mcf       0     3    3     7       1  20.0    2.0000
-429.mcf       0     0    0     -       0  10.0    1.0000
-429.mcf       0     1    1     -       0  10.0    1.0000
-429.mcf       0     2    2     -       1  10.0    1.0000
-"""
-
-
-@pytest.mark.usefixtures("two_runs")
-def test_what_is_asked_for_follows_the_head_and_with_v_the_results(rater: Rater) -> None:
-    status, out, _ = rater("show", "--copies")
-    assert status == 0
-    head, lines = out[: out.index("\n\n") + 1], out[out.index("\n\n") + 1 :]
-    assert head == "run 2: 429.mcf, homogeneous, 4 copies\non h, imported\n"
-    assert rater("show", "--copies", "-v")[1] == rater("show", "-v")[1] + lines
-    assert lines.startswith("\ntimes of the copies over the median copy of this run ")
-    assert lines.partition(":\n")[2] == COPIES
-
-
-@pytest.mark.usefixtures("two_runs")
-def test_a_baseline_puts_results_side_by_side(rater: Rater) -> None:
-    _, out, _ = rater("show", 2, "--copies", "--baseline", 1, "--drop", 1)
-    rows = [line.split() for line in out.splitlines()]
-    # Copies an hour: 4 x 3600 / 14 and 4 x 3600 / 20.
-    assert ["429.mcf", "1028.6", "720.0", "-30.0"] in rows
-    assert "over the median copy of run 1" in out
-    assert "without the slowest copy" in out
-    shapes = next(row for row in rows if row[:2] == ["429.mcf", "0"] and "0.0000" in row)
-    assert shapes[-4:] == ["1.0000", "1.0000", "0.0000", "1.0000"]
-
-
 @pytest.mark.usefixtures("two_runs")
 def test_the_json_has_them_under_a_key_of_their_own(rater: Rater) -> None:
     before: dict[str, Any] = json.loads(rater("show", "--json")[1])
@@ -547,26 +445,3 @@ def test_the_json_has_them_under_a_key_of_their_own(rater: Rater) -> None:
     assert place == {"copy": 3, "cpu": 3, "core": 7, "node": 1, "normalised": 2.0}
     assert times["slowest"][0]["copy"] == 3
     assert times["ratios"][0]["change"] == pytest.approx(-0.3)
-
-
-@pytest.mark.usefixtures("two_runs")
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--drop", 2), "--drop belongs to --copies"),
-        (("--baseline", 1), "--baseline belongs to --copies"),
-        (("--copies", "--drop", -1), "--drop -1: expected a number of copies, 0 or more"),
-        (("--copies", "--baseline-iteration", 4), "expected one of its own: 0"),
-        (("--copies", "--baseline", 9), "no such run"),
-    ],
-)
-def test_mistakes_are_named(rater: Rater, words: tuple[object, ...], message: str) -> None:
-    status, out, err = rater("show", *words)
-    assert (status, out) == (2, "")
-    assert message in err
-
-
-@pytest.mark.usefixtures("two_runs")
-def test_nothing_is_wider_than_the_terminal(rater: Rater) -> None:
-    _, out, _ = rater("show", "--copies", "--drop", 1, "--baseline", 1)
-    assert max(map(len, out.splitlines())) <= 80

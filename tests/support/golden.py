@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -32,11 +33,15 @@ import pytest
 
 from rater.cli import main
 from rater.process import remember_database, remember_runs
+from rater.workflow import doctor
 from tests.support import golden_runs, golden_shapes
 from tests.support.places import CHECKOUT, own_places_in
 
 FOLDER = CHECKOUT / "tests" / "golden"
 PROMPT = "$ "
+# What a machine that only a tree of files describes cannot say of this process.
+LIMITS = (("process.nice", "0"), ("limit.stack", "8388608"), ("limit.open_files", "1048576"))
+_PID = re.compile(r"(?<=rater's process )\d+")
 # Of the length of what stands for it, so that lines break where they would.
 _PLACE, _SHOWN_PLACE = "/tmp/golden-", "/home/you/benchmarks"
 
@@ -129,7 +134,8 @@ class Stage:
         if through == "keys":
             lines = list(_keys(json.loads("\n".join(lines))))
         lines += [f"[exit {status}]"] if status else []
-        return "\n".join(lines).replace(str(self._folder), _SHOWN_PLACE).strip("\n")
+        text = "\n".join(lines).replace(str(self._folder), _SHOWN_PLACE).strip("\n")
+        return _PID.sub("4711", text)
 
     def _made_folder(self, made: str) -> Path:
         if made not in self._made:
@@ -165,6 +171,8 @@ class Stage:
                 **{"LC_ALL": "C.UTF-8", "RATER_JOURNAL": str(self._folder / "settings.json")},
             }.items():
                 patch.setenv(name, value)
+            patch.setattr(doctor, "_load", lambda: {"others.busy_cpus": "0", "others.named": ""})
+            patch.setattr(doctor, "process_settings", lambda: LIMITS)
             machine = self._folder / "machine"
             if machine.exists():
                 patch.setenv("RATER_SYSROOT", str(machine))

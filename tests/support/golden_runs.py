@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.process import ProcessId
+from rater.process import ProcessId, this_process
 from rater.record.events import (
     CopyEnded,
     CpuReading,
@@ -26,22 +26,22 @@ from rater.record.events import (
 )
 from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, Run, RunStatus, Validity
 from rater.store.store import Store, open_store
+from tests.support.doctor_tree import change, make_doctor_tree
 from tests.support.example_events import S, ended, over, phase, run_of
 from tests.support.fleets import MadeHost, collected
+from tests.support.made_runs import make, make_run
 from tests.support.made_sweeps import make_sweep
-from tests.support.observations import DOCUMENT
+from tests.support.observations import DOCUMENT, observed, read
+from tests.support.settings_tree import CPUFREQ, CPUS, THP, make_tree
 from tests.support.stored_runs import GONE
 
 GIB = 1 << 30
-TICK_S = 0.01
 # How the kernel was set, in the words of a run's record.
 SETTINGS = {
     "kernel.release": "6.1.0-42-amd64",
     "cpu.governor": "performance",
     "thp.enabled": "madvise",
 }
-
-type Of = Mapping[tuple[str, int, int], float]  # benchmark, iteration, copy
 
 
 def _uuid(number: int) -> str:
@@ -299,3 +299,192 @@ def imports(folder: Path) -> None:
 
 def empty(folder: Path) -> None:
     """No database yet."""
+
+
+# -- Machines that are described, settings and checks in trees of files ---------------------------
+
+VM = """<topology version="2.0">
+  <object type="Machine" complete_cpuset="0x7" allowed_cpuset="0x3">
+    <object type="Package" cpuset="0x3">
+      <info name="CPUModel" value="AMD EPYC"/>
+      <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="13919014912"/>
+      <object type="L3Cache" cache_size="33554432" cache_type="0">
+        <object type="L2Cache" cache_size="1048576" cache_type="0">
+          <object type="L1Cache" cache_size="49152" cache_type="1">
+            <object type="Core"><object type="PU" os_index="0"/></object>
+          </object>
+        </object>
+        <object type="L2Cache" cache_size="1048576" cache_type="0">
+          <object type="L1Cache" cache_size="49152" cache_type="1">
+            <object type="Core"><object type="PU" os_index="1"/></object>
+          </object>
+        </object>
+      </object>
+    </object>
+  </object>
+</topology>
+"""
+# Two nodes of one core of two threads each, memory of a GPU, CPU 6 in no node, CPU 3 forbidden.
+ODD = """<topology version="2.0">
+  <object type="Machine" allowed_cpuset="0x57" allowed_nodeset="0xb">
+    <object type="NUMANode" os_index="9" cpuset="0x0" subtype="GPUMemory"/>
+    <object type="NUMANode" os_index="3" cpuset="0x3" subtype="HBM" local_memory="16000000000"/>
+    <object type="Package">
+      <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="64000000000"/>
+      <object type="L2Cache" cache_size="2097152">
+        <object type="Core"><object type="PU" os_index="0"/>
+          <object type="PU" os_index="1"/></object>
+      </object>
+    </object>
+    <object type="Package">
+      <object type="NUMANode" os_index="1" cpuset="0xc" local_memory="64000000000"/>
+      <object type="L2Cache" cache_size="1048576">
+        <object type="Core"><object type="PU" os_index="2"/>
+          <object type="PU" os_index="3"/></object>
+      </object>
+      <object type="Core"><object type="PU" os_index="6"/></object>
+    </object>
+  </object>
+  <distances2 type="NUMANode" nbobjs="3" kind="5" name="NUMALatency" indexing="os">
+    <indexes>0 1 3</indexes><u64values>10 21 17 21 10 28 17 28 10</u64values>
+  </distances2>
+  <cpukind cpuset="0xf"><info name="FrequencyMaxMHz" value="5000"/></cpukind>
+  <cpukind cpuset="0x40"><info name="FrequencyMaxMHz" value="3000"/></cpukind>
+</topology>
+"""
+
+
+def _machine(inside: str, after: str = "") -> str:
+    return f'<topology version="2.0"><object type="Machine">{inside}</object>{after}</topology>'
+
+
+def machines(folder: Path) -> None:
+    """Topology files: usual, odd, of many nodes, with mistakes."""
+    caches = "".join(
+        f'<object type="L3Cache" cache_size="{size}"><object type="Core">'
+        f'<object type="PU" os_index="{cpu}"/></object></object>'
+        for cpu, size in enumerate((8 << 20, 16 << 20))
+    )
+    node = '<object type="NUMANode" os_index="0" cpuset="0x3"/>'
+    twenty = "".join(
+        f'<object type="NUMANode" os_index="{i}" cpuset="{1 << i:#x}"/>'
+        f'<object type="PU" os_index="{i}"/>'
+        for i in range(20)
+    )
+    distances = " ".join(
+        "10" if i == j else "22" if i // 2 == j // 2 else "30" for i in range(20) for j in range(20)
+    )
+    latency = (
+        f'<distances2 type="NUMANode" name="NUMALatency" nbobjs="20"><indexes>'
+        f"{' '.join(map(str, range(20)))}</indexes><u64values>{distances}</u64values></distances2>"
+    )
+    for name, text in {
+        "vm": VM,
+        "odd": ODD,
+        "unranked": ODD.replace("FrequencyMaxMHz", "Colour"),
+        "caches": _machine(node + caches),
+        "twenty": _machine(twenty, latency),
+        "control": VM.replace("AMD EPYC", "AMD&#x9b;31m"),
+        "twice": VM.replace('os_index="1"', 'os_index="0"'),
+    }.items():
+        (folder / f"{name}.xml").write_text(text)
+    for name, text in {
+        "own": 'order = "fill"\nbind = "pu"\n[counts]\n0 = 3\nrest = 1\n',
+        "left-out": 'order = "fill"\nnodes = "0"\n[counts]\n1 = 3\n',
+        "full": 'order = "balanced"\n[counts]\n0 = 14\nrest = 1\n',
+        "not-there": 'order = "fill"\n[counts]\n7 = 1\n',
+        "too-many": 'order = "fill"\n[counts]\n0 = 99999\nrest = 99999\n',
+        "mistakes": 'order = "fil"\nsmt = 0\n',
+        "cursor": '# \u202e\norder = "fill"  # \u009b2J\n',
+    }.items():
+        (folder / f"{name}.toml").write_text(text)
+    suite = '[suite]\nformat = 1\nname = "heavy"\n[benchmarks.one]\ncommand = ["./nowhere"]\n'
+    (folder / "heavy.toml").write_text(f"{suite}[benchmarks.one.sizes.train]\nmemory_mb = 300\n")
+
+
+def settings(folder: Path) -> None:
+    """The settings of a machine of four CPUs and two nodes."""
+    make_tree(folder / "machine")
+
+
+def fit(folder: Path) -> None:
+    """A machine that is fit to be measured."""
+    make_doctor_tree(folder / "machine")
+
+
+def unfit(folder: Path) -> None:
+    """A machine with what makes results vary."""
+    make_doctor_tree(folder / "machine")
+    change(
+        folder / "machine",
+        {
+            "proc/cmdline": "quiet",
+            "proc/loadavg": "3.00 2.01 1.05 4/200 4000",
+            "proc/sys/kernel/numa_balancing": "1",
+            "proc/sys/vm/zone_reclaim_mode": "1",
+            "sys/kernel/mm/ksm/run": "1",
+            f"{THP}/enabled": "[always] madvise never",
+            f"{CPUS}/isolated": "",
+            f"{CPUS}/nohz_full": "",
+            f"{CPUS}/smt/control": "on",
+            f"{CPUS}/smt/active": "1",
+            f"{CPUS}/intel_pstate/no_turbo": "0",
+            **{f"{CPUFREQ}/policy{n}/scaling_governor": "powersave" for n in range(4)},
+        },
+    )
+
+
+# -- Runs to be compared --------------------------
+
+SLOW = (10.0, 10.05, 9.95, 10.02, 9.98)
+FAST = (9.0, 9.05, 8.94, 9.02, 8.98)
+
+
+def _both(times: Sequence[float], factor: float = 1.0) -> list[tuple[float, float]]:
+    return [(time_s * factor - 0.01, time_s * factor) for time_s in times]
+
+
+def points(folder: Path) -> None:
+    """1-5 never, 6-10 always (THP); 11-20 two benchmarks; 21-30 slow copies; 31-38 a drift; ..."""
+    database = folder / "rater.db"
+    two = ("gups", "lu")
+    make(database, _both(SLOW), {"thp": "never"}, {"thp.enabled": "never", "vm.swappiness": "60"})
+    make(database, _both(FAST), {"thp": "always"}, {"thp.enabled": "always", "vm.swappiness": "10"})
+    make(database, _both(SLOW), {"of": "slow"}, names=two)
+    make(database, _both(FAST), {"of": "fast"}, names=two)
+    make(database, [(10.0 + i / 1000, 12.0 + i / 100) for i in range(5)], {"x": "0"})
+    make(database, [(10.0 - i / 1000, 10.001) for i in range(5)], {"x": "1"})
+    make(database, _both([10.0 * 1.02**i for i in range(8)]))
+    make(database, _both(SLOW, 1.1), {"of": "slower"}, names=two)
+    where = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max="
+    for number, times in enumerate((SLOW, FAST)):
+        make(database, _both(times), {"tunables": f"{where}{number}"})
+    usual = [10.0 + 0.005 * (-1) ** i + 0.001 * (i % 3) for i in range(10)]
+    make(database, _both(usual), {"rare": "0"})
+    make(database, _both([*usual[:6], 12.0, *usual[7:]]), {"rare": "1"})
+    make(database, [(0.00001, 0.00001), (900.0, 900.0), (9.0, 9.0), (9.1, 9.1)])
+    make(database, _both(SLOW[:1]), names=["vm"])
+
+
+def tagged(folder: Path) -> None:
+    """Runs with tags; the fourth still runs."""
+    for uuid, tags in (
+        ("a", (("bios", "old"), ("day", "1"))),
+        ("b", (("bios", "new"),)),
+        ("c", (("bios", "old"), ("day", "2"))),
+    ):
+        make_run(folder / "rater.db", uuid=uuid, tags=tags)
+    make_run(folder / "rater.db", uuid="d", finished=False, owner=this_process())
+
+
+def copies(folder: Path) -> None:
+    """Run 1: four copies of 10, 10, 10 and 14 s; run 2: of 10, 10, 10 and 20 s."""
+    with open_store(folder / "rater.db") as store:
+        for uuid, last_s in (("first", 14.0), ("second", 20.0)):
+            rows = [
+                {"benchmark": "429.mcf", "iteration": 0, "copy": copy, "cpu": copy}
+                | {"core": 7 if copy == 3 else None, "node": copy // 2, "start_s": 0.0}
+                | {"elapsed_s": last_s if copy == 3 else 10.0}
+                for copy in range(4)
+            ]
+            store.add(read(observed(*rows, uuid=uuid, copies=4, host="h")))
