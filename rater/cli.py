@@ -20,6 +20,7 @@ from rater.command_line import (
     TopLevelParser,
     parsers_below,
     parsers_meant,
+    positional,
     unknown_command,
 )
 from rater.errors import RaterError
@@ -97,7 +98,7 @@ def _parsed(parser: TopLevelParser, words: list[str]) -> argparse.Namespace:
     unknown = unknown_command(words, parser.commands)
     if unknown is not None:
         parser.error(unknown)
-    at = next((i for i, word in enumerate(words) if word in parser.commands), len(words))
+    at = next(positional(words), len(words))
     if at == len(words):  # of rater alone: its help needs no file of defaults
         return parser.parse_args(words)
     files = import_module("rater.commands.common")

@@ -247,7 +247,7 @@ def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | None:
     """Say what to type where the first word is neither a command of rater nor an option."""
-    word = next((words[at] for at in _positional(words)), None)
+    word = next((words[at] for at in positional(words)), None)
     if word is None or word in known:
         return None
     near = _nearest(word, known)
@@ -273,7 +273,7 @@ def _program(word: str) -> str | None:
     return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
-def _positional(words: Sequence[str]) -> Iterator[int]:
+def positional(words: Sequence[str]) -> Iterator[int]:
     """Yield where no option stands before the subcommand; `--db` is the only one with a value."""
     for at, word in enumerate(words):
         if not word.startswith("-") and words[at - 1 : at] != ["--db"]:
@@ -350,7 +350,7 @@ class TopLevelParser(Parser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, with the one command declared that is named."""
         words = self.commands.joined(sys.argv[1:] if args is None else args)
-        self.commands.get(next((words[at] for at in _positional(words)), ""))
+        self.commands.get(next((words[at] for at in positional(words)), ""))
         return super().parse_known_args(words, namespace)
 
     def format_help(self) -> str:
@@ -415,7 +415,7 @@ class Commands(Mapping[str, Parser]):
 
     def joined(self, words: Sequence[str]) -> list[str]:
         """Return what was typed, with today's name of a command, of two words as one word."""
-        at = next(_positional(words), len(words))
+        at = next(positional(words), len(words))
         for size in (2, 1):
             typed = " ".join(words[at : at + size])
             if new := RENAMED.get(typed):
