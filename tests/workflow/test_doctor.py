@@ -113,14 +113,14 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         {"proc/irq/24/effective_affinity_list": "5"},
     ),
     (
-        *("virtualization", CONSIDER, "KVM: it places"),
+        *("virtualization", CONSIDER, "KVM: the hypervisor places"),
         {
             "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
             "sys/class/dmi/id/product_name": "KVM Virtual Machine",
         },
     ),
     (
-        *("virtualization", CONSIDER, "KVM: free memory goes back to the host"),
+        *("virtualization", CONSIDER, "KVM: the guest returns free memory"),
         {
             "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
             "sys/class/dmi/id/product_name": "KVM Virtual Machine",
@@ -128,7 +128,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         },
     ),
     (
-        *("virtualization", CONSIDER, "KVM: it places"),
+        *("virtualization", CONSIDER, "KVM: the hypervisor places"),
         {
             "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
             "sys/class/dmi/id/product_name": "KVM Virtual Machine",
@@ -159,7 +159,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     ("THP", CONSIDER, "never:", {f"{THP}/enabled": "always madvise [never]"}),
     ("THP defrag", BAD, "always:", {f"{THP}/defrag": "[always] defer defer+madvise madvise never"}),
     (
-        *("fragmentation", BAD, "1% of lgroup 1's free memory"),
+        *("fragmentation", BAD, "1% of NUMA node 1's free memory"),
         {
             "proc/buddyinfo": "\n".join(
                 FEW_PIECES.format(n=n, pieces=(7000, 100)[n]) for n in (0, 1)
@@ -167,7 +167,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         },
     ),
     (
-        *("fragmentation", CONSIDER, "40% of lgroup 0's free memory"),
+        *("fragmentation", CONSIDER, "40% of NUMA node 0's free memory"),
         {
             "proc/buddyinfo": "\n".join(
                 FEW_PIECES.format(n=n, pieces=(2930, 7000)[n]) for n in (0, 1)
@@ -175,7 +175,11 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         },
     ),
     (
-        *("fragmentation", CONSIDER, "50% of lgroup 0's blocks hold what the kernel cannot move"),
+        *(
+            "fragmentation",
+            CONSIDER,
+            "50% of NUMA node 0's blocks hold memory that the kernel cannot move",
+        ),
         {
             "proc/pagetypeinfo": FIT["proc/pagetypeinfo"].replace(
                 "100        15000", "15100      15000", 1
@@ -183,13 +187,13 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         },
     ),
     (
-        *("pools", CONSIDER, "1.07 GB of 2.15 GB set aside and free"),
+        *("pools", CONSIDER, "1.07 GB of 2.15 GB reserved but unused"),
         {
             f"{NODES}/node1/hugepages/hugepages-2048kB/nr_hugepages": "1024",
             f"{NODES}/node1/hugepages/hugepages-2048kB/free_hugepages": "512",
         },
     ),
-    ("KSM", BAD, "on: copies are equal", {"sys/kernel/mm/ksm/run": "1"}),
+    ("KSM", BAD, "on: it merges equal pages", {"sys/kernel/mm/ksm/run": "1"}),
     (
         *("swap", CONSIDER, "8.59 GB, swappiness 60"),
         {
@@ -204,11 +208,11 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         "8.59 GB of 8.59 GB in use",
         {"proc/meminfo": MEMINFO.replace("Total: 0", "Total: 8388608")},
     ),
-    ("memory limit", CONSIDER, "a cgroup gives 4.29 GB", {f"{CGROUP}/memory.max": "4294967296"}),
+    ("memory limit", CONSIDER, "a cgroup allows 4.29 GB", {f"{CGROUP}/memory.max": "4294967296"}),
     (
         "ASLR",
         CONSIDER,
-        "0: all copies have one layout",
+        "0: all copies have the same layout",
         {"proc/sys/kernel/randomize_va_space": "0"},
     ),
     ("perf", CONSIDER, "(PMU)", {"sys/bus/event_source/devices/software/type": "1", PMU: None}),
@@ -316,7 +320,7 @@ def test_others_work_and_stolen_time_are_seen(fit: Path) -> None:
     facts = facts_now(fit, with_load=True)
     found = {one.check: one for one in examine(facts)}
     load, virtual = found["other load"], found["virtualization"]
-    assert (load.verdict, load.seen) == (BAD, "others keep 1.6 CPUs busy: make 1.5")
+    assert (load.verdict, load.seen) == (BAD, "other processes keep 1.6 CPUs busy: make 1.5")
     assert (virtual.verdict, virtual.seen) == (BAD, "the host gave 2% of the CPUs' time away")
 
 

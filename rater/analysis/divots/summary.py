@@ -60,8 +60,8 @@ def _undecided(table: Table, hit: Hit, copies: Sequence[int]) -> str:
         return ""
     way = "use --iterations 3 or " if table.shape[1] == 1 else ""
     return (
-        f": {len(copies)} of {table.copies} copies differ from the others, and which "
-        f"ones are normal cannot be told; {way}compare with another run"
+        f": {len(copies)} of {table.copies} copies differ; this run cannot show which half is "
+        f"normal; {way}compare with another run"
     )
 
 
@@ -135,7 +135,7 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
             )
         case Kind.WANDERING:
             turns = _turns(table, str(facts["turns"]))
-            text = f"{which}: does not repeat, the lgroups take turns, {turns}"
+            text = f"{which}: another lgroup is slow in each iteration ({turns})"
         case Kind.DRIFT:
             text = f"{which} {size} from the first to the last of {table.shape[1]} iterations"
         case Kind.STARTUP:

@@ -23,13 +23,13 @@ _SAVING = frozenset(["balanced", "balanced-battery", "powersave", "desktop", "sp
 
 @check("isolation", "cpu.isolated cpu.nohz_full")
 def isolation(facts: MachineFacts) -> Opinion:
-    """other work and ticks interrupt copies."""
+    """other processes and timer ticks interrupt copies."""
     isolated, ticks = _cpus(facts, "cpu.isolated"), _cpus(facts, "cpu.nohz_full")
     if "kernel.cmdline" not in facts.values:
         return unknown("the kernel's command line is not known")
     if not isolated:
         return consider(
-            "no CPU is isolated: the scheduler puts others' work beside copies",
+            "no CPU is isolated: other processes may run on the copies' CPUs",
             "boot with isolcpus=LIST nohz_full=LIST, or `rater run --reserve 1`",
         )
     usable = _cpus(facts, "cpu.usable")
@@ -60,7 +60,9 @@ def interrupts(facts: MachineFacts) -> Opinion:
     if balance == "running":
         return consider("irqbalance moves interrupts while copies run", "systemctl stop irqbalance")
     if balance is None:
-        return unknown("only a look at this moment tells" if facts.now else "not kept with runs")
+        return unknown(
+            "whether irqbalance runs is not known" if facts.now else "not kept with runs"
+        )
     return good("irqbalance does not run")
 
 
@@ -72,11 +74,11 @@ def cpuset_of_ours(facts: MachineFacts) -> Opinion:
     quota = facts.number("cgroup.cpu_quota")
     if quota is not None:
         return bad(
-            f"a cgroup gives {quota:g} CPUs of time: copies are stopped when it is used up",
+            f"a cgroup gives {quota:g} CPUs of time: copies stop when it is used up",
             "run outside of it, or raise its cpu.max",
         )
     if not online or not usable:
-        return unknown("the kernel does not tell which CPUs are online")
+        return unknown("the kernel does not report which CPUs are online")
     lacking = online - usable - _cpus(facts, "cpu.isolated")
     if lacking:
         return consider(
@@ -178,16 +180,16 @@ def turbo(facts: MachineFacts) -> Opinion:
     if boost is None and no_turbo is None:
         return unknown("no switch for it here")
     if boost == "0" or no_turbo == "1":
-        return good("off: one frequency, however warm and busy")
+        return good("off: the frequency does not depend on heat or load")
     return consider("on: speed depends on heat and busy cores", "`rater sweep --axis boost=on,off`")
 
 
 @check("SMT", "cpu.smt.")
 def smt(facts: MachineFacts) -> Opinion:
-    """a copy whose core is shared has half of it, or less."""
+    """a copy that shares its core has half of it, or less."""
     control, active = facts.text("cpu.smt.control"), facts.text("cpu.smt.active")
     if control is None and active is None:
-        return unknown("the kernel does not tell")
+        return unknown("the kernel does not report it")
     if active == "1":
         return consider(
             "on: two copies share a core where both threads are used",
@@ -221,10 +223,10 @@ def heat(facts: MachineFacts) -> Opinion:
 
 @check("microcode")
 def microcode(facts: MachineFacts) -> Opinion:
-    """an update can cost per cents: compare equals."""
+    """an update can cost some per cent: compare machines with the same one."""
     value = facts.microcode
     if value is None:
-        return unknown("the kernel does not tell")
+        return unknown("the kernel does not report it")
     if " + " in value:
         return bad(
             f"CPUs differ: {value}", "update microcode at boot (intel-microcode, amd64-microcode)"
@@ -242,11 +244,11 @@ def _virtual(facts: MachineFacts) -> str | None:
 
 @check("virtualization", "virtualization container")
 def virtualization(facts: MachineFacts) -> Opinion:
-    """what is below decides where vCPUs and memory are."""
+    """the hypervisor decides where vCPUs and memory are."""
     value = facts.text("virtualization")
     stolen = facts.number("others.stolen_share")
     if value is None:
-        return unknown("neither the CPU nor the firmware tells")
+        return unknown("neither the CPU nor the firmware reports it")
     if stolen is not None and stolen >= 0.01:
         return bad(
             f"{'the host' if value == 'none' else value} gave {stolen:.0%} of the CPUs' time away",
@@ -255,11 +257,13 @@ def virtualization(facts: MachineFacts) -> Opinion:
     if facts.text("virtualization.free_memory") == "reported":
         where = "a hypervisor" if value == "none" else value
         return consider(
-            f"{where}: free memory goes back to the host, and its first touch may wait for it: "
-            "`rater lab model SWEEP --y user` leaves the kernel's part out"
+            f"{where}: the guest returns free memory to the host, so first touches may stall; "
+            "`rater lab model SWEEP --y user` excludes kernel time"
         )
     if value != "none":
-        return consider(f"{value}: it places vCPUs and memory, and shows what it likes")
+        return consider(
+            f"{value}: the hypervisor places vCPUs and memory; the topology may not be real"
+        )
     if facts.text("container") == "yes":
         return good("none; in a container, which shares the kernel")
     return good("none")
@@ -270,7 +274,7 @@ def clock_source(facts: MachineFacts) -> Opinion:
     """programs that read the time often pay for it."""
     value = facts.text("clocksource")
     if value is None:
-        return unknown("the kernel does not tell")
+        return unknown("the kernel does not report it")
     if value in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"):
         there = (facts.text("clocksource.available") or "").split()
         command = (

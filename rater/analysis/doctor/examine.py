@@ -31,64 +31,66 @@ _LEAST_LOCKED = 8 << 20
 
 @check("other load", "load.1min others.")
 def other_load(facts: MachineFacts) -> Opinion:
-    """copies share CPUs, caches and memory with it."""
+    """other processes share CPUs, caches and memory with copies."""
     busy, named = facts.number("others.busy_cpus"), facts.text("others.named")
     if not facts.now:  # the load before a run is that of the run before it
         return unknown("`rater show RUN` has what disturbed the run")
     if busy is None:
         return _load(facts)
-    text = f"others keep {busy:.1f} CPUs busy{f': {named}' if named else ''}"
+    text = f"other processes keep {busy:.1f} CPUs busy{f': {named}' if named else ''}"
     if busy >= _VERY_BUSY_CPUS:
         return bad(text, "end it, or wait: `rater run --until-idle=300 ...`")
     if busy >= _BUSY_CPUS:
         return consider(text, "end it, or wait: `rater run --until-idle=300 ...`")
-    return good("nobody works here")
+    return good("no other process is busy")
 
 
 def _load(facts: MachineFacts) -> Opinion:
     load = facts.number("load.1min")
     if load is None:
-        return unknown("not told")
+        return unknown("not known")
     text = f"load {load:g} in the minute before"
     return consider(text, "look at top") if load >= _VERY_BUSY_CPUS else good(text)
 
 
 @check("ASLR", "kernel.randomize_va_space")
 def aslr(facts: MachineFacts) -> Opinion:
-    """one layout of addresses can be 10 % off by luck."""
+    """a fixed address layout can be 10 % faster or slower by chance."""
     value = facts.text("kernel.randomize_va_space")
     if value is None:
-        return unknown("not told")
+        return unknown("not known")
     if value == "2":
-        return good("all addresses are drawn")
+        return good("all addresses are random")
     return consider(
-        f"{value}: all copies have one layout, fast or slow by luck",
+        f"{value}: all copies have the same layout, fast or slow by chance",
         "sysctl -w kernel.randomize_va_space=2",
     )
 
 
 @check("perf", "kernel.perf_event_paranoid rater.may_count")
 def perf(facts: MachineFacts) -> Opinion:
-    """without counts nobody tells why a copy is slow."""
+    """without counters the cause of a slow copy stays unknown."""
     value, refused = facts.number("kernel.perf_event_paranoid"), facts.text("rater.perf_refused")
     command = "sysctl -w kernel.perf_event_paranoid=0"
     if refused is not None or value is None:
         return bad(*refused.split("\n", 1)) if refused else unknown("this kernel counts no events")
     if facts.text("cpu.counters") == "no":
         return consider(
-            "no counters of the processor (PMU) here: page faults and switches alone are counted",
+            "no hardware counters (PMU) here: only page faults and switches are counted",
             "a virtual PMU from the host (KVM: <pmu state='on'/>), or a bare-metal machine",
         )
     if facts.text("rater.may_count") == "yes" or value <= 0:
         return good(f"paranoid {value:g}: this user may count everything")
     if value > 2:
         return bad(f"paranoid {value:g}: nothing may be counted", command)
-    return consider(f"paranoid {value:g}: nothing of the kernel's part or of whole CPUs", command)
+    return consider(
+        f"paranoid {value:g}: neither kernel mode nor whole CPUs may be counted", command
+    )
 
 
 @check("NMI watchdog", "kernel.nmi_watchdog")
 def watchdog(facts: MachineFacts) -> Opinion:
-    """it takes a counter of every CPU."""
+    """it uses one hardware counter of every CPU."""
     return off_or_absent(facts, "kernel.nmi_watchdog") or consider(
         "on: one hardware counter fewer, an interrupt now and then",
         "sysctl -w kernel.nmi_watchdog=0",
@@ -130,12 +132,10 @@ def limits(facts: MachineFacts) -> Opinion:
 
 @check("mitigations", "mitigation.")
 def mitigations(facts: MachineFacts) -> Opinion:
-    """the kernel's defences against flaws of CPUs cost per cents: compare machines that have the
-    same.
-    """
+    """defences against flaws of CPUs cost some per cent: compare machines with the same ones."""
     found = facts.below("mitigation.")
     if not found:
-        return unknown("the kernel does not tell")
+        return unknown("the kernel does not report it")
     words = (facts.text("kernel.cmdline") or "").split()
     off = [word for word in words if word in ("mitigations=off", "nopti", "nospectre_v2")]
     if off:

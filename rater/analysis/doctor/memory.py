@@ -25,18 +25,18 @@ _MUCH_SWAPPED_BYTES = 64 << 20
 
 @check("THP", "thp.enabled")
 def thp(facts: MachineFacts) -> Opinion:
-    """large pages cost fewer page walks: all copies or none."""
+    """huge pages cost fewer page walks: all copies should have them, or none."""
     value = facts.text("thp.enabled")
     if value is None:
         return unknown("this kernel has none")
     if value == "always":
         return consider(
-            "always: copies get them as far as memory is in one piece, so not all alike",
-            f"echo madvise > {_THP}/enabled, then --hugepages madvise for who wants them",
+            "always: copies get huge pages while contiguous memory lasts, so not all alike",
+            f"echo madvise > {_THP}/enabled, then `rater run --hugepages madvise ...`",
         )
     if value == "never":
-        return consider("never: no copy can have them", f"echo madvise > {_THP}/enabled")
-    return good(f"{value}: those who ask")
+        return consider("never: no copy can have huge pages", f"echo madvise > {_THP}/enabled")
+    return good(f"{value}: only programs that ask get huge pages")
 
 
 @check("THP defrag", "thp.defrag")
@@ -56,7 +56,7 @@ def thp_defrag(facts: MachineFacts) -> Opinion:
 
 @check("pools", "hugepages.")
 def pools(facts: MachineFacts) -> Opinion:
-    """memory set aside is lost to all who do not ask."""
+    """only programs that ask for huge pages can use reserved memory."""
     found = [
         (node, int(size) << 10, what, int(value))
         for name, value in facts.below("hugepages.").items()
@@ -69,15 +69,15 @@ def pools(facts: MachineFacts) -> Opinion:
     free = sum(size * pages for _, size, what, pages in found if what == "free")
     if free:
         return consider(
-            f"{_gb(free)} of {_gb(total)} set aside and free: other memory is short by that",
+            f"{_gb(free)} of {_gb(total)} reserved but unused: other programs cannot use it",
             "echo 0 | tee /sys/devices/system/node/node*/hugepages/hugepages-*/nr_hugepages",
         )
-    return good(f"{_gb(total)}, all in use" if total else "none set aside")
+    return good(f"{_gb(total)}, all in use" if total else "none reserved")
 
 
 @check("mTHP", "thp.")
 def medium_pages(facts: MachineFacts) -> Opinion:
-    """pages between small and huge are given as memory allows, so not to all copies alike."""
+    """pages between small and huge depend on free memory, so copies may differ."""
     sizes = {
         int(match[1]): value
         for name, value in facts.below("thp.").items()
@@ -88,17 +88,17 @@ def medium_pages(facts: MachineFacts) -> Opinion:
     always = {"always"} | ({"inherit"} if facts.text("thp.enabled") == "always" else set())
     on = [size for size in sorted(sizes)[:-1] if sizes[size] in always]
     if not on:
-        return good("given to those who ask, if at all")
+        return good("only programs that ask get them, if any")
     shown = ", ".join(map(str, on))
     return consider(
-        f"{shown} kB: always, as far as memory is in pieces of it",
+        f"{shown} kB: always, while memory has pieces of that size",
         f"echo never | tee {_THP}/hugepages-{{{','.join(map(str, on))}}}kB/enabled",
     )
 
 
 @check("khugepaged", "thp.enabled thp.khugepaged_")
 def khugepaged(facts: MachineFacts) -> Opinion:
-    """it stops a copy to make one huge page of many small ones, in the midst of a run."""
+    """it stops a running copy to make one huge page of many small ones."""
     pages, sleep_ms = (
         facts.number(f"thp.khugepaged_{it}") for it in ("pages_to_scan", "scan_sleep_millisecs")
     )
@@ -106,7 +106,7 @@ def khugepaged(facts: MachineFacts) -> Opinion:
         return unknown("this kernel has none, or an older rater did not look")
     if facts.text("thp.enabled") == "never":
         return good("nothing to do: THP is off")
-    shown = f"looks at {pages:g} pages every {sleep_ms / 1e3:g} s"
+    shown = f"scans {pages:g} pages every {sleep_ms / 1e3:g} s"
     if facts.text("thp.khugepaged_defrag") == "0":
         return good(f"{shown}, and does not compact memory")
     return consider(f"{shown}, and compacts memory", f"echo 0 > {_THP}/khugepaged/defrag")
@@ -114,7 +114,7 @@ def khugepaged(facts: MachineFacts) -> Opinion:
 
 @check("fragmentation", "memory.")
 def fragmentation(facts: MachineFacts) -> Opinion:
-    """who comes late gets small pages."""
+    """copies that start late get small pages."""
     shares: dict[str, float] = {}
     for name in facts.below("memory.node"):
         node = name.partition(".")[0]
@@ -123,14 +123,14 @@ def fragmentation(facts: MachineFacts) -> Opinion:
         if pieces is not None and free:
             shares[node] = min(1.0, pieces / free)
     if not shares:
-        return unknown("the kernel does not tell (/proc/buddyinfo)")
+        return unknown("the kernel does not report it (/proc/buddyinfo)")
     fixed = {
         node: share
         for node in shares
         if (share := facts.number(f"memory.node{node}.unmovable_share")) is not None
     }
     node, worst = min(shares.items(), key=lambda it: it[1])
-    text = f"{worst:.0%} of lgroup {node}'s free memory is in pieces of a huge page"
+    text = f"{worst:.0%} of NUMA node {node}'s free memory is contiguous enough for huge pages"
     command = "sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory"
     if worst < _LITTLE:
         return bad(text, command)
@@ -139,7 +139,7 @@ def fragmentation(facts: MachineFacts) -> Opinion:
     stuck, share = max(fixed.items(), key=lambda it: it[1], default=("", 0.0))
     if share >= _STUCK:
         return consider(
-            f"{share:.0%} of lgroup {stuck}'s blocks hold what the kernel cannot move",
+            f"{share:.0%} of NUMA node {stuck}'s blocks hold memory that the kernel cannot move",
             "reserve pools at boot: hugepagesz=1G hugepages=N",
         )
     return good(text)
@@ -147,12 +147,12 @@ def fragmentation(facts: MachineFacts) -> Opinion:
 
 @check("NUMA balancing", "kernel.numa_balancing")
 def numa_balancing(facts: MachineFacts) -> Opinion:
-    """it faults on pages and moves them under copies."""
+    """the kernel unmaps and moves pages while copies run."""
     settled = off_or_absent(facts, "kernel.numa_balancing")
     if settled is not None:
         return settled
     if facts.nodes == 1:
-        return good("on, with one lgroup: nothing to move")
+        return good("on, but there is only one NUMA node")
     return bad(
         f"{facts.text('kernel.numa_balancing')}: pages move and fault while copies run",
         "sysctl -w kernel.numa_balancing=0",
@@ -164,7 +164,7 @@ def numa_balancing(facts: MachineFacts) -> Opinion:
 def zone_reclaim(facts: MachineFacts) -> Opinion:
     """allocations wait although other memory is free."""
     return off_or_absent(facts, "vm.zone_reclaim_mode") or consider(
-        f"{facts.text('vm.zone_reclaim_mode')}: allocations may wait while an lgroup is emptied",
+        f"{facts.text('vm.zone_reclaim_mode')}: allocations may wait for reclaim on a NUMA node",
         "sysctl -w vm.zone_reclaim_mode=0",
         zone_reclaim="0",
     )
@@ -172,13 +172,13 @@ def zone_reclaim(facts: MachineFacts) -> Opinion:
 
 @check("KSM", "ksm.run")
 def ksm(facts: MachineFacts) -> Opinion:
-    """equal copies' pages are merged, then copied on write."""
+    """it merges equal pages of copies, which a write copies again."""
     value = facts.text("ksm.run")
     if value is None:
         return unknown("this kernel was built without, or an older rater did not look")
     if value == "1":
         return bad(
-            "on: copies are equal, so their pages are merged and parted again",
+            "on: it merges equal pages of copies, and a write parts them again",
             "echo 0 > /sys/kernel/mm/ksm/run",
             ksm="0",
         )
@@ -190,7 +190,7 @@ def swap(facts: MachineFacts) -> Opinion:
     """a page on a disk is a million cycles away."""
     total, free = facts.number("swap.total_bytes"), facts.number("memory.swap_free_bytes")
     if total is None:
-        return unknown("not told")
+        return unknown("not known")
     if not total:
         return good("none")
     used = 0 if free is None else total - free
@@ -212,7 +212,7 @@ def memory_limit(facts: MachineFacts) -> Opinion:
     if limit is None:
         return good("no cgroup limits it") if facts.now else unknown("not kept with this run")
     return consider(
-        f"a cgroup gives {_gb(limit)}: copies beyond are killed, page cache counts",
+        f"a cgroup allows {_gb(limit)}, page cache included; copies beyond that are killed",
         "run outside of it, or raise its memory.max",
     )
 

@@ -30,7 +30,7 @@ def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> 
     found = []
     if is_taken(others_cost):
         lost = f"{percent(others_cost, 0)} %"
-        found.append(f"other work on these CPUs lowered the score by {lost}")
+        found.append(f"other processes on these CPUs lowered the score by an estimated {lost}")
     if noise_cost is not None and noise_cost >= NOISE_COST:
         lost = f"{percent(noise_cost, 0)} %"
         found.append(f"times vary so much that noise alone lowered the score by {lost}")

@@ -152,7 +152,7 @@ def judge_copy(
         if seen.samples:
             warnings.append("on which lgroups its memory lay could not be read")
         elif elapsed_s < SAMPLED_FROM_S:
-            warnings.append(f"ended within {SAMPLED_FROM_S:g} s, before its memory was looked at")
+            warnings.append(f"finished within {SAMPLED_FROM_S:g} s, before its memory was sampled")
         else:
             warnings.append("its memory was not looked at")
     elif nodes is not None and not nowhere_else:

@@ -622,7 +622,7 @@ def test_where_cpus_were_not_read_nothing_is_known() -> None:
     [
         (None, None, ()),
         (0.099, 0.19, ()),
-        (0.44, 0.1, ("other work on these CPUs lowered the score by 44 %",)),
+        (0.44, 0.1, ("other processes on these CPUs lowered the score by an estimated 44 %",)),
         (None, 0.3, ("times vary so much that noise alone lowered the score by 30 %",)),
     ],
 )

@@ -425,10 +425,10 @@ def test_runs_are_told_with_the_size_of_each() -> None:
     )
     (one,) = between(ONE_CPU, OTHER_CPU)
     assert one.summary == (
-        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; it moves about"
+        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; each time in another place"
     )
     (one,) = between(IN_TWO, IN_OTHERS)
     assert one.summary == (
         "lgroup 1: b0, b1, b3, b4 +20.0 % in 2 of 2 runs: run 1 in b0, b1 +19.9 %, "
-        "run 2 in b3, b4 +20.0 %; it moves about"
+        "run 2 in b3, b4 +20.0 %; each time in another place"
     )

@@ -169,8 +169,8 @@ def test_of_as_many_slow_as_fast_copies_in_one_iteration_none_are_called_normal(
     assert found.slowdown == pytest.approx(1.29, abs=0.01)
     half = copies // 2
     assert (
-        f"{half} of {copies} copies differ from the others, and which ones are normal cannot be "
-        "told; use --iterations 3 or compare with another run"
+        f"{half} of {copies} copies differ; this run cannot show which half is normal; use "
+        "--iterations 3 or compare with another run"
     ) in found.summary
 
 

@@ -162,8 +162,8 @@ def test_of_what_was_not_looked_at_nothing_is_known() -> None:
     assert not_known(gate=None) == (
         "which CPUs it might use was not seen; its memory was not looked at"
     )
-    early = "before its memory was looked at"
-    assert not_known(elapsed_s=0.3) == f"ended within 2 s, {early}"
+    early = "before its memory was sampled"
+    assert not_known(elapsed_s=0.3) == f"finished within 2 s, {early}"
     assert not_known(sample(None)) == "on which lgroups its memory lay could not be read"
     last_cpu = not_known(gate=HERE, elapsed_s=0.1, last_cpu=None)
     assert last_cpu == "on which CPUs it ran was not seen"
@@ -289,7 +289,7 @@ def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> No
         "misplaced copies",
         "not met: copy 1 of a, iteration 1 (CPU 1, lgroup 0): 75 % of its 400 MB lay on lgroup 1, "
         "planned 0; the kernel names its policy local",
-        "not known: 2 copies (2-3): ended within 2 s, before its memory was looked at",
+        "not known: 2 copies (2-3): finished within 2 s, before its memory was sampled",
         "benchmark    seen  resident  most     4 KB     2 MB  local  least  moves",
         "           copies        MB    MB  pages %  pages %      %      %  /copy",
         "a             2/4       401   402       62       38   62.5   25.0    0.0",

@@ -223,11 +223,11 @@ _OF_A_RUN = {
     Presence.SMALLER: "smaller in run {run} ({size})",
     Presence.NO: "not in run {run} ({size})",
     Presence.OPEN: "run {run} is too noisy to tell ({size})",
-    Presence.NOT_RUN: "run {run} had none of it to measure",
+    Presence.NOT_RUN: "run {run} did not run these benchmarks there",
 }
 _FOLLOWS = {
     Kind.RECURRING: "it comes back",
-    Kind.WANDERING: "it moves about",
+    Kind.WANDERING: "each time in another place",
     Kind.ONCE: "in one run only",
 }
 
