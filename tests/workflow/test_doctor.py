@@ -113,7 +113,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         {"proc/irq/24/effective_affinity_list": "5"},
     ),
     (
-        *("virtualization", CONSIDER, "KVM: the hypervisor places"),
+        *("virtualization", CONSIDER, "KVM: it places"),
         {
             "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
             "sys/class/dmi/id/product_name": "KVM Virtual Machine",
@@ -128,7 +128,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         },
     ),
     (
-        *("virtualization", CONSIDER, "KVM: the hypervisor places"),
+        *("virtualization", CONSIDER, "KVM: it places"),
         {
             "proc/cpuinfo": FIT["proc/cpuinfo"].replace("avx", "avx hypervisor"),
             "sys/class/dmi/id/product_name": "KVM Virtual Machine",

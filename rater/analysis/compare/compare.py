@@ -301,10 +301,7 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
     lines = []
     for reason, runs in (
         ("no block is known", [run.run for run in alone if run.block is None]),
-        (
-            "no run of the other point in its round",
-            [run.run for run in alone if run.block is not None],
-        ),
+        ("alone in its round", [run.run for run in alone if run.block is not None]),
     ):
         if runs:
             lines.append(f"{_runs(runs)}: not compared, the others are in pairs: {reason}")

@@ -60,9 +60,7 @@ def interrupts(facts: MachineFacts) -> Opinion:
     if balance == "running":
         return consider("irqbalance moves interrupts while copies run", "systemctl stop irqbalance")
     if balance is None:
-        return unknown(
-            "whether irqbalance runs is not known" if facts.now else "not kept with runs"
-        )
+        return unknown("irqbalance was not looked for" if facts.now else "not kept with runs")
     return good("irqbalance does not run")
 
 
@@ -261,9 +259,7 @@ def virtualization(facts: MachineFacts) -> Opinion:
             "`rater lab model SWEEP --y user` excludes kernel time"
         )
     if value != "none":
-        return consider(
-            f"{value}: the hypervisor places vCPUs and memory; the topology may not be real"
-        )
+        return consider(f"{value}: it places vCPUs and memory; the topology may not be real")
     if facts.text("container") == "yes":
         return good("none; in a container, which shares the kernel")
     return good("none")

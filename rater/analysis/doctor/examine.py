@@ -83,9 +83,7 @@ def perf(facts: MachineFacts) -> Opinion:
         return good(f"paranoid {value:g}: this user may count everything")
     if value > 2:
         return bad(f"paranoid {value:g}: nothing may be counted", command)
-    return consider(
-        f"paranoid {value:g}: neither kernel mode nor whole CPUs may be counted", command
-    )
+    return consider(f"paranoid {value:g}: no counts of the kernel or of whole CPUs", command)
 
 
 @check("NMI watchdog", "kernel.nmi_watchdog")

@@ -492,7 +492,7 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
     assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
     assert comparison.left_out == (
         "run 9: not compared, the others are in pairs: no block is known",
-        "run 10: not compared, the others are in pairs: no run of the other point in its round",
+        "run 10: not compared, the others are in pairs: alone in its round",
     )
 
 
@@ -693,7 +693,7 @@ def test_a_run_that_was_made_again_later_spoils_its_own_block_only() -> None:
     speedup = speedup_of(comparison)
     assert (speedup.basis, speedup.count) == (Basis.BLOCKS, 3)
     assert comparison.left_out == (
-        "runs 2, 6: not compared, the others are in pairs: no run of the other point in its round",
+        "runs 2, 6: not compared, the others are in pairs: alone in its round",
     )
 
 
