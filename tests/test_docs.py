@@ -98,3 +98,25 @@ def test_every_environment_variable_is_documented() -> None:
 def test_the_first_sentence_of_a_page_says_for_whom_it_is_and_what_for(page: Path) -> None:
     first = " ".join(page.read_text().split("\n\n")[1].split())
     assert re.match(r"For [^:]+: \S", first), f"{page.name} begins with {first[:60]!r}"
+
+
+# What a translator writes, and nobody who speaks English (see `docs/develop/contributing.md`).
+_DIALECT = re.compile(r"\b(?:is|are) (?:told|said)\b|\bstands?\b(?! out)|\bputs? back\b|\bmends?\b")
+_LONG = 86  # sentences of more than 25 words in all pages: a number that only sinks
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page's prose, code as one word; no tables, headings or blocks."""
+    prose = _FENCE.sub("", re.sub(r"<!--.*?-->", "", text))
+    for part in re.split(r"\n\s*\n|\n(?=[-*:|#] |    |\d\. )", prose):
+        if not part.startswith(("|", "#", "!", "    ")):
+            flat = re.sub(r"`[^`]*`", "X", " ".join(part.split()))
+            yield from re.split(r"(?<=[.?!:;])\s+(?=\S)", re.sub(r"\]\([^)]*\)", "]", flat))
+
+
+def test_pages_are_written_in_plain_short_sentences() -> None:
+    every = [(page.name, it) for page in PAGES for it in sentences(page.read_text())]
+    assert [one for one in every if _DIALECT.search(one[1])] == []
+    long = [one for one in every if len(re.findall(r"[\w'%-]+", one[1])) > 25]
+    assert len(long) <= _LONG, long[-5:]
+    assert len(every) > 800

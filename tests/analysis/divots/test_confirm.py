@@ -425,7 +425,8 @@ def test_runs_are_told_with_the_size_of_each() -> None:
     )
     (one,) = between(ONE_CPU, OTHER_CPU)
     assert one.summary == (
-        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; each time in another place"
+        "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; each time in "
+        "another place"
     )
     (one,) = between(IN_TWO, IN_OTHERS)
     assert one.summary == (
