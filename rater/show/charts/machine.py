@@ -1,15 +1,13 @@
-"""The machine as packages, lgroups, LLCs, cores and CPUs: drawn here, for a page and a file.
+"""The machine as packages, NUMA nodes, LLCs, cores and CPUs: one SVG, for a page and a file.
 
-The CPUs of an lgroup are an SVG. A page frames each in HTML, so that they flow on any screen, and
-its script colours them anew; a file has frames of SVG around them. The colours and numbers are the
-medians of `slowdowns`.
+A page's script colours it anew. The colours and numbers are the medians of `slowdowns`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from statistics import median
 from typing import Any
@@ -21,7 +19,12 @@ from rater.show.charts.picture import unknown_last
 from rater.show.charts.vega import FONT, WIDTH, Html, coloured, element, joined, page_colours
 from rater.text.values import group_by_key
 
-type MachineRow = Sequence[int | None]  # CPU, package, lgroup, LLC, core
+type MachineRow = Sequence[int | None]  # CPU, package, NUMA node, LLC, core
+
+_PACKAGE, _NODE, _LLC, _CORE = 1, 2, 3, 4  # places in it
+# CPUs at most, and how wide they are on a page: a phone shows less than these shrunk.
+_PAGE_WIDTHS = ((128, 480.0), (512, 640.0), (math.inf, WIDTH))
+_SHARE = 6  # letters of a size, which a page may show later
 
 _LETTER = 6.7  # pixels that one of a name takes at most, on average
 _CELL, _GAP, _PAD = 16.0, 4.0, 6.0
@@ -29,7 +32,7 @@ _NAME = 17.0  # pixels that the line of a name takes
 _LEAST_SPAN = 0.05  # of the colours
 _MANY, _MOST_OF_SPAN = 50, 0.98  # of many CPUs so many are within the colours
 _MOST_THREADS = 16  # of a core side by side
-_LARGE = 0.015  # of an lgroup: its number is shown as slow
+_LARGE = 0.015  # of a NUMA node: its number is shown as slow
 _RAMP = 90.0
 
 
@@ -45,7 +48,7 @@ class _SvgBox(Struct, frozen=True):
 
 
 def machine_rows(run: StoredRun) -> list[list[int | None]]:
-    """Return the machine as packages > lgroups > LLCs > cores > CPUs, as far as they are known.
+    """Return the machine as packages > NUMA nodes > LLCs > cores > CPUs, as far as they are known.
 
     Of an imported run without a machine: what its copies say of their CPUs.
     """
@@ -69,7 +72,7 @@ def machine_rows(run: StoredRun) -> list[list[int | None]]:
 
 
 def slowdowns(panels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return times over the median copy's by CPU and lgroup, medians over all these panels.
+    """Return times over the median copy's by CPU and NUMA node, medians over all these panels.
 
     And the CPUs on which a copy failed. `panels` as `run_data` has them.
     """
@@ -100,90 +103,26 @@ def colour_span(shares: Iterable[float]) -> float:
     return max(_LEAST_SPAN, sizes[last] if sizes else 0.0)
 
 
-def machine_html(rows: Sequence[MachineRow], failed: Sequence[int]) -> Html:
-    """Return the machine of a page; its script colours it. `failed`: CPUs to be struck out."""
+def machine_html(rows: Sequence[MachineRow], seen: Mapping[str, Any]) -> Html:
+    """Return the machine for a page, whose script colours it anew; `seen` as of `slowdowns`."""
     if not rows:
         return element("p", "It is not known where the copies ran.", class_="dim")
-
-    def cpu(row: MachineRow) -> Html:
-        strike = _strike() if row[0] in failed else ""
-        return element(
-            "g",
-            _rect(_CELL, _CELL, fill="var(--even)", line="line"),
-            strike,
-            class_="cpu",
-            role="button",
-            tabindex=-1,
-            data_cpu=row[0],
-            data_core=row[4],
-            data_lgroup=row[2],
-        )
-
-    def framed(at: int, value: int | None, inner: Sequence[Html]) -> Html:
-        name: str = ""
-        if at == 1:
-            several = len(_split(rows, 1)) > 1 and value is not None
-            name = element("div", f"package {value}", class_="name") if several else ""
-        elif value is None:
-            name = element("div", "CPUs", class_="name")
-        else:
-            words = (f"lgroup {value} ", element("span", class_="share"))
-            name = element("button", *words, type="button", class_="name", data_node=value)
-        return element("div", name, *inner, class_="package" if at == 1 else "lgroup")
-
-    def drawn(part: Sequence[MachineRow]) -> Html:
-        block = _part(part, cpu)
-        return element(
-            "svg",
-            block.svg,
-            viewBox=f"-1 -1 {block.width + 2:g} {block.height + 2:g}",
-            style=f"--wide: {block.width + 2:g}px",
-        )
-
-    wholes = (
-        framed(
-            at,
-            whole,
-            [
-                element(
-                    "div",
-                    *(framed(3 - at, value, [drawn(part)]) for value, part in parts),
-                    class_="parts",
-                )
-            ],
-        )
-        for at, whole, parts in _nested(rows)
+    wide = next(wide for cpus, wide in _PAGE_WIDTHS if len(rows) <= cpus)
+    box = _machine(rows, seen, colour_span(seen["cpus"].values()), wide)
+    return element(
+        "svg",
+        box.svg,
+        viewBox=f"-1 -1 {box.width + 2:g} {box.height + 2:g}",
+        style=f"--wide: {box.width + 2:g}px",
     )
-    return element("div", *wholes, class_="boxes dense" if len(rows) > 256 else "boxes")
 
 
 def machine_svg(run: Mapping[str, Any]) -> str:
-    """Return the machine of `run_data`'s value, coloured by the slowdown of its copies."""
+    """Return the machine of `run_data`'s value as a file, below what its colours mean."""
     rows, seen = run["machine"], slowdowns(run["panels"])
     span = colour_span(seen["cpus"].values())
-
-    def cpu(row: MachineRow) -> Html:
-        return _coloured_cpu(int(row[0] or 0), seen, span)
-
-    def framed(at: int, value: int | None, blocks: Sequence[_SvgBox]) -> _SvgBox:
-        if at == 1:
-            inner = _flow(blocks, 8.0, WIDTH - 40)
-            if value is None or len(_split(rows, 1)) < 2:
-                return inner
-            return _framed(f"package {value}", inner, "faint", line="grid")
-        share = seen["nodes"].get(value)
-        name = "CPUs" if value is None else f"lgroup {value}"
-        slow = share is not None and share >= 1 + _LARGE
-        name += "" if share is None else f" {_percent(share)}"
-        inner = _flow(blocks, _PAD, _broad(blocks))
-        return _framed(name, inner, "slow-text" if slow else "ink", fill="var(--soft)")
-
-    wholes = [
-        framed(at, whole, [framed(3 - at, value, [_part(part, cpu)]) for value, part in parts])
-        for at, whole, parts in _nested(rows)
-    ]
     head = _legend(run["run"], rows, seen, span)
-    body = _flow(wholes, 10.0, WIDTH)
+    body = _machine(rows, seen, span, WIDTH)
     width, height = max(head.width, body.width) + 16, head.height + body.height + 22
     drawing = element(
         "svg",
@@ -199,40 +138,71 @@ def machine_svg(run: Mapping[str, Any]) -> str:
     return coloured(drawing)
 
 
-# -- parts that both have -----------------------------------------------------------------
+# -- the one drawing ----------------------------------------------------------------------
 
 
-def _nested(
-    rows: Sequence[MachineRow],
-) -> Iterator[tuple[int, int | None, list[tuple[int | None, list[MachineRow]]]]]:
-    """Yield packages with their lgroups: 1, a package, its lgroups with their rows.
+def _machine(
+    rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float, most: float
+) -> _SvgBox:
+    """Return packages with their NUMA nodes and CPUs, about `most` pixels wide.
 
-    Where one lgroup spans packages (memory as near to all), lgroups with their packages: 2, ...
+    Where one NUMA node spans packages (memory as near to all), nodes with their packages.
     """
-    spans = any(len(_split(of, 1)) > 1 for of in _split(rows, 2).values())
-    at = 2 if spans else 1
-    for whole, of_whole in _split(rows, at).items():
-        yield at, whole, list(_split(of_whole, 3 - at).items())
+    spans = any(len(_split(of, _PACKAGE)) > 1 for of in _split(rows, _NODE).values())
+    outer, inner = (_NODE, _PACKAGE) if spans else (_PACKAGE, _NODE)
+    named = {_PACKAGE: len(_split(rows, _PACKAGE)) > 1, _NODE: True}
+
+    def framed(at: int, number: int | None, blocks: Sequence[_SvgBox]) -> _SvgBox:
+        if at == _NODE:
+            inside = _flow(blocks, _PAD, _broad(blocks, most - 60))
+            return _node(number, inside, seen["nodes"].get(number))
+        inside = _flow(blocks, 8.0, most - 40)
+        if number is None or not named[_PACKAGE]:
+            return inside
+        return _framed(_word(f"package {number}"), inside, line="grid")
+
+    def caches(part: Sequence[MachineRow]) -> _SvgBox:
+        blocks = [_cache(cache, of, seen, span) for cache, of in _split(part, _LLC).items()]
+        return _flow(blocks, _PAD, _broad(blocks, most - 60))
+
+    wholes = [
+        framed(
+            outer,
+            whole,
+            [framed(inner, number, [caches(of)]) for number, of in _split(part, inner).items()],
+        )
+        for whole, part in _split(rows, outer).items()
+    ]
+    return _flow(wholes, 10.0, most)
 
 
 def _split(rows: Sequence[MachineRow], at: int) -> dict[Any, list[MachineRow]]:
     """Return the rows by one of their values; of unknown cores each CPU is one."""
     return group_by_key(
-        (f"CPU {row[0]}" if at == 4 and row[4] is None else row[at], row) for row in rows
+        (f"CPU {row[0]}" if at == _CORE and row[at] is None else row[at], row) for row in rows
     )
 
 
-def _part(rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]) -> _SvgBox:
-    """Return the CPUs of an lgroup in a package, LLC by LLC, as `cpu` draws each."""
-    caches = [_cache(cache, of, cpu) for cache, of in _split(rows, 3).items()]
-    return _flow(caches, _PAD, _broad(caches))
+def _node(number: int | None, inside: _SvgBox, share: float | None) -> _SvgBox:
+    """Return the CPUs of a NUMA node below its name, which chooses its copies on a page."""
+    if number is None:
+        return _framed(_word("CPUs", "ink"), inside, fill="var(--soft)")
+    slow = share is not None and share >= 1 + _LARGE
+    size = "" if share is None else _percent(share)
+    fill = f"var(--{'slow-text' if slow else 'faint'})"
+    sized = element("tspan", size, class_="share slow" if slow else "share", fill=fill)
+    name = f"NUMA node {number} "
+    text = element("text", name, sized, x=0, y=12, font_size=11, fill="var(--ink)")
+    word = element("g", text, class_="name", role="button", tabindex=0, data_node=number)
+    width = _LETTER * (len(name) + max(_SHARE, len(size)))
+    return _framed(_SvgBox(width, _CELL, word), inside, fill="var(--soft)")
 
 
 def _cache(
-    cache: int | None, rows: Sequence[MachineRow], cpu: Callable[[MachineRow], Html]
+    cache: int | None, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float
 ) -> _SvgBox:
     """Return the CPUs below one LLC, in a frame where it is known; those of a core touch."""
-    cores = [_core([cpu(row) for row in of]) for of in _split(rows, 4).values()]
+    cores = [_core([_cpu(row, seen, span) for row in of]) for of in _split(rows, _CORE).values()]
     columns = max(4, math.ceil(math.sqrt(3 * len(rows))))
     inner = _flow(cores, _GAP, columns * (_CELL + _GAP))
     if cache is None:
@@ -262,10 +232,8 @@ def _strike() -> Html:
     )
 
 
-# -- the file -----------------------------------------------------------------------------
-
-
-def _coloured_cpu(cpu: int, seen: Mapping[str, Any], span: float) -> Html:
+def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
+    cpu, _, node, _, core = row
     share, failed = seen["cpus"].get(cpu), cpu in seen["failed"]
     words = [] if share is None else [_percent(share)]
     words += ["a copy failed"] if failed else [] if words else ["not used"]
@@ -279,6 +247,12 @@ def _coloured_cpu(cpu: int, seen: Mapping[str, Any], span: float) -> Html:
         element("title", f"CPU {cpu}: {', '.join(words)}"),
         _rect(_CELL, _CELL, fill=fill, line="line"),
         _strike() if failed else "",
+        class_="cpu",
+        role="button",
+        tabindex=-1,
+        data_cpu=cpu,
+        data_core=core,
+        data_in=node,
     )
 
 
@@ -313,24 +287,25 @@ def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span:
 
 
 def _word(words: str, colour: str = "faint") -> _SvgBox:
-    return _SvgBox(_LETTER * len(words), _CELL, _text(0, words, colour))
+    text = element("text", words, x=0, y=12, font_size=11, fill=f"var(--{colour})")
+    return _SvgBox(_LETTER * len(words), _CELL, text)
 
 
 def _framed(
-    name: str, inner: _SvgBox, ink: str, *, fill: str = "none", line: str | None = None
+    name: _SvgBox, inside: _SvgBox, *, fill: str = "none", line: str | None = None
 ) -> _SvgBox:
     """Return a box wide enough for its name above what it holds."""
-    width = max(inner.width, _LETTER * len(name)) + 2 * _PAD
-    height = inner.height + _NAME + _PAD
+    width = max(inside.width, name.width) + 2 * _PAD
+    height = inside.height + _NAME + _PAD
     box = _rect(width, height, fill=fill, line=line)
-    group = element("g", box, _text(_PAD, name, ink), _moved(inner, _PAD, _NAME))
+    group = element("g", box, _moved(name, _PAD, 0), _moved(inside, _PAD, _NAME))
     return _SvgBox(width, height, group)
 
 
-def _broad(blocks: Sequence[_SvgBox]) -> float:
+def _broad(blocks: Sequence[_SvgBox], most: float) -> float:
     """Return how wide blocks of one box stand so that it is about three times as wide as high."""
     area = sum((block.width + _PAD) * (block.height + _PAD) for block in blocks)
-    return min(WIDTH - 60.0, math.sqrt(3 * area))
+    return min(most, math.sqrt(3 * area))
 
 
 def _flow(blocks: Sequence[_SvgBox], gap: float, most: float) -> _SvgBox:
@@ -355,10 +330,6 @@ def _moved(block: _SvgBox, x: float, y: float) -> Html:
 def _rect(width: float, height: float, *, fill: str = "none", line: str | None = None) -> Html:
     stroke = None if line is None else f"var(--{line})"
     return element("rect", width=width, height=height, fill=fill, stroke=stroke)
-
-
-def _text(x: float, text: str, colour: str) -> Html:
-    return element("text", text, x=x, y=12, font_size=11, fill=f"var(--{colour})")
 
 
 def _percent(share: float) -> str:

@@ -161,7 +161,7 @@ _NAMES = {
     Kind.GRADIENT: "gradient",
     Kind.BIMODAL: "two speeds",
     Kind.NO_PLACE: "a copy each time",
-    Kind.WANDERING: "lgroups take turns",
+    Kind.WANDERING: "NUMA nodes take turns",
 }
 
 
@@ -213,7 +213,7 @@ def _single_labels(one: Finding) -> Iterator[Label]:
         sizes = [single.slowdown for single in members]
         what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
         node = members[0].node
-        what += f" (lgroup {node})" if len(copies) == 1 and node is not None else ""
+        what += f" (NUMA node {node})" if len(copies) == 1 and node is not None else ""
         cpus = {single.cpu for single in members if single.cpu is not None}
         yield Label(
             copies,
@@ -316,7 +316,7 @@ def value_lists(rows: Sequence[object], names: Sequence[str]) -> dict[str, list[
 
 
 def group_values(picture: Picture) -> list[list[str | int]]:
-    """Return the lgroups of a picture: name, first place, places."""
+    """Return the NUMA nodes of a picture: name, first place, places."""
     return [[group.name, group.first, group.size] for group in picture.groups]
 
 

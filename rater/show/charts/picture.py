@@ -1,7 +1,7 @@
 """What a picture of the copies' times consists of, before it is drawn anywhere; pure.
 
 The picture is that of the SPECrate2006 paper's Figures 1-3: a copy is a place on the
-horizontal axis, by lgroup, and its time a dot above it. `panels` draws it into a file,
+horizontal axis, by NUMA node, and its time a dot above it. `panels` draws it into a file,
 `terminal` with the signs of a terminal, and a page of `rater report` in a browser.
 """
 
@@ -23,7 +23,7 @@ from rater.text.values import JsonFields, copies_text, group_by_key, objects, to
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for
 _FEW = 0.2  # of all dots; more than these are no stray copies, and the axis goes out to them
-_MOST_STARTS = 8  # of lgroups; of more there is no room for the number of the last copy
+_MOST_STARTS = 8  # of NUMA nodes; of more there is no room for the number of the last copy
 _PAD = 0.04  # of the span of the times, above and below
 _LEAST_SPAN = 0.02  # of the median: copies that differ by less stand level, as they are
 _SHADES = 4  # of grey
@@ -34,7 +34,7 @@ class Label(Struct, frozen=True):
     """What a slow (or fast) part of the picture is."""
 
     copies: tuple[int, ...]  # ascending; empty: all
-    text: str  # short: "lgroup 1: +25 %"
+    text: str  # short: "NUMA node 1: +25 %"
     iterations: tuple[int, ...] = ()  # empty: all
     benchmark: str | None = None  # None: all
     tune: str | None = None  # None: all
@@ -44,7 +44,7 @@ class Label(Struct, frozen=True):
 
 
 class NodeSpan(Struct, frozen=True):
-    """Places side by side that belong to one lgroup."""
+    """Places side by side that belong to one NUMA node."""
 
     node: int | None  # None: these copies are not bound
     first: int  # its first place
@@ -145,7 +145,7 @@ class Picture(Struct, frozen=True):
     title: str
     axis: str  # "copy" or "CPU"
     names: tuple[int, ...]  # what stands at each place
-    groups: tuple[NodeSpan, ...]  # empty: nothing is known of lgroups
+    groups: tuple[NodeSpan, ...]  # empty: nothing is known of NUMA nodes
     iterations: tuple[int, ...]  # that are shown, ascending
     repeated: bool  # dots are the median runs of copies that ran several times
     panels: tuple[Panel, ...]
@@ -161,7 +161,7 @@ class Picture(Struct, frozen=True):
         return min(_SHADES - 1, later)
 
     def marks(self) -> tuple[int, ...]:
-        """Return the places whose names say enough: where lgroups begin, and the last one."""
+        """Return the places whose names say enough: where NUMA nodes begin, and the last one."""
         last = len(self.names) - 1
         if not self.ascending or not self.groups:
             return tuple(range(len(self.names)))
@@ -326,7 +326,7 @@ def _limits(dots: Sequence[Dot], median_s: float) -> tuple[float, float]:
 
 
 def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | None]]:
-    """Return what the places are, copies or CPUs, and the lgroup of each, by its number.
+    """Return what the places are, copies or CPUs, and the NUMA node of each, by its number.
 
     CPUs where copies were on other ones from one iteration to the next: what is slow about
     a CPU stays in one place then.

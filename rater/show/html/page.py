@@ -65,15 +65,15 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
         *(
             story(
                 page_run,
-                machine_html(data["machine"], data["slowdowns"][0]["failed"]),
+                machine_html(data["machine"], data["slowdowns"][0]),
                 several=several,
                 first=page_run is runs[0],
             )
             for page_run, data in zip(runs, drawn, strict=True)
         ),
     )
-    # Of a run at least it is known which lgroups its copies were on.
-    lgroups = any(page_run.picture.groups for page_run in runs)
+    # Of a run at least it is known on which NUMA nodes its copies were on.
+    placed = any(page_run.picture.groups for page_run in runs)
     cpi = cpi_chart([(f"run {it.run.head.run}", run_counts(it.run).benchmarks) for it in runs])
     scaling, study = (together.scaling, together.study) if together else (None, None)
     data = {
@@ -88,7 +88,7 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
     main = template(
         "page.html",
         body=joined(body, _cpi(cpi)) if cpi else body,
-        order="Copies are grouped by NUMA node; its number is below. " if lgroups else "",
+        order="Copies are grouped by NUMA node; its number is below. " if placed else "",
         several=' class="several"' if several else "",
         details=joined(*(_details(page_run, several=several) for page_run in runs)),
     )
@@ -345,7 +345,7 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     for one in together.between:
         printer.prose(f"{one.kind}: {one.summary}")
     if not together.between:
-        printer.prose("no CPU, lgroup or copy stands out in more than one run")
+        printer.prose("no CPU, NUMA node or copy stands out in more than one run")
     yield element("section", element("h2", "What comes back"), printer.take())
 
 

@@ -170,7 +170,7 @@ def machine_words(page_run: ReportRun) -> list[str]:
     settings = dict(page_run.run.settings)
     names = (host.product, host.cpu_model)
     parts = [name for name in names if name and name.lower() not in _NAMELESS]
-    sizes = {"package": host.packages, "lgroup": host.nodes, "core": host.cores, "CPU": host.pus}
+    sizes = {"package": host.packages, "NUMA node": host.nodes, "core": host.cores, "CPU": host.pus}
     parts += [count(number, word) for word, number in sizes.items() if number]
     parts += (
         [] if host.memory_bytes is None else [f"{format_gigabytes(host.memory_bytes)} of memory"]
@@ -182,7 +182,7 @@ def machine_words(page_run: ReportRun) -> list[str]:
 def _glossary(page_run: ReportRun) -> Html:
     """Explain the words of the top to someone who reads a page of rater for the first time."""
     words = [
-        "An lgroup is a NUMA node: CPUs with memory of their own.",
+        "A NUMA node is a group of CPUs with memory of their own.",
         "A divot is what is slower (or faster) than the rest, and not explained by where the "
         "copies were placed: a part of the machine, a copy, or an iteration.",
     ]
@@ -366,7 +366,9 @@ def _name(one: Finding) -> str:
     if one.kind in PLACED:
         return one.place
     what = ", ".join(one.benchmarks[:2]) if 0 < len(one.benchmarks) <= 2 else "benchmarks"
-    kind = "lgroups that take turns" if one.kind is Kind.WANDERING else one.kind.replace("-", " ")
+    kind = (
+        "NUMA nodes that take turns" if one.kind is Kind.WANDERING else one.kind.replace("-", " ")
+    )
     name = f"{kind} of {one.place}" if one.has_place else f"{kind} in {what}"
     return f"{name}, {_iterations(one.iterations)}" if one.iterations else name
 
@@ -378,7 +380,7 @@ def _iterations(numbers: Sequence[int]) -> str:
 def _part(one: Finding, page_run: ReportRun) -> dict[str, object]:
     """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
 
-    `turns`: by iteration the lgroups that were slow in it, where they take turns.
+    `turns`: by iteration the NUMA nodes that were slow in it, where they take turns.
     """
     part: dict[str, object] = {}
     if one.benchmarks:

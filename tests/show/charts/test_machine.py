@@ -70,7 +70,7 @@ def test_a_cpu_and_an_lgroup_are_the_medians_of_their_times(
     svg = drawn([cpu_row(cpu) for cpu in range(rows)], *(panel(*dots) for dots in panels))
 
     assert titles(svg) == [f"CPU {cpu}: {share}" for cpu, share in enumerate(shares)]
-    assert f"lgroup 0 {lgroup}" in texts(svg)
+    assert f"NUMA node 0 {lgroup}" in texts(svg)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_cpus_of_a_core_touch_and_those_of_an_llc_have_a_frame() -> None:
         "CPU 3: \u00b10.0 %",
     ]
     assert "CPUs that touch are a core; a frame is a last-level cache (LLC)" in texts(svg)
-    assert svg.count('<g transform="translate(16 0)"><g><title>CPU') == 2, "beside its sibling"
+    assert svg.count('<g transform="translate(16 0)"><g class="cpu"') == 2, "beside its sibling"
 
 
 def test_what_is_not_known_of_a_machine_and_did_not_happen_is_not_drawn() -> None:
@@ -149,7 +149,7 @@ def test_the_name_of_a_small_lgroup_fits_into_its_box() -> None:
     svg = drawn(rows, panel((0, 17, 11.7)))
 
     (box,) = re.findall(r'width="([\d.]+)" height="[\d.]+" fill="#f3f3f1"', svg)
-    assert float(box) >= 6.4 * len("lgroup 17 +17 %")
+    assert float(box) >= 6.4 * len("NUMA node 17 +17 %")
 
 
 def test_an_lgroup_that_spans_packages_holds_them() -> None:
@@ -157,8 +157,8 @@ def test_an_lgroup_that_spans_packages_holds_them() -> None:
 
     svg = drawn(rows, panel((0, 0, 10.0), (1, 0, 10.0)))
 
-    assert [one for one in texts(svg) if one.startswith(("lgroup", "package"))] == [
-        "lgroup 0 \u00b10.0 %",
+    assert [one for one in texts(svg) if one.startswith(("NUMA", "package"))] == [
+        "NUMA node 0 \u00b10.0 %",
         "package 0",
         "package 1",
     ]

@@ -218,7 +218,7 @@ def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
     )
     first, second = labels_from([replace(FINDING, kind=Kind.OUTLIER_COPY, singles=singles)])
     assert first == Label(
-        (9,), "copy 9 (lgroup 1): -58 to -57 %", (1, 2), "a", None, (9,), fast=True
+        (9,), "copy 9 (NUMA node 1): -58 to -57 %", (1, 2), "a", None, (9,), fast=True
     )
     assert second == Label((3, 5), "2 copies: +33 to +39 %", (1,), "b", None, (3, 5))
 

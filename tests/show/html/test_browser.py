@@ -85,7 +85,7 @@ def test_hovering_a_dot_tells_which_copy_it_is(one: Browser) -> None:
     x, y, _, _ = one.box("h2")
     one.move(x, y)
 
-    assert card[0] == "copy 5 · CPU 5 · core 2 · lgroup 1"
+    assert card[0] == "copy 5 · CPU 5 · core 2 · NUMA node 1"
     assert card[1].startswith("b0, iteration ")
     assert card[2].startswith("13.0")
     assert "to the median copy" in card[2]
@@ -109,7 +109,7 @@ def test_an_lgroup_of_the_machine_highlights_its_copies(one: Browser) -> None:
 
     assert one.js(PICKED) == [8, 8, 8]
     assert one.js("document.querySelectorAll('.cpu.chosen').length") == 4
-    assert one.js(CHOSEN).startswith("lgroup 1: 4 copies, +30 %")
+    assert one.js(CHOSEN).startswith("NUMA node 1: 4 copies, +30 %")
 
 
 def test_the_machine_shows_the_slow_lgroup(one: Browser) -> None:
@@ -142,13 +142,17 @@ def test_the_keyboard_does_what_the_mouse_does(one: Browser) -> None:
 
     one.click("#clear")
     one.click("#choose")
-    one.type("lgroup 2")
+    one.type("NUMA node 2")
     one.key("Enter")
     assert one.js(PICKED) == [8, 8, 8]
 
     one.js("document.querySelector('.cpu').focus()")
     one.key("ArrowRight", "Enter")
     assert one.js(CHOSEN).startswith("CPU 1: ")
+
+    one.js("document.querySelector('[data-node=\"3\"]').focus()")
+    one.key("Enter")
+    assert one.js(CHOSEN).startswith("NUMA node 3: ")
 
 
 def test_a_table_sorts_by_click_and_by_key(one: Browser) -> None:

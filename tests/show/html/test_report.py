@@ -240,7 +240,7 @@ def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: 
     data = page.data
     assert [run["run"] for run in data["runs"]] == [2, 4]
     assert "those of the last run of each point" in page.text
-    assert page.text.count("An lgroup is a NUMA node") == 1
+    assert page.text.count("A NUMA node is a group of CPUs") == 1
     assert len(data["comparison"]["data"]["titles"]) == 4
 
 
@@ -518,7 +518,7 @@ def test_the_page_holds_the_machine_with_its_slowdowns() -> None:
     shown = page(stored(rows, copies=4))
 
     cpus = [one["data-cpu"] for one in shown.find("g") if one.get("class") == "cpu"]
-    nodes = [one["data-node"] for one in shown.find("button") if "data-node" in one]
+    nodes = [one["data-node"] for one in shown.find("g") if "data-node" in one]
     assert (cpus, nodes) == (["0", "1", "2", "3"], ["0", "1"])
     (all_of_them, alone) = shown.data["runs"][0]["slowdowns"]
     assert all_of_them == alone
@@ -584,7 +584,7 @@ def test_what_ran_and_where_stands_below_the_title_of_several_runs() -> None:
 
     on_one, on_two = page(*runs[:2]).text, page(*runs[:2], elsewhere).text
 
-    machine = "1 package, 2 lgroups, 2 cores, 2 CPUs"
+    machine = "1 package, 2 NUMA nodes, 2 cores, 2 CPUs"
     assert (
         f"run 1; run 2 mini/a (test, base), homogeneous; run 1: 1 copy; run 2: 4 copies "
         f"on h, {machine} Beside each other"

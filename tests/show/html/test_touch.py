@@ -98,7 +98,7 @@ def test_a_click_under_a_panel_chooses_the_lgroup_above_it(
         chosen.append(browser.js(CHOSEN).split(":")[0])
         browser.key("Escape")
 
-    assert chosen == ["lgroup 0", "lgroup 1", "lgroup 2", "lgroup 3"]
+    assert chosen == ["NUMA node 0", "NUMA node 1", "NUMA node 2", "NUMA node 3"]
 
 
 def test_the_colours_of_a_small_machine_reach_to_its_slowest_cpu(
@@ -185,7 +185,7 @@ def test_no_cpu_of_a_wide_core_lies_under_another(
     opened(browser, report("smt8", smt8(document(slow=1))), width)
 
     cpus = browser.js(
-        "[...document.querySelectorAll('.cpu')].map(c => [c, c.closest('.lgroup')].map(e => "
+        "[...document.querySelectorAll('.cpu')].map(c => [c, c.closest('svg')].map(e => "
         "(r => [r.left, r.top, r.right, r.bottom])(e.getBoundingClientRect())))"
     )
 
@@ -257,9 +257,9 @@ def test_paper_says_what_the_tools_say_on_a_screen(browser: Browser, report: Rep
     browser.screen(1200, 900, media="print")
 
     assert browser.js(KEY).startswith(f"{bracket}. A bar is a run of a copy")
-    assert "; green: lgroup 1" in browser.js(KEY)
+    assert "; green: NUMA node 1" in browser.js(KEY)
     key = browser.js("document.getElementById('panel-key').innerText")
-    assert "Green: lgroup 1: 4 copies, +30 % to the median copy" in key
+    assert "Green: NUMA node 1: 4 copies, +30 % to the median copy" in key
     assert browser.js("document.querySelector('.scale').innerText").startswith("b1")
     assert "A click, or the list below" in on_screen
     assert "Green:" not in on_screen

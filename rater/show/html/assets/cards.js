@@ -20,7 +20,7 @@ function placeText(row) {
   const parts = ['copy ' + row.copy];
   if (row.cpu !== null) parts.push('CPU ' + row.cpu);
   if (row.core !== null) parts.push('core ' + row.core);
-  if (row.node !== null) parts.push('lgroup ' + row.node);
+  if (row.node !== null) parts.push('NUMA node ' + row.node);
   return parts.join(' \u00b7 ');
 }
 
@@ -36,14 +36,14 @@ function dotLines(row) {
     timeText(row.s) + of,
     row.fastest !== row.slowest ? 'its runs: ' + timeText(row.fastest) + ' to ' + timeText(row.slowest) : null,
     times,
-    row.local === null ? null : 'memory ' + (row.local * 100).toFixed(1) + ' % on its lgroup',
+    row.local === null ? null : 'memory ' + (row.local * 100).toFixed(1) + ' % on its NUMA node',
   ];
 }
 
-// What a reader writes: `copy 7`, `lgroup1`, `core 1`, `CPUs 0-3,8`, `7` alone. null: nothing; undefined: who knows.
+// What a reader writes: `copy 7`, `NUMA node 1`, `node1`, `core 1`, `CPUs 0-3,8`, `7` alone. null: nothing; undefined: who knows.
 function understood(text) {
   if (!text.trim()) return null;
-  const found = /^\s*(lgroups?|nodes?|cpus?|cores?|cop(?:y|ies))?\s*(\d{1,7}(?:\s*-\s*\d{1,7})?(?:[\s,]+\d{1,7}(?:\s*-\s*\d{1,7})?)*)\s*$/i.exec(text);
+  const found = /^\s*((?:numa\s*)?nodes?|lgroups?|cpus?|cores?|cop(?:y|ies))?\s*(\d{1,7}(?:\s*-\s*\d{1,7})?(?:[\s,]+\d{1,7}(?:\s*-\s*\d{1,7})?)*)\s*$/i.exec(text);
   if (!found) return undefined;
   const word = (found[1] || 'copy').toLowerCase();
   const field = word.startsWith('l') || word.startsWith('n') ? 'node' : word.startsWith('cp') ? 'cpu' : word.startsWith('cor') ? 'core' : 'copy';
@@ -52,18 +52,18 @@ function understood(text) {
   const values = wanted.flatMap(([first, last]) => last === undefined ? [first] : [...there].filter((v) => v !== null && v >= first && v <= last));
   const list = wanted.map((ends) => ends.join('-')).join(',');
   const several = /[-,]/.test(list);
-  const name = {node: 'lgroup', cpu: 'CPU', core: 'core', copy: several ? 'copie' : 'copy'}[field];
+  const name = {node: 'NUMA node', cpu: 'CPU', core: 'core', copy: several ? 'copie' : 'copy'}[field];
   return {field, values: [...new Set(values)].sort((a, b) => a - b), text: name + (several ? 's ' : ' ') + list};
 }
 
 function chooser() {
   const rows = runs.flatMap((run) => run.panels.flatMap((panel) => panel.rows));
   const options = make('datalist', {id: 'choices'});
-  for (const [word, field] of [['lgroup', 'node'], ['CPU', 'cpu'], ['copy', 'copy']]) {
+  for (const [word, field] of [['NUMA node', 'node'], ['CPU', 'cpu'], ['copy', 'copy']]) {
     const values = new Set(rows.map((row) => row[field]).filter((value) => value !== null));
     for (const value of [...values].sort((a, b) => a - b)) options.append(make('option', {value: word + ' ' + value}));
   }
-  const input = make('input', {id: 'choose', type: 'text', list: 'choices', autocomplete: 'off', placeholder: 'lgroup 1, CPU 5, copy 7', size: 20});
+  const input = make('input', {id: 'choose', type: 'text', list: 'choices', autocomplete: 'off', placeholder: 'NUMA node 1, CPU 5', size: 20});
   const label = make('label', {text: 'highlight '}, input);
   const output = make('output', {id: 'chosen', 'aria-live': 'polite'});
   const clear = make('button', {type: 'button', id: 'clear', text: 'clear', hidden: true});
@@ -72,7 +72,7 @@ function chooser() {
   input.addEventListener('change', () => {
     const found = understood(input.value);
     input.setAttribute('aria-invalid', String(found === undefined));
-    if (found === undefined) output.textContent = '\u201c' + input.value.trim().slice(0, 40) + '\u201d is not understood: write copy 7, CPU 5, core 2 or lgroup 1, or lists as in CPU 0-3,8';
+    if (found === undefined) output.textContent = '\u201c' + input.value.trim().slice(0, 40) + '\u201d is not understood: write copy 7, CPU 5, core 2 or NUMA node 1, or lists as in CPU 0-3,8';
     else if (found && !samePick(found, chosen)) choose(found);
     else if (!found && chosen) choose(null);
     else if (!found) output.textContent = '';
@@ -111,7 +111,7 @@ function partText() {
   const every = new Set(runs.flatMap((run) => run.iterations));
   if (chosen.own && its && its.length === every.size) return '';
   if (!its || !its.length) return '';
-  return ', iteration' + (its.length > 1 ? 's ' : ' ') + its.join(', ') + (chosen.turns ? ', the lgroups that were slow in each' : ' alone');
+  return ', iteration' + (its.length > 1 ? 's ' : ' ') + its.join(', ') + (chosen.turns ? ', the NUMA nodes that were slow in each' : ' alone');
 }
 
 function chosenText() {

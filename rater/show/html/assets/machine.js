@@ -12,10 +12,10 @@ function machineMap(room, run) {
     return list.length ? (list.length === 1 ? 'copy ' : 'copies ') + (list.length > 8 ? list.slice(0, 8).join(', ') + ', \u2026' : list.join(', ')) : null;
   };
   const cpuLines = (chip) => {
-    const cpu = numberOf(chip), {core, lgroup} = chip.dataset, share = run.slowdowns[select.selectedIndex].cpus[cpu];
+    const cpu = numberOf(chip), {core, in: node} = chip.dataset, share = run.slowdowns[select.selectedIndex].cpus[cpu];
     const good = copiesOn(cpu, 'rows'), bad = copiesOn(cpu, 'bad');
     return [
-      'CPU ' + cpu + (core === undefined ? '' : ' \u00b7 core ' + core) + (lgroup === undefined ? '' : ' \u00b7 lgroup ' + lgroup),
+      'CPU ' + cpu + (core === undefined ? '' : ' \u00b7 core ' + core) + (node === undefined ? '' : ' \u00b7 NUMA node ' + node),
       good || (bad ? null : 'no copy was placed here'),
       bad ? 'failed: ' + bad : null,
       share === undefined ? null : percentText(share) + ' to the median copy, ' + select.selectedOptions[0].textContent,
@@ -49,6 +49,7 @@ function machineMap(room, run) {
     chip.addEventListener('blur', hideCard);
     chip.addEventListener('click', () => pick(chip));
   }
+  room.querySelectorAll('title').forEach((title) => title.remove()); // the card says it
   order[0].setAttribute('tabindex', 0);
   room.addEventListener('keydown', (event) => {
     const at = order.indexOf(document.activeElement);
@@ -64,7 +65,8 @@ function machineMap(room, run) {
     event.preventDefault();
   });
   for (const button of room.querySelectorAll('[data-node]')) {
-    button.addEventListener('click', () => choose({field: 'node', values: [Number(button.dataset.node)], text: 'lgroup ' + button.dataset.node}));
+    button.addEventListener('click', () => choose({field: 'node', values: [Number(button.dataset.node)], text: 'NUMA node ' + button.dataset.node}));
+    button.addEventListener('keydown', (event) => { if (event.key === 'Enter' || event.key === ' ') { button.dispatchEvent(new Event('click')); event.preventDefault(); } });
   }
   select.addEventListener('change', colour);
   room.prepend(make('div', {class: 'tools'}, make('label', {text: 'coloured by '}, select), scale));

@@ -81,7 +81,7 @@ function placeIn(shown, event) {
   return [(event.clientX - svg.left) / scale - pad.left, (event.clientY - svg.top) / scale - pad.top];
 }
 
-// Where the names of the lgroups stand; dots on the lowest line reach a little below it.
+// Where the names of the NUMA nodes stand; dots on the lowest line reach a little below it.
 function isBelow(shown, event) {
   return placeIn(shown, event)[1] > shown.view.height() + 4;
 }
@@ -124,7 +124,7 @@ function listenPanel(shown) {
     if (!isBelow(shown, event)) return;
     const at = shown.view.scale('x').invert(placeIn(shown, event)[0]);
     const group = shown.panel.run.groups.find((g) => at >= g.first - 0.5 && at < g.first + g.size - 0.5);
-    if (group && group.name !== '-') choose({field: 'node', values: [Number(group.name)], text: 'lgroup ' + group.name});
+    if (group && group.name !== '-') choose({field: 'node', values: [Number(group.name)], text: 'NUMA node ' + group.name});
   });
   drawn.addEventListener('blur', () => { if (shown.view) point(shown, -1); });
   drawn.addEventListener('keydown', (event) => {

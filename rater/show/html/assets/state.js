@@ -1,4 +1,4 @@
-// What the page knows, and what the reader has chosen: one copy, core, CPU, lgroup or divot.
+// What the page knows, and what the reader has chosen: one copy, core, CPU, NUMA node or divot.
 const page = await unpacked();
 const runs = page.runs;
 const listeners = [];

@@ -160,7 +160,8 @@ async function showBracket(place) {
   document.getElementById('bracket').value = String(place);
   timelineBars = barsOf(bracket);
   const places = run.names.length;
-  const view = await drawView(room, 'timeline', room.clientWidth - 62, {
+  const sides = page.specs.timeline.padding;
+  const view = await drawView(room, 'timeline', room.clientWidth - sides.left - sides.right, {
     signals: {places, height: Math.max(28, Math.min(430, places * (places > 40 ? 4 : places > 8 ? 9 : 14)))},
     data: {
       groups: run.groups.map((g) => ({...g})), bars: timelineBars, marks: bracket.half ? [{...bracket.half}] : [],
