@@ -20,62 +20,12 @@ from rater.settings.tuner import SettingsSession
 from rater.show.document import print_parts
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from tests.support.calls import Rater, rows
+from tests.support.golden_runs import ODD, VM
 from tests.support.places import MACHINES, needs_machines
 from tests.support.printed import printed_by
 from tests.support.settings_tree import BOOT_ID, line, policy, values
 
 GIB = 1 << 30
-
-VM = """<topology version="2.0">
-  <object type="Machine" complete_cpuset="0x7" allowed_cpuset="0x3">
-    <object type="Package" cpuset="0x3">
-      <info name="CPUModel" value="AMD EPYC"/>
-      <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="13919014912"/>
-      <object type="L3Cache" cache_size="33554432" cache_type="0">
-        <object type="L2Cache" cache_size="1048576" cache_type="0">
-          <object type="L1Cache" cache_size="49152" cache_type="1">
-            <object type="Core"><object type="PU" os_index="0"/></object>
-          </object>
-        </object>
-        <object type="L2Cache" cache_size="1048576" cache_type="0">
-          <object type="L1Cache" cache_size="49152" cache_type="1">
-            <object type="Core"><object type="PU" os_index="1"/></object>
-          </object>
-        </object>
-      </object>
-    </object>
-  </object>
-</topology>
-"""
-
-# Two nodes of one core of two threads each, memory of a GPU, CPU 6 in no node, CPU 3 forbidden.
-ODD = """<topology version="2.0">
-  <object type="Machine" allowed_cpuset="0x57" allowed_nodeset="0xb">
-    <object type="NUMANode" os_index="9" cpuset="0x0" subtype="GPUMemory"/>
-    <object type="NUMANode" os_index="3" cpuset="0x3" subtype="HBM" local_memory="16000000000"/>
-    <object type="Package">
-      <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="64000000000"/>
-      <object type="L2Cache" cache_size="2097152">
-        <object type="Core"><object type="PU" os_index="0"/>
-          <object type="PU" os_index="1"/></object>
-      </object>
-    </object>
-    <object type="Package">
-      <object type="NUMANode" os_index="1" cpuset="0xc" local_memory="64000000000"/>
-      <object type="L2Cache" cache_size="1048576">
-        <object type="Core"><object type="PU" os_index="2"/>
-          <object type="PU" os_index="3"/></object>
-      </object>
-      <object type="Core"><object type="PU" os_index="6"/></object>
-    </object>
-  </object>
-  <distances2 type="NUMANode" nbobjs="3" kind="5" name="NUMALatency" indexing="os">
-    <indexes>0 1 3</indexes><u64values>10 21 17 21 10 28 17 28 10</u64values>
-  </distances2>
-  <cpukind cpuset="0xf"><info name="FrequencyMaxMHz" value="5000"/></cpukind>
-  <cpukind cpuset="0x40"><info name="FrequencyMaxMHz" value="3000"/></cpukind>
-</topology>
-"""
 
 NOW = NodeMemory(
     node=0,

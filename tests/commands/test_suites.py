@@ -3,12 +3,10 @@ import os
 import resource
 import subprocess
 import sys
-from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from rater.command_line import Parser
 from rater.commands import machine
@@ -17,43 +15,8 @@ from rater.plan.suite_find import load_suite, suite_names, suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
-from rater.show.console import Printer
-from rater.show.document import print_parts
-from rater.show.plans.suites import suite_document, suite_parts
 from tests.support.calls import Rater
-
-SUM = """\
-#include <stdio.h>
-#include <stdlib.h>
-int main(int argc, char **argv) {
-  double sum = 0;
-  for (int i = 1; i <= atoi(argv[1]); i++) sum += 1.0 / i;
-  printf("sum %.9f\\n", sum);
-  return argc > 2 ? atoi(argv[2]) : 0;
-}
-"""
-OWN = """\
-[suite]
-format = 1
-name = "own"
-description = "sums"
-[benchmarks.sum]
-category = "fp"
-description = "harmonic sum"
-sources = ["sum.c"]
-[benchmarks.sum.sizes.test]
-args = ["4"]
-reference_s = 0.25
-memory_mb = 2
-expected = "sum 2.0833333\\n"
-relative_tolerance = 1e-6
-[benchmarks.echo]
-category = "int"
-command = ["echo", "hello"]
-[benchmarks.echo.sizes.train]
-args = ["you"]
-expected = "hello you\\n"
-"""
+from tests.support.suite_text import OWN, SUM
 
 
 @pytest.fixture
@@ -99,108 +62,9 @@ def document(text: str) -> Any:
     return json.loads(text)
 
 
-def test_a_suite_is_shown_with_reference_times_and_memory(own: Path, rater: Rater) -> None:
-    status, out, _ = rater("suites", "show", own)
-    assert status == 0
-    assert (
-        out
-        == f"""\
-own: sums
-file: {own}
-
-benchmark  category  description
-sum        fp        harmonic sum
-echo       int       echo hello
-
-Reference seconds and MB of memory per copy, by size
-benchmark  test s  test MB
-sum         0.250      2.0
-echo            -        -
-
-sum, size test
-runs     sum 4
-answers  stdout as expected, relative 1e-06
-
-echo, size train
-runs     echo hello you
-answers  stdout as expected
-"""
-    )
-
-
 WORDY = OWN.replace('"sums"', '"sums – of all kinds, and of some more kinds"').replace(
     '"harmonic sum"', '"adds up the harmonic series term by term"'
 )
-
-
-def test_a_suite_is_shown_whole_on_a_narrow_terminal(
-    own: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own.write_text(WORDY.replace("\ndesc", '\nreference_machine = "a laptop on the desk"\ndesc', 1))
-    monkeypatch.setenv("COLUMNS", "45")
-    _, out, _ = rater("suites", "show", own)
-    assert (
-        out[: out.index("\nsum, size test\n")]
-        == f"""\
-own: sums – of all kinds, and of some more
-    kinds
-file: {own}
-reference times: a laptop on the desk
-
-benchmark  category  description
-sum        fp        adds up the harmonic
-                     series term by term
-echo       int       echo hello
-
-Reference seconds and MB of memory per copy,
-    by size
-benchmark  test s  test MB
-sum         0.250      2.0
-echo            -        -
-"""
-    )
-    monkeypatch.setenv("COLUMNS", "30")
-    own.write_text(own.read_text().replace('args = ["you"]', 'args = ["you"]\nreference_s = 1'))
-    _, out, _ = rater("suites", "show", own)
-    assert out[: out.index("\nsum, size test\n")].endswith(
-        """
-benchmark  test s  test MB
-sum         0.250      2.0
-echo            -        -
-
-benchmark  train s
-sum              -
-echo          1.00
-"""
-    )
-
-
-def test_long_names_do_not_make_a_suite_wider_than_the_terminal(own: Path) -> None:
-    text = OWN.replace("benchmarks.sum", f"benchmarks.{'s' * 90}")
-    own.write_text(text.replace("sizes.test", f"sizes.{'t' * 90}"))
-    for width in (60, 80, 120):
-        tables = screen(own, width).partition(f"\n{'s' * 90},")[0].splitlines()[2:]
-        assert max(map(len, tables)) <= width
-    assert "… fp " in screen(own, 80)
-
-
-def screen(own: Path, width: int, encoding: str = "utf-8") -> str:
-    file = TextIOWrapper(BytesIO(), encoding, newline="")
-    printer = Printer(Console(file=file, width=width))
-    print_parts(suite_parts(suite_document(load_suite(str(own)))), printer)
-    file.seek(0)
-    return file.read()
-
-
-def test_a_command_of_several_lines_is_shown_as_one_command(own: Path) -> None:
-    own.write_text(OWN.replace('"echo", "hello"', '"echo", "a\\nb"'))
-    assert "echo 'a\\nb'" in screen(own, 80)
-
-
-def test_where_the_terminal_knows_only_ascii_nothing_else_is_written(own: Path) -> None:
-    own.write_text(WORDY.replace("benchmarks.sum", f"benchmarks.{'s' * 90}"))
-    assert screen(own, 80, "ascii").startswith("own: sums ? of all kinds")
-    assert "~ fp " in screen(own, 80, "ascii")
 
 
 def test_the_encoding_of_standard_output_decides_what_is_written(own: Path) -> None:
@@ -209,20 +73,6 @@ def test_the_encoding_of_standard_output_decides_what_is_written(own: Path) -> N
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("own: sums ? of all kinds")
-
-
-def test_the_list_of_suites_is_as_wide_as_the_terminal(
-    rater: Rater, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    description = load_suite("mini").description
-    assert description in rater("suites")[1]
-    monkeypatch.setenv("COLUMNS", "80")
-    at_80 = rater("suites")[1]
-    assert description in " ".join(at_80.split())
-    assert "…" not in at_80
-    assert max(map(len, at_80.splitlines())) <= 80
-    monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, rater("suites")[1].splitlines())) <= 60
 
 
 def test_json_may_stand_before_or_after_the_subcommand(own: Path, rater: Rater) -> None:
@@ -342,26 +192,6 @@ def test_an_interrupted_check_leaves_nothing(
     assert work_folders(own) == []
 
 
-def test_a_suite_taken_for_the_size_is_told_so(rater: Rater) -> None:
-    status, out, err = rater("suites", "check", "--run", "mini")
-    assert (status, out) == (2, "")
-    assert "--run took 'mini' as its SIZE" in err
-    assert "`rater suites check mini --run`" in err
-    assert rater("suites", "check")[0] == 2
-
-
-@pytest.mark.parametrize("word", ["abc", "0", "-1", "nan", "inf", "1e10"])
-def test_a_time_limit_that_is_none_is_told_in_plain_words(
-    rater: Rater, capsys: pytest.CaptureFixture[str], word: str
-) -> None:
-    with pytest.raises(SystemExit):
-        rater("suites", "check", f"--timeout={word}", "mini")
-    assert (
-        f"argument --timeout: expected a number of seconds, above 0 and at most 1e+09, got '{word}'"
-        in capsys.readouterr().err
-    )
-
-
 def test_a_size_that_a_benchmark_lacks_fails_the_check(own: Path, rater: Rater) -> None:
     status, out, _ = rater("suites", "check", own, "--run", "train")
     assert status == 1
@@ -421,92 +251,6 @@ def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> N
         for benchmark in quick
     ]
     assert [(t.error, t.checked) for t in trials] == [(None, True)] * 2
-
-
-BEYOND = """\
-[suite]
-format = 1
-name = "beyond"
-setup = ["./prepare.sh", "a b"]
-environment = { LC_ALL = "C" }
-leave_out = ["unfit"]
-[benchmarks.solve]
-category = "fp"
-description = "solves"
-command = ["./solve.sh"]
-threads = 4
-setup = ["sh", "-c", "date > now"]
-environment = { OMP_NUM_THREADS = "4" }
-metrics.rate = { pattern = "rate (.*)", unit = "GB/s", better = "higher", combine = "sum" }
-metrics.wait = { pattern = "wait (.*)" }
-[benchmarks.solve.sizes.train]
-commands = [
-  { args = ["1"], stdin = "a.txt", stdout = "a.out", stderr = "a err" },
-  { command = ["cmp", "a.out", "b.txt"] },
-]
-environment = { MODE = "x y" }
-memory_total_mb = 2048
-reference_s = 1
-disk_mb = 2
-inputs = [
-  { name = "a.txt", path = "first.txt", copy = true },
-  { name = "b.txt", made = "b" },
-]
-expected = [
-  { file = "a.out", sha256 = "00112233445566778899AABBCCDDEEFF00112233445566778899aabbccddeeff" },
-  { text = "1\\n2\\n", absolute = 0.5, ignore = "^time" },
-]
-"""
-
-
-def test_everything_that_a_suite_can_state_is_shown(
-    tmp_path: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "first.txt").write_text("1")
-    (tmp_path / "beyond.toml").write_text(BEYOND)
-    monkeypatch.setenv("COLUMNS", "80")
-    _, out, _ = rater("suites", "show", tmp_path / "beyond")
-    assert (
-        out
-        == f"""\
-beyond
-file: {tmp_path}/beyond.toml
-set-up, once a run: ./prepare.sh 'a b'
-environment: LC_ALL=C
-left out of a run: benchmarks that are too big for the machine
-
-benchmark  category  description
-solve      fp        solves
-                     threads: 4, each copy gets as many CPUs
-                     reports rate in GB/s, higher is better, sum of the copies
-                     reports wait, mean of the copies
-                     set-up, before each run of a copy: sh -c 'date > now'
-                     environment: OMP_NUM_THREADS=4
-
-Reference seconds and MB of memory per copy, by size
-benchmark  train s  train MB
-solve         1.00     2048*
-
-* of all copies together
-
-solve, size train
-runs     ./solve.sh 1 < a.txt > a.out 2> 'a err'
-         cmp a.out b.txt
-with     MODE='x y'
-finds    a.txt (./first.txt, its own copy), b.txt (b from the set-up)
-writes   2.00 MB
-answers  a.out with the SHA-256 stated; stdout as expected, +-0.5, but not lines
-         with "^time"
-"""
-    )
-    shown = document(rater("suites", "show", tmp_path / "beyond", "--json")[1])
-    (solve,) = shown["benchmarks"]
-    (size,) = solve["sizes"]
-    assert (shown["leave_out"], solve["threads"]) == (["unfit"], 4)
-    assert [metric["name"] for metric in solve["metrics"]] == ["rate", "wait"]
-    assert [command["stdin"] for command in size["commands"]] == ["a.txt", None]
-    assert size["total_memory_bytes"] == 2_048_000_000
-    assert [wanted["copy"] for wanted in size["input_files"]] == [True, False]
 
 
 def test_suites_in_the_users_folders_are_listed_with_their_folder(

@@ -34,6 +34,7 @@ from tests.support.made_sweeps import make_sweep
 from tests.support.observations import DOCUMENT, observed, read
 from tests.support.settings_tree import CPUFREQ, CPUS, THP, make_tree
 from tests.support.stored_runs import GONE
+from tests.support.suite_text import BEYOND, OWN, SUM
 
 GIB = 1 << 30
 # How the kernel was set, in the words of a run's record.
@@ -400,6 +401,26 @@ def machines(folder: Path) -> None:
         (folder / f"{name}.toml").write_text(text)
     suite = '[suite]\nformat = 1\nname = "heavy"\n[benchmarks.one]\ncommand = ["./nowhere"]\n'
     (folder / "heavy.toml").write_text(f"{suite}[benchmarks.one.sizes.train]\nmemory_mb = 300\n")
+
+
+def suites(folder: Path) -> None:
+    """Suites of two benchmarks: plain, in many words, with long names, wrong; one of all words."""
+    wordy = OWN.replace('"sums"', '"sums – of all kinds, and of some more kinds"').replace(
+        '"harmonic sum"', '"adds up the harmonic series term by term"'
+    )
+    wordy = wordy.replace("\ndesc", '\nreference_machine = "a laptop on the desk"\ndesc', 1)
+    long = OWN.replace("benchmarks.sum", f"benchmarks.{'s' * 90}")
+    for name, text in {
+        "own": OWN,
+        "wordy": wordy.replace('args = ["you"]', 'args = ["you"]\nreference_s = 1'),
+        "long": long.replace("sizes.test", f"sizes.{'t' * 90}"),
+        "lines": OWN.replace('"echo", "hello"', '"echo", "a\\nb"'),
+        "wrong": OWN.replace("sources", "source").replace("0.25", "-1"),
+        "beyond": BEYOND,
+    }.items():
+        (folder / f"{name}.toml").write_text(text)
+    (folder / "sum.c").write_text(SUM)
+    (folder / "first.txt").write_text("1")
 
 
 def settings(folder: Path) -> None:
