@@ -176,7 +176,7 @@ def learn_sizes(
             Path(spec.directory),
             spec.environment,
             limits,
-            outputs=(Path(spec.stdout), Path(spec.stderr)),
+            outputs=(spec.stdout, spec.stderr),
         )
         if ended.exit_code not in (0, *spec.accepted) or ended.excess is not None:
             raise InputError(

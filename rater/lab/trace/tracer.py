@@ -10,7 +10,6 @@ import platform
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,8 +39,8 @@ from rater.run.programs.child_process import (
     both_ends,
     die_with_parent,
     kill_group,
+    run_alone,
     run_tool,
-    wait_within,
 )
 from rater.run.programs.compile import (
     cache_errors,
@@ -506,40 +505,27 @@ def run_to_end(
     `descriptors` are those it inherits. Raises `InputError` where it cannot be started, `RunError`
     where it takes more than `limits` or the tracer cannot run it.
     """
-    with Path(spec.stdout).open("wb") as stdout, Path(spec.stderr).open("w+b") as stderr:
-        start = time.monotonic()
-        try:
-            process = subprocess.Popen(
-                spec.argv,
-                cwd=spec.directory,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=descriptors,
-                process_group=0,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
-            )
-        except OSError as error:
-            raise InputError(f"{spec.argv[0]} cannot be started: {error.strerror}") from None
-        try:
-            outputs = (stdout.fileno(), stderr.fileno())
-            excess = wait_within(process.pid, limits, outputs)
-            elapsed_s = time.monotonic() - start
-            kill_group(process.pid)
-            status = process.wait()
-        finally:
-            kill_group(process.pid)
-            process.wait()
-        text = both_ends(stderr.fileno())
-    if excess is LimitExceeded.TIME:
+    try:
+        ended = run_alone(
+            spec.argv,
+            Path(spec.directory),
+            environment,
+            limits,
+            outputs=(spec.stdout, spec.stderr),
+            descriptors=descriptors,
+        )
+    except OSError as error:
+        raise InputError(f"{spec.argv[0]} cannot be started: {error.strerror}") from None
+    if ended.excess is LimitExceeded.TIME:
         raise RunError(
             f"{spec.argv[0]} was not done after {limits.time_s:g} s: a smaller input, or more "
             "time with --timeout"
         )
-    if excess is LimitExceeded.OUTPUT:
+    if ended.excess is LimitExceeded.OUTPUT:
         raise RunError(f"{spec.argv[0]} wrote more than 1 GB of output")
-    if status and "valgrind: " in text:
+    with Path(spec.stderr).open("rb") as stderr:
+        text = both_ends(stderr.fileno())
+    if ended.status and "valgrind: " in text:
         at = text.index("valgrind: ")
         raise RunError(f"the tracer could not run {spec.argv[-1]}: {text[at : at + 300]}")
-    return elapsed_s, status
+    return ended.elapsed_s, ended.status

@@ -15,6 +15,7 @@ from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
+from typing import IO
 
 from msgspec import Struct
 
@@ -50,14 +51,23 @@ class ToolEnded(Struct, frozen=True):
     output: str
 
 
-class SoloRunResult(Struct, frozen=True):
-    """One benchmark run alone, by the parent's clock."""
+class ChildEnded(Struct, frozen=True):
+    """How a child ended that was given limits, by our clock."""
 
-    elapsed_s: float
-    exit_code: int | None  # None when a signal ended it
-    signal: int | None
+    status: int  # exit code; negative: the signal
     excess: LimitExceeded | None  # why it was killed
+    elapsed_s: float
     max_rss_bytes: int | None  # None when it is below our own peak, which a fork inherits
+
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None: a signal ended it."""
+        return self.status if self.status >= 0 else None
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it."""
+        return -self.status if self.status < 0 else None
 
 
 def run_tool(
@@ -82,62 +92,90 @@ def run_tool(
         return ToolEnded(done.returncode, both_ends(output.fileno()))
 
 
+def run_child(
+    argv: Sequence[str],
+    cwd: str | Path,
+    environment: Mapping[str, str] | Mapping[bytes, bytes],
+    outputs: tuple[IO[bytes], IO[bytes]],
+    limits: Limits = NO_LIMITS,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    descriptors: Sequence[int] = (),
+    leaves: bool = False,
+) -> ChildEnded:
+    """Run a program in a process group of its own; raises `OSError` when it cannot be started.
+
+    `outputs` are the files of its standard output and error, which may be the same; of too much
+    output the beginning is kept. `descriptors`: that it inherits. Its group is killed when it
+    takes more than `limits`, `stop` is true, we are interrupted, and when it has ended; where it
+    `leaves` something running, not when it has ended well.
+    """
+    own_peak = getrusage(RUSAGE_SELF).ru_maxrss
+    begin_s = time.monotonic()
+    process = subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=outputs[0],
+        stderr=outputs[1],
+        pass_fds=descriptors,
+        process_group=0,
+        preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
+    )
+    excess, well, written = None, False, {it.fileno() for it in outputs}
+    try:
+        excess = _wait_within(process.pid, limits, written, stop)
+        elapsed_s = time.monotonic() - begin_s
+        if excess is None:
+            ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            well = ended is not None and ended.si_status == 0
+    finally:
+        if not (leaves and well):  # before it is reaped: its number is no other group's yet
+            kill_group(process.pid)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if excess is LimitExceeded.OUTPUT:
+        cut(written)
+    peak = usage.ru_maxrss
+    return ChildEnded(
+        process.returncode, excess, elapsed_s, peak * 1024 if peak > own_peak else None
+    )
+
+
 def run_alone(
     argv: Sequence[str],
     run_dir: Path,
     environment: Mapping[str, str] | Mapping[bytes, bytes],
     limits: Limits = NO_LIMITS,
-    outputs: tuple[Path, Path] | None = None,
-) -> SoloRunResult:
+    *,
+    outputs: tuple[str | Path, str | Path] | None = None,
+    descriptors: Sequence[int] = (),
+) -> ChildEnded:
     """Run a benchmark in its run directory, output to the files `stdout` and `stderr` there.
 
-    `outputs` are other files for that.
-
-    Its whole process group is killed when it takes more than `limits`, when it has ended,
-    and when we are interrupted. Of too much output the beginning is kept. Raises `OSError`
-    when it cannot be started.
+    `outputs` are other files for that; see `run_child`.
     """
-    own_peak = getrusage(RUSAGE_SELF).ru_maxrss
-    out, err = outputs or (run_dir / "stdout", run_dir / "stderr")
+    out, err = map(Path, outputs or (run_dir / "stdout", run_dir / "stderr"))
     with out.open("wb") as stdout, err.open("wb") as stderr:
-        start = time.monotonic()
-        process = subprocess.Popen(
-            argv,
-            cwd=run_dir,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            process_group=0,
-            preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
+        return run_child(
+            argv, run_dir, environment, (stdout, stderr), limits, descriptors=descriptors
         )
-        written = (stdout.fileno(), stderr.fileno())
-        try:
-            excess = wait_within(process.pid, limits, written)
-            elapsed_s = time.monotonic() - start
-            kill_group(process.pid)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            kill_group(process.pid)
-            process.wait()
-        if excess is LimitExceeded.OUTPUT:
-            cut(written)
-    code = process.returncode
-    return SoloRunResult(
-        elapsed_s=elapsed_s,
-        exit_code=code if code >= 0 else None,
-        signal=-code if code < 0 else None,
-        excess=excess,
-        max_rss_bytes=usage.ru_maxrss * 1024 if usage.ru_maxrss > own_peak else None,
-    )
 
 
-def wait_within(
+def excess_text(excess: LimitExceeded, limits: Limits) -> str:
+    """Return what a child took too much of, in words."""
+    if excess is LimitExceeded.TIME:
+        return f"was not done after {limits.time_s:g} s (--timeout)"
+    most = (limits.output_bytes or 0) / 1e6
+    return f"wrote more than {most:.0f} MB of output (--output-limit of rater run)"
+
+
+def _wait_within(
     pid: int,
     limits: Limits,
-    outputs: Sequence[int],
-    stop: Callable[[], bool] = lambda: False,
+    outputs: Iterable[int],
+    stop: Callable[[], bool],
 ) -> LimitExceeded | None:
     """Wait until a child of ours has ended, which is not reaped, or has taken too much.
 

@@ -7,7 +7,6 @@ import re
 import resource
 import shlex
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,11 +22,8 @@ from rater.run.programs.child_process import (
     LimitExceeded,
     Limits,
     both_ends,
-    cut,
-    die_with_parent,
-    kill_group,
-    wait_within,
-    written_bytes,
+    excess_text,
+    run_child,
 )
 from rater.run.programs.compile import (
     BuiltProgram,
@@ -374,17 +370,9 @@ def set_up_suite(
             merged = {**environment, **_variables(suite, cache)}
             encoded = {os.fsencode(name): os.fsencode(value) for name, value in merged.items()}
             argv = (program, *suite.setup[1:])
-            try:
-                wrong = _run(argv, folder, encoded, output, limits=limits)
-            except OSError as error:
-                raise InputError(
-                    f"{where}: {program} cannot be started: {error.strerror}"
-                ) from None
+            wrong = _run(argv, folder, encoded, output, limits=limits)
             if wrong is not None:
-                text = _last_lines(both_ends(output.fileno()))
-                raise InputError(
-                    f"{where} {wrong}: {command_text(suite.setup)}{text}\n(it ran in {folder})"
-                )
+                raise InputError(f"{where} {wrong}\n(it ran in {folder})")
             # Writing back what it wrote must not fall into a measurement, nor can it be
             # dropped before; where this is refused there is nothing else to be done.
             flush_file_system(folder)
@@ -413,19 +401,10 @@ def set_up_copy(
     was stopped.
     """
     path = run_dir / OUTPUT
-    shown = command_text(argv)
     with path.open("w+b") as output:
-        try:
-            wrong = _run(argv, run_dir, environment, output, limits=limits, stop=stop)
-        except OSError as error:
-            raise RunError(
-                f"set-up of {who} cannot be started: {error.strerror} ({shown})"
-            ) from None
-        text = both_ends(output.fileno()) if wrong is not None else ""
+        wrong = _run(argv, run_dir, environment, output, limits=limits, stop=stop)
     if wrong is not None:
-        raise RunError(
-            f"set-up of {who} {wrong}: {shown}{_last_lines(text)}\n(its files are in {run_dir})"
-        )
+        raise RunError(f"set-up of {who} {wrong}\n(its files are in {run_dir})")
     with suppress(OSError):
         path.unlink()
 
@@ -441,39 +420,25 @@ def _run(
 ) -> str | None:
     """Run a set-up in a process group of its own; return what went wrong, in words.
 
-    The group of one that did not end well is killed. Raises `OSError` when it cannot
-    be started, `SetupStopped` when it was stopped.
+    The group of one that did not end well is killed. Raises `SetupStopped` when it was stopped.
     """
-    process = subprocess.Popen(
-        argv,
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-        preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
-    )
-    ended_well = False
     try:
-        excess = wait_within(process.pid, limits, (output.fileno(),), stop)
-        ended_well = excess is None and process.wait() == 0
-    finally:
-        if not ended_well:
-            kill_group(process.pid)
-            process.wait()
-    if excess is LimitExceeded.STOPPED:
-        raise SetupStopped
-    if excess is LimitExceeded.TIME:
-        return f"was not done after {limits.time_s:g} s (--timeout)"
-    if excess is LimitExceeded.OUTPUT:
-        written, limit = written_bytes((output.fileno(),)), limits.output_bytes or 0
-        cut((output.fileno(),))
-        return (
-            f"wrote {written / 1e6:.0f} MB of output, more than {limit / 1e6:.0f} MB "
-            "(--output-limit of rater run)"
+        ended = run_child(
+            argv, folder, environment, (output, output), limits, stop=stop, leaves=True
         )
-    return None if ended_well else _ended(process.returncode)
+    except OSError as error:
+        return f"cannot be started: {error.strerror} ({command_text(argv)})"
+    if ended.excess is LimitExceeded.STOPPED:
+        raise SetupStopped
+    if ended.excess is not None:
+        wrong = excess_text(ended.excess, limits)
+    elif ended.status:
+        how = "ended with status" if ended.status > 0 else "was killed by signal"
+        wrong = f"{how} {abs(ended.status)}"
+    else:
+        return None
+    lines = both_ends(output.fileno()).splitlines()[-_LINES:]
+    return "\n".join([f"{wrong}: {command_text(argv)}", *lines])
 
 
 def _variables(suite: Suite, cache: Path) -> dict[str, str]:
@@ -481,15 +446,6 @@ def _variables(suite: Suite, cache: Path) -> dict[str, str]:
     if suite.setup:
         found["RATER_SETUP_DIR"] = str(setup_folder(suite, cache))
     return found
-
-
-def _ended(status: int) -> str:
-    return f"ended with status {status}" if status > 0 else f"was killed by signal {-status}"
-
-
-def _last_lines(text: str) -> str:
-    lines = text.splitlines()[-_LINES:]
-    return "".join(f"\n{line}" for line in lines)
 
 
 # -- What a result is made of beside programs and settings: all that must not change within a run --

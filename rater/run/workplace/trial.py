@@ -19,7 +19,7 @@ from rater.plan.suite import Benchmark, Size, Suite
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.copies.guard import MARKER, guard, kill_marked
 from rater.run.copies.launch import CopySpec
-from rater.run.programs.child_process import LimitExceeded, Limits, SoloRunResult, run_alone
+from rater.run.programs.child_process import ChildEnded, Limits, excess_text, run_alone
 from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs
 from rater.run.programs.script import (
@@ -214,12 +214,9 @@ def _run(
     )
 
 
-def _failure(ended: SoloRunResult, spec: CopySpec, limits: Limits) -> str | None:
-    if ended.excess is LimitExceeded.TIME:
-        return f"was not done after {limits.time_s:g} s (--timeout)"
-    if ended.excess is LimitExceeded.OUTPUT:
-        limit = limits.output_bytes or 0
-        return f"wrote more than {limit / 1e6:.0f} MB of output (--output-limit of rater run)"
+def _failure(ended: ChildEnded, spec: CopySpec, limits: Limits) -> str | None:
+    if ended.excess is not None:
+        return excess_text(ended.excess, limits)
     if ended.exit_code in (0, *spec.accepted):
         return None
     failure = failed_command(spec.argv, spec.stderr, ended.exit_code, ended.signal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from rater.record.run import Placement, Validity, escape_undecodable
 from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
-from rater.run.programs.child_process import LimitExceeded, Limits, kill_group, wait_within
+from rater.run.programs.child_process import LimitExceeded, Limits, run_child
 from rater.run.programs.script import CommandLine, failed_position, to_argv, without_mark
 from rater.run.workplace.compare_output import CheckResult
 from rater.run.workplace.run_dirs import OVERWRITTEN
@@ -120,26 +119,14 @@ def _compare_one(
     printed = f"{log}.out"
     try:
         with open(log, "wb") as errors, open(printed, "wb") as out:  # noqa: PTH123 - text, as above
-            process = subprocess.Popen(
-                argv,
-                cwd=one.directory,
-                env={name: value for name, value in environment.items() if name},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=errors,
-                process_group=0,
-            )
-            try:
-                excess = wait_within(process.pid, limits, (), stop)
-            finally:
-                kill_group(process.pid)
-                code = process.wait()
-        if excess is LimitExceeded.STOPPED:
+            own = {name: value for name, value in environment.items() if name}
+            ended = run_child(argv, one.directory, own, (out, errors), limits, stop=stop)
+        if ended.excess is LimitExceeded.STOPPED:
             return CheckResult(Validity.UNCHECKED)
-        if excess is not None:
+        if ended.excess is not None:
             too_long.set()
             return _too_long(limits)
-        return _judged(one, log, argv, code)
+        return _judged(one, log, argv, ended.status)
     except OSError as error:
         return CheckResult(
             Validity.NOT_CHECKED, f"not validated: {error.strerror}: {error.filename}"
