@@ -405,7 +405,11 @@ def test_files_are_taken_before_another_rater_may_set_up_again(tmp_path: Path) -
     ("script", "limits", "said"),
     [
         ("sleep 60", Limits(time_s=0.2), "was not done after 0.2 s (--timeout): "),
-        ("yes", Limits(output_bytes=4 << 20), "wrote more than 4 MB of output (--output-limit of rater run): "),
+        (
+            "yes",
+            Limits(output_bytes=4 << 20),
+            "wrote more than 4 MB of output (--output-limit of rater run): ",
+        ),
     ],
 )
 def test_a_set_up_is_held_to_the_limits(
