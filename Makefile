@@ -72,9 +72,11 @@ freeze: $(STAMP)
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(LAUNCHER) .pytest_cache .mypy_cache .ruff_cache
 
-# The program that starts copies. Exchanged, not written over: it may run.
+# The program that starts copies, static where that library is: it forks sooner. Exchanged, not
+# written over: it may run.
 $(LAUNCHER): $(wildcard rater/run/launcher/native/*) | cc
-	@$${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -o $@.$$$$ $(filter %.c,$^) && mv $@.$$$$ $@
+	@set -- $${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -o $@.$$$$ $(filter %.c,$^); \
+	  { "$$@" -static 2>/dev/null || "$$@"; } && mv $@.$$$$ $@
 
 # The environment, made anew when what it is made from changes.
 $(STAMP): setup.cfg pyproject.toml

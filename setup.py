@@ -68,7 +68,9 @@ class BuildWithLauncher(build_py):
             made = Path(self.build_lib, LAUNCHER, "rater-launcher")
             sources = sorted(map(str, (ROOT / LAUNCHER / "native").glob("*.c")))
             compiler = shlex.split(os.environ.get("CC", "") or "cc")
-            subprocess.run([*compiler, "-std=gnu11", "-O2", *sources, "-o", made], check=True)
+            words = [*compiler, "-std=gnu11", "-O2", *sources, "-o", made]
+            if subprocess.run([*words, "-static"], check=False).returncode:  # no such library
+                subprocess.run(words, check=True)
 
 
 class OfThisMachine(Distribution):

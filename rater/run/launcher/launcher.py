@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 from rater.errors import InputError, RunError
 from rater.run.launcher.table import (
     FORMAT,
+    MOST_RECORDS,
     RECORD,
     ProcessEntry,
     Record,
@@ -30,7 +32,7 @@ from rater.run.programs.compile import cache_root, compile_program
 NAME = "rater-launcher"
 _SOURCES = Path(__file__).parent / "native"
 _MADE = Path(__file__).parent / NAME
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")  # and static where that can be: it forks sooner
 
 
 def launcher_program() -> Path:
@@ -42,6 +44,8 @@ def launcher_program() -> Path:
             return _MADE
     try:
         files = tuple(it for it in sources if it.suffix == ".c")
+        with suppress(InputError):  # without that library
+            return compile_program(NAME, files, (*FLAGS, "-static"), (), cache_root()).executable
         return compile_program(NAME, files, FLAGS, (), cache_root()).executable
     except InputError as error:
         raise InputError(
@@ -52,8 +56,10 @@ def launcher_program() -> Path:
 
 # -- The process -----------------------------------------------------------------------------------
 
-_BLOCK = RECORD.size * 1024
+_BLOCK = RECORD.size * MOST_RECORDS
+_REQUESTS = 512  # bytes of several in one message; the launcher has room for 64
 _GREETING_S = 20.0
+_GREETINGS = 40  # so often it is let go on where it was stopped as it began
 _CHANGED = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 
 
@@ -70,7 +76,7 @@ class Launcher:
 
     def __init__(self, processes: int, mark: int, locks: int, cgroup: Path | None) -> None:
         program = launcher_program()
-        self._socket, theirs = socket.socketpair()
+        self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self._socket.setblocking(False)
             fd = theirs.fileno()
@@ -80,20 +86,26 @@ class Launcher:
                 {"PATH": os.defpath},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, fd),  # which it inherits then
-                    *((os.POSIX_SPAWN_OPEN, it, os.devnull, os.O_RDWR, 0) for it in range(3)),
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # of copies as well
+                    *((os.POSIX_SPAWN_OPEN, it, os.devnull, os.O_RDWR, 0) for it in (1, 2)),
                 ],
             )
-        self._out = b""
-        self._in = b""
+        self._out: deque[tuple[bytes, int]] = deque()  # messages, with the table of one or -1
         self._tokens = 0
         self._greet(program)
 
     def _greet(self, program: Path) -> None:
         """Wait for the first record, which says of which make it is."""
-        self._socket.settimeout(_GREETING_S)
+        self._socket.settimeout(_GREETING_S / _GREETINGS)
         data = b""
-        with suppress(OSError):
-            data = self._socket.recv(RECORD.size)
+        for _ in range(_GREETINGS):
+            try:
+                data = self._socket.recv(_BLOCK)
+                break
+            except TimeoutError:
+                self.mend()
+            except OSError:
+                break
         self._socket.setblocking(False)
         hello = next(unpack_records(data), None)
         if hello is None or (hello.kind, hello.status) != (Told.HELLO, FORMAT):
@@ -110,10 +122,10 @@ class Launcher:
 
     async def start(self, entries: Sequence[ProcessEntry]) -> None:
         """Have processes started; those that follow nobody say READY at their gates."""
-        self._send(pack_request(Verb.START, data=pack_table(entries)))
-        while self._out:  # longer than the socket takes at once
-            await trio.lowlevel.wait_writable(self._socket)
-            self.flush()
+        table = os.memfd_create("rater-table")
+        with open(table, "wb", closefd=False) as file:  # noqa: PTH123 (a descriptor)
+            file.write(pack_table(entries))
+        self._send(pack_request(Verb.START), table)
 
     def release(self) -> None:
         """Let all begin that wait at their gates, each at its offset."""
@@ -131,15 +143,21 @@ class Launcher:
         """End one that has not begun; 0: all of them."""
         self._send(pack_request(Verb.DISCARD, token))
 
-    def _send(self, data: bytes) -> None:
-        self._out += data
+    def _send(self, request: bytes, table: int = -1) -> None:
+        if self._out and self._out[-1][1] < 0 < _REQUESTS - len(self._out[-1][0]) and table < 0:
+            request = self._out.pop()[0] + request
+        self._out.append((request, table))
         self.flush()
 
     def flush(self) -> None:
         """Send what could not be sent before; returns at once."""
         with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # `receive` tells
             while self._out:
-                self._out = self._out[self._socket.send(self._out) :]
+                request, table = self._out[0]
+                socket.send_fds(self._socket, [request], [table] if table >= 0 else [])
+                self._out.popleft()
+                if table >= 0:
+                    os.close(table)
 
     async def receive(self) -> list[Record]:
         """Wait for records and return them, in order; raises `LauncherDiedError`."""
@@ -158,10 +176,8 @@ class Launcher:
             data = b""
         if not data:
             raise LauncherDiedError(self._obituary())
-        data = self._in + data
-        whole = len(data) // RECORD.size * RECORD.size
-        self._in = data[whole:]
-        return list(unpack_records(data[:whole]))
+        self.flush()
+        return list(unpack_records(data))
 
     def _obituary(self) -> str:
         how = "ended"
@@ -187,9 +203,8 @@ class Launcher:
     def close(self, *, hunt: bool) -> None:
         """End it; with `hunt` it kills what is there first, as if rater had died, unwaited for."""
         with suppress(OSError):
-            self._socket.setblocking(True)
             self._socket.settimeout(1.0)
-            self._socket.sendall(self._out + pack_request(Verb.GOODBYE, value=int(hunt)))
+            self._send(pack_request(Verb.GOODBYE, value=int(hunt)))
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
         self._socket.close()

@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from rater.run.launcher.inherited import variables
 
-FORMAT = 1  # rises with every change of a structure
+FORMAT = 2  # rises with every change of a structure
 _NOTHING = 0xFFFFFFFF
-_REQUEST = struct.Struct("=IIiI")
+_REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 _ENTRY = struct.Struct("=4I9I3iq")
 RECORD = struct.Struct("=IIiiiiq20q2i")
+MOST_RECORDS = 64  # in one message
 _TEXT_AT = 32  # bytes before the figures
 
 
@@ -66,10 +67,9 @@ class Stage(IntEnum):
     PAGES = 7
     LIMITS = 8
     DIRECTORY = 9
-    INPUT = 10
-    OUTPUT = 11
-    ERROR = 12
-    EXECUTE = 13
+    OUTPUT = 10
+    ERROR = 11
+    EXECUTE = 12
 
 
 class Record(NamedTuple):
@@ -201,9 +201,9 @@ def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
     return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.end()))
 
 
-def pack_request(kind: Verb, token: int = 0, value: int = 0, data: bytes = b"") -> bytes:
-    """Return a request with what belongs to it."""
-    return _REQUEST.pack(kind, token, value, len(data)) + data
+def pack_request(kind: Verb, token: int = 0, value: int = 0) -> bytes:
+    """Return a request; a table goes with it as a descriptor of memory."""
+    return _REQUEST.pack(kind, token, value)
 
 
 def unpack_records(data: bytes) -> Iterator[Record]:

@@ -313,10 +313,8 @@ def test_a_follower_begins_with_the_end_of_the_one_before_even_if_that_was_long_
 
 
 SLOW_FORK = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <unistd.h>
-pid_t fork(void) { usleep(50000); return ((pid_t(*)(void))dlsym(RTLD_NEXT, "fork"))(); }
+pid_t fork_slowly(void) { usleep(50000); return fork(); }
 """
 
 
@@ -324,9 +322,9 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow.c").write_text(SLOW_FORK)
-    slow = compiled(tmp_path / "slow.so", tmp_path / "slow.c", flags=("-shared", "-fPIC"))
-    begin = f'#!/bin/sh\nLD_PRELOAD={slow} exec {launcher_program()} "$@"\n'
-    monkeypatch.setattr(face, "launcher_program", lambda: script(tmp_path / "x", begin))
+    slow = compiled(tmp_path / "slow.o", tmp_path / "slow.c", flags=("-c",))
+    made = compiled(tmp_path / "x", *sorted(NATIVE.glob("*.c")), slow, flags=("-Dfork=fork_slowly",))
+    monkeypatch.setattr(face, "launcher_program", lambda: made)
     launcher = Launcher(64, 1 << 61, -1, None)
     ends = tmp_path / "end"
     wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
@@ -383,23 +381,21 @@ def test_both_sides_have_the_same_structures(tmp_path: Path) -> None:
     assert [*map(int, sizes[3:])] == [FORMAT, max(Stage), max(Told)]
 
 
-def noise(seed: int) -> list[bytes]:
+def noise(seed: int) -> Iterator[tuple[bytes, bytes]]:
     """Requests that are none, and tables whose offsets lead anywhere."""
     chance = random.Random(seed)
     place = Path("/tmp")
     whole = pack_table([entry(place, "/bin/true", cpus=(0,), policy=4), entry(place, "/bin/true")])
-    found = []
     for _ in range(60):
         table = bytearray(whole)
         for _ in range(chance.randrange(1, 6)):
             at = chance.randrange(len(table))
             table[at : at + 4] = chance.randbytes(4)
-        cut = (
-            bytes(table[: chance.randrange(len(table))]) if chance.random() < 0.3 else bytes(table)
-        )
-        found.append(pack_request(Verb.START, data=cut))
-    found += [pack_request(Verb(chance.randrange(2, 6)), chance.randrange(9), 0) for _ in range(9)]
-    return found
+        if chance.random() < 0.3:
+            del table[chance.randrange(len(table)) :]
+        yield pack_request(Verb.START), bytes(table)
+    for _ in range(9):
+        yield pack_request(Verb(chance.randrange(1, 6)), chance.randrange(9), 0), b""
 
 
 def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
@@ -411,8 +407,10 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
             launcher = Launcher(256, 1 << 61, -1, None)
 
             async def send(launcher: Launcher = launcher, seed: int = seed) -> None:
-                for data in noise(seed):
-                    launcher._send(data)
+                for request, data in noise(seed):
+                    table = os.memfd_create("table") if data else -1
+                    assert os.write(table, data) == len(data) if data else True
+                    launcher._send(request, table)
                 launcher.discard()
                 with trio.move_on_after(0.3):
                     while True:

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,6 @@ static struct {
     struct sigaction on_child;
     int slack;
     unsigned long long locks;
-    unsigned char cpus[MASK_BYTES];
 } origin;
 
 /* Takes note of what the launcher was given, before it changes anything of its own. */
@@ -39,7 +37,6 @@ void remember_origin(unsigned long long locks) {
     origin.slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     sigprocmask(SIG_SETMASK, NULL, &origin.blocked);
     sigaction(SIGCHLD, NULL, &origin.on_child);
-    sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)origin.cpus);
 }
 
 int64_t now_ns(void) {
@@ -89,18 +86,6 @@ int find_mask(struct view table, uint32_t offset, unsigned char *bytes) {
     return 1;
 }
 
-static void bind_cpus(struct view table, const struct entry *entry, struct slot *slot) {
-    unsigned char wanted[MASK_BYTES], got[MASK_BYTES] = {0};
-    int bound = find_mask(table, entry->cpus, wanted);
-    if (!bound) /* the launcher is on CPUs of its own, or of the copy before */
-        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)origin.cpus);
-    if (bound && (sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)got) ||
-                  memcmp(wanted, got, MASK_BYTES))) {
-        memcpy(slot->given, got, TEXT_BYTES);
-        give_up(slot, CPUS_GIVEN, 0);
-    }
-}
-
 static void bind_memory(struct view table, const struct entry *entry, struct slot *slot) {
     unsigned char wanted[MASK_BYTES], got[MASK_BYTES] = {0};
     int mode = entry->policy, given = 0;
@@ -124,14 +109,10 @@ static void bind_memory(struct view table, const struct entry *entry, struct slo
     }
 }
 
-static void open_as(struct slot *slot, int fd, const char *path, int stage) {
-    int opened = open(path, fd ? O_WRONLY | O_CREAT | O_TRUNC | O_APPEND : O_RDONLY, 0644);
-    if (opened < 0)
+static void open_output(struct slot *slot, int fd, const char *path, int stage) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    if (file < 0 || dup2(file, fd) < 0)
         give_up(slot, stage, errno);
-    if (opened != fd) {
-        dup2(opened, fd);
-        close(opened);
-    }
 }
 
 static void restore_signals(void) {
@@ -142,14 +123,11 @@ static void restore_signals(void) {
     for (int number = SIGSYS + 1; number < SIGRTMIN; number++) /* posix_spawn ignores, and hides */
         syscall(SYS_rt_sigaction, number, plain, NULL, _NSIG / 8);
     sigaction(SIGCHLD, &origin.on_child, NULL);
-    sigprocmask(SIG_SETMASK, &origin.blocked, NULL);
 }
 
-static _Noreturn void execute(struct view table, const struct entry *entry, struct slot *slot) {
-    const uint32_t variables[] = {entry->shared, entry->own};
-    char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
+static _Noreturn void execute(struct slot *slot, char **argv, char **environment) {
     prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
-    restore_signals();
+    sigprocmask(SIG_SETMASK, &origin.blocked, NULL);
     execve(argv[0], argv, environment);
     int error = errno;
     char begin[LOOKED_AT];
@@ -169,7 +147,6 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
         give_up(slot, GROUP, errno);
     if (origin.slack > 0)
         prctl(PR_SET_TIMERSLACK, (unsigned long)origin.slack, 0, 0, 0);
-    bind_cpus(table, entry, slot);
     bind_memory(table, entry, slot);
     if (entry->transparent >= 0 &&
         prctl(PR_SET_THP_DISABLE, entry->transparent ? 0UL : 1UL, 0UL, 0UL, 0UL))
@@ -181,11 +158,13 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
         give_up(slot, LIMITS, errno);
     if (chdir(text(table, entry->directory)))
         give_up(slot, DIRECTORY, errno);
-    open_as(slot, 0, "/dev/null", INPUT);
-    open_as(slot, 1, text(table, entry->output), OUTPUT);
-    open_as(slot, 2, text(table, entry->error), ERROR);
+    open_output(slot, 1, text(table, entry->output), OUTPUT);
+    open_output(slot, 2, text(table, entry->error), ERROR);
     if (entry->flags & REPORTS)
         dup2(gate.reports, REPORT_FD);
+    const uint32_t variables[] = {entry->shared, entry->own};
+    char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
+    restore_signals(); /* all are blocked until it begins */
     if (entry->flags & PROOF)
         read_schedstat("/proc/self/schedstat", &slot->cpu_ns, &slot->delay_ns);
     struct rusage own;
@@ -194,13 +173,15 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
     struct timespec used;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     slot->cpu_ns = used.tv_sec * 1000000000LL + used.tv_nsec;
-    __atomic_store_n(&slot->ready, 1, __ATOMIC_RELEASE);
-    uint64_t one = 1;
-    if (gate.tell >= 0 && write(gate.tell, &one, sizeof one) < 0)
+    /* Either we see that it waits for us, or it sees that we are ready: `await_ready`. */
+    __atomic_store_n(&slot->ready, 1, __ATOMIC_SEQ_CST);
+    const uint64_t one = 1;
+    if (__atomic_load_n(gate.awaited, __ATOMIC_SEQ_CST) == entry->token &&
+        write(gate.tell, &one, sizeof one) < 0)
         _exit(127);
     while (__atomic_load_n(gate.word, __ATOMIC_ACQUIRE) == gate.closed)
         syscall(SYS_futex, gate.word, FUTEX_WAIT, gate.closed, NULL, NULL, 0);
-    execute(table, entry, slot);
+    execute(slot, argv, environment);
 }
 
 /* Reads a file of /proc in one piece; returns its bytes, or -1. */

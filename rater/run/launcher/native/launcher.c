@@ -26,6 +26,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -36,18 +37,20 @@
    more, it did not run itself: stopped, without a CPU, or the machine was paused. */
 #define BEAT_NS 250000000LL
 #define LATE_NS 750000000LL /* a full machine, a slow virtual one: half a second was seen */
+#define GATHER_NS 20000000LL /* ends come in bursts, and are stamped: rater is woken once for many */
 #define BURST 3             /* ends handled one by one before all that have ended are stamped */
-#define MOST_REQUEST (1u << 30)
+#define MOST_TABLE (1u << 30)
 #define MOST_BACKLOG (1u << 20) /* bytes of records that rater has not taken: reports wait */
 #define MOST_PROCESSES (1u << 20)
 #define MOST_REPORTS 512 /* pieces, of what a pipe holds: a flood does not hold back an end */
+#define NEVER INT64_MAX
 
 enum { FREE, SPAWNED, WAITING, DUE, RUNNING }; /* WAITING: it is at its gate, and that is said */
 
 struct process {
     pid_t pid;
     uint32_t token, after, copy, flags;
-    int state, shares; /* shares: the gate of all */
+    int state, shares, asked; /* shares: the gate of all; asked: that it is ready is to be said */
     int64_t offset_ns, planned_ns, start_ns, ended_ns;
     unsigned char accepted[256 / 8];
 };
@@ -57,92 +60,116 @@ struct last { /* of a copy: which of its processes ended, and how */
     int well;
 };
 
-struct shared {
-    uint32_t opened; /* how often the gate of all was opened */
+struct shared { /* with all children */
+    uint32_t opened;  /* how often the gate of all was opened */
+    uint32_t awaited; /* token of the process that wakes us when it is ready */
     struct slot slots[];
 };
 
-struct bytes {
-    char *data;
-    size_t size, room, at;
-};
+#define EACH(it) for (struct process *it = processes; it < processes + used; it++)
 
-#define EACH(it) for (struct process *it = processes; it < processes + capacity; it++)
-
+/* Memory of these is shared with children, which do not use it: forks are quicker than by copy. */
 static struct process *processes;
+static pid_t *pids; /* by place; 0: that is free */
 static struct last *last;
 static struct shared *shared;
-static unsigned capacity, running;
+static unsigned capacity, used, running, followers, asked;
 static int rater_fd, children_fd, ready_fd, reports[2];
 static int64_t seen_ns; /* what had ended until then is known */
-static struct bytes in, out;
+static int64_t due_ns = NEVER, flush_ns = NEVER;
+static struct { /* records on their way to rater */
+    struct record *records;
+    size_t size, room, at;
+} out;
 
 static _Noreturn void die(const char *what) {
     perror(what);
     _exit(2);
 }
 
-static void *grown(struct bytes *buffer, size_t more) {
-    if (buffer->size + more > buffer->room) {
-        buffer->room = 2 * (buffer->size + more);
-        buffer->data = realloc(buffer->data, buffer->room);
-        if (!buffer->data)
-            die("memory");
-    }
-    return buffer->data + buffer->size;
+static void *shared_memory(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        die("memory");
+    return memory;
 }
 
 static struct record *say(int kind, const struct process *process, int64_t at_ns) {
-    struct record *record = grown(&out, sizeof *record);
-    memset(record, 0, sizeof *record);
-    out.size += sizeof *record;
-    record->kind = kind;
-    record->at_ns = at_ns;
+    if (out.size == out.room) {
+        out.room = 2 * (out.room + MOST_RECORDS);
+        out.records = realloc(out.records, out.room * sizeof *out.records);
+        if (!out.records)
+            die("memory");
+    }
+    struct record *record = &out.records[out.size++];
+    *record = (struct record){.kind = kind, .at_ns = at_ns};
     if (process) {
         record->token = process->token;
         record->pid = process->pid;
     }
+    int waits = (kind == ENDED || kind == REPORT) && running && !followers;
+    if (!waits || flush_ns == NEVER)
+        flush_ns = waits ? now_ns() + GATHER_NS : 0;
     return record;
 }
 
-static void flush(void) {
-    while (out.at < out.size) {
-        ssize_t done = send(rater_fd, out.data + out.at, out.size - out.at, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (done < 0)
-            break;
-        out.at += done;
+static struct record *say_broken(const struct process *process, int stage, int error) {
+    struct record *record = say(BROKEN, process, now_ns());
+    record->status = stage;
+    record->error = error;
+    return record;
+}
+
+/* Sends what does not wait; tells whether some is left that rater has no room for. */
+static int flush(int64_t now) {
+    while (out.at < out.size && flush_ns <= now) {
+        size_t count = out.size - out.at < MOST_RECORDS ? out.size - out.at : MOST_RECORDS;
+        if (send(rater_fd, &out.records[out.at], count * sizeof *out.records,
+                 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+            return 1;
+        out.at += count;
     }
-    if (out.at == out.size)
+    if (out.at == out.size) {
         out.at = out.size = 0;
+        flush_ns = NEVER;
+    }
+    return 0;
 }
 
 /* -- Begin: one process, or all that wait at the gate of all ------------------------------------ */
 
-static void started(struct process *process, int64_t now, int64_t planned) {
+/* Says no more, and waits no more, that a process is ready. */
+static void answer(struct process *process) {
+    asked -= process->asked;
+    process->asked = 0;
+}
+
+static void started(struct process *process, int64_t now, int64_t planned_ns) {
+    answer(process);
+    followers -= process->after != 0;
     process->state = RUNNING;
     process->start_ns = now;
-    process->planned_ns = planned;
+    process->planned_ns = planned_ns;
     if (!running++)
         seen_ns = now;
 }
 
-static void begin(struct process *process, int64_t planned) {
+static void begin(struct process *process, int64_t planned_ns) {
     uint32_t *word = &shared->slots[process - processes].go;
     int64_t now = now_ns();
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-    started(process, now, planned);
+    started(process, now, planned_ns);
     struct figures *figures = &say(STARTED, process, now)->figures;
     figures->start_ns = now;
-    figures->planned_ns = planned;
+    figures->planned_ns = planned_ns;
 }
 
 /* Begins a process whose predecessor has ended, or discards it. */
 static void follow(struct process *process) {
-    if (!process->after || process->flags & HELD || process->state == RUNNING)
-        return;
     const struct last *before = &last[process->copy];
-    if (before->token != process->after)
+    if (!process->after || process->flags & HELD || process->state == RUNNING ||
+        before->token != process->after)
         return;
     if (process->flags & WELL && !before->well)
         kill(process->pid, SIGKILL);
@@ -161,32 +188,51 @@ static void release(void) {
         it->planned_ns = now + it->offset_ns;
         if (it->shares)
             started(it, now, now);
+        else if (it->planned_ns < due_ns)
+            due_ns = it->planned_ns;
     }
     say(RELEASED, NULL, now);
 }
 
-/* Begins what is due, and returns when the next is: 0 where there is none. */
-static int64_t begin_due(void) {
-    int64_t next = 0;
+static void begin_due(void) {
+    if (due_ns > now_ns())
+        return;
+    due_ns = NEVER;
     EACH(it)
         if (it->state == DUE && it->planned_ns <= now_ns())
             begin(it, it->planned_ns);
-        else if (it->state == DUE && (!next || it->planned_ns < next))
-            next = it->planned_ns;
-    return next;
+        else if (it->state == DUE && it->planned_ns < due_ns)
+            due_ns = it->planned_ns;
 }
 
 static int is_ready(const struct process *process) {
-    return (int)__atomic_load_n(&shared->slots[process - processes].ready, __ATOMIC_ACQUIRE);
+    return (int)__atomic_load_n(&shared->slots[process - processes].ready, __ATOMIC_SEQ_CST);
+}
+
+/* Waits for one process at a time: the last that is not ready, as most are ready before it. Tells
+   whether one is on its way that follows nobody. Either we see that it is ready, or it sees that we
+   wait for it; and when it dies, that wakes us too. */
+static int await_ready(void) {
+    int some = 0;
+    struct process *awaited = NULL;
+    EACH(it)
+        if (it->asked && !is_ready(it)) {
+            some |= !it->after;
+            awaited = it;
+        }
+    if (!awaited)
+        return 0;
+    __atomic_store_n(&shared->awaited, awaited->token, __ATOMIC_SEQ_CST);
+    return is_ready(awaited) ? await_ready() : some;
 }
 
 /* Says of all that are at their gates that they are, once none is on its way there. */
 static void say_ready(void) {
+    if (!asked || await_ready())
+        return;
     EACH(it)
-        if (it->state == SPAWNED && !it->after && !is_ready(it))
-            return;
-    EACH(it)
-        if (it->state == SPAWNED && (!it->after || it->flags & HELD) && is_ready(it)) {
+        if (it->asked && is_ready(it)) {
+            answer(it);
             it->state = WAITING;
             say(READY, it, now_ns());
         }
@@ -199,7 +245,6 @@ static void look_at_zombie(pid_t pid, struct figures *figures) {
     snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
     read_schedstat(path, &figures->cpu_ns, &figures->delay_ns);
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    figures->last_cpu = -1;
     if (read_small(path, line, sizeof line) <= 0 || !(field = strrchr(line, ')')))
         return;
     for (int n = 2; field && n < 39; n++) /* proc_pid_stat(5) */
@@ -208,62 +253,48 @@ static void look_at_zombie(pid_t pid, struct figures *figures) {
         figures->last_cpu = atoi(field);
 }
 
-/* Reads the limits that a signal can be of. */
-static void look_at_limits(pid_t pid, struct figures *figures) {
-    siginfo_t info = {.si_code = CLD_EXITED};
-    struct rlimit cpu = {-1UL, -1UL}, file = {-1UL, -1UL};
-    waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
-    if (info.si_code != CLD_EXITED) {
-        prlimit(pid, RLIMIT_CPU, NULL, &cpu);
-        prlimit(pid, RLIMIT_FSIZE, NULL, &file);
-    }
-    figures->soft_cpu_s = (int64_t)cpu.rlim_cur; /* RLIM_INFINITY: -1 */
-    figures->hard_cpu_s = (int64_t)cpu.rlim_max;
-    figures->soft_file_bytes = (int64_t)file.rlim_cur;
-    figures->hard_file_bytes = (int64_t)file.rlim_max;
-}
-
-static void say_broken(struct process *process, struct slot *slot) {
-    struct record *record = say(BROKEN, process, now_ns());
-    record->status = slot->stage;
-    record->error = slot->error;
-    memcpy(record->text, slot->given, TEXT_BYTES);
-}
-
 /* Hands on a piece of what scripts report of their commands, with the time; tells whether any. */
 static int hear_reports(void) {
-    struct record *record = say(REPORT, NULL, now_ns());
-    ssize_t got = read(reports[0], record->text, TEXT_BYTES);
-    if (got > 0)
+    char text[TEXT_BYTES];
+    ssize_t got = read(reports[0], text, sizeof text);
+    if (got > 0) {
+        struct record *record = say(REPORT, NULL, now_ns());
         record->status = (int32_t)got;
-    else
-        out.size -= sizeof *record;
+        memcpy(record->text, text, (size_t)got);
+    }
     return got > 0;
 }
 
-static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns) {
-    struct slot *slot = &shared->slots[process - processes];
-    struct figures found = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1};
-    struct rusage usage;
-    int status = 0;
+static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns, int by_signal) {
+    const struct slot *slot = &shared->slots[process - processes];
+    struct figures found = {
+        .start_ns = process->start_ns,
+        .planned_ns = process->planned_ns,
+        .stalled_ns = stalled_ns,
+        .gate_cpu_ns = slot->cpu_ns,
+        .gate_delay_ns = slot->delay_ns,
+        .gate_peak_bytes = slot->peak_bytes,
+        .cpu_ns = -1,
+        .delay_ns = -1,
+        .cpu_limit = {-1UL, -1UL},
+        .file_limit = {-1UL, -1UL},
+        .last_cpu = -1,
+    };
+    if (stalled_ns)
+        found.seen_ns = seen_ns > process->start_ns ? seen_ns : process->start_ns;
     if (process->flags & PROOF)
         look_at_zombie(process->pid, &found);
     for (int n = 0; process->flags & REPORTS && n < MOST_REPORTS && hear_reports(); n++)
         ; /* what it reported comes before its end */
-    look_at_limits(process->pid, &found);
+    if (by_signal) {
+        prlimit(process->pid, RLIMIT_CPU, NULL, &found.cpu_limit);
+        prlimit(process->pid, RLIMIT_FSIZE, NULL, &found.file_limit);
+    }
+    struct rusage usage;
+    int status = 0;
     kill(-process->pid, SIGKILL); /* as long as it is a zombie the number is no other group's */
     wait4(process->pid, &status, 0, &usage);
     found.left = kill(-process->pid, 0) == 0;
-    if (slot->stage)
-        say_broken(process, slot);
-    found.start_ns = process->start_ns;
-    found.planned_ns = process->planned_ns;
-    found.stalled_ns = stalled_ns;
-    if (stalled_ns)
-        found.seen_ns = seen_ns > process->start_ns ? seen_ns : process->start_ns;
-    found.gate_cpu_ns = slot->cpu_ns;
-    found.gate_delay_ns = slot->delay_ns;
-    found.gate_peak_bytes = slot->peak_bytes;
     found.user_ns = usage.ru_utime.tv_sec * 1000000000LL + usage.ru_utime.tv_usec * 1000LL;
     found.system_ns = usage.ru_stime.tv_sec * 1000000000LL + usage.ru_stime.tv_usec * 1000LL;
     found.peak_bytes = usage.ru_maxrss * 1024LL;
@@ -271,52 +302,63 @@ static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns) {
     found.major_faults = usage.ru_majflt;
     found.voluntary = usage.ru_nvcsw;
     found.involuntary = usage.ru_nivcsw;
-    struct record *record = say(ENDED, process, at_ns);
-    record->status = status;
-    record->figures = found;
+    if (slot->stage)
+        memcpy(say_broken(process, slot->stage, slot->error)->text, slot->given, TEXT_BYTES);
     if (process->state == RUNNING) {
         running--;
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         int well = code >= 0 && process->accepted[code / 8] >> code % 8 & 1;
         last[process->copy] = (struct last){process->token, well};
-    }
+    } else
+        followers -= process->after != 0;
+    struct record *record = say(ENDED, process, at_ns);
+    record->status = status;
+    record->figures = found;
+    answer(process);
     process->state = FREE;
-    EACH(it)
-        if (it->state != FREE && it->after == process->token)
-            follow(it);
+    pids[process - processes] = 0;
+    if (followers)
+        EACH(it)
+            if (it->state != FREE && it->after == process->token)
+                follow(it);
     say_ready(); /* it may have been the one that others were waited with for */
 }
 
-static struct process *of_pid(pid_t pid) { /* 0: a free place */
-    EACH(it)
-        if (it->state == FREE ? !pid : it->pid == pid)
-            return it;
+static struct process *of_pid(pid_t pid) {
+    for (unsigned at = 0; at < used; at++)
+        if (pids[at] == pid)
+            return &processes[at];
     return NULL;
 }
 
-/* Stamps all that have ended, before the first of them is handled. */
-static void stamp(int64_t now) {
+/* Stamps all that have ended, before the first of them is handled; returns how many. */
+static int stamp(int64_t now) {
     siginfo_t info;
+    int stamped = 0;
     EACH(it) {
         info.si_pid = 0;
         if (it->state == RUNNING && !it->ended_ns &&
-            !waitid(P_PID, (id_t)it->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
+            !waitid(P_PID, (id_t)it->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
             it->ended_ns = now;
+            stamped++;
+        }
     }
+    return stamped;
 }
 
 static void reap(int64_t stalled_ns) {
     siginfo_t info;
-    for (int handled = 0;; handled++) {
+    for (int one_by_one = BURST;; one_by_one--) {
         info.si_pid = 0;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
             return;
         int64_t now = now_ns();
-        if (handled % 64 == BURST)
-            stamp(now);
+        if (!one_by_one)
+            one_by_one = BURST + stamp(now);
         struct process *process = of_pid(info.si_pid);
         if (process)
-            ended(process, process->ended_ns ? process->ended_ns : now, stalled_ns);
+            ended(process, process->ended_ns ? process->ended_ns : now, stalled_ns,
+                  info.si_code != CLD_EXITED);
         else /* what a copy had left, whose parent we became */
             waitpid(info.si_pid, NULL, 0);
     }
@@ -333,68 +375,88 @@ static void look(int64_t now) {
 
 /* -- Requests -------------------------------------------------------------------------------------- */
 
-static int say_not_forked(uint32_t token, int stage, int error) {
-    struct process failed = {.token = token};
-    struct record *record = say(BROKEN, &failed, now_ns());
-    record->status = stage;
-    record->error = error;
-    return 0;
-}
-
-/* Forks one process where it is to run, so that it is not moved; `at`: the CPUs that the launcher
-   has by now. Tells whether that went well. */
-static int spawn(struct view table, const struct entry *entry, unsigned char *at) {
-    struct process *process = of_pid(0);
+/* Forks one process where it is to run, so that it is not moved; `own`: the CPUs that rater was given,
+   `at`: those that the launcher has by now. Tells whether that went well. */
+static int spawn(struct view table, const struct entry *entry, const unsigned char *own,
+                 unsigned char *at) {
+    static unsigned place;
+    struct process born = {.token = entry->token, .after = entry->after, .copy = entry->copy,
+                           .flags = entry->flags, .state = SPAWNED, .offset_ns = entry->offset_ns,
+                           .shares = !entry->after && !entry->offset_ns,
+                           .asked = !entry->after || entry->flags & HELD};
     unsigned char wanted[MASK_BYTES];
-    if (!process || entry->copy >= capacity)
-        return say_not_forked(entry->token, FORKED, EAGAIN);
-    if (find_mask(table, entry->cpus, wanted) && memcmp(wanted, at, MASK_BYTES)) {
+    unsigned tried = 0;
+    for (; tried < capacity && pids[place]; tried++)
+        place = (place + 1) % capacity;
+    if (tried == capacity || entry->copy >= capacity)
+        return !say_broken(&born, FORKED, EAGAIN);
+    if (!find_mask(table, entry->cpus, wanted))
+        memcpy(wanted, own, MASK_BYTES);
+    if (memcmp(wanted, at, MASK_BYTES)) {
         if (sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)wanted))
-            return say_not_forked(entry->token, CPUS, errno);
-        memcpy(at, wanted, MASK_BYTES);
+            return !say_broken(&born, CPUS, errno);
+        memset(at, 0, MASK_BYTES);
+        sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)at);
+        if (memcmp(wanted, at, MASK_BYTES))
+            return !memcpy(say_broken(&born, CPUS_GIVEN, 0)->text, at, TEXT_BYTES);
     }
-    struct slot *slot = &shared->slots[process - processes];
-    memset(slot, 0, sizeof *slot);
-    *process = (struct process){.token = entry->token, .after = entry->after, .copy = entry->copy,
-                                .flags = entry->flags, .offset_ns = entry->offset_ns,
-                                .shares = !entry->after && !entry->offset_ns};
     find_mask(table, entry->accepted, wanted);
-    memcpy(process->accepted, wanted, sizeof process->accepted);
-    struct gate gate = {.word = process->shares ? &shared->opened : &slot->go,
-                        .closed = process->shares ? shared->opened : 0,
-                        .tell = ready_fd,
-                        .reports = reports[1]};
-    if (entry->after && !(entry->flags & HELD))
-        gate.tell = -1;
-    pid_t pid = fork();
-    if (!pid)
+    memcpy(born.accepted, wanted, sizeof born.accepted);
+    struct slot *slot = &shared->slots[place];
+    memset(slot, 0, sizeof *slot);
+    struct gate gate = {born.shares ? &shared->opened : &slot->go,
+                        born.shares ? shared->opened : 0, &shared->awaited, ready_fd, reports[1]};
+    born.pid = fork();
+    if (!born.pid)
         child(table, entry, slot, gate);
-    if (pid < 0)
-        return say_not_forked(entry->token, FORKED, errno);
-    setpgid(pid, pid); /* as the child does: whoever is first */
-    process->pid = pid;
-    process->state = SPAWNED;
-    follow(process);
+    if (born.pid < 0) {
+        born.pid = 0;
+        return !say_broken(&born, FORKED, errno);
+    }
+    setpgid(born.pid, born.pid); /* as the child does: whoever is first */
+    pids[place] = born.pid;
+    used = used > place ? used : place + 1;
+    asked += born.asked;
+    followers += born.after != 0;
+    processes[place] = born;
+    follow(&processes[place]);
     return 1;
 }
 
-static void start(struct view table) {
+static void start_all(struct view table) {
     const struct table *head = (const struct table *)table.bytes;
     const struct entry *entries = (const struct entry *)(head + 1);
-    if (table.size < sizeof *head || head->format != FORMAT || table.bytes[table.size - 1] ||
+    unsigned char own[MASK_BYTES] = {0}, at[MASK_BYTES];
+    if (head->format != FORMAT || table.bytes[table.size - 1] ||
         head->entries > (table.size - sizeof *head) / sizeof *entries) {
-        struct record *record = say(BROKEN, NULL, now_ns());
-        record->error = EBADMSG;
+        say_broken(NULL, 0, EBADMSG);
         return;
     }
-    unsigned char own[MASK_BYTES] = {0}, at[MASK_BYTES];
     sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)own);
     memcpy(at, own, MASK_BYTES);
-    for (uint32_t i = 0; i < head->entries && spawn(table, &entries[i], at); i++)
+    for (uint32_t i = 0; i < head->entries && spawn(table, &entries[i], own, at); i++) {
         if (running) /* as many take long */
             look(now_ns());
+        begin_due();
+    }
     if (memcmp(at, own, MASK_BYTES))
         sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)own);
+    say_ready();
+}
+
+static void start(int file) {
+    struct stat status = {0};
+    fstat(file, &status);
+    size_t size = (size_t)status.st_size;
+    void *memory = size < sizeof(struct table) || size > MOST_TABLE
+                       ? MAP_FAILED
+                       : mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (memory == MAP_FAILED) {
+        say_broken(NULL, 0, EBADMSG);
+        return;
+    }
+    start_all((struct view){memory, (uint32_t)size});
+    munmap(memory, size);
 }
 
 static void send_signal(const struct process *process, int number) {
@@ -404,61 +466,49 @@ static void send_signal(const struct process *process, int number) {
         say(REFUSED, process, now_ns());
 }
 
-/* Does what a request says; tells whether there are more to come. */
-static int handle(const struct request *request, const char *data) {
-    if (request->kind == START)
-        start((struct view){data, request->size});
-    else if (request->kind == RELEASE)
+static void handle(struct request request, int file) {
+    if (request.kind == START)
+        start(file);
+    else if (request.kind == RELEASE)
         release();
-    else if (request->kind == GOODBYE)
-        return 0;
     EACH(it) {
-        int meant = it->token == request->token;
+        int meant = it->token == request.token;
         if (it->state == FREE)
             continue;
-        if (request->kind == ALLOW && meant) {
+        if (request.kind == ALLOW && meant) {
             it->flags &= ~HELD;
             follow(it);
-        } else if (request->kind == SIGNAL && meant)
-            send_signal(it, request->value);
-        else if (request->kind == DISCARD && it->state != RUNNING && (meant || !request->token))
+        } else if (request.kind == SIGNAL && meant)
+            send_signal(it, request.value);
+        else if (request.kind == DISCARD && it->state != RUNNING && (meant || !request.token))
             kill(it->pid, SIGKILL);
     }
-    return 1;
 }
 
-/* Takes in what rater has sent; tells whether there are more to come: 0 after GOODBYE 0. */
-static int listen_to_rater(int *left) {
-    ssize_t got = recv(rater_fd, grown(&in, 1 << 16), 1 << 16, MSG_DONTWAIT);
-    if (!got || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-        *left = 1;
-        return 0;
+/* Takes a message of rater's, requests or one with the table of START; returns 1 as long as there
+   are more to come, else 0 or, where something is to be hunted, -1. */
+static int listen_to_rater(void) {
+    struct request requests[MOST_RECORDS];
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec into = {requests, sizeof requests};
+    struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(rater_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    int file = -1, more = got > 0 ? 1 : -1;
+    if (message.msg_controllen >= CMSG_LEN(sizeof file))
+        memcpy(&file, CMSG_DATA(&control.head), sizeof file);
+    for (size_t i = 0; more > 0 && i < (size_t)got / sizeof *requests; i++) {
+        handle(requests[i], file);
+        if (requests[i].kind == GOODBYE)
+            more = requests[i].value ? -1 : 0;
     }
-    in.size += got > 0 ? got : 0;
-    while (in.size - in.at >= sizeof(struct request)) {
-        struct request request;
-        memcpy(&request, in.data + in.at, sizeof request);
-        if (request.size > MOST_REQUEST)
-            die("a request of rater's");
-        if (in.size - in.at - sizeof request < request.size)
-            break;
-        in.at += sizeof request;
-        char *data = malloc(request.size + 1); /* aligned */
-        if (!data)
-            die("memory");
-        memcpy(data, in.data + in.at, request.size);
-        in.at += request.size;
-        int more = handle(&request, data);
-        free(data);
-        if (!more) {
-            *left = request.value;
-            return 0;
-        }
-    }
-    memmove(in.data, in.data + in.at, in.size - in.at);
-    in.size -= in.at;
-    in.at = 0;
-    return 1;
+    close(file);
+    return more;
 }
 
 /* -- The launcher's own life --------------------------------------------------------------------- */
@@ -494,34 +544,36 @@ static void settle(void) {
 
 /* Serves rater until it says goodbye or dies; returns whether something is to be hunted then. */
 static int serve(void) {
-    int left = 0;
-    for (;;) {
-        flush();
-        int64_t due = begin_due(), now = now_ns(), wait = running ? seen_ns + BEAT_NS - now : 0;
-        if (due && (!wait || due - now < wait))
-            wait = due > now ? due - now : 1;
-        wait = running && wait < 1 ? 1 : wait;
+    for (int more = 1; more > 0;) {
+        int64_t now = now_ns();
+        int full = flush(now);
+        int64_t wake = running ? seen_ns + BEAT_NS : NEVER;
+        wake = due_ns < wake ? due_ns : wake;
+        wake = flush_ns < wake && !full ? flush_ns : wake;
+        int64_t wait = wake > now ? wake - now : 0;
         struct timespec time = {.tv_sec = wait / 1000000000LL, .tv_nsec = wait % 1000000000LL};
-        struct pollfd fds[] = {{rater_fd, POLLIN | (out.size ? POLLOUT : 0), 0},
+        struct pollfd fds[] = {{rater_fd, POLLIN | (full ? POLLOUT : 0), 0},
                                {children_fd, POLLIN, 0},
                                {ready_fd, POLLIN, 0},
-                               {reports[0], out.size > MOST_BACKLOG ? 0 : POLLIN, 0}};
-        if (ppoll(fds, 4, wait ? &time : NULL, NULL) < 0 && errno != EINTR)
+                               {reports[0], out.size * sizeof *out.records > MOST_BACKLOG ? 0 : POLLIN, 0}};
+        if (ppoll(fds, 4, wake == NEVER ? NULL : &time, NULL) < 0 && errno != EINTR)
             die("poll");
-        now = now_ns();
         begin_due();
         struct signalfd_siginfo dead;
         while (fds[1].revents && read(children_fd, &dead, sizeof dead) > 0)
             ;
-        look(now);
+        look(now_ns());
         uint64_t number;
         if (fds[2].revents && read(ready_fd, &number, sizeof number) > 0)
             say_ready();
         if (fds[3].revents & POLLIN)
             hear_reports();
-        if (fds[0].revents & ~POLLOUT && !listen_to_rater(&left))
-            return left;
+        if (fds[0].revents & ~POLLOUT)
+            more = listen_to_rater();
+        if (more <= 0)
+            return more < 0;
     }
+    return 0;
 }
 
 int main(int argc, char **argv) {
@@ -535,19 +587,13 @@ int main(int argc, char **argv) {
         die("processes");
     struct prey prey = {strtoull(argv[3], NULL, 10), argv[5]};
     remember_origin(strtoull(argv[4], NULL, 10));
-    processes = calloc(capacity, sizeof *processes);
-    last = calloc(capacity, sizeof *last);
-    shared = mmap(NULL, sizeof *shared + capacity * sizeof(struct slot), PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t *groups = calloc(capacity, sizeof *groups);
-    if (!processes || !last || !groups || shared == MAP_FAILED)
-        die("memory");
+    processes = shared_memory(capacity * sizeof *processes);
+    pids = shared_memory(capacity * sizeof *pids);
+    last = shared_memory(capacity * sizeof *last);
+    shared = shared_memory(sizeof *shared + capacity * sizeof(struct slot));
     settle();
     say(HELLO, NULL, now_ns())->status = FORMAT;
-    if (serve()) {
-        EACH(it)
-            groups[it - processes] = it->state == FREE ? 0 : it->pid;
-        hunt(&prey, groups, capacity);
-    }
+    if (serve())
+        hunt(&prey, pids, used);
     return 0;
 }

@@ -1,8 +1,9 @@
-/* What rater and its launcher say to each other, over one stream socket.
+/* What rater and its launcher say to each other, over one socket of messages.
 
-   rater sends requests, each with `size` bytes behind it; the launcher sends records of one size.
-   Numbers are those of the machine. `rater/run/launcher/table.py` packs and unpacks the same:
-   FORMAT is checked on both sides, and rises with every change of a structure.
+   rater sends requests; with START goes a descriptor of the memory that its table is in. The launcher
+   sends records, whole ones and at most MOST_RECORDS in a message. Numbers are those of the machine.
+   `rater/run/launcher/table.py` packs and unpacks the same: FORMAT is checked on both sides, and rises
+   with every change of a structure.
 
    An offset in a table counts from the table's first byte. A string there ends with a zero byte;
    a list is a number and so many strings behind each other; a mask is a number of bytes and the bytes,
@@ -11,21 +12,22 @@
 #define RATER_LAUNCHER_H
 
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
-#define FORMAT 1u
+#define FORMAT 2u
 #define NOTHING 0xffffffffu /* no mask, no string: the copy has what the launcher was given */
 #define MASK_BYTES 1024     /* 8192 CPUs */
 #define TEXT_BYTES 168
+#define MOST_RECORDS 64
 #define REPORT_FD 9 /* rater/run/programs/script.py: of copies, so none that their gate needs */
 
 enum { START = 1, RELEASE, ALLOW, SIGNAL, DISCARD, GOODBYE };
 
 struct request {
     uint32_t kind;
-    uint32_t token; /* of one process; RELEASE, DISCARD: 0 is all that wait and follow nobody */
+    uint32_t token; /* of one process; DISCARD: 0 is all that wait */
     int32_t value;  /* SIGNAL: its number; GOODBYE: 1 hunts what is left first */
-    uint32_t size;
 };
 
 struct table { /* of START */
@@ -53,7 +55,7 @@ struct entry {
 enum { HELLO = 1, READY, RELEASED, STARTED, ENDED, BROKEN, REFUSED, REPORT, STALLED };
 
 /* What a process could not do before its program began. */
-enum { FORKED = 1, GROUP, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES, LIMITS, DIRECTORY, INPUT,
+enum { FORKED = 1, GROUP, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES, LIMITS, DIRECTORY,
        OUTPUT, ERROR, EXECUTE };
 
 struct figures {
@@ -64,7 +66,7 @@ struct figures {
     int64_t cpu_ns, delay_ns; /* of its first thread, as schedstat has them; -1: not known */
     int64_t user_ns, system_ns, peak_bytes, minor_faults, major_faults, voluntary, involuntary;
     /* Limits of one that a signal ended; -1: unlimited, or not read. */
-    int64_t soft_cpu_s, hard_cpu_s, soft_file_bytes, hard_file_bytes;
+    struct rlimit cpu_limit, file_limit; /* seconds, bytes: soft, hard */
     int32_t last_cpu; /* -1: not known */
     int32_t left;     /* processes of its group were there, and were killed */
 };
@@ -83,6 +85,8 @@ struct record {
 };
 
 int64_t now_ns(void);
+int read_small(const char *path, char *text, size_t size);
+void read_schedstat(const char *path, int64_t *cpu_ns, int64_t *delay_ns);
 
 /* hunt.c: what is done when rater has died, or left something that it could not kill */
 struct prey {
@@ -103,15 +107,14 @@ struct slot { /* in memory that launcher and child share */
     unsigned char given[TEXT_BYTES];
 };
 struct gate {
-    uint32_t *word, closed; /* it waits as long as the word is this */
-    int tell;               /* descriptor of an event that it is ready; -1: nobody waits for it */
-    int reports;            /* that a script reports its commands by */
+    uint32_t *word, closed;  /* it waits as long as the word is this */
+    const uint32_t *awaited; /* token of the process whose being ready wakes the launcher, */
+    int tell;                /* by this event */
+    int reports;             /* that a script reports its commands by */
 };
 int find_mask(struct view table, uint32_t offset, unsigned char *bytes);
 void remember_origin(unsigned long long locks);
 _Noreturn void child(struct view table, const struct entry *entry, struct slot *slot,
                      struct gate gate);
-void read_schedstat(const char *path, int64_t *cpu_ns, int64_t *delay_ns);
-int read_small(const char *path, char *text, size_t size);
 
 #endif
