@@ -123,7 +123,7 @@ class Launcher:
     async def start(self, entries: Sequence[ProcessEntry]) -> None:
         """Have processes started; those that follow nobody say READY at their gates."""
         table = os.memfd_create("rater-table")
-        with open(table, "wb", closefd=False) as file:  # noqa: PTH123 (a descriptor)
+        with open(table, "wb", closefd=False) as file:
             file.write(pack_table(entries))
         self._send(pack_request(Verb.START), table)
 

@@ -20,7 +20,7 @@ from rater.run.copies.exits import asleep_ns, how_it_ended, late_ns
 from rater.run.copies.launch import Child, Copy, CopySpec, entry_of, in_turns, what_is_broken
 from rater.run.copies.limits import raise_limit
 from rater.run.host.procfs import read_text
-from rater.run.launcher.launcher import Launcher, LauncherDiedError
+from rater.run.launcher.launcher import LauncherDiedError
 from rater.run.launcher.table import Flag, Record, Told
 from rater.run.supervise.job import PhaseRecord, RunState
 from rater.run.supervise.stopping import Stopper, WindowWatch, watch_disk
@@ -170,9 +170,6 @@ class PhaseCopies:
 
 # -- A phase from its first fork to its last end ---------------------------------------------------
 
-# Ends come in bursts, and the launcher has stamped them: what is done with one on a CPU that others
-# still run on can wait. After a kill -9 it is missing, with what the recorder gathers (`sinks`).
-_GATHER_S = 0.02
 _BEAT_S = 1.0  # how often it is seen to that the launcher goes on
 
 
@@ -270,13 +267,8 @@ class PhaseRun:
 
     async def _take_records(self) -> None:
         while True:
-            records = await self._launcher.receive()
-            try:
-                if self._released and not self._copies.several:
-                    await _gather(self._launcher, records, len(self._children))
-            finally:
-                for record in records:
-                    self._take(record)
+            for record in await self._launcher.receive():
+                self._take(record)
             if not self._released:
                 self._copies.see_gates()
             if self.record.reports.flooded and not self._state.stop_flag.is_set():
@@ -426,16 +418,6 @@ class PhaseRun:
         self._state.guard.immune.add(child.pid)
         self._state.stop(None, _immortal(child, of_another=of_another))
         self._copies.go_on(copy)
-
-
-async def _gather(launcher: Launcher, records: list[Record], most: int) -> None:
-    """Add what else ends in a moment, if anything has; `most`: so many can."""
-    ends = sum(record.kind == Told.ENDED for record in records)
-    with trio.move_on_after(_GATHER_S):
-        while ends and ends < most:
-            more = await launcher.receive()
-            ends += sum(record.kind == Told.ENDED for record in more)
-            records += more
 
 
 # -- What went wrong, in words ---------------------------------------------------------------------

@@ -158,18 +158,19 @@ class WindowWatch:
         self._opens_ns: int | None = None  # None: not known yet
         self.counting = 0  # runs that count and still go
         self.closed = False  # nothing that counts runs any more
+        self._is_over = False  # the clock says so; ends before that may still be on their way here
         self._spoiled = False
 
     def begin(self, now_ns: int) -> bool:
         """Take the time of a release, the first one sets the window; tell whether it is a filler's.
 
-        Fillers do not count: the window has closed.
+        Fillers do not count: the window has closed, or was taken for closed before this was told.
         """
         if self._begin_ns is None:
             self._begin_ns = now_ns
             if not self._to_warm_up:
                 self._opens_ns = now_ns + self._window.warmup_ns
-        if self.is_past(now_ns):
+        if self.closed or self.is_past(now_ns):
             return True
         self.counting += 1
         return False
@@ -185,7 +186,7 @@ class WindowWatch:
         if self._opens_ns is None and not self._to_warm_up and self._begin_ns is not None:
             grown_ns = (now_ns - self._begin_ns) * 3 // 2  # the next runs can be longer
             self._opens_ns = self._begin_ns + max(self._window.warmup_ns, grown_ns)
-        return not self.counting and self.is_past(now_ns)
+        return not self.counting and (self._is_over or self.is_past(now_ns))
 
     def suspended(self) -> bool:
         """Take note that copies stood still; tell whether the window says nothing for it."""
@@ -207,5 +208,6 @@ class WindowWatch:
         while not self.is_past(now_ns := time.monotonic_ns()):
             opens_ns = now_ns if self._opens_ns is None else self._opens_ns  # or later
             await trio.sleep(max(0, opens_ns + self._window.length_ns - now_ns) / 1e9)
+        self._is_over = True
         if not self.counting and not self.closed:
             close()

@@ -323,7 +323,9 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
 ) -> None:
     (tmp_path / "slow.c").write_text(SLOW_FORK)
     slow = compiled(tmp_path / "slow.o", tmp_path / "slow.c", flags=("-c",))
-    made = compiled(tmp_path / "x", *sorted(NATIVE.glob("*.c")), slow, flags=("-Dfork=fork_slowly",))
+    made = compiled(
+        tmp_path / "x", *sorted(NATIVE.glob("*.c")), slow, flags=("-Dfork=fork_slowly",)
+    )
     monkeypatch.setattr(face, "launcher_program", lambda: made)
     launcher = Launcher(64, 1 << 61, -1, None)
     ends = tmp_path / "end"

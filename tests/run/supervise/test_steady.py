@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from rater.errors import InputError, RunError
 from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
@@ -261,3 +262,20 @@ def test_a_window_in_which_copies_stood_still_is_none() -> None:
     assert watch.bounds_ns(begin_ns) == (0, 1)
     assert watch.suspended()
     assert watch.bounds_ns(begin_ns) is None
+
+
+def test_an_end_told_after_the_window_closes_it_though_it_was_stamped_before() -> None:
+    watch = WindowWatch(Window(warmup_ns=0, length_ns=1), copies=1)
+    began_ns = time.monotonic_ns()
+    closed: list[bool] = []
+    assert not watch.begin(began_ns)
+    trio.run(watch.run, lambda: closed.append(True))
+    assert closed == []  # one that counts goes on, as far as is known
+    assert watch.one_less(began_ns, first=True)
+
+
+def test_a_start_told_after_the_window_was_closed_is_a_fillers() -> None:
+    watch = WindowWatch(Window(warmup_ns=0, length_ns=MS), copies=1)
+    watch.begin(0)
+    watch.closed = True
+    assert watch.begin(1)
