@@ -95,31 +95,6 @@ def test_copies_of_one_cell_have_an_element_each(rater: Rater, store: Store) -> 
     assert told[0]["together_with"] == [4, 21]
 
 
-def test_people_read_the_most_costly_first_within_80_columns(rater: Rater, store: Store) -> None:
-    times = slow_lgroup()
-    times[0, 1, 30] *= 1.9
-    store(document(times))
-    status, out, _ = rater("divots")
-    lines = out.splitlines()
-    assert status == 0
-    assert max(map(len, lines)) <= 80
-    assert lines[0] == "Run 1: b0, b1, b2, b3, b4, 32 copies, 2 iterations"
-    assert lines[1] == "2 divots, the most costly first (together they cost 15 % of the score):"
-    assert lines[2].startswith("  1. CPU 30: b0 +89.5 % (copy 30, 1 of 32, 1 of 2 iterations:")
-    assert any("lgroup 1: b2 +18" in line for line in lines)
-    # Place, benchmarks, size, how many, cost, cause; no probability without its test.
-    (lgroup,) = [it for it in in_words(out).split(" 2. ") if it.startswith("lgroup 1")]
-    assert lgroup.startswith("lgroup 1: b2 +18.0 % (8 of 8 copies, 2 of 2 iterations); costs 3.2 %")
-    assert "; cause not recorded" in lgroup and "p=" not in out
-
-
-def test_a_healthy_run_says_so_and_what_it_could_have_seen(rater: Rater, store: Store) -> None:
-    store(document(quiet(5, 2, 32)))
-    _, out, _ = rater("divots")
-    assert "No divots" in out
-    assert "Smallest detectable slowdown: an lgroup 1." in out.replace("\n    ", " ")
-
-
 def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
     rater: Rater, store: Store
 ) -> None:
@@ -192,17 +167,6 @@ def test_what_two_or_three_copies_differ_by_once_is_not_called_noise(
     assert json.loads(rater("divots", "--json")[1])["noise_cost"] is None
 
 
-def test_at_most_ten_lines_are_shown_and_json_has_all(rater: Rater, store: Store) -> None:
-    times = quiet(14, 1, 32)
-    for benchmark in range(14):
-        times[benchmark, 0, 2 * benchmark] *= 1.5
-    store(document(times))
-    _, out, _ = rater("divots")
-    assert "14 divots" in out
-    assert "  and 4 more (--json has them all)" in out
-    assert len(json.loads(rater("divots", "--json")[1])["divots"]) == 14
-
-
 def test_findings_are_stored_and_searched_again_when_asked(
     rater: Rater, store: Store, tmp_path: Path
 ) -> None:
@@ -220,14 +184,6 @@ def test_findings_are_stored_and_searched_again_when_asked(
     assert rater("divots", "--json")[1] == first
 
 
-def test_other_thresholds_search_again(rater: Rater, store: Store) -> None:
-    store(document(slow_lgroup(size=1.04)))
-    assert json.loads(rater("divots", "--json")[1])["divots"]
-    large = ("--threshold-group", "10", "--threshold-copy", "10%")
-    assert json.loads(rater("divots", *large, "--json")[1])["divots"] == []
-    assert json.loads(rater("divots", "--json")[1])["divots"]
-
-
 def test_what_hangs_on_a_run_goes_with_it(rater: Rater, store: Store, tmp_path: Path) -> None:
     store(document(slow_lgroup()))
     rater("divots")
@@ -243,62 +199,6 @@ def uneven() -> Times:
     times[2, :, 8:16] *= 1.4
     times[[0, 1, 3], :, 8:16] *= 1.03
     return times
-
-
-def faster() -> Times:
-    times = quiet(5, 3, 32)
-    times[:, :, 8:16] *= 0.9
-    return times
-
-
-@pytest.mark.parametrize(
-    ("made", "limit", "said"),
-    [
-        (slow_lgroup, "slow-lgroup", "lgroup 1"),
-        (slow_lgroup, "slow-lgroup:2%", "lgroup 1"),
-        (slow_lgroup, "slow-lgroup:30", None),
-        (slow_lgroup, "slow-cpu", None),
-        (slow_lgroup, "any:5%", "lgroup 1"),
-        # The worst benchmark counts, not the typical one.
-        (uneven, "slow-lgroup:30%", "+40"),
-        (uneven, "slow-lgroup:50%", None),
-        (uneven, "any:30%", "+40"),
-        # A faster lgroup is a slow-group in JSON, and no slow one.
-        (faster, "slow-group:2%", None),
-        (faster, "any:2%", "lgroup 1"),
-    ],
-)
-def test_fail_on_decides_the_exit_status(
-    rater: Rater, store: Store, made: Callable[[], Times], limit: str, said: str | None
-) -> None:
-    store(document(made()))
-    status, out, err = rater("divots", "--fail-on", limit, "--json")
-    assert status == (said is not None)
-    assert json.loads(out)["divots"]
-    assert (said in err) if said else err == ""
-
-
-def test_fail_on_recurring_fails_on_what_recurs(rater: Rater, store: Store) -> None:
-    for seed in (1, 2):
-        store(document(slow_lgroup(seed=seed), uuid=f"u{seed}"))
-    assert rater("divots", "1", "2", "--fail-on", "recurring:10%")[0] == 1
-    assert rater("divots", "1", "2", "--fail-on", "recurring:30%")[0] == 0
-    assert rater("divots", "1", "--fail-on", "recurring")[0] == 0
-
-
-@pytest.mark.parametrize("limit", ["slow-lgrop:2%", "slow-lgroup:x", "slow-lgroup:-1", ":3"])
-def test_a_limit_that_means_nothing_is_the_users_mistake(
-    rater: Rater, store: Store, limit: str
-) -> None:
-    store(document(slow_lgroup()))
-    status, _, err = rater("divots", "--fail-on", limit)
-    assert status == 2
-    assert "--fail-on" in err and "expected" in err
-
-
-def test_no_database_is_the_users_mistake(rater: Rater) -> None:
-    status, _, err = rater("divots")
-    assert (status, "there is no database" in err) == (2, True)
 
 
 def test_explained_is_shown_apart(rater: Rater, store: Store) -> None:
@@ -324,14 +224,6 @@ def test_a_staggered_start_is_no_divot(rater: Rater, store: Store) -> None:
         one["start_s"] = 200.0 * one["iteration"] + 0.5 * one["copy"]
     store(made)
     assert json.loads(rater("divots", "--json")[1])["divots"] == []
-
-
-def test_failed_copies_are_left_out_and_that_is_said(rater: Rater, store: Store) -> None:
-    made = document(slow_lgroup())
-    made["observations"][3] |= {"status": "failed"}
-    store(made)
-    assert "1 copy run that failed is left out." in rater("divots")[1]
-    assert json.loads(rater("divots", "--json")[1])["failed_left_out"] == 1
 
 
 @pytest.mark.parametrize("mode", ["steady", "rotated"])
@@ -372,21 +264,6 @@ def test_a_slow_copy_beside_a_good_one_on_its_cpu_is_called_by_its_number() -> N
 
 
 # -- beside the results ---------------------------------------------------------------------------
-
-
-def test_show_has_the_divots_below_the_results(rater: Rater, store: Store) -> None:
-    store(document(slow_lgroup()))
-    _, out, _ = rater("show")
-    assert "1 divot, the most costly first:" in out
-    assert "  1. lgroup 1: b2 +18" in out
-    told = json.loads(rater("show", "--json")[1])["divots"]
-    assert told == json.loads(rater("divots", "--json")[1])["divots"]
-
-
-def test_a_healthy_run_is_shown_as_one(rater: Rater, store: Store) -> None:
-    store(document(quiet(5, 2, 32)))
-    assert "No divots: no copy and no part of the machine" in rater("show")[1]
-    assert json.loads(rater("show", "--json")[1])["divots"] == []
 
 
 def test_a_search_that_fails_is_a_line_and_costs_no_result(

@@ -219,6 +219,38 @@ def slow_copy(folder: Path) -> None:
     )
 
 
+def divots(folder: Path) -> None:
+    """Runs 1-3: node 1 is slow in c; 4: also a copy, once; 5: nothing; 6: a copy in each of 14.
+
+    7: node 1 is slow in c, hardly in others; 8: it is faster; 9: a copy failed.
+    """
+
+    def node_1(slowdown: float, *names: str) -> Callable[[str, int, int], float]:
+        return lambda name, iteration, copy: slowdown if name in names and 7 < copy < 16 else 1
+
+    def uneven(name: str, iteration: int, copy: int) -> float:
+        return node_1(1.4, "c")(name, iteration, copy) * node_1(1.03, *"abd")(name, iteration, copy)
+
+    def also_once(name: str, iteration: int, copy: int) -> float:
+        once = (name, iteration, copy) == ("a", 2, 30)
+        return 1.9 if once else node_1(1.18, "c")(name, iteration, copy)
+
+    def in_each(name: str, iteration: int, copy: int) -> float:
+        return 1.5 if copy == 2 * FOURTEEN.index(name) else 1
+
+    four: dict[str, Any] = {"copies": 32, "nodes": 4, "iterations": 2, "names": tuple("abcd")}
+    _store(
+        folder,
+        *(Made(**four, seconds=100 + n, slow=node_1(1.18, "c")) for n in range(3)),
+        Made(**four, slow=also_once),
+        Made(**four),
+        Made(FOURTEEN, copies=32, nodes=4, slow=in_each),
+        Made(**four, slow=uneven),
+        Made(**four, slow=node_1(0.9, *"abcd")),
+        Made(**four, ends={("a", 1, 3): FAILED}),
+    )
+
+
 FAILED: Mapping[str, Any] = {"status": CopyStatus.FAILED, "exit_code": 3}
 
 
