@@ -36,7 +36,7 @@ MENU: Menu = {
         "run": ListedCommand("N copies side by side", "commands.runs.register_run"),
         "plan": ListedCommand("what would run where", "commands.runs.register_plan"),
         "plan layouts": ListedCommand("how copies are placed", "commands.machine.register_layouts"),
-        "sweep": ListedCommand("runs, settings combined", "commands.runs.register_sweep"),
+        "sweep": ListedCommand("all combinations", "commands.runs.register_sweep"),
         "rerun": ListedCommand("a stored run once more", "commands.runs.register_rerun"),
     },
     "results": {
@@ -54,14 +54,12 @@ MENU: Menu = {
         "scale": ListedCommand("throughput by copies", "commands.results.register_scale"),
     },
     "machine": {
-        "doctor": ListedCommand("is it fit to measure?", "commands.machine.register_doctor"),
-        "doctor counters": ListedCommand("what it can count", "commands.machine.register_topo"),
+        "doctor": ListedCommand("check this machine", "commands.machine.register_doctor"),
+        "doctor counters": ListedCommand("hardware counters", "commands.machine.register_topo"),
         "doctor selftest": ListedCommand("test divot detection", "commands.runs.register_selftest"),
-        "topo": ListedCommand("nodes, CPUs and caches", "commands.machine.register_topo"),
-        "settings": ListedCommand("what a sweep can set", "commands.machine.register_settings"),
-        "settings restore": ListedCommand(
-            "put settings back", "commands.machine.register_settings"
-        ),
+        "topo": ListedCommand("nodes, CPUs, caches", "commands.machine.register_topo"),
+        "settings": ListedCommand("tunable settings", "commands.machine.register_settings"),
+        "settings restore": ListedCommand("restore settings", "commands.machine.register_settings"),
         "suites": ListedCommand("list, show, begin them", "commands.machine.register_suites"),
     },
     "more": {name: ListedCommand(*it) for name, it in COMMANDS.items()},

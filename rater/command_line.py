@@ -23,7 +23,7 @@ from rater.text.documents import is_file
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "rater": (
-        "rater run -- ./mybench --flag   # your own program, a copy on each PU",
+        "rater run -- ./mybench --flag   # your program, one copy per CPU",
         "rater run mini --copies cores   # a built-in suite, a copy on each core",
     ),
     "rater run": (

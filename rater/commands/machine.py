@@ -23,7 +23,7 @@ def register_settings(subparsers: Subparsers) -> None:
     settings = subparsers.add_parser(
         "settings",
         description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
-        "and puts back afterwards: what they are now and which values they take.",
+        "and restores afterwards: the value now, and the possible values.",
     )
     settings.add_argument(
         "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
@@ -32,7 +32,7 @@ def register_settings(subparsers: Subparsers) -> None:
     restore = subparsers.add_parser(
         "settings restore",
         traits=CommandTrait.RESTORES,
-        description="Put back the settings of the machine that a sweep had changed when it was "
+        description="Restore the settings of the machine that a sweep had changed when it was "
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     )
     way = restore.add_mutually_exclusive_group()
@@ -197,7 +197,7 @@ def register_doctor(subparsers: Subparsers) -> None:
         description="Check everything on this machine that makes results vary: other work, "
         "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
         "check is good, to consider, bad, or unavailable here; -v has why it matters and the "
-        "command that mends it. Nothing is changed, unless a command follows --fix --.",
+        "command that improves it. Nothing is changed, unless a command follows --fix --.",
         epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
         "back; `rater doctor --fix -- COMMAND` does so around any command.",
     )
@@ -207,7 +207,7 @@ def register_doctor(subparsers: Subparsers) -> None:
         metavar="CHECK",
         help="only these (governor, THP, ...), with all details",
     )
-    add_flag(parser, "-v", "--verbose", help="why each check matters, and what mends it")
+    add_flag(parser, "-v", "--verbose", help="why each check matters, and what improves it")
     parser.add_argument(
         "--run-of",
         metavar="RUN",
@@ -216,8 +216,8 @@ def register_doctor(subparsers: Subparsers) -> None:
     add_flag(
         parser,
         "--fix",
-        help="for the time of the command behind `--`, set what mends what is bad or to consider; "
-        "it is put back at its end, or by the next rater after kill -9",
+        help="apply the recommended settings while the command behind `--` runs; they are "
+        "restored at its end, or by the next rater after kill -9",
     )
     add_common(parser, "workflow.doctor.doctor", tables=True)
 

@@ -56,7 +56,7 @@ def register_results(subparsers: Subparsers) -> None:
         metavar="N",
         type=int,
         help="the latest N runs, 0 for all (default: as many as fit on the screen; all of them "
-        "with --json and where the output is no terminal)",
+        "with --json and if the output is no terminal)",
     )
     listing.add_argument(
         "--tag",
@@ -99,8 +99,8 @@ def register_results(subparsers: Subparsers) -> None:
     show.add_argument(
         "--baseline",
         metavar="RUN",
-        help="of --copies: the run whose median copies are 1, and whose ratios stand beside "
-        "this one's (default: the run itself)",
+        help="of --copies: the run whose median copies are 1, with its ratios next to this run's "
+        "(default: the run itself)",
     )
     show.add_argument(
         "--baseline-iteration",
@@ -211,7 +211,7 @@ def register_divots(subparsers: Subparsers) -> None:
         metavar="KIND[:P]",
         action="append",
         default=[],
-        help="exit 1 where there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
+        help="exit 1 if there is a divot of this kind of P %% or more (slow-lgroup:2%%, "
         f"{_ANY}:5%%), or every copy of a run failed, 3 where there is none but a run was too "
         "disturbed to judge; with fleet:N slow-host:5%%, 3 where hosts are missing or cannot be "
         "judged; may be given several times",
@@ -324,7 +324,7 @@ def _report(args: argparse.Namespace) -> int:
 
 _EPILOG = """\
 verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
-`same within 1 %` where it lies within the margin, else `inconclusive: about N more rounds
+`same within 1 %` if it lies within the margin, else `inconclusive: about N more rounds
 needed` (at the noise seen). Points of a sweep are compared inside its rounds. Of one
 run each there is an interval of its iterations and no verdict: runs differ by more.
 Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
@@ -368,9 +368,9 @@ def register_compare(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--fail-on",
         metavar="worse[:P%]",
-        help="exit with 1 where a benchmark or suite is worse (by more than P %%) with all "
+        help="exit with 1 if a benchmark or suite is worse (by more than P %%) with all "
         "comparisons considered (Holm), or a benchmark of the baseline has no valid result: of "
-        "equal points, 1 table of 20 fails by chance; with 3 where it cannot be judged (one run "
+        "equal points, 1 table of 20 fails by chance; with 3 if it cannot be judged (one run "
         "of each, or most runs were disturbed: there is no verdict)",
     )
     add_file(

@@ -222,7 +222,7 @@ def register_selftest(subparsers: Subparsers) -> None:
         traits=CommandTrait.STARTS,
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "
-        "be detected, and nothing else. Exits 0 only then, 3 where the machine is too busy. "
+        "be detected, and nothing else. Exits 0 only then, 3 if the machine is too busy. "
         "Takes about a minute; the runs go to a temporary database.",
     )
     parser.add_argument(
@@ -256,9 +256,9 @@ def register_selftest(subparsers: Subparsers) -> None:
     add_flag(
         parser,
         "--simulate",
-        help="run nothing: plant in made times of this machine's shape, with the noise of a quiet "
-        "one, and report what the detector finds, and how often it finds what it promises to; "
-        "works on a busy machine, too",
+        help="run nothing: plant in simulated times of this machine's shape with little noise. "
+        "Report what the detector finds, and how often it finds what it promises; works on a "
+        "busy machine, too",
     )
     add_topology(
         parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"

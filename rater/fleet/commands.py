@@ -119,7 +119,7 @@ def _register_run(commands: Subparsers) -> None:
         "`fleets` beside the default database",
     )
     fleet.add_argument("--scratch", metavar="DIR", help="on each node's own disk; default /var/tmp")
-    add_flag(fleet, "--allow-partial", help="run where a job gets a part of the CPUs")
+    add_flag(fleet, "--allow-partial", help="run even if a job gets only a part of the CPUs")
     fleet.add_argument(
         "--settle",
         type=duration_s,
@@ -161,7 +161,7 @@ def _register_merge(commands: Subparsers) -> None:
         ),
         help="databases into one",
         description="Merge databases (a file each, as rater on other machines wrote them) into "
-        "TARGET, which is made where there is none: every run with its samples, readings, "
+        "TARGET, which is made if there is none: every run with its samples, readings, "
         "settings, findings and notes, and every sweep. A run that is known is not added again; "
         "one that went on since is replaced under the number it has. The files are only read. One "
         "that is damaged, or of a newer rater, is named and does not keep the others out; the "

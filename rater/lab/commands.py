@@ -85,9 +85,7 @@ def _register_model(actions: Subparsers) -> None:
         help="page-walk cycles, TLB misses, the share of large pages, or the axis as it is",
     )
     add_y(parser)
-    parser.add_argument(
-        "--axis", metavar="NAME", help="the axis to use as x, where there are several"
-    )
+    parser.add_argument("--axis", metavar="NAME", help="the axis to use as x, if there are several")
     parser.add_argument(
         "--degree", type=int, choices=(2, 3), default=2, help="of the highest polynomial; default 2"
     )

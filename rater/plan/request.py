@@ -241,7 +241,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         traits=SWEPT | MINOR,
         default="auto",
     )
-    energy: str = _switch("joules of phases, where the machine counts them: auto (default), off")
+    energy: str = _switch("joules of phases, if the machine counts them: auto (default), off")
     counters: str | None = _how(
         "groups to count (`rater doctor counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
     )
@@ -362,7 +362,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         kind=FLAG,
     )
     keep: bool = _how(
-        "keep the run directories; where they are stands below the result",
+        "keep the run directories; the result names them",
         kind=FLAG,
         traits=NO_EFFECT,
     )
