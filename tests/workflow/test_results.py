@@ -243,7 +243,7 @@ report 1 -o page.html | plot 1 -o plot.svg | report 1 2 -o pages.html | scale 1 
 """
 ENDLESS = f"energy_package-{'9' * 5000}_uj"
 KEPT = ("id", "uuid", "name", "pid", "fingerprint", "source", "status", "mode", "run_order")
-MORE = ("kind", "boot_id", "benchmark", "layout", "memory")
+MORE = ("memory_policy", "kind", "boot_id", "benchmark", "layout", "memory")
 # Lists, times and JSON are read as what they are.
 LISTS = re.compile("(_nodes|cpus|_at|mems|_bytes|request|allowed|finding|visible|unknown)$")
 
@@ -331,6 +331,7 @@ def test_what_is_no_json_of_ours_is_damage_that_is_named(
         ("UPDATE divot_search SET others_cost = 9e999", "others_cost is the number inf"),
         ("UPDATE run SET timeout_s = -9e999", "timeout_s is the number -inf"),
         ("UPDATE observed SET share = 9e999", "share is the number inf"),
+        ("UPDATE placement SET memory_policy = 'near'", "memory_policy is 'near'"),
         (f"UPDATE phase_reading SET name = '{ENDLESS}' WHERE name = 'allocstall'", ""),
     ],
 )
