@@ -353,7 +353,7 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
     heading = next(line for line in shown if line.startswith("benchmark") and "w1" in line)
     wanted = "benchmark iter copy CPU lgroup time w1 w2 w3 ended"
     found = [word for word in heading.split() if word not in ("start", "output")]
-        assert " ".join(found) == wanted  # start, output: as wide as times allow
+    assert " ".join(found) == wanted  # start, output: as wide as times allow
     assert re.fullmatch(r"6\.f +1 +2 .* \d\.\d+ +\d\.\d+! +- +exit code 3\b.*", shown[-2]), shown
     document = json.loads(rater("show", "last", "--copies", "--json").stdout)
     assert [it["exit_code"] for it in document["copy_runs"][2]["workloads"]] == [0, 3]
