@@ -17,6 +17,7 @@ from rater.lab.layout.layout import (
     Category,
     PageDirective,
     PageWindow,
+    backing_of,
     clip_windows,
     page_windows,
     parse_pages,
@@ -38,6 +39,7 @@ from rater.lab.layout.preload import (
     parse_report,
     read_reports,
 )
+from rater.lab.layout.prepare import program_problems
 from rater.settings.tuner import SettingsSession
 from rater.workflow.doctor import RunSettings
 from tests.support.calls import Rater, rows
@@ -238,6 +240,33 @@ def test_a_small_program_takes_a_page_of_1_gb_for_its_heap_and_one_for_its_mappi
 def test_static_data_in_pages_of_the_usual_size_has_the_one_it_ends_in() -> None:
     static = [PageWindow(Category.STATIC, 0, EVERYTHING, HUGE)]
     assert [it.pages for it in clip_windows(static, {Category.STATIC: 3 * MB}, HUGE)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("layout", "pooled", "backing"),
+    [
+        ("2M", False, "thp"),
+        ("0%", False, "thp"),
+        ("50%", True, "hugetlb"),
+        ("1G:best", False, "hugetlb"),
+        ("heap:2M;mmap:1G", False, "hugetlb, thp"),
+    ],
+)
+def test_pages_of_1_gb_are_of_the_pool_whatever_others_are(
+    layout: str, pooled: bool, backing: str
+) -> None:
+    assert backing_of(parse_pages(layout), pooled=pooled, huge_bytes=HUGE) == backing
+
+
+def test_a_program_whose_sanitizer_has_to_be_loaded_first_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int main(void) { return 0; }")
+    words = ["gcc", "-fsanitize=address", tmp_path / "a.c", "-o", tmp_path / "a"]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("no gcc here with the library of AddressSanitizer")
+    library = build_library(tmp_path / "cache", split=False).executable
+    assert program_problems([tmp_path / "a", Path("/bin/true")], library) == [
+        f"{tmp_path / 'a'} is built with AddressSanitizer, whose library has to be the first"
+    ]
 
 
 POOL = "sys/kernel/mm/hugepages/hugepages-2048kB"

@@ -9,7 +9,6 @@ import json
 import lzma
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -257,6 +256,30 @@ def test_rolling_round_robin_records_are_a_rotated_run(
         ("706.stockfish_r", 1, 13),
     ]
     assert rater("show")[0] == 0
+
+
+def test_a_pipe_by_its_name_is_not_waited_for_and_one_that_a_shell_passes_is_read(
+    rater: Rater, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for words in (("import",), ("lint-bind",)):
+        status, _, err = rater("spec", *words, tmp_path / "pipe")
+        assert (status, "not a regular file but a pipe" in err) == (2, True)
+    path = write(tmp_path, configured(BY_COPY))
+    for words in (("import",), ("lint-bind", "--copies", "2")):
+        reading, writing = os.pipe()
+        os.write(writing, path.read_bytes())
+        os.close(writing)
+        status, out, err = rater("spec", *words, f"/dev/fd/{reading}")
+        os.close(reading)
+        assert (status, err) == (0, ""), out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="/proc/kmsg is root's")
+def test_what_the_kernel_has_nothing_to_say_of_yet_is_not_waited_for(rater: Rater) -> None:
+    for command in ("import", "lint-bind"):
+        status, _, err = rater("spec", command, "/proc/kmsg")
+        assert (status, "/proc/kmsg" in err) == (2, True)
 
 
 SHORT_LOG = """\
@@ -575,16 +598,6 @@ def test_standard_input_is_read(rater: Rater, monkeypatch: pytest.MonkeyPatch) -
     status, out, _ = rater("spec", "import", "-")
     assert status == 0
     assert "run 1: standard input (raw file, cpu2006 CINT2006 ref) imported" in flat(out)
-
-
-def test_a_pipe_is_read(rater: Rater, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_text(HEAD + bracket()))
-    writer.start()
-    status, out, _ = rater("spec", "import", pipe)
-    writer.join()
-    assert (status, "run 1: pipe" in out) == (0, True)
 
 
 @pytest.mark.parametrize("pack_it", [gzip.compress, bz2.compress, lzma.compress])

@@ -311,6 +311,20 @@ def page_windows(layout: PageLayout, extents: Extents, huge_bytes: int) -> tuple
     )
 
 
+HUGETLB, THP = "hugetlb", "thp"
+
+
+def backing_of(layout: PageLayout, *, pooled: bool, huge_bytes: int) -> str:
+    """Return where a layout's large pages come from: `thp`, `hugetlb` or, of several sizes, both.
+
+    Pages larger than the machine's transparent ones (1 GB) are always of a pool.
+    """
+    some = dict.fromkeys(Category, EVERYTHING >> 12)
+    sizes = {it.page_bytes for it in page_windows(layout, some, huge_bytes)}
+    kinds = {HUGETLB if pooled or size > huge_bytes else THP for size in sizes}
+    return ", ".join(sorted(kinds or {HUGETLB if pooled else THP}))
+
+
 def planned_bytes(windows: Iterable[PageWindow], category: Category, extent: int) -> int:
     """Return how many of the first `extent` bytes of a category the windows cover."""
     return sum(max(0, min(it.end, extent) - it.start) for it in windows if it.category is category)

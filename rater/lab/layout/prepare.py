@@ -14,11 +14,13 @@ from msgspec.structs import replace
 from rater.errors import InputError, RaterError
 from rater.files import sysroot
 from rater.lab.layout.layout import (
+    HUGETLB,
     REST,
     VARIABLE,
     Category,
     PageDirective,
     PageLayout,
+    backing_of,
     clip_windows,
     page_windows,
     parse_pages,
@@ -57,8 +59,6 @@ from rater.workflow.run.prepare import PreparedRun
 
 # -- `--pages`: what was asked for, and whether this machine and these programs can have it --------
 
-HUGETLB = "hugetlb"
-
 
 class PageRequest(Struct, frozen=True):
     """What a request says of page sizes."""
@@ -90,7 +90,8 @@ def pages_words(request: Request) -> tuple[str, ...]:
     asked = pages_asked(request)
     if asked is None:
         return ()
-    pool = asked.pooled or _giant(asked.layout, huge_page_bytes(sysroot()))
+    huge = huge_page_bytes(sysroot())
+    pool = HUGETLB in backing_of(asked.layout, pooled=asked.pooled, huge_bytes=huge)
     how = "of the pool of huge pages" if pool else "that the kernel gives transparently"
     words = f"{asked.layout}, in pages {how}; all else of a copy in base pages"
     first = "where it is not known how large its data becomes, one copy of a program runs first"
@@ -275,7 +276,8 @@ def ready_pages(
     reports.mkdir(mode=0o700)
     tuning = CopyTuning(preload=str(library.executable))
     shares: dict[str, Extents] = {}
-    if (not problems and asked.layout.needs_extent) or asked.pooled or _giant(asked.layout, huge):
+    backing = backing_of(asked.layout, pooled=asked.pooled, huge_bytes=huge)
+    if (not problems and asked.layout.needs_extent) or HUGETLB in backing:
         shares = _sizes(request, asked, copies, (work, reports, tuning, huge), known=known, say=say)
     orders = {}
     for name in copies.programs:
@@ -306,15 +308,11 @@ def ready_pages(
         tuning=tuning,
         warnings=tuple(f"--pages {request.pages}: {text}" for text in problems),
         settings=(
-            ("copies.pages", f"{asked.layout}, {'hugetlb' if asked.pooled else 'thp'}"),
+            ("copies.pages", f"{asked.layout}, {backing}"),
             ("copies.pages.library", f"sha256 {(library.sha256 or '')[:12]}"),
             *pools,
         ),
     )
-
-
-def _giant(layout: PageLayout, huge: int) -> bool:
-    return any(it.page_bytes > huge for it in page_windows(layout, {}, huge))
 
 
 def _sizes(

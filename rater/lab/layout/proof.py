@@ -9,12 +9,21 @@ from statistics import median
 from msgspec import Struct
 
 from rater.errors import InputError
-from rater.lab.layout.layout import REST, Category, PageLayout, PageShare, parse_pages
+from rater.lab.layout.layout import (
+    HUGETLB,
+    REST,
+    Category,
+    PageLayout,
+    PageShare,
+    backing_of,
+    parse_pages,
+)
 from rater.plan.request import request_from_json
 from rater.record.events import PageRegion
 from rater.record.stored import StoredCopy, StoredRun
 from rater.text.values import count, group_by_key, truncate_list
 
+_HUGE_BYTES = 2 << 20  # of transparent pages, where base pages have 4 KB
 _PAGES_OFF = 2  # so many of the largest pages may be missing: one at each end of the data
 _UNSEEN = "nothing was seen of it: it ended before, or does not load the library"
 
@@ -76,7 +85,9 @@ def asked_pages(run: StoredRun) -> tuple[PageLayout, str] | None:
         request = request_from_json(run.head.request, f"run {run.head.run}")
         if request.pages is None:
             return None
-        return parse_pages(request.pages), request.pages_backing or "thp"
+        layout = parse_pages(request.pages)
+        pooled = request.pages_backing == HUGETLB
+        return layout, backing_of(layout, pooled=pooled, huge_bytes=_HUGE_BYTES)
     except InputError:  # of a newer rater
         return None
 

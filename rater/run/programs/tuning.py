@@ -208,6 +208,8 @@ def unreached_reason(tuning: CopyTuning, program: Path) -> str | None:
     if tuning.preload is not None:
         if elf.interpreter is None:
             return "is statically linked"
+        if any(name.startswith(_ASAN) for name in elf.needed):
+            return "is built with AddressSanitizer, whose library has to be the first"
         library = read_elf(Path(tuning.preload))
         if library is not None and (library.bits, library.machine) != (elf.bits, elf.machine):
             return "is for another kind of machine than the library"
@@ -236,10 +238,12 @@ def executed(program: Path) -> Path:
 
 _MAGIC = b"\x7fELF"
 _ET_DYN = 3
-_PT_DYNAMIC, _PT_INTERP = 2, 3
-_DT_FLAGS_1 = 0x6FFFFFFB
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NEEDED, _DT_STRTAB, _DT_FLAGS_1 = 1, 5, 0x6FFFFFFB
+_ASAN = ("libasan.so", "libclang_rt.asan")
 _DF_1_PIE = 0x08000000  # a program that can be loaded anywhere is of the kind of libraries
 _MOST_BYTES = 1 << 16  # headers lie at the beginning
+_LONGEST_NAME = 256  # of a library
 
 
 class Elf(Struct, frozen=True):
@@ -249,6 +253,7 @@ class Elf(Struct, frozen=True):
     machine: int  # e_machine
     interpreter: str | None  # the dynamic loader; None: statically linked, or a library
     is_library: bool  # a shared object that is no program
+    needed: tuple[str, ...] = ()  # libraries that it names
 
 
 def read_elf(path: Path) -> Elf | None:
@@ -269,34 +274,45 @@ def _parsed(data: bytes, file: BinaryIO) -> Elf | None:
     is_64 = data[4] == 2
     order = "<" if data[5] == 1 else ">"
     kind_of_file, machine = struct.unpack_from(f"{order}HH", data, 16)
-    flags = 0
     (start,) = struct.unpack_from(f"{order}{'Q' if is_64 else 'I'}", data, 32 if is_64 else 28)
     size, count = struct.unpack_from(f"{order}HH", data, 54 if is_64 else 42)
-    interpreter = None
+    interpreter, loaded, dynamic = None, {}, []
     for at in range(start, start + size * count, size):
         (kind,) = struct.unpack_from(f"{order}I", data, at)
+        offset, address, length = _extent(data, order, at, is_64=is_64)
         if kind == _PT_INTERP:
-            offset, length = _extent(data, order, at, is_64=is_64)
             raw = data[offset : offset + length].partition(b"\0")[0]
             interpreter = raw.decode("utf-8", "replace")
+        elif kind == _PT_LOAD:
+            loaded[address] = offset, length
         elif kind == _PT_DYNAMIC:
-            offset, length = _extent(data, order, at, is_64=is_64)
             file.seek(offset)
-            flags = _flags(file.read(min(length, _MOST_BYTES)), order, is_64=is_64)
+            pair = struct.Struct(f"{order}{'qQ' if is_64 else 'iI'}")
+            table = file.read(min(length, _MOST_BYTES))
+            dynamic = [*pair.iter_unpack(table[: len(table) // pair.size * pair.size])]
+    entries = dict(reversed(dynamic))
+    flags = entries.get(_DT_FLAGS_1, 0)
+    needed = []
+    if (strings := _offset_of(entries.get(_DT_STRTAB), loaded)) is not None:
+        for name in (value for tag, value in dynamic if tag == _DT_NEEDED):
+            file.seek(strings + name)
+            needed.append(file.read(_LONGEST_NAME).partition(b"\0")[0].decode("utf-8", "replace"))
     is_library = kind_of_file == _ET_DYN and interpreter is None and not flags & _DF_1_PIE
-    return Elf(64 if is_64 else 32, machine, interpreter, is_library)
+    return Elf(64 if is_64 else 32, machine, interpreter, is_library, tuple(needed))
 
 
-def _extent(data: bytes, order: str, at: int, *, is_64: bool) -> tuple[int, int]:
-    """Return where in the file the segment of a program header is, and its bytes."""
-    if is_64:
-        offset, length = struct.unpack_from(f"{order}Q16xQ", data, at + 8)
-    else:
-        offset, length = struct.unpack_from(f"{order}I8xI", data, at + 4)
-    return offset, length
+def _extent(data: bytes, order: str, at: int, *, is_64: bool) -> tuple[int, int, int]:
+    """Return where the segment of a program header is in the file and in memory, and its bytes."""
+    form = f"{order}QQ8xQ" if is_64 else f"{order}II4xI"
+    offset, address, length = struct.unpack_from(form, data, at + (8 if is_64 else 4))
+    return offset, address, length
 
 
-def _flags(dynamic: bytes, order: str, *, is_64: bool) -> int:
-    pair = struct.Struct(f"{order}{'qQ' if is_64 else 'iI'}")
-    whole = dynamic[: len(dynamic) // pair.size * pair.size]
-    return next((int(value) for tag, value in pair.iter_unpack(whole) if tag == _DT_FLAGS_1), 0)
+def _offset_of(address: int | None, loaded: Mapping[int, tuple[int, int]]) -> int | None:
+    """Return where in the file what has an address in memory is."""
+    places = (
+        offset + address - begin
+        for begin, (offset, length) in loaded.items()
+        if address is not None and begin <= address < begin + length
+    )
+    return next(places, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,9 +22,9 @@ from rater.speccpu.config.config import (
     split_list,
 )
 from rater.speccpu.results.places import Binding, binding_of
+from rater.speccpu.results.read import MOST_BYTES, open_named
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.cpuset import format_list
-from rater.text.documents import file_problem
 
 # -- A configuration to be checked: a file with what it includes, or what a raw file has packed ----
 
@@ -76,7 +77,7 @@ def read_source(
     """
     text = _bytes(path)
     if is_raw(text[:HEAD_BYTES]):
-        return _packed(path, defines, label)
+        return _packed(path, text, defines, label)
     if b"\0" in text:
         raise InputError(f"{path}: no text; expected a configuration file (.cfg) or a raw file")
     all_of_it = _Gathered(path, text.decode("latin-1"))
@@ -86,15 +87,12 @@ def read_source(
 
 
 def _bytes(path: Path) -> bytes:
-    problem = file_problem(path)
-    if problem is not None:
-        raise InputError(f"{problem}; expected a configuration file of SPEC CPU or a raw file")
-    with path.open("rb") as stream:
+    with open_named(path, MOST_BYTES, "a configuration file of SPEC CPU or a raw file") as stream:
         text = stream.read(HEAD_BYTES)
-        if not is_raw(text):
-            text += stream.read(_MOST_BYTES + 1 - len(text))
-    if len(text) > _MOST_BYTES:
-        raise InputError(f"{path}: larger than {_MOST_BYTES >> 20} MiB, no configuration file")
+        most = MOST_BYTES if is_raw(text) else _MOST_BYTES
+        text += stream.read(most + 1 - len(text))
+    if len(text) > most:
+        raise InputError(f"{path}: larger than {most >> 20} MiB, no configuration file")
     return text
 
 
@@ -132,9 +130,10 @@ class _Gathered:
             self._add(other, text.decode("latin-1"))
 
 
-def _packed(path: Path, defines: Mapping[str, str] | None, label: str | None) -> Source:
-    with path.open("rb") as stream:
-        file = read_rsf(stream, path.name, defines, label)
+def _packed(
+    path: Path, text: bytes, defines: Mapping[str, str] | None, label: str | None
+) -> Source:
+    file = read_rsf(BytesIO(text), path.name, defines, label)
     if file.config is None:
         why = next((f" ({one})" for one in file.problems if "rawconfig" in one.text), "")
         raise InputError(

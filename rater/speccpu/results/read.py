@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from rater.errors import InputError
+from rater.files import PASSED, open_input
 from rater.plan.topology import Topology
 from rater.record.run import BenchmarkUsed, Host, RunStatus
 from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
@@ -81,21 +83,32 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if str(path) in _STANDARD_INPUT:
         with _spooled(sys.stdin.buffer) as spooled:
             yield spooled
-    elif path.is_fifo():  # `<(zcat result.rsf.gz)`
-        with path.open("rb") as pipe, _spooled(pipe) as spooled:
-            yield spooled
-    else:
-        problem = file_problem(path)
-        size = 0 if problem else path.stat().st_size
+        return
+    with open_named(path, MOST_BYTES, "a result file of SPEC CPU") as stream:
+        if not stream.seekable():  # `<(zcat result.rsf.gz)`
+            with _spooled(stream) as spooled:
+                yield spooled
+            return
+        size = stream.seek(0, os.SEEK_END)
         if size > MOST_BYTES:
-            problem = (
+            raise InputError(
                 f"{path} has {size / 1e6:.0f} MB; expected a result file of at most "
                 f"{MOST_BYTES // 10**6} MB (parts of a log can be imported one by one)"
             )
-        if problem is not None:
-            raise InputError(problem)
-        with path.open("rb") as stream:
-            yield stream
+        stream.seek(0)
+        yield stream
+
+
+def open_named(path: Path, most_bytes: int, expected: str) -> BinaryIO:
+    """Open a file that a user named; raises `InputError` with what was `expected`."""
+    passed = str(path).startswith(PASSED)
+    problem = None if passed else file_problem(path)
+    try:
+        if problem is None:
+            return open_input(path, most_bytes)
+    except OSError as error:
+        problem = f"{path}: cannot be read ({error.strerror})"
+    raise InputError(f"{problem}; expected {expected}")
 
 
 @contextmanager
