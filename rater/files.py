@@ -11,9 +11,8 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from rater.errors import InputError
 
@@ -26,7 +25,6 @@ _ATTEMPTS = 100  # at a file that others make and remove all the time
 _MOST_LINKS = 40  # as the kernel
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens nothing: no pipe waits, no tape rewinds
 _PLAIN = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-PASSED = ("/dev/fd/", "/proc/self/fd/")  # descriptors that rater was started with
 _SCRATCH = "rater-scratch-"
 _LEFT_S = 60.0  # nobody takes so long from making a folder to locking it
 _EVERY_USER = "4294967295"  # how many a user namespace maps that is none
@@ -157,26 +155,6 @@ def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
     try:
         _refuse_other_kinds(path, os.fstat(number))
         return _read(number, path, most_bytes)
-    finally:
-        os.close(number)
-
-
-def open_input(path: Path, most_bytes: int) -> BinaryIO:
-    """Open what a user named to be read: a regular file, or a pipe that their shell passed on.
-
-    `<(zcat FILE)` is such a pipe. Any other pipe or a device is not opened: nobody may write to it.
-    What the kernel makes up as it is read (/proc/kmsg) is read at once, up to so many bytes.
-    Raises `UntrustedError` for what is not opened, `OSError`.
-    """
-    if str(path).startswith(PASSED):
-        return path.open("rb")
-    number = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        state = os.fstat(number)
-        _refuse_other_kinds(path, state)
-        if not state.st_size:
-            return BytesIO(_read(number, path, most_bytes))
-        return os.fdopen(_reopen(number, path, os.O_RDONLY | _PLAIN), "rb")
     finally:
         os.close(number)
 

@@ -1,36 +1,73 @@
-"""The wings of the house, by name: the one place through which the core reaches them.
+"""The wings of the house: the one table through which the core reaches them.
 
 A wing (`speccpu`, `lab`, `fleet`) stands on the core and imports what it needs of it. The core
-imports no wing, and no wing another. What a wing adds to the core is a line here: a command, or a
-module with what a Protocol of the core says, which is imported when the core asks for it. For
-mypy, `tests/test_wings.py` holds the modules against these Protocols.
+imports no wing, and no wing another. What a wing adds to the core is here: its command, and modules
+with what Protocols of the core say, which are imported when the core asks for them. For mypy,
+`tests/test_wings.py` holds the modules against these Protocols. A wing may be absent: its folder
+is removed, and the core runs without it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
-WINGS = ("speccpu", "lab", "fleet")
+from rater.errors import InputError
 
-# Commands by name: a few words for the help of `rater`, and the function that declares them.
-COMMANDS = {
-    "lab": ("studies of page sizes", "lab.commands.register"),
-    "spec": ("files of SPEC CPU", "speccpu.commands.register"),
-    "fleet": ("one run on many nodes", "fleet.commands.register"),
+
+class Wing(NamedTuple):
+    """What a wing brings: a command, and by the names that the core asks for its modules."""
+
+    command: str
+    about: str  # a few words for the help of `rater`
+    hooks: Mapping[str, str]
+
+
+WINGS = {
+    "lab": Wing(
+        "lab",
+        "studies of page sizes",
+        {
+            "page layouts": "layout.layout",  # for plan: what `--pages` takes
+            "page setup": "layout.prepare",  # for workflow.run: page sizes of copies made ready
+            "page proofs": "layout.proof",  # for analysis: what copies had of them
+            "page tables": "layout.table",  # for show
+        },
+    ),
+    "speccpu": Wing(
+        "spec",
+        "files of SPEC CPU",
+        {
+            "kits": "kit.run",  # for workflow.run: benchmarks of an installed kit
+            "kit outputs": "kit.outputs",  # for run.workplace: what the kit's own tool compares
+        },
+    ),
+    "fleet": Wing(
+        "fleet",
+        "one run on many nodes",
+        {
+            "fleet words": "slow_hosts",  # for commands: `rater divots fleet:3`
+            "fleet archive": "archive",  # for workflow: `rater show fleet:3/n017`
+            "merge": "merge",  # for workflow.results: databases of other machines
+        },
+    ),
 }
-
-# What the core asks for by name, one for each of its floors, and the module that has it.
 HOOKS = {
-    "fleet words": "fleet.slow_hosts",  # for commands: `rater divots fleet:3`
-    "kits": "speccpu.kit.run",  # for workflow.run: benchmarks of an installed kit
-    "kit outputs": "speccpu.kit.outputs",  # for run.workplace: what the kit's own tool compares
-    "page layouts": "lab.layout.layout",  # for plan: what `--pages` takes
-    "page setup": "lab.layout.prepare",  # for workflow.run: page sizes of copies made ready
-    "page proofs": "lab.layout.proof",  # for analysis: what copies had of them
-    "page tables": "lab.layout.table",  # for show
-    "merge": "fleet.merge",  # for workflow.results: databases of other machines
-    "fleet archive": "fleet.archive",  # for workflow: `rater show fleet:3/n017`
+    name: f"{wing}.{module}" for wing, it in WINGS.items() for name, module in it.hooks.items()
+}
+# Commands by name: their words of help, and the function that declares them.
+COMMANDS = {
+    it.command: (it.about, f"{wing}.commands.register")
+    for wing, it in WINGS.items()
+    if Path(__file__).with_name(wing).is_dir()
+}
+# What the core asks of every run, and what a wing that is absent has to say of it.
+_WITHOUT: dict[str, object] = {
+    **dict.fromkeys(("pages_asked", "refuse_layout", "pages_of_run", "prove_pages"), None),
+    **dict.fromkeys(("base_side", "pages_document"), None),
+    **dict.fromkeys(("pages_words", "layout_warnings", "page_parts", "fleet_words"), ()),
 }
 
 
@@ -38,8 +75,24 @@ class Hook[T]:
     """What a wing has for the core: a module as `T` describes it, imported when it is called."""
 
     def __init__(self, name: str) -> None:
-        self._module = f"rater.{HOOKS[name]}"
+        self._module = HOOKS[name]
 
     def __call__(self) -> T:
-        """Return the module."""
-        return cast("T", import_module(self._module))
+        """Return the module; of a wing that is absent what says so when it is needed."""
+        wing = self._module.partition(".")[0]
+        try:
+            return cast("T", import_module(f"rater.{self._module}"))
+        except ModuleNotFoundError as error:
+            if error.name not in (f"rater.{wing}", f"rater.{self._module}"):
+                raise
+            return cast("T", _Absent(wing))
+
+
+class _Absent:
+    def __init__(self, wing: str) -> None:
+        self._wing = wing
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in _WITHOUT:
+            raise InputError(f"this rater has no {self._wing}: install the whole of it")
+        return lambda *_, **__: _WITHOUT[name]

@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from rater.errors import InputError
 from rater.files import read_file
@@ -21,6 +22,7 @@ from rater.text.kinds import ValueKind, WrongKindError
 
 # -- Read the files of suites and layouts: never blocked by a pipe, never flooded by a device ------
 
+_PASSED = ("/dev/fd/", "/proc/self/fd/")  # descriptors that rater was started with
 MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
 
 
@@ -40,6 +42,25 @@ def file_problem(path: Path, typed: str = "") -> str | None:
     if not os.access(path, os.R_OK):
         return f"no permission to read {text}"
     return None
+
+
+def open_input(path: Path, most_bytes: int, expected: str) -> BinaryIO:
+    """Open what a user named to be read: a regular file, or a pipe that their shell passed on.
+
+    `<(zcat FILE)` is such a pipe; any other one is not waited for. What the kernel makes up as it
+    is read (/proc/kmsg) is read at once, up to so many bytes. Raises `InputError` with what was
+    `expected`.
+    """
+    is_passed = str(path).startswith(_PASSED)
+    problem = None if is_passed else file_problem(path)
+    try:
+        if problem is None and (is_passed or bytes_of(path)):
+            return path.open("rb")
+        if problem is None:
+            return BytesIO(read_file(path, most_bytes))
+    except OSError as error:
+        problem = f"{path}: cannot be read ({error.strerror})"
+    raise InputError(f"{problem}; expected {expected}")
 
 
 def bytes_of(path: Path) -> int:

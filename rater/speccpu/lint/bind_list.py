@@ -22,9 +22,10 @@ from rater.speccpu.config.config import (
     split_list,
 )
 from rater.speccpu.results.places import Binding, binding_of
-from rater.speccpu.results.read import MOST_BYTES, open_named
+from rater.speccpu.results.read import MOST_BYTES
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.cpuset import format_list
+from rater.text.documents import open_input
 
 # -- A configuration to be checked: a file with what it includes, or what a raw file has packed ----
 
@@ -87,7 +88,7 @@ def read_source(
 
 
 def _bytes(path: Path) -> bytes:
-    with open_named(path, MOST_BYTES, "a configuration file of SPEC CPU or a raw file") as stream:
+    with open_input(path, MOST_BYTES, "a configuration file of SPEC CPU or a raw file") as stream:
         text = stream.read(HEAD_BYTES)
         most = MOST_BYTES if is_raw(text) else _MOST_BYTES
         text += stream.read(most + 1 - len(text))

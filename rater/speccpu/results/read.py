@@ -17,7 +17,6 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from rater.errors import InputError
-from rater.files import PASSED, open_input
 from rater.plan.topology import Topology
 from rater.record.run import BenchmarkUsed, Host, RunStatus
 from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
@@ -36,7 +35,7 @@ from rater.speccpu.results.recompute import (
 )
 from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
-from rater.text.documents import file_problem
+from rater.text.documents import open_input
 from rater.text.packed import TORN, Readable, UnpackedStream, kind_of
 from rater.text.values import truncate_list
 
@@ -84,7 +83,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with _spooled(sys.stdin.buffer) as spooled:
             yield spooled
         return
-    with open_named(path, MOST_BYTES, "a result file of SPEC CPU") as stream:
+    with open_input(path, MOST_BYTES, "a result file of SPEC CPU") as stream:
         if not stream.seekable():  # `<(zcat result.rsf.gz)`
             with _spooled(stream) as spooled:
                 yield spooled
@@ -97,18 +96,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             )
         stream.seek(0)
         yield stream
-
-
-def open_named(path: Path, most_bytes: int, expected: str) -> BinaryIO:
-    """Open a file that a user named; raises `InputError` with what was `expected`."""
-    passed = str(path).startswith(PASSED)
-    problem = None if passed else file_problem(path)
-    try:
-        if problem is None:
-            return open_input(path, most_bytes)
-    except OSError as error:
-        problem = f"{path}: cannot be read ({error.strerror})"
-    raise InputError(f"{problem}; expected {expected}")
 
 
 @contextmanager
