@@ -9,8 +9,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct, field
-
 from rater.errors import InputError
 from rater.record.run import MOST_COPIES
 from rater.speccpu.config import keys
@@ -167,61 +165,6 @@ _LONGEST_ERROR = 500
 type _Of = tuple[str, str, str]  # benchmark, tune, size
 
 
-class _Bracket(Struct):
-    """What is known of the benchmark that runs, before its iteration is."""
-
-    line: int
-    benchmark: str
-    tune: str | None = None
-    size: str | None = None
-    number: int | None = None  # from `(#1)`
-    copies: int | None = None
-    sums_s: dict[int, float] = field(default_factory=dict)  # of workloads, by copy
-    workloads_s: dict[int, array[float]] = field(default_factory=dict)  # by copy, in order
-    old_s: dict[int, float] = field(default_factory=dict)  # of `copy N finished @`
-    failures: dict[int, Failure] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    reported_s: float | None = None
-    reported_places: int = 6
-    start_s: float | None = None
-    binds: list[str] = field(default_factory=list)
-    command: str | None = None  # the first, or the first with $BIND in it
-    command_binds: bool = False
-    folders: list[str] = field(default_factory=list)
-    parts: list[SpecIteration] = field(default_factory=list)  # iterations it has copies of
-
-    def directive(self, text: str) -> None:
-        """Take a line of the command file."""
-        found = words.DIRECTIVE.match(text)
-        if found is None:
-            return
-        kind, value = found[1], (found[2] or "").strip()
-        if kind == "b" and len(self.binds) < MOST_COPIES:
-            self.binds.append(value)
-        elif kind == "C" and len(self.folders) < MOST_COPIES:
-            self.folders.append(value)
-        elif kind in "oier":
-            binds = "$BIND" in value or "$SPECCOPY" in value
-            if self.command is None or (binds and not self.command_binds):
-                self.command, self.command_binds = value, binds
-
-    def hand_over(self, binds: dict[tuple[str, ...], tuple[str, ...]]) -> None:
-        """Write what is known into the iteration; `binds` has each list of binds once."""
-        if not self.parts:
-            return
-        one = self.parts[-1]
-        if self.reported_s is not None:
-            one.reported_s, one.reported_places = self.reported_s, self.reported_places
-        one.start_s = self.start_s if self.start_s is not None else one.start_s
-        one.copies = one.copies or self.copies
-        one.failures |= self.failures
-        one.errors += self.errors
-        one.command = self.command or one.command
-        one.binds = binds.setdefault(tuple(self.binds), tuple(self.binds)) or one.binds
-        one.folders |= {c: self.folders[c] for c in one.failures if c < len(self.folders)}
-        self.errors = []
-
-
 class _Iterations:
     """The iterations of a log; one that is there again (two logs in one file) counts on."""
 
@@ -234,35 +177,42 @@ class _Iterations:
         self.shift: dict[_Of, int] = {}
         self.repeated = 0
 
-    def of(self, now: _Bracket, tune: str, size: str, run: int | None, line: int) -> SpecIteration:
-        """Return the iteration of a bracket's record; without a number it is the next."""
-        for one in now.parts:
-            if one.tune == tune and one.size == size:
-                return one
-        of_it = (now.benchmark, tune, size)
+    def known(self, one: SpecIteration) -> bool:
+        """Tell whether tune, size and number of a bracket are known."""
+        return self.found.get((_of(one), one.iteration)) is one
+
+    def place(
+        self, now: SpecIteration, tune: str, size: str, run: int | None, line: int
+    ) -> SpecIteration:
+        """Return the bracket that a record is of, now that its place is known."""
+        if self.known(now):
+            if (now.tune, now.size) == (tune, size):
+                return now
+            now = SpecIteration(now.benchmark, tune, 0, now.line, copies=now.copies)
+        now.tune, now.size, now.line = tune, size, now.line or line
+        of_it = _of(now)
         shift = self.shift.get(of_it, 0)
-        if run is None:
+        if run is None:  # of older tools: the next one
             run = now.number or self.runs.get(of_it, 0) - shift + 1
         run = min(run, MOST_NUMBER)
         if (of_it, run + shift) in self.ended:
             shift = self.shift[of_it] = self.latest[of_it] + 1 - run
             self.repeated += 1
-        number = run + shift
-        if (of_it, number) not in self.found:
-            if len(self.found) >= _MOST_ITERATIONS:
-                raise InputError(f"{self.name}: more than {_MOST_ITERATIONS} iterations, no log")
-            self.found[of_it, number] = SpecIteration(
-                now.benchmark, tune, number, now.line or line, size=size
-            )
-        now.parts.append(self.found[of_it, number])
-        return now.parts[-1]
+        now.iteration = run + shift
+        if (of_it, now.iteration) not in self.found and len(self.found) >= _MOST_ITERATIONS:
+            raise InputError(f"{self.name}: more than {_MOST_ITERATIONS} iterations, no log")
+        return self.found.setdefault((of_it, now.iteration), now)
 
     def end(self, one: SpecIteration, *, left: bool) -> None:
-        of_it = (one.benchmark, one.tune, one.size or "")
+        of_it = _of(one)
         self.ended[of_it, one.iteration] = not left
         self.latest[of_it] = max(one.iteration, self.latest.get(of_it, 0))
         if not left:
             self.runs[of_it] = one.iteration
+
+
+def _of(one: SpecIteration) -> _Of:
+    return one.benchmark, one.tune, one.size or ""
 
 
 def read_log(stream: Readable, name: str) -> SpecFile:
@@ -276,12 +226,10 @@ class _Reader:
         self.problems = self.file.problems
         self.lines = LogLines(stream, self.problems)
         self.iterations = _Iterations(name)
-        self.now: _Bracket | None = None
+        self.now: SpecIteration | None = None
         self.headers: list[int] = []
         self.workloads = 0
-        self.binds: dict[
-            tuple[str, ...], tuple[str, ...]
-        ] = {}  # each once: most brackets' are equal
+        self.binds: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def read(self) -> SpecFile:
         while (line := self.lines.next()) is not None:
@@ -310,10 +258,11 @@ class _Reader:
         rest = found[3].split()
         copies = words.COPIES.search(found[3])
         self.leave()
-        self.now = _Bracket(
-            number,
+        self.now = SpecIteration(
             found[2],
-            tune=next((word for word in rest if word in words.TUNES), None),
+            next((word for word in rest if word in words.TUNES), ""),
+            0,
+            number,
             size=next((word for word in rest if words.SIZE.match(word)), None),
             number=int(found[1]) if found[1] else None,
             copies=_copies(copies[1] if copies else None),
@@ -321,8 +270,8 @@ class _Reader:
 
     def commands(self) -> None:
         """Take the command file as the log shows it: `-b` and `-C` by copy, then commands."""
-        now = self.now or _Bracket(0, "")
-        joined = ""
+        now = self.now or SpecIteration("", "", 0, 0)
+        joined, binds = "", list[str]()
         while (line := self.lines.next()) is not None:
             text = as_text(line[1][:LONGEST_RECORD])
             begins = words.DIRECTIVE.match(text)
@@ -332,28 +281,28 @@ class _Reader:
                 self.lines.put_back(line)
                 break
             if begins is not None:
-                now.directive(joined)
+                _take_directive(joined, now, binds)
                 joined = text
             elif len(joined) < LONGEST_RECORD:
                 joined += text
-        now.directive(joined)
+        _take_directive(joined, now, binds)
+        if binds:  # each list once: those of most brackets are equal
+            now.binds = self.binds.setdefault(tuple(binds), tuple(binds))
 
     def workload(self, number: int, found: re.Match[str]) -> None:
         if self.now is not None:
             copy, workload, seconds = int(found[1]), int(found[2]), float(found[3])
             self.now.sums_s[copy] = self.now.sums_s.get(copy, 0.0) + seconds
-            of_copy = self.now.workloads_s.setdefault(copy, array("d"))
+            of_copy = self.now.running_s.setdefault(copy, array("d"))
             if workload == len(of_copy) + 1 and seconds <= LONGEST_S:
                 of_copy.append(seconds)
             elif workload <= len(of_copy):
                 self.problems.add(number, f"a second time of workload {workload} of copy {copy}")
 
-    def bracket_of(self, number: int, benchmark: str) -> _Bracket:
+    def bracket_of(self, number: int, benchmark: str) -> SpecIteration:
         """Return the open bracket, a new one where the start of this benchmark is torn or away."""
         if self.now is None or self.now.benchmark != benchmark:
-            if self.now is not None:
-                self.now.hand_over(self.binds)
-            self.now = _Bracket(number, benchmark)
+            self.now = SpecIteration(benchmark, "", 0, number)
         return self.now
 
     def copy(self, number: int, found: re.Match[str]) -> None:
@@ -364,19 +313,19 @@ class _Reader:
             return
         if now.copies is not None and copy >= now.copies:
             self.problems.add(number, f"copy {copy} of {found[2]}, which runs {now.copies} copies")
-        one = self.iterations.of(now, found[3], found[4], int(found[5]), number)
+        one = self.now = self.iterations.place(now, found[3], found[4], int(found[5]), number)
         if copy in one.times_s:
             self.problems.add(
                 number, f"a second time of copy {copy} of {one.name}; the first is kept"
             )
             return
         one.times_s[copy] = seconds
-        workloads = now.workloads_s.pop(copy, None)
+        workloads = one.running_s.pop(copy, None)
         if workloads is not None and len(workloads) > 1:
             self.workloads += len(workloads)
             if self.workloads <= _MOST_WORKLOADS:
                 one.workloads_s[copy] = workloads
-        total = now.sums_s.pop(copy, None)
+        total = one.sums_s.pop(copy, None)
         if total is not None and not math.isclose(total, seconds, rel_tol=1e-6, abs_tol=1e-4):
             self.problems.add(
                 number,
@@ -399,7 +348,7 @@ class _Reader:
         if self.now is None:
             return
         text = f"{found.string} {self.lines.following().strip()}"
-        for copy, folder in enumerate(self.now.folders):
+        for copy, folder in enumerate(self.now.directories):
             if f"/{folder.rsplit('/', 1)[-1]}/" in text:
                 self.now.failures.setdefault(copy, Failure(None, None, found[1]))
         if len(self.now.errors) < MOST_ERRORS:
@@ -429,22 +378,21 @@ class _Reader:
         tune, size = (found[3], found[4]) if found[3] in words.TUNES else (found[4], found[3])
         if words.SIZE.match(tune):  # a label that is no tune: the order shows it
             tune, size = size, tune
-        if not now.parts:
-            self.iterations.of(now, tune, size, None, now.line)
-        one = now.parts[-1]
-        if now.reported_s is None and float(found[7]) <= LONGEST_S:
-            now.reported_s, now.reported_places = float(found[7]), len(found[8] or "")
+        one = now
+        if not self.iterations.known(now):
+            one = self.iterations.place(now, tune, size, None, now.line)
+        if one.reported_s is None and float(found[7]) <= LONGEST_S:
+            one.reported_s, one.reported_places = float(found[7]), len(found[8] or "")
         ratio = float(found[5])
         one.ratio = ReportedNumber(ratio, len(found[6] or ""), number) if ratio > 0 else None
-        one.copies = _copies(found[9]) if found[9] else now.copies
+        one.copies = _copies(found[9]) if found[9] else one.copies
         code = words.ERROR_CODE.search(found[10])
         one.valid = "S" if found[1] == "Success" else code[1] if code else None
         if found[1] == "Error" and one.valid in (None, "S"):
-            crashed = any(failure.detail is None for failure in now.failures.values())
-            one.valid = "VE" if now.errors and not crashed else "RE"
-        now.hand_over(self.binds)
+            crashed = any(failure.detail is None for failure in one.failures.values())
+            one.valid = "VE" if one.errors and not crashed else "RE"
         if not one.times_s:  # older tools, or a log of little detail: sums of the workloads
-            one.times_s.update(now.old_s or now.sums_s)
+            one.times_s.update(one.old_s or one.sums_s)
         self.iterations.end(one, left=False)
         self.now = None
 
@@ -453,12 +401,11 @@ class _Reader:
         now, self.now = self.now, None
         if now is None:
             return
-        if not now.parts and now.old_s and now.tune and now.size:
-            one = self.iterations.of(now, now.tune, now.size, None, now.line)
-            one.times_s.update(now.old_s)
-        now.hand_over(self.binds)
-        for one in now.parts:
-            self.iterations.end(one, left=True)
+        if now.old_s and now.tune and now.size and not self.iterations.known(now):
+            now = self.iterations.place(now, now.tune, now.size, None, now.line)
+            now.times_s.update(now.old_s)
+        if self.iterations.known(now):
+            self.iterations.end(now, left=True)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -467,6 +414,8 @@ class _Reader:
         self.lines.lines.finish(file)
         self.leave()
         for key, one in iterations.found.items():
+            dirs = one.directories
+            one.folders = {c: dirs[c] for c in one.failures if c < len(dirs)}
             if not iterations.ended.get(key):
                 self.problems.add(one.line, f"{one.name}: its end is not in the file")
         if len(self.headers) > 1:
@@ -489,6 +438,22 @@ class _Reader:
         file.suite = next(filter(None, suites), None)
         file.started_s = min((one.start_s for one in file.iterations if one.start_s), default=None)
         derive_references(file)
+
+
+def _take_directive(text: str, now: SpecIteration, binds: list[str]) -> None:
+    """Take a line of the command file."""
+    found = words.DIRECTIVE.match(text)
+    if found is None:
+        return
+    kind, value = found[1], (found[2] or "").strip()
+    if kind == "b" and len(binds) < MOST_COPIES:
+        binds.append(value)
+    elif kind == "C" and len(now.directories) < MOST_COPIES:
+        now.directories.append(value)
+    elif kind in "oier":
+        has_bind = "$BIND" in value or "$SPECCOPY" in value
+        if now.command is None or (has_bind and not now.command_binds):
+            now.command, now.command_binds = value, has_bind
 
 
 def _copies(text: str | None) -> int | None:

@@ -78,6 +78,13 @@ class SpecIteration(Struct):
     command: str | None = None  # log: a command, with its $BIND
     folders: dict[int, str] = field(default_factory=dict)  # log: run directory of failed copies
     counted: bool = True  # False: an iteration that rater measured and discarded
+    # While a log is read, in which the tune, size and number come last:
+    number: int | None = None  # from `(#1)`
+    sums_s: dict[int, float] = field(default_factory=dict)  # of workloads, by copy
+    running_s: dict[int, array[float]] = field(default_factory=dict)  # workloads, by copy
+    old_s: dict[int, float] = field(default_factory=dict)  # of `copy N finished @`
+    directories: list[str] = field(default_factory=list)  # by copy
+    command_binds: bool = False  # `command` has $BIND in it
 
     @property
     def name(self) -> str:
