@@ -35,7 +35,7 @@ def test_one_file_is_one_run_with_base_and_peak(
     assert status == 0
     assert "run 1: result.rsf (raw file, cpu2006 CINT2006 ref) imported" in flat(out)
     assert "1 benchmark base and peak, 1 iteration, 2 copies, 2 brackets, 4 copy times" in flat(out)
-    assert "2 copies bound: on CPUs 2,5, lgroups 0-1, memory bind on nodes 0-1" in flat(out)
+    assert "2 copies bound: on CPUs 2,5, nodes 0-1, memory bind on nodes 0-1" in flat(out)
     assert "all agree" in out
     rows = ask(database, "SELECT tune, copy, cpu, node, mem_nodes, elapsed_ns FROM copy")
     assert rows == [
@@ -87,7 +87,7 @@ def test_a_described_machine_tells_the_lgroups_of_cpus(
     path = write(tmp_path, configured(config))
     _, out, _ = rater("spec", "import", path, "--topology", "nodes=2x4", "--json")
     (run,) = json.loads(out)["runs"]
-    assert run["placement"] == "2 copies bound: on CPUs 1,6, lgroups 0-1 (by taskset)"
+    assert run["placement"] == "2 copies bound: on CPUs 1,6, nodes 0-1 (by taskset)"
     assert ask(database, "SELECT DISTINCT copy, cpu, node, core FROM copy") == [
         (0, 1, 0, 1),
         (1, 6, 1, 6),
@@ -100,7 +100,7 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
 ) -> None:
     path = write(tmp_path, configured("bind = 1, 6\nsubmit = taskset -c $BIND $command\n"))
     _, out, _ = rater("spec", "import", path)
-    assert "the file tells copies' CPUs and not their lgroups; --topology supplies" in flat(out)
+    assert "the file tells copies' CPUs and not their NUMA nodes; --topology supplies" in flat(out)
     assert ask(database, "SELECT DISTINCT cpu, node FROM copy") == [(1, None), (6, None)]
 
 
@@ -115,7 +115,7 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
         (
             "submit = numactl -m 0 -C $SPECCOPYNUM $command\n",
             "nodes=2x1",
-            "1 copy had memory bound to another lgroup than that of its CPU: copy 1",
+            "memory was bound to another node than that of the CPU: copy 1",
         ),
         (
             "submit = numactl -m 7 -C $SPECCOPYNUM $command\n",
@@ -135,7 +135,7 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
         (
             "submit = numactl -m 1 -C 3 $command\n",
             None,
-            "lgroups are the nodes that copies' memory",
+            "nodes are those that copies' memory",
         ),
     ],
 )
@@ -486,7 +486,7 @@ def test_lgroups_are_those_that_the_file_names(
 ) -> None:
     path = write(tmp_path, SYSINFO + configured(BY_COPY))
     _, out, _ = rater("spec", "import", path)
-    assert "lgroups are the nodes that the file's sysinfo names" in flat(out)
+    assert "nodes are those that the file's sysinfo names" in flat(out)
     assert "--topology" not in out
     assert ask(database, "SELECT DISTINCT copy, cpu, node FROM copy") == [(0, 0, 0), (1, 1, 1)]
     assert ask(database, "SELECT cpu, node FROM pu") == [(0, 0), (1, 1)]

@@ -166,13 +166,49 @@ class BoundPlace(Struct, frozen=True):
     cpu: int | None = None
     core: int | None = None
     llc: int | None = None
-    node: int | None = None  # OS number of the lgroup of its CPUs
+    node: int | None = None  # OS number of the node of its CPUs
     package: int | None = None
     mem_nodes: tuple[int, ...] = ()
     cpus: tuple[int, ...] = ()  # all that it was allowed
 
 
 NOWHERE = BoundPlace()
+# What is told of places, in this order: of CPUs, nodes or copies, and in what words.
+_NOTES = {
+    "missing": (
+        "CPU",
+        "the topology {machine} does not fit: copies were bound to {them}, which it lacks; their "
+        "node is unknown",
+    ),
+    "missing nodes": (
+        "node",
+        "the topology does not fit: copies were bound to {them}, which it lacks",
+    ),
+    "far": ("copy", "memory was bound to another node than that of the CPU: {them}"),
+    "against": (
+        "CPU",
+        "the topology and the file's sysinfo have {them} on different nodes: the file holds",
+    ),
+    "by file": ("", "nodes are those that the file's sysinfo names"),
+    "no submit": (
+        "",
+        "the configuration inside has no submit line for what ran, and the file says that there "
+        "was one: its bind lines are taken",
+    ),
+    "relative": (
+        "",
+        "numactl counts +N inside the CPUs that it may use: taken for CPU N; --topology supplies "
+        "them",
+    ),
+    "by memory": (
+        "",
+        "nodes are those that copies' memory was bound to; --topology supplies those of their CPUs",
+    ),
+    "unknown nodes": (
+        "",
+        "the file tells copies' CPUs and not their NUMA nodes; --topology supplies them",
+    ),
+}
 _TOO_MUCH = "so many and so long commands that the rest is left out"
 
 
@@ -190,18 +226,12 @@ class BindingResolver:
     # Copies that were bound to one CPU alone, by the bind lines of their bracket: at the same time.
     _users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = field(default_factory=dict)
     _work: int = 0  # characters
-    _no_submit: bool = False  # and the file says that there was one
-    _relative: bool = False  # numactl's +N, and no machine to count in
-    _by_file: bool = False  # lgroups are those of the file's sysinfo
-    _against: set[int] = field(default_factory=set)  # CPUs that topology and file have elsewhere
     _unclear: dict[str, int] = field(default_factory=dict)  # problems of bindings: how many copies
     _of_copy: dict[int, set[BoundPlace]] = field(default_factory=dict)
-    _missing: set[int] = field(default_factory=set)  # CPUs and nodes that the machine lacks
-    _missing_nodes: set[int] = field(default_factory=set)
     _by: dict[str, None] = field(default_factory=dict)
     _policies: dict[str, None] = field(default_factory=dict)
-    _from_memory: bool = False  # lgroups are the nodes that memory was bound to
-    _far: set[int] = field(default_factory=set)  # copies with their memory on another lgroup
+    # What is to be said, by a key of `_NOTES`, and of which CPUs, nodes or copies.
+    _said: dict[str, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Number the machine's CPUs once for all copies."""
@@ -231,7 +261,7 @@ class BindingResolver:
                 users = self._users.setdefault((submit, binds), {})
                 users.setdefault(place.cpu, set()).add(copy)
             if place.node is not None and place.mem_nodes and place.node not in place.mem_nodes:
-                self._far.add(copy)
+                self._say("far", [copy])
         return place
 
     def pus(self) -> tuple[MachinePU, ...]:
@@ -261,7 +291,7 @@ class BindingResolver:
         if cpus:
             parts.append(f"on {_named('CPU', cpus)}")
         if nodes:
-            parts.append(_named("lgroup", nodes))
+            parts.append(_named("node", nodes))
         memory = {n for places in self._of_copy.values() for p in places for n in p.mem_nodes}
         if self._policies:
             where = f" on {_named('node', memory)}" if memory else ""
@@ -275,54 +305,19 @@ class BindingResolver:
             f"binding not understood ({_times(times)}): {problem}"
             for problem, times in list(self._unclear.items())[:_MOST_NOTES]
         ]
-        if self._missing:
-            assert self.topology is not None
-            notes.append(
-                f"the topology {self.topology.source} does not fit: copies were bound to "
-                f"{_named('CPU', self._missing)}, "
-                "which it lacks; their lgroup is not known"
-            )
-        if self._missing_nodes:
-            notes.append(
-                "the topology does not fit: copies were bound to "
-                f"{_named('node', self._missing_nodes)}, which it lacks"
-            )
-        if self._far:
-            notes.append(
-                f"{copies_text(len(self._far))} had memory bound to another lgroup "
-                f"than that of {'its' if len(self._far) == 1 else 'their'} CPU: "
-                f"{_named('copy', self._far, 'copies')}"
-            )
-        if self._against:
-            notes.append(
-                f"the topology and the file's sysinfo have {_named('CPU', self._against)} on "
-                "different nodes: the file holds"
-            )
-        if self._by_file:
-            notes.append("lgroups are the nodes that the file's sysinfo names")
-        if self._no_submit:
-            notes.append(
-                "the configuration inside has no submit line for what ran, and the file says that "
-                "there was one: its bind lines are taken"
-            )
-        if self._relative:
-            notes.append(
-                "numactl counts +N inside the CPUs that it may use: taken for CPU N; "
-                "--topology supplies them"
-            )
-        if self._from_memory:
-            notes.append(
-                "lgroups are the nodes that copies' memory was bound to; --topology tells those "
-                "of their CPUs"
-            )
-        if self.topology is None and self._of_copy and not self._from_memory:
-            known = any(p.node is not None for places in self._of_copy.values() for p in places)
-            if not known:
-                notes.append(
-                    "the file tells copies' CPUs and not their lgroups; --topology supplies them"
-                )
-        notes += self._shared()
-        return notes
+        known = any(p.node is not None for places in self._of_copy.values() for p in places)
+        if self.topology is None and self._of_copy and not known:
+            self._say("unknown nodes")
+        machine = self.topology.source if self.topology else ""
+        notes += [
+            text.format(them=what and _named(what, self._said[kind]), machine=machine)
+            for kind, (what, text) in _NOTES.items()
+            if kind in self._said
+        ]
+        return [*notes, *self._shared()]
+
+    def _say(self, kind: str, numbers: Iterable[int] = ()) -> None:
+        self._said.setdefault(kind, set()).update(numbers)
 
     def _shared(self) -> Iterable[str]:
         twice: dict[int, set[int]] = {}
@@ -354,7 +349,7 @@ class BindingResolver:
             if not command and binds and one.submit:
                 # The file says that there was one; what it binds by is in its bind lines.
                 command = "$BIND $command"
-                self._no_submit = True
+                self._say("no submit")
             self._submits[key] = (command, binds)
         return self._submits[key]
 
@@ -372,16 +367,17 @@ class BindingResolver:
         cpus = binding.cpus or ()
         single = cpus[0] if cpus and len(cpus) <= max(1, threads) else None
         if self.topology is None:
-            self._relative = self._relative or binding.relative
+            if binding.relative:
+                self._say("relative")
             node = binding.cpu_nodes[0] if len(binding.cpu_nodes) == 1 else None
             nodes = {self.file.node_of.get(cpu) for cpu in cpus}
             if cpus and None not in nodes:
-                self._by_file = True
+                self._say("by file")
                 node = nodes.pop() if len(nodes) == 1 else None
             near = binding.policy in ("bind", "preferred") and len(binding.mem_nodes) == 1
             if near and cpus and not binding.cpu_nodes and not self.file.node_of:
                 node = binding.mem_nodes[0]
-                self._from_memory = True
+                self._say("by memory")
             place = BoundPlace(cpu=single, node=node, cpus=cpus)
         else:
             place = self._on_machine(self.topology, binding, cpus, single)
@@ -402,15 +398,18 @@ class BindingResolver:
     ) -> BoundPlace:
         machine = self._machine
         named = {*binding.mem_nodes, *binding.cpu_nodes}
-        self._missing_nodes |= named - topology.by_node.keys()
+        if absent := named - topology.by_node.keys():
+            self._say("missing nodes", absent)
         if not cpus and binding.cpu_nodes:
             cpus = tuple(cpu for cpu, pu in sorted(machine.items()) if pu.node in binding.cpu_nodes)
-        self._missing |= {cpu for cpu in cpus if cpu not in machine}
-        if not cpus or any(cpu not in machine for cpu in cpus):
+        if missing := set(cpus) - machine.keys():
+            self._say("missing", missing)
+        if not cpus or missing:
             return BoundPlace(cpu=single, cpus=cpus)
         pus = [machine[cpu] for cpu in cpus]
         known_nodes = self.file.node_of
-        self._against |= {pu.os for pu in pus if known_nodes.get(pu.os, pu.node) != pu.node}
+        if against := {pu.os for pu in pus if known_nodes.get(pu.os, pu.node) != pu.node}:
+            self._say("against", against)
 
         def common(values: set[int | None]) -> int | None:
             return values.pop() if len(values) == 1 else None
@@ -429,8 +428,9 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _named(what: str, numbers: set[int], plural: str | None = None) -> str:
-    return f"{what if len(numbers) == 1 else plural or what + 's'} {_list(numbers)}"
+def _named(what: str, numbers: set[int]) -> str:
+    plural = {"copy": "copies"}.get(what, f"{what}s")
+    return f"{what if len(numbers) == 1 else plural} {_list(numbers)}"
 
 
 def _list(numbers: Iterable[int]) -> str:

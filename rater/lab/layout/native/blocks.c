@@ -40,6 +40,9 @@ static void resolve(void)
 int blocks_are_ours(void)
 {
     READY();
+    /* Begins glibc's, with no other thread there: where another malloc is used, two threads that call
+     * malloc_trim at once would both find it unused, and one of them follow lists that are not there. */
+    __libc_mallopt(M_CHECK_ACTION, 0);
     if (next.malloc != __libc_malloc) return 0;
     /* The program may have a malloc itself; or an address for it that leads to glibc's (not PIE). A
      * block that was just freed is what glibc gives next. */
