@@ -142,13 +142,13 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 def _lint(args: argparse.Namespace) -> int:
-    from rater.speccpu.lint.bind_list import read_source
+    from rater.speccpu.lint.bind_list import LintContext, read_source
     from rater.speccpu.lint.check import lint
     from rater.speccpu.show import lint_document, lint_parts
 
     topology = _machine(args.topology)
     source = read_source(Path(args.config), dict(args.define), args.label)
-    found = lint(source, topology, copies=args.copies, section=args.section, ignore=args.ignore)
+    found = lint(LintContext(source, topology, args.copies, args.section, args.ignore))
     if not found.scopes:
         why = f" for {args.section}" if args.section else ""
         more = f" ({'; '.join(found.unchecked[:3])})" if len(found.unchecked) > 1 else ""

@@ -262,8 +262,8 @@ def test_a_pipe_by_its_name_is_not_waited_for_and_one_that_a_shell_passes_is_rea
     rater: Rater, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for words in (("import",), ("lint-bind",)):
-        status, _, err = rater("spec", *words, tmp_path / "pipe")
+    for command in ("import", "lint-bind"):
+        status, _, err = rater("spec", command, tmp_path / "pipe")
         assert (status, "not a regular file but a pipe" in err) == (2, True)
     path = write(tmp_path, configured(BY_COPY))
     for words in (("import",), ("lint-bind", "--copies", "2")):

@@ -12,8 +12,15 @@ import pytest
 from rater.errors import InputError
 from rater.plan.topology import Topology
 from rater.speccpu.config.config import read_config
-from rater.speccpu.lint.bind_list import MOST_SEATS, ResultOf, Source, read_source
-from rater.speccpu.lint.check import KINDS, lint
+from rater.speccpu.lint.bind_list import (
+    MOST_SEATS,
+    LintContext,
+    ResultOf,
+    Source,
+    read_source,
+)
+from rater.speccpu.lint.check import KINDS, LintReport
+from rater.speccpu.lint.check import lint as check
 from rater.speccpu.lint.machine import misplaced
 from tests.support.calls import Rater
 from tests.support.machines import generated, made, real_machines
@@ -33,6 +40,10 @@ def source(text: str, *ran: ResultOf) -> Source:
     return Source("x.cfg", config, False, ran, (), origins)
 
 
+def lint(own: Source, topology: Topology | None = None, **options: object) -> LintReport:
+    return check(LintContext(own, topology, **options))  # type: ignore[arg-type]  # the test's own
+
+
 def listed(pairs: list[tuple[int, int]]) -> str:
     return "".join(
         f"bind{copy} = numactl -m {node} --physcpubind={cpu}\n"
@@ -41,7 +52,7 @@ def listed(pairs: list[tuple[int, int]]) -> str:
 
 
 def found(text: str, topology: Topology | None = None, **options: object) -> list[tuple[int, str]]:
-    result = lint(source(text), topology, **options)  # type: ignore[arg-type]  # the test's own
+    result = lint(source(text), topology, **options)
     return [(one.line, one.kind) for one in result.findings]
 
 

@@ -185,9 +185,20 @@ class BoundCopy(Struct, frozen=True):
         return LintFinding(self.line, kind, f"{self.name}{text}", copies, tuple(cpus))
 
 
+class LintContext(Struct, frozen=True):
+    """What is checked, on which machine, and how it was asked for."""
+
+    source: Source
+    topology: Topology | None = None  # None: only what no machine can make right is found
+    copies: int | None = None  # that will run, whatever the file says
+    section: str | None = None  # the only one wanted: `429.mcf` or `intrate=peak`
+    ignore: frozenset[str] = frozenset()  # kinds that are left out
+
+
 class Scope(Struct, frozen=True):
     """Benchmarks and tunes for which the same lines hold."""
 
+    context: LintContext
     label: str
     submit: str
     submit_line: int  # 0: none
@@ -198,7 +209,6 @@ class Scope(Struct, frozen=True):
     unused_list: ConfigSetting | None  # a `bind = ...` list where bindN lines hold as well
     copies: int | None
     copies_line: int  # 0: not of a line
-    asked: bool  # the copies are those of --copies
     deliberate: bool  # its own number of copies, and a list made for all benchmarks
     seats: tuple[BoundCopy, ...]
 
@@ -225,25 +235,18 @@ class Scope(Struct, frozen=True):
 type _Candidate = tuple[str, str, str, int | None]
 
 
-def scopes_of(
-    config: SpecConfig,
-    ran: Sequence[ResultOf],
-    topology: Topology | None,
-    copies: int | None = None,
-    wanted: str | None = None,
-) -> list[Scope]:
-    """Return the scopes that have a submit command or binds; `copies`: for all, as asked.
-
-    `wanted`: one section, `429.mcf` or `intrate=peak`.
-    """
+def scopes_of(context: LintContext) -> list[Scope]:
+    """Return the scopes that have a submit command or binds."""
+    config = context.source.config
     groups: dict[tuple[object, ...], list[_Candidate]] = {}
-    for candidate in _candidates(config, ran, wanted):
+    for candidate in _candidates(config, context.source.ran, context.section):
         _, benchmark, tune, of_run = candidate
         lines = sorted(f"{one.name} {one.line}" for one in config.holding(benchmark, tune).values())
         groups.setdefault((of_run, *lines), []).append(candidate)
-    scopes = (_scope(config, members, topology, copies) for members in groups.values())
+    scopes = (_scope(context, members) for members in groups.values())
     found = [scope for scope in scopes if scope is not None]
-    return found if len(found) != 1 or wanted is not None else [replace(found[0], label="")]
+    whole = len(found) == 1 and context.section is None
+    return [replace(found[0], label="")] if whole else found
 
 
 def _candidates(
@@ -297,9 +300,8 @@ def _label(members: Sequence[_Candidate]) -> str:
     return ", ".join(names)
 
 
-def _scope(
-    config: SpecConfig, members: Sequence[_Candidate], topology: Topology | None, asked: int | None
-) -> Scope | None:
+def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
+    config, asked = context.source.config, context.copies
     _, benchmark, tune, of_run = members[0]
     held = config.holding(benchmark, tune)
     submit = config.submit(benchmark, tune)
@@ -333,6 +335,7 @@ def _scope(
             for copy in range(1 if copies is None else min(copies, MOST_SEATS))
         ]
     return Scope(
+        context=context,
         label=_label(members),
         submit=command,
         submit_line=line,
@@ -343,9 +346,8 @@ def _scope(
         unused_list=held.get("bind") if form == "bindN" else None,
         copies=copies,
         copies_line=copies_line,
-        asked=asked is not None,
         deliberate=deliberate,
-        seats=tuple(_resolved(seat, topology) for seat in seats),
+        seats=tuple(_resolved(seat, context.topology) for seat in seats),
     )
 
 

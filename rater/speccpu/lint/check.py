@@ -13,11 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.topology import Topology
-from rater.speccpu.config.config import ConfigSetting, Section, SpecConfig
+from rater.speccpu.config.config import ConfigSetting, Section
 from rater.speccpu.lint.bind_list import (
     BY_COPY,
     MOST_SEATS,
     BoundCopy,
+    LintContext,
     LintFinding,
     Scope,
     Source,
@@ -58,27 +59,17 @@ class LintReport(Struct, frozen=True):
     scopes: tuple[Scope, ...]
 
 
-def lint(
-    source: Source,
-    topology: Topology | None = None,
-    *,
-    copies: int | None = None,
-    section: str | None = None,
-    ignore: frozenset[str] = frozenset(),
-) -> LintReport:
-    """Check a configuration; `copies` and `section` as `scopes_of` takes them.
-
-    `ignore`: kinds of `KINDS` that are left out.
-    """
-    config = source.config
-    scopes = scopes_of(config, source.ran, topology, copies, section)
+def lint(context: LintContext) -> LintReport:
+    """Check a configuration."""
+    source, section = context.source, context.section
+    scopes = scopes_of(context)
     found: dict[LintFinding, list[str]] = {}
     for scope in scopes:
-        for one in _of_scope(scope, source, topology):
+        for one in _of_scope(scope):
             found.setdefault(one, []).append(scope.label)
     of_scopes = None if section is None else [b.section for s in scopes for b in s.binds]
-    sections = {one.line: one.section for one in config.settings}
-    for one in _repeated(config, source, of_scopes):
+    sections = {one.line: one.section for one in source.config.settings}
+    for one in _repeated(source, of_scopes):
         found[one] = [s.label for s in scopes if sections[one.line] in {b.section for b in s.binds}]
     for one in _not_used(scopes):
         found[one] = []
@@ -88,18 +79,17 @@ def lint(
         for one, labels in found.items()
     ]
     everything.sort(key=lambda one: (one.line, one.order))
-    kept = tuple(one for one in everything if one.kind not in ignore)
-    notes = [note for scope in scopes if topology for note in prefix_note(scope, topology)]
+    kept = tuple(one for one in everything if one.kind not in context.ignore)
     return LintReport(
         kept,
         len(everything) - len(kept),
-        tuple(dict.fromkeys(notes)),
-        tuple(dict.fromkeys(_unchecked(source, scopes, topology))),
+        tuple(dict.fromkeys(note for scope in scopes for note in prefix_note(scope))),
+        tuple(dict.fromkeys(_unchecked(context, scopes))),
         tuple(scopes),
     )
 
 
-def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterator[LintFinding]:
+def _of_scope(scope: Scope) -> Iterator[LintFinding]:
     if scope.uses_bind and not scope.seats:
         yield LintFinding(
             scope.submit_line,
@@ -108,32 +98,35 @@ def _of_scope(scope: Scope, source: Source, topology: Topology | None) -> Iterat
             "bind0 = ..., bind1 = ...",
         )
     if scope.unused_list is not None and scope.uses_bind:
+        first = _number(scope, scope.binds[0].line)
         yield LintFinding(
             scope.unused_list.line,
             "repeated",
-            f"a `bind =` list, and bindN lines (from {source.number(scope.binds[0].line)} on) hold "
-            "as well: one of the two is not used (here bindN is checked); keep one of them",
+            f"a `bind =` list, and bindN lines (from {first} on) hold as well: one of the two is "
+            "not used (here bindN is checked); keep one of them",
         )
     yield from _unclear(scope)
     yield from _gaps(scope)
-    yield from _numbers_of_copies(scope, source)
-    yield from _twice(scope, source, topology)
-    if topology is None:
+    yield from _numbers_of_copies(scope)
+    yield from _twice(scope)
+    if scope.context.topology is None:
         yield from _against_the_pattern(scope)
     else:
-        yield from machine_findings(scope, topology, source)
+        yield from machine_findings(scope, scope.context.topology)
+
+
+def _number(scope: Scope, line: int) -> str:
+    return scope.context.source.number(line)
 
 
 # -- names ----------------------------------------------------------------------------------------
 
 
-def _repeated(
-    config: SpecConfig, source: Source, sections: list[Section] | None
-) -> Iterator[LintFinding]:
+def _repeated(source: Source, sections: list[Section] | None) -> Iterator[LintFinding]:
     first: dict[tuple[object, str], ConfigSetting] = {}
     lines = 0
     again: list[tuple[ConfigSetting, ConfigSetting]] = []
-    for one in config.settings:
+    for one in source.config.settings:
         number = _BIND_NAME.match(one.name)
         if number is None and one.name != "bind":
             continue
@@ -204,7 +197,7 @@ def _beyond(seat: BoundCopy) -> bool:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[LintFinding]:
+def _numbers_of_copies(scope: Scope) -> Iterator[LintFinding]:
     values = scope.values
     copies = scope.copies
     if not scope.uses_bind or copies is None or not values:
@@ -225,7 +218,7 @@ def _numbers_of_copies(scope: Scope, source: Source) -> Iterator[LintFinding]:
     elif copies < values and not scope.deliberate:
         beyond = scope.seats[copies]
         unused = values - copies
-        what = f"{beyond.name} ({source.number(beyond.line)})"
+        what = f"{beyond.name} ({_number(scope, beyond.line)})"
         if unused > 1:
             what += f" to {scope.seats[values - 1].name}"
         left = {c for s in scope.seats[copies:] for c in s.cpus}
@@ -252,13 +245,13 @@ def _added(scope: Scope, values: int, copies: int) -> str:
 # -- the same CPU ---------------------------------------------------------------------------------
 
 
-def _twice(scope: Scope, source: Source, topology: Topology | None) -> Iterator[LintFinding]:
+def _twice(scope: Scope) -> Iterator[LintFinding]:
     # What goes round again is one mistake, found by the numbers.
     seats = scope.seats[: scope.values] if scope.goes_round else scope.seats
-    where = source.number
+    where = scope.context.source.number
     users: dict[tuple[int, ...], list[BoundCopy]] = {}
     owner: dict[int, BoundCopy] = {}
-    free = _free(seats, topology)
+    free = _free(seats, scope.context.topology)
     for seat in seats:
         if not seat.cpus:
             continue
@@ -341,7 +334,8 @@ def _against_the_pattern(scope: Scope) -> Iterator[LintFinding]:
         yield seat.finding("node-differs", text, (cpu,))
 
 
-def _unchecked(source: Source, scopes: list[Scope], topology: Topology | None) -> Iterator[str]:
+def _unchecked(context: LintContext, scopes: list[Scope]) -> Iterator[str]:
+    source, topology = context.source, context.topology
     for problem in source.config.problems:
         where = source.where(problem.line) if problem.line else source.name
         yield f"{where}: {problem.text}"

@@ -13,7 +13,6 @@ from rater.speccpu.lint.bind_list import (
     BoundCopy,
     LintFinding,
     Scope,
-    Source,
     cpus_text,
     nodes_text,
 )
@@ -88,7 +87,7 @@ def _blocks(cpus: list[int], node_of: Mapping[int, int]) -> list[int]:
 _SPREAD = Layout("scatter", "", CpuOrder.SCATTER, BindLevel.PU)
 
 
-def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterator[LintFinding]:
+def machine_findings(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     """Find what only the machine can tell."""
     machine = {pu.os for pu in topology.machine_pus}
     for seat in scope.seats:
@@ -103,7 +102,7 @@ def machine_findings(scope: Scope, topology: Topology, source: Source) -> Iterat
             f"({topology.source}): copies share CPUs; run {usable}",
         )
     # A copy too many shares a core and leaves none idle; what is missing was found above.
-    sharing = list(_siblings(scope, topology, source))
+    sharing = list(_siblings(scope, topology))
     yield from sharing
     if not sharing:
         yield from _idle(scope, topology)
@@ -201,7 +200,7 @@ def _far(seat: BoundCopy, scope: Scope, topology: Topology) -> Iterator[LintFind
     yield seat.finding("far-memory", text, far)
 
 
-def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[LintFinding]:
+def _siblings(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     seats = [seat for seat in scope.used if len(seat.cpus) == 1 and seat.cpus[0] in topology.by_cpu]
     if len(seats) < len(scope.used) or not seats:
         return
@@ -221,7 +220,7 @@ def _siblings(scope: Scope, topology: Topology, source: Source) -> Iterator[Lint
         seat.line,
         "siblings",
         f"{seat.name} (CPU {seat.cpus[0]}) shares the core of {other.name} (CPU {other.cpus[0]}, "
-        f"{source.number(other.line)}){more}, while {count(len(free), 'core')} "
+        f"{scope.context.source.number(other.line)}){more}, while {count(len(free), 'core')} "
         f"{'has' if len(free) == 1 else 'have'} no copy: {cpus_text(core[0].os for core in free)}"
         " first",
         tuple(one.copy for one, _ in sharing),
@@ -237,7 +236,7 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
         return
     used = {cpu for seat in seats for cpu in seat.cpus}
     doubled = scope.goes_round or sum(len(seat.cpus) for seat in seats) > len(used)
-    if scope.asked and not doubled:
+    if scope.context.copies is not None and not doubled:
         return  # so many copies are wanted
     width = _width_of(scope)
     if width > 1:
@@ -269,10 +268,10 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     )
 
 
-def prefix_note(scope: Scope, topology: Topology) -> Iterator[str]:
+def prefix_note(scope: Scope) -> Iterator[str]:
     """Say for which numbers of copies a list that fills the machine shares cores early."""
-    seats = scope.seats
-    if scope.copies is not None or scope.form == "copy":
+    seats, topology = scope.seats, scope.context.topology
+    if topology is None or scope.copies is not None or scope.form == "copy":
         return
     if any(len(seat.cpus) != 1 or seat.cpus[0] not in topology.by_cpu for seat in seats):
         return
