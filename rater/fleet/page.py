@@ -5,26 +5,29 @@ One HTML file of the look of a run's page; it asks the network for nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from rater.analysis.divots.model.formatting import format_slowdown
-from rater.fleet.history import FleetTrend, History
-from rater.fleet.show import missing_parts, odd_text, state_text, steps_table
+from rater.fleet.history import History
+from rater.fleet.show import (
+    histories_parts,
+    history_document,
+    missing_parts,
+    odd_text,
+    state_text,
+)
 from rater.process import typed_command
 from rater.show.charts.vega import Html, element, joined
 from rater.show.document import Row, print_parts
 from rater.show.format import sanitize
 from rater.show.html.shell import HtmlPrinter, own_script, page_html, template
-from rater.text.values import count, group_by_key, join_and, percent, to_dict, truncate_list
+from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
 _MOST_NAMED = 6
 _ALIKE = 0.4  # of a host's slowdown in all benchmarks: a cell of so much is outlined
 _LEAST_SPAN, _MOST_SPAN = 0.03, 0.2  # of the colours
-_WIDE, _HIGH = 256.0, 34.0  # of a course
 
 
 class FleetPage(Struct, frozen=True):
@@ -118,51 +121,11 @@ def _missing(page: FleetPage) -> Iterator[Html]:
 
 def _histories(page: FleetPage) -> Iterator[Html]:
     shown = [it for it in page.histories if it.points > 1]
-    if not shown:
-        return
-    rows, printer = [], HtmlPrinter()
-    for history in shown:
-        name = element("a", history.name, href=f"#{history.name}", data_host=history.name)
-        print_parts([steps_table([to_dict(step) for step in history.steps])], printer)
-        short = "too few fleets to tell steps" if history.too_short else "no steps"
-        told = printer.take() if history.steps else element("p", short, class_="dim")
-        rows += [element("b", name), _course(history.series[0]), element("div", told)]
-    yield element(
-        "section",
-        element("h2", "Over time"),
-        element(
-            "p",
-            "All benchmarks of a host against the others of its kind (whatever their kernel and "
-            "microcode), fleet by fleet; on the line it is level with them, higher is slower.",
-            class_="how",
-        ),
-        element("div", *rows, class_="course"),
-        id="history",
-    )
-
-
-def _course(series_: FleetTrend) -> Html:
-    logs = [math.log(it) for it in series_.ratios]
-    low, high = min([*logs, 0.0]), max([*logs, 0.02])
-    across = _WIDE / max(len(logs) - 1, 1)
-
-    def down(value: float) -> float:
-        return round(_HIGH * (high - value) / (high - low), 1)
-
-    points = [(round(place * across, 1), down(value)) for place, value in enumerate(logs)]
-    ends = f"{format_slowdown(series_.ratios[0])} to {format_slowdown(series_.ratios[-1])}"
-    level = {"x1": "0", "x2": f"{_WIDE:g}", "y1": f"{down(0.0):g}", "y2": f"{down(0.0):g}"}
-    line = " ".join(f"{x:g},{y:g}" for x, y in points)
-    return element(
-        "svg",
-        element("title", ends),
-        element("line", **level, stroke="var(--median)"),
-        element("polyline", points=line, fill="none", stroke="var(--dot2)"),
-        *(element("circle", cx=x, cy=y, r="2", fill="var(--dot0)") for x, y in points),
-        viewBox=f"-3 -3 {_WIDE + 6:g} {_HIGH + 6:g}",
-        preserveAspectRatio="none",
-        role="img",
-    )
+    if shown:
+        printer = HtmlPrinter()
+        print_parts(histories_parts(history_document(shown)), printer)
+        title = element("h2", "Over time")
+        yield element("section", title, printer.take(), class_="tables", id="history")
 
 
 def _kinds(page: FleetPage) -> Iterator[Html]:

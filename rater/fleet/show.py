@@ -362,7 +362,7 @@ def histories_parts(document: Row) -> Iterator[Part]:
             yield f"Too short for steps: {many}; at least {FEWEST_POINTS} are needed."
         elif not history["steps"]:
             yield Line("No steps.", "green")
-        yield steps_table(history["steps"])
+        yield _steps_table(history["steps"])
         for series in history["series"][:1]:
             keys = ("fleet", "date", "ratio")
             course = zip(series["fleets"], series["dates"], series["ratios"], strict=True)
@@ -375,7 +375,7 @@ def histories_parts(document: Row) -> Iterator[Part]:
             yield ViewTable("", rows[::-1], columns, most=_MOST_STEPS)
 
 
-def steps_table(steps: Sequence[Row]) -> ViewTable:
+def _steps_table(steps: Sequence[Row]) -> ViewTable:
     """Return when each step was, how large, where it left the level, and what changed then."""
     fields = (
         Field("step at|fleet", "fleet"),

@@ -57,7 +57,6 @@ from rater.fleet.show import (
 )
 from rater.fleet.store import load_fleet
 from rater.process import print_error
-from rater.record.stored import RunHead
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
 from rater.text.values import truncate_list
@@ -209,7 +208,7 @@ def page_data(store: Store, fleet: int) -> FleetPage:
     )
     starts = sorted(run.started_at for run in chosen.values() if run.started_at)
     return FleetPage(
-        fleet_document(fleet, found, _analyses(inside), missing),
+        fleet_document(fleet, found, inside, missing),
         {host: _about(run) for host, run in chosen.items()},
         max(planned, len(chosen)),
         _histories(store, fleet, found),
@@ -251,7 +250,7 @@ def _about(run: IndexedRun) -> str:
 SLOW_HOST = "slow-host"  # a kind of --fail-on
 _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
-Inside = dict[str, tuple[RunHead, Analysis]]  # by host
+Inside = dict[str, Analysis]  # by host
 
 
 def fleet_divots(args: argparse.Namespace) -> int:
@@ -261,14 +260,10 @@ def fleet_divots(args: argparse.Namespace) -> int:
         fleet = one_fleet(store, args.which, "divots")
         thresholds = Thresholds(args.threshold_group, args.threshold_copy)
         found, _, own, missing, _ = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
-    divots = {host: divot_rows(it.findings) for host, (_, it) in own.items()}
-    document = fleet_document(fleet, found, _analyses(own), missing) | {"divots": divots}
+    divots = {host: divot_rows(it.findings) for host, it in own.items()}
+    document = fleet_document(fleet, found, own, missing) | {"divots": divots}
     print_view(args, document, fleet_parts)
     return _gate(min(least for _, least in limits), found, missing) if limits else 0
-
-
-def _analyses(inside: Inside) -> dict[str, Analysis]:
-    return {host: analysis for host, (_, analysis) in inside.items()}
 
 
 def _gate(least: float, found: FleetComparison, missing: Sequence[MissingHost]) -> int:
@@ -301,8 +296,7 @@ def _loaded(
             try:
                 with opened_run(connection, run) as archived:
                     (head,) = (it for it in archived.runs() if it.run == run.run)
-                    analysis = load_or_analyse(archived, head, thresholds, fresh=False)
-                    told[slow.host] = head, analysis
+                    told[slow.host] = load_or_analyse(archived, head, thresholds, fresh=False)
             except RaterError as error:
                 print_error(f"{slow.host}: {error}")
     in_times = {host for kind in found.kinds for host in kind.hosts}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
 from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
@@ -236,12 +237,11 @@ def _pages(text: str) -> int:
 
 
 def _rate(text: str) -> float:
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 1e-6 <= value <= 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}"
-        )
-    return value
+    is_percent = text.endswith("%")
+    with suppress(ValueError):
+        value = float(text.removesuffix("%")) / (100 if is_percent else 1)
+        if 1e-6 <= value <= 1:
+            return value
+    raise argparse.ArgumentTypeError(
+        f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}"
+    )

@@ -193,7 +193,7 @@ def test_several_documents_are_imported_and_the_bad_ones_named(
     )
     assert [line.split(": ")[1] for line in err.splitlines()] == [
         f"{bad}:1:2",
-        str(tmp_path / "none.json"),
+        "no such file",
     ]
     status, out, _ = rater("import", "--json", other, document)
     assert (status, parsed(out)["errors"]) == (0, [])
@@ -249,7 +249,7 @@ def test_what_would_block_or_never_end_is_refused(tmp_path: Path, rater: Rater) 
     for path in (tmp_path / "pipe", "/dev/zero"):
         status, out, err = rater("import", path)
         assert (status, out) == (2, "")
-        assert f"{path}: not a regular file but a pipe or a device; expected a file, or -" in err
+        assert f"{path} is not a regular file but a pipe or a device; expected a file, or -" in err
 
 
 def test_a_document_beyond_the_limit_is_refused(
@@ -286,14 +286,14 @@ def test_a_run_without_copies_or_without_time_can_be_shown(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("missing.json", "cannot be read"), (".", "not a regular file but a dir")]
+    ("name", "why"), [("missing.json", "no such file"), (".", "is a directory, expected a file")]
 )
 def test_a_file_that_cannot_be_read_is_named(
     tmp_path: Path, rater: Rater, name: str, why: str
 ) -> None:
     status, _, err = rater("import", tmp_path / name)
     assert status == 2
-    assert f"{tmp_path / name}: {why}" in err
+    assert why in err and str(tmp_path / name) in err
 
 
 def test_the_json_export_is_everything_of_the_run(database: Path, rater: Rater) -> None:

@@ -24,6 +24,7 @@ from rater.record.run import escape_undecodable
 from rater.store.read import find_numbered
 from rater.store.rows import insert_row, read_rows, read_table
 from rater.store.store import Store
+from rater.text.values import group_by_key
 
 _HEAD = (
     "SELECT id AS number, uuid, traced_at, host, name, suite, size, engine, rate, elapsed_s "
@@ -67,34 +68,19 @@ def keep_trace(
                 f"INSERT INTO {table} VALUES ({marks})", ((number, *row) for row in rows)
             )
 
-        by_category = zip(CATEGORIES, trace.references, trace.stores, strict=True)
-        add("page_category", by_category)
+        add("page_category", zip(CATEGORIES, trace.references, trace.stores, strict=True))
         for it in trace.reuse:
             add("page_size", [(it.page_bytes, it.error, it.error_from)])
             touched = zip(CATEGORIES, it.pages, it.faults, strict=True)
             add("page_touched", ((it.page_bytes, *row) for row in touched))
-            add(
-                "page_reuse",
-                (
-                    (it.page_bytes, name, *row)
-                    for name, rows in zip(CATEGORIES, it.histogram, strict=True)
-                    for row in rows
-                ),
-            )
+            named = zip(CATEGORIES, it.histogram, strict=True)
+            add("page_reuse", ((it.page_bytes, name, *row) for name, rows in named for row in rows))
         for position, mapping in enumerate(trace.mappings):
             missed = zip(CATEGORIES, mapping.l1_misses, mapping.walks, strict=True)
             of_stores = zip(mapping.store_l1_misses, mapping.store_walks, strict=True)
-            add(
-                "page_mapping",
-                (
-                    (*mapping.sizes, *row, position, *of_these)
-                    for row, of_these in zip(missed, of_stores, strict=True)
-                ),
-            )
-        add(
-            "page_region_misses",
-            map(astuple, trace.regions),
-        )
+            both = zip(missed, of_stores, strict=True)
+            add("page_mapping", ((*mapping.sizes, *row, position, *stores) for row, stores in both))
+        add("page_region_misses", map(astuple, trace.regions))
     return number
 
 
@@ -164,6 +150,7 @@ def load_trace(store: Store, number: int) -> StoredTrace:
         times: dict[str, list[float]] = {}
         for layout, time in rows("page_check", "layout, elapsed_s", "layout, round"):
             times.setdefault(layout, []).append(time)
+    histograms = group_by_key((row[:2], row[2:]) for row in reuse)
     trace = PageTrace(
         **{name: head[name] for name in _PLAIN},
         command=tuple(json.loads(head["command"])),
@@ -175,14 +162,7 @@ def load_trace(store: Store, number: int) -> StoredTrace:
                 size,
                 _of(touched, (size,), 3),
                 _of(touched, (size,), 2),
-                tuple(
-                    tuple(
-                        (distance, refs)
-                        for at, of, distance, refs in reuse
-                        if (at, of) == (size, name)
-                    )
-                    for name in CATEGORIES
-                ),
+                tuple(tuple(histograms.get((size, name), ())) for name in CATEGORIES),
                 error,
                 far,
             )

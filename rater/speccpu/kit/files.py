@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -361,52 +362,34 @@ class _Reader:
                 self._wrong(f"{f'-{letter}{rest}'.split()[0]}: expected one of {KNOWN}")
             rest = rest.strip()
             if letter in _WHOLE_LINE:
-                self._value(letter, rest)
+                self._whole_line(letter, rest)
                 return
-            if letter in _FILES:
-                if letter in files:
-                    self._wrong(f"-{letter} twice in a line")
-                files[letter], rest = self._word(letter, rest)
+            if letter == "r":
+                self._no_redirection = True
+                continue
+            match = _QUOTED.match(rest)
+            value = match and (match[1] or match[2] or match[3])
+            if not match or not value:
+                self._wrong(f"-{letter} without a value")
+            rest = rest[match.end() :]
+            if letter not in _FILES:
+                self._switch(letter, value)
+            elif letter in files:
+                self._wrong(f"-{letter} twice in a line")
             else:
-                rest = self._switch(letter, rest)
+                files[letter] = value
         if rest:
             streams = (files.get("i"), files.get("o"), files.get("e"))
             self._commands.append(SpecCommand(rest, *streams, self._line))
         elif files:
             self._wrong("-i, -o or -e without a command behind it")
 
-    def _value(self, letter: str, rest: str) -> None:
+    def _whole_line(self, letter: str, rest: str) -> None:
         if not rest:
             self._wrong(f"-{letter} without a value")
-        if letter == "C":
-            self._directories.append(_unquoted(rest))
-        elif letter == "b":
-            self._binds.append(_unquoted(rest))
-        else:
-            self._variable(rest)
-
-    def _switch(self, letter: str, rest: str) -> str:
-        if letter == "r":
-            self._no_redirection = True
-            return rest
-        if letter == "S":
-            self._stagger_ms, rest = self._milliseconds(rest)
-        elif letter == "u":
-            self._users, rest = self._count(rest)
-        else:
-            self._stdin, rest = self._word(letter, rest)
-            if self._stdin not in _STDIN:
-                self._wrong(f"-N {self._stdin}: expected C, N or Z")
-        return rest
-
-    def _word(self, letter: str, rest: str) -> tuple[str, str]:
-        match = _QUOTED.match(rest)
-        value = match and (match[1] or match[2] or match[3])
-        if not match or not value:
-            self._wrong(f"-{letter} without a value")
-        return value, rest[match.end() :]
-
-    def _variable(self, rest: str) -> None:
+        if letter != "E":
+            (self._directories if letter == "C" else self._binds).append(_unquoted(rest))
+            return
         found = _VALUED.fullmatch(rest)
         if not found:
             self._wrong(
@@ -414,21 +397,21 @@ class _Reader:
             )
         self._environment[found[1]] = _unquoted((found[2] or "").strip())
 
-    def _milliseconds(self, rest: str) -> tuple[float, str]:
-        word, rest = self._word("S", rest)
-        try:
-            value = float(word)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= _LONGEST_STAGGER_MS:
+    def _switch(self, letter: str, word: str) -> None:
+        if letter == "N":
+            if word not in _STDIN:
+                self._wrong(f"-N {word}: expected C, N or Z")
+            self._stdin = word
+        elif letter == "u":
+            if not (word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= MOST_COPIES):
+                self._wrong(f"-u {word}: expected a number of copies")
+            self._users = int(word)
+        else:
+            with suppress(ValueError):
+                if 0 <= (value := float(word)) <= _LONGEST_STAGGER_MS:
+                    self._stagger_ms = value
+                    return
             self._wrong(f"-S {word}: expected milliseconds between the starts of copies")
-        return value, rest
-
-    def _count(self, rest: str) -> tuple[int, str]:
-        word, rest = self._word("u", rest)
-        if not (word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= MOST_COPIES):
-            self._wrong(f"-u {word}: expected a number of copies")
-        return int(word), rest
 
 
 def _unquoted(text: str) -> str:

@@ -19,7 +19,6 @@ from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.score import summarise
 from rater.errors import InputError
-from rater.files import UntrustedError, read_file
 from rater.process import print_error
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
@@ -40,6 +39,7 @@ from rater.store.export import full_document, observations_document, write_csv, 
 from rater.store.observations import read_observations
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
+from rater.text.documents import open_input
 from rater.text.values import count
 from rater.wings import Hook
 from rater.workflow.arguments import (
@@ -236,7 +236,6 @@ class Merge(Protocol):
 
 _MERGE = Hook[Merge]("merge")
 _STDIN = ("-", "/dev/stdin")
-_PASSED = "/dev/fd/"  # what a shell makes of <(command): a pipe that is open already
 _MOST_BYTES = 128_000_000  # a document of 600,000 copy runs: half a minute, 1 GB of memory
 _PIECE_BYTES = 1 << 20
 
@@ -284,24 +283,14 @@ def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
 
 
 def _bytes_of(file: str) -> bytes:
-    try:
-        if file in _STDIN:
-            if sys.stdin is None:  # closed: `rater import - <&-`
-                raise InputError(f"{file}: standard input is closed; expected a document there")
-            data = _read_all(sys.stdin.buffer)
-        elif file.startswith(_PASSED):
-            with Path(file).open("rb") as passed:
-                data = _read_all(passed)
-        else:
-            data = read_file(Path(file), _MOST_BYTES + 1)
-    except UntrustedError as error:
-        raise InputError(
-            f"{file}: {error.strerror}; expected a file, or - for standard input"
-        ) from error
-    except OSError as error:
-        raise InputError(
-            f"{file}: cannot be read ({error.strerror}); expected a file, or - for stdin"
-        ) from error
+    if file in _STDIN:
+        if sys.stdin is None:  # closed: `rater import - <&-`
+            raise InputError(f"{file}: standard input is closed; expected a document there")
+        data = _read_all(sys.stdin.buffer)
+    else:
+        expected = "a file, or - for standard input"
+        with open_input(Path(file), _MOST_BYTES + 1, expected) as stream:
+            data = _read_all(stream)
     if len(data) > _MOST_BYTES:
         raise InputError(
             f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
