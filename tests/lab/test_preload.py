@@ -260,7 +260,7 @@ def test_pages_of_1_gb_are_of_the_pool_whatever_others_are(
 
 def test_a_program_whose_sanitizer_has_to_be_loaded_first_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.c").write_text("int main(void) { return 0; }")
-    words = ["gcc", "-fsanitize=address", tmp_path / "a.c", "-o", tmp_path / "a"]
+    words = ["gcc", "-fsanitize=address", str(tmp_path / "a.c"), "-o", str(tmp_path / "a")]
     if subprocess.run(words, capture_output=True, check=False).returncode:
         pytest.skip("no gcc here with the library of AddressSanitizer")
     library = build_library(tmp_path / "cache", split=False).executable
