@@ -17,7 +17,7 @@ from rater.process import remember_database
 from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.store.store import Store, open_store
 from rater.workflow.run import prepare
-from rater.workflow.sweep import runner
+from rater.workflow.sweep import execute
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
 from tests.support.places import CHECKOUT, own_places_in
@@ -87,7 +87,7 @@ class _NobodyElse(ForeignLoadSampler):
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look who else works here takes most of a short run in this process, and varies."""
     monkeypatch.setattr(prepare, "ForeignLoadSampler", _NobodyElse)
-    monkeypatch.setattr(runner, "RETRIES", 0)  # tests beside it disturb many runs of sweeps
+    monkeypatch.setattr(execute, "RETRIES", 0)  # tests beside it disturb many runs of sweeps
 
 
 @pytest.fixture

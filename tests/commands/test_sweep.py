@@ -29,7 +29,6 @@ from rater.show.console import Printer
 from rater.show.document import print_parts
 from rater.store.store import open_store
 from rater.workflow.results import divots
-from rater.workflow.sweep.request import ResolvedPoint
 from rater.workflow.sweep.runner import SweepEta
 from tests.support.calls import Rater, rows
 from tests.support.drawings import marks, needs_vega, texts
@@ -310,9 +309,7 @@ def test_the_example_is_printed(rater: Rater, tmp_path: Path) -> None:
 
 
 def test_the_time_left_is_the_median_of_the_same_point_else_of_all() -> None:
-    points: dict[int, Any] = {
-        number: ResolvedPoint(number, (), (), {}, None, None, ()) for number in range(3)
-    }
+    points: dict[int, None] = dict.fromkeys(range(3))
     slots = [SweepSlot(2, 1, 0), SweepSlot(2, 2, 1), SweepSlot(2, 3, 2)]
     times = SweepEta(points)
     assert times.left_s(slots) is None

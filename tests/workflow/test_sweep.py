@@ -26,7 +26,7 @@ from rater.settings.tuner import SettingsSession
 from rater.store.store import open_store
 from rater.store.sweeps import create_slot_run, find_sweep, load_sweep
 from rater.workflow.results.points import count_interim_looks, load_points
-from rater.workflow.sweep.runner import stoppable
+from rater.workflow.run.campaign import stoppable
 from tests.support.calls import Rater, rows
 from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
@@ -239,7 +239,7 @@ def test_a_signal_between_two_runs_ends_the_sweep_as_well(
         assert values(machine) != before
         signal.raise_signal(signal.SIGHUP)
 
-    monkeypatch.setattr("rater.workflow.sweep.runner.SweepRunner._report_run", hang_up)
+    monkeypatch.setattr("rater.workflow.sweep.runner.SweepCampaign.judge", hang_up)
     words = ("--axis", "thp=never", "--rounds", "2", "--", "true")
     status, _, said = rater("sweep", *TINY, *words)
     assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)
@@ -331,7 +331,7 @@ def test_signals_that_come_while_settings_are_put_back_do_not_break_that_off(
             signal.raise_signal(number)
         restore(tuner)
 
-    monkeypatch.setattr("rater.workflow.sweep.runner.SweepRunner._report_run", hang_up)
+    monkeypatch.setattr("rater.workflow.sweep.runner.SweepCampaign.judge", hang_up)
     monkeypatch.setattr(SettingsSession, "restore", disturbed)
     status, _, said = rater("sweep", *TINY, "--axis", "thp=never", "--", "true")
     assert (status, "stopped by SIGHUP" in said) == (128 + signal.SIGHUP, True)

@@ -62,7 +62,7 @@ def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
     return proof
 
 
-def store_disturbance(store: Store, run: StoredRun) -> None:
+def store_disturbance(store: Store, run: StoredRun) -> float | None:
     """Store what others cost a run that has ended, so that lists know before it is searched."""
     cost = foreign_load_cost(run, run_counters(run))
     try:
@@ -70,6 +70,7 @@ def store_disturbance(store: Store, run: StoredRun) -> None:
         store.keep_divots(run.head.run, search, ())
     except StoreError as error:  # the disk is full: `rater show` works it out
         print_error(f"run {run.head.run}: {error}")
+    return cost
 
 
 # -- The search for a run's divots: what is stored of it, else made and stored; beside results too -

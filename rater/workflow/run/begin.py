@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
 from rater.errors import InputError
 from rater.files import Trusted
+from rater.plan.request import Request
 from rater.plan.schedule import Plan
+from rater.plan.sweep import SweepSlot
 from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
@@ -27,6 +30,7 @@ from rater.show.plans.plan import (
     remainder_document,
     remainder_parts,
 )
+from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.text.values import count, to_json
 from rater.workflow.arguments import (
@@ -41,15 +45,81 @@ from rater.workflow.arguments import (
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.results.divots import store_placement_verdicts
 from rater.workflow.results.stored import print_result
+from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, conditions_now, utc_timestamp
 from rater.workflow.run.repeat import (
+    Rerun,
     changed_conditions,
+    dry_run,
     executed_commands,
     load_again,
     resolve_again,
 )
 from rater.workflow.run.resolve import RunPlan, resolve
-from rater.workflow.run.session import Session
+from rater.workflow.run.session import MadeRun, refuse_plan, stderr_excerpt
+
+# -- One run, made and shown -----------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class OneRun(Campaign):
+    """A campaign of one run."""
+
+    args: argparse.Namespace
+    new: RunLauncher
+    _status: int = field(init=False)
+
+    def attempt(self, _: SweepSlot) -> RunLauncher:
+        """Return the one there is."""
+        return self.new
+
+    def judge(self, _: SweepSlot, made: MadeRun, *__: object) -> bool:
+        """Show what came of it."""
+        self._status, run = made.status, made.run
+        if run is None:
+            return False
+        if self.args.json or not self.args.quiet:
+            print_result(self.args, self.store, run, proved=made.proved)
+        if said := stderr_excerpt(run):
+            print_error(said)
+        if made.status == 0:
+            self._status = int(_is_uncounted(self.points.value[0].request, run))
+        elif made.status <= 128 and (self.quiet or not f"{made.reason}".endswith("failed")):
+            print_error(f"run {made.number} failed: {made.reason}")
+        return False
+
+    def conclude(self) -> CampaignEnded:
+        """Return how it ended."""
+        return CampaignEnded(RunStatus.COMPLETE, None, self._status)
+
+
+def _is_uncounted(request: Request, run: StoredRun) -> bool:
+    """Say it where counters were asked for and nothing was counted."""
+    if request.counters is None or run.counted:
+        return False
+    asked = f"run {run.head.run}: --counters {request.counters}"
+    print_error(f"{asked}: nothing was counted, see its notes")
+    return True
+
+
+def _make(args: argparse.Namespace, asked: Trusted[RunPlan], new: RunLauncher) -> int:
+    plan = asked.value
+    refuse_plan(plan)
+    return (
+        OneRun(
+            what=f"rater run {new.uuid[:8]}",
+            database=default_path(args.db),
+            cache=cache_root(),
+            points=Trusted({0: CampaignPoint("", plan.request, plan)}),
+            quiet=args.quiet,
+            screen=not args.quiet,
+            args=args,
+            new=new,
+        )
+        .execute()
+        .exit_status
+    )
+
 
 # -- `rater run --resume RUN`: run exactly what is missing of a stored run -------------------------
 
@@ -146,9 +216,9 @@ def resume(args: argparse.Namespace) -> int:
         return _dry_run(args, run, left, resolved.value)
     if not left.ahead:
         return _nothing_left(args, run, left)
-    cache = cache_root()
-    attempt = Resume(run, cache / "work", force=args.force, keep=resolved.value.request.keep)
-    return Session(args, resolved.trusted(), cache, attempt).run()
+    keep = resolved.value.request.keep
+    attempt = Resume(run, cache_root() / "work", force=args.force, keep=keep)
+    return _make(args, resolved.trusted(), attempt)
 
 
 def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
@@ -229,36 +299,24 @@ def _dry_run(
 
 
 # -- `rater run` and `rater rerun`: planned, then shown (`--dry-run`) or made ----------------------
-#
-# What only one of them needs is imported where it is needed: both are typed often.
 
 
 def run(args: argparse.Namespace) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
     request = parse_request(args)
     check_current_directory()
-    resolved, cache = resolve(request, machine.discover_topology()), cache_root()
+    resolved = resolve(request, machine.discover_topology())
     if args.dry_run:
-        from rater.workflow.run.repeat import dry_run
-
-        return dry_run(args, resolved, cache)
-    from rater.workflow.run.session import Session
-
-    return Session(args, Trusted(resolved), cache).run()
+        return dry_run(args, resolved)
+    return _make(args, Trusted(resolved), RunLauncher())
 
 
 def rerun(args: argparse.Namespace) -> int:
     """Make a stored run once more; return the exit status."""
-    from rater.workflow.run.repeat import Rerun
-
     tags = tags_from(args)
     with open_existing_store(args) as store:
         stored = load_again(args, store, args.which)
-    resolved, cache = resolve_again(args, stored, tags=tags), cache_root()
+    resolved = resolve_again(args, stored, tags=tags)
     if args.dry_run:
-        from rater.workflow.run.repeat import dry_run
-
-        return dry_run(args, resolved.value, cache, again=stored.value)
-    from rater.workflow.run.session import Session
-
-    return Session(args, resolved.trusted(), cache, Rerun(stored.value)).run()
+        return dry_run(args, resolved.value, again=stored.value)
+    return _make(args, resolved.trusted(), Rerun(stored.value))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import batched
 from statistics import median
 
 from msgspec.structs import replace
@@ -21,12 +23,17 @@ from rater.analysis.divots.confirm import (
 )
 from rater.analysis.divots.model.finding import Finding, Thresholds
 from rater.analysis.results.cpu_use import run_counters
-from rater.analysis.results.disturbed import NOT_JUDGED, is_taken, mostly_disturbed
+from rater.analysis.results.disturbed import (
+    NOT_JUDGED,
+    is_taken,
+    mostly_disturbed,
+)
 from rater.errors import InputError, RunError
 from rater.files import Sourced, Trusted
 from rater.plan.request import Request
-from rater.plan.topology import Topology
+from rater.plan.sweep import BlockOrder, SweepSlot, order_slots
 from rater.process import print_error
+from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
@@ -41,10 +48,11 @@ from rater.show.results.divots import (
     trial_document,
 )
 from rater.show.results.to_json import evidence_line
+from rater.store.connection import default_path
 from rater.text.values import count
 from rater.workflow.arguments import open_existing_store, print_output, with_common
 from rater.workflow.results.divots import load_or_analyse, refusal
-from rater.workflow.run.head import RunLauncher
+from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.repeat import (
     WAY_TO_RUN,
     chdir_to,
@@ -54,8 +62,8 @@ from rater.workflow.run.repeat import (
     request_of,
     select_benchmarks,
 )
-from rater.workflow.run.resolve import resolve
-from rater.workflow.run.session import Session
+from rater.workflow.run.resolve import RunPlan, resolve
+from rater.workflow.run.session import MadeRun
 
 TAG = "confirm"
 DEFAULT_PAIRS = 5
@@ -100,8 +108,20 @@ def confirm(args: argparse.Namespace) -> int:
         if again.doubt is not None:
             print_error(again.doubt)
         return 0
-    asked = again.of(requests).trusted()
-    return _run(args, view, trial.slowdown, asked, topology)
+    asked = again.of(requests).trusted().value
+    plans = [resolve(request, topology) for request in asked]
+    pairs_run = _Pairs(
+        what=f"rater divots --confirm {run.head.run}",
+        database=default_path(args.db),
+        cache=cache_root(),
+        points=Trusted({n: CampaignPoint(_SIDES[n], it.request, it) for n, it in enumerate(plans)}),
+        slots=order_slots((0, 1), pairs, BlockOrder.GIVEN, 0),
+        quiet=True,
+        args=args,
+        view=view,
+        slowdown=trial.slowdown,
+    )
+    return pairs_run.execute().exit_status
 
 
 def _chosen(
@@ -170,53 +190,70 @@ def _command(request: Request) -> str:
     return shlex.join(words)
 
 
-def _run(
-    args: argparse.Namespace,
-    view: ConfirmView,
-    slowdown_found: float,
-    requests: Trusted[tuple[Request, Request]],
-    topology: Topology,
-) -> int:
-    quiet = argparse.Namespace(db=args.db, json=False, quiet=True)
-    runs: list[tuple[int, int]] = []
-    slowdowns: list[float] = []
-    taken: list[bool] = []
-    foreign: tuple[list[float], list[float]] = ([], [])
-    for pair in range(1, view.pairs + 1):
-        numbers, times = [], []
-        for side, request, others in zip(_SIDES, requests.value, foreign, strict=True):
-            tags = ((TAG, str(view.run)), ("side", side), ("pair", str(pair)))
-            resolved = resolve(replace(request, tags=tags), topology)
-            attempt = RunLauncher()
-            status = Session(quiet, Trusted(resolved), cache_root(), attempt).run()
-            number = attempt.number or 0
-            if status:
-                print_error(f"run {number} did not end well: no verdict")
-                return status
-            numbers.append(number)
-            with open_existing_store(args) as store:
-                run = store.load(number)
-            times.append(times_of(run))
-            taken.append(is_taken(run.head.others_cost))
-            others += [
-                use.foreign
-                for use in run_counters(run).cpus
-                if use.copies and use.foreign is not None
-            ]
-        slowdown = slowdown_of(times[0], times[1])
-        if slowdown is None:  # an output was wrong in each of its benchmarks
-            raise RunError(f"runs {numbers[0]} and {numbers[1]} have no benchmark in common")
-        slowdowns.append(slowdown)
-        runs.append((numbers[0], numbers[1]))
-        if not args.quiet and not args.json:
-            print(f"  pair {pair} of {view.pairs}: {(slowdown - 1) * 100:+.1f} %", file=sys.stderr)
-    verdict = judge_pairs(slowdowns, slowdown_found)
-    disturbed = mostly_disturbed(taken)
-    if disturbed:
-        verdict = replace(verdict, answer=ConfirmVerdict.CANNOT_TELL)
-    shares = (median(foreign[0]), median(foreign[1])) if all(foreign) else None
-    done = replace(view, runs=tuple(runs), verdict=verdict, foreign=shares, disturbed=disturbed)
-    print_output(args, lambda: trial_document(done), partial(print_verdict, done))
-    if disturbed:
-        return NOT_JUDGED
-    return 0 if verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER) else 1
+@dataclass(kw_only=True)
+class _Pairs(Campaign):
+    """Both sides in turn, and how much slower the first one was in each pair."""
+
+    args: argparse.Namespace
+    view: ConfirmView
+    slowdown: float  # as it was found
+    _times: list[dict[str, float]] = field(default_factory=list)  # of the pair's sides so far
+    _numbers: list[int] = field(default_factory=list)  # of all runs
+    _slowdowns: list[float] = field(default_factory=list)
+    _taken: list[bool] = field(default_factory=list)
+    _foreign: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+    _failed: int = 0
+
+    def plan_of(self, slot: SweepSlot) -> RunPlan:
+        """Return a side with the tags of its pair."""
+        plan = super().plan_of(slot)
+        side = (("side", _SIDES[slot.point]), ("pair", str(slot.block)))
+        return replace(plan, request=replace(plan.request, tags=((TAG, f"{self.view.run}"), *side)))
+
+    def judge(self, slot: SweepSlot, made: MadeRun, *_: object) -> bool:
+        """Keep the times of a side, and with the second one compare them."""
+        run = made.run
+        if made.status or run is None:
+            print_error(f"run {made.number} did not end well: no verdict")
+            self._failed = made.status or 1
+            return False
+        readings = run_counters(run)
+        self._numbers.append(made.number)
+        self._times.append(times_of(run))
+        self._taken.append(is_taken(made.others_cost))
+        self._foreign[slot.point].extend(
+            use.foreign for use in readings.cpus if use.copies and use.foreign is not None
+        )
+        if slot.point:
+            slowdown, self._times = slowdown_of(*self._times), []
+            if slowdown is None:  # an output was wrong in each of its benchmarks
+                one, other = self._numbers[-2:]
+                raise RunError(f"runs {one} and {other} have no benchmark in common")
+            self._slowdowns.append(slowdown)
+            if not self.args.quiet and not self.args.json:
+                told = f"  pair {slot.block} of {self.view.pairs}: {(slowdown - 1) * 100:+.1f} %"
+                print(told, file=sys.stderr)
+        return False
+
+    def check_stop(self, *_: object) -> CampaignEnded | None:
+        """End it with the first run that did not end well."""
+        status = self._failed
+        return CampaignEnded(RunStatus.FAILED, None, status) if status else None
+
+    def conclude(self) -> CampaignEnded:
+        """Print the verdict."""
+        verdict = judge_pairs(self._slowdowns, self.slowdown)
+        disturbed = mostly_disturbed(self._taken)
+        if disturbed:
+            verdict = replace(verdict, answer=ConfirmVerdict.CANNOT_TELL)
+        here, there = self._foreign
+        done = replace(
+            self.view,
+            runs=tuple(batched(self._numbers, 2)),
+            verdict=verdict,
+            foreign=(median(here), median(there)) if here and there else None,
+            disturbed=disturbed,
+        )
+        print_output(self.args, lambda: trial_document(done), partial(print_verdict, done))
+        good = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+        return CampaignEnded(RunStatus.COMPLETE, None, NOT_JUDGED if disturbed else 1 - good)

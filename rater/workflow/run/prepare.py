@@ -260,9 +260,10 @@ def remove_if_empty(work: Path) -> None:
 class HostLoad:
     """Who else works here, what the lgroups' memory holds: make it before anything is set up."""
 
-    def __init__(self, resolved: RunPlan) -> None:
+    def __init__(self, resolved: RunPlan, watch: ForeignLoadSampler | None = None) -> None:
+        """`watch`: begun before, while no copies ran."""
         self._resolved = resolved
-        self._watch = ForeignLoadSampler()
+        self._watch = watch or ForeignLoadSampler()
         self._before = read_node_memory() if resolved.request.preflight != "off" else None
 
     def warnings(self) -> tuple[str, ...]:

@@ -364,11 +364,9 @@ def changed_conditions(
 # -- `--dry-run`: the plan, and whether the run would be refused -----------------------------------
 
 
-def dry_run(
-    args: argparse.Namespace, resolved: RunPlan, cache: Path, again: StoredRun | None = None
-) -> int:
+def dry_run(args: argparse.Namespace, resolved: RunPlan, again: StoredRun | None = None) -> int:
     """Show a run that is not made, and what differs from the one it would repeat."""
-    needs, warnings, refusals = checked(resolved, cache)
+    needs, warnings, refusals = checked(resolved, cache_root())
     refusals = tuple(dict.fromkeys([*refusals, *obstacles(args, resolved)]))
     document = document_of(resolved, warnings, refusals) | {
         "dry_run": True,

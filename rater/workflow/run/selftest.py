@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import shlex
 import shutil
@@ -13,6 +12,7 @@ import time
 from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -52,14 +52,14 @@ from rater.plan.selftest import (
     promised_injections,
     usual_copies,
 )
+from rater.plan.sweep import SweepSlot
 from rater.plan.topology import Topology
-from rater.process import print_error
-from rater.record.run import CopyStatus, Placement
+from rater.process import StoppedBySignal, print_error
+from rater.record.run import CopyStatus, Placement, RunStatus
 from rater.record.stored import StoredRun, TimeRow
 from rater.run.copies.disturb import Injector
 from rater.run.copies.guard import Guard
 from rater.run.host import discover as machine
-from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import (
     TICKS_PER_S,
     ForeignLoad,
@@ -78,12 +78,11 @@ from rater.show.results.selftest import (
     speed_words,
 )
 from rater.store.connection import default_path
-from rater.store.store import open_store
 from rater.text.values import join_and
 from rater.workflow.arguments import print_json
-from rater.workflow.run.head import utc_timestamp
+from rater.workflow.run.campaign import ONE_SLOT, Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.resolve import RunPlan, resolve
-from rater.workflow.run.session import Session
+from rater.workflow.run.session import refuse_plan
 
 _KERNELS = "mini/moldyn,vm,rays"  # busy with computing: what slows them is what we do
 _FEWER_KERNELS = "mini/moldyn,vm"
@@ -117,20 +116,16 @@ def selftest(args: argparse.Namespace) -> int:
             f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
             "store them in this one"
         )
-    holder = f"rater doctor selftest, process {os.getpid()}, since {utc_timestamp()}"
-    with machine_lock(default_lock_path(), holder, wait_s=args.wait or 0.0, report=print_error):
-        if args.keep:
-            return _Experiment(args, default_path(args.db)).run()
-        with scratch_folder() as folder:
-            test = _Experiment(args, folder / "rater.db")
-            try:
-                return test.run()
-            finally:
-                if test.wrong:
-                    kept = shutil.move(
-                        folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-")
-                    )
-                    print_error(f"its runs are in {kept}")
+    if args.keep:
+        return _Experiment(args, default_path(args.db)).run()
+    with scratch_folder() as folder:
+        test = _Experiment(args, folder / "rater.db")
+        try:
+            return test.run()
+        finally:
+            if test.wrong:
+                kept = shutil.move(folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-"))
+                print_error(f"its runs are in {kept}")
 
 
 class RunResult(Struct, frozen=True):
@@ -161,14 +156,6 @@ class RunResult(Struct, frozen=True):
         return "" if self.unsteady is None else speed_words(*largest_speed_change(self.costs))
 
 
-class _Stopped(Exception):  # noqa: N818 - not an error: the user's signal
-    """A run ended by a signal, with the exit status that says so."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
 class _SelfTest:
     """One self-test: an undisturbed run, one for each plant, and what they came to."""
 
@@ -197,7 +184,7 @@ class _SelfTest:
             copies=str(self._args.copies or usual_copies(len(of.pus), len(of.nodes))),
             iterations=iterations,
             size="test",
-            share=True,  # the lock is held already, for all of its runs
+            wait_s=self._args.wait,
         )
         self._resolved = resolve(request, of)
         self._iterations = iterations
@@ -324,10 +311,16 @@ class _Experiment(_SelfTest):
         if iterations > LEAST_ITERATIONS:
             self._choice = random.Random(self._seed)
             self._set_up(iterations)
-        try:
-            return self._test()
-        except _Stopped as stopped:
-            return stopped.status
+        plan = self._resolved
+        refuse_plan(plan)
+        self._runs = _Injected(
+            what="rater doctor selftest",
+            database=self._database,
+            cache=cache_root(),
+            points=Trusted({0: CampaignPoint("", plan.request, plan)}),
+            test=self._test,
+        )
+        return self._runs.execute().exit_status
 
     def _given_up(self, last: Judgement) -> bool:
         late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
@@ -370,30 +363,48 @@ class _Experiment(_SelfTest):
             before = after
 
     def _execute(self, injection: Injection) -> RunResult:
-        tagged = replace(self._resolved.request, tags=((TAG, str(injection.kind)),))
-        quiet = argparse.Namespace(db=str(self._database), json=False, quiet=True)
-        resolved: RunPlan = replace(self._resolved, request=tagged)
-        session = Session(quiet, Trusted(resolved), cache_root())
-        watch = ForeignLoadSampler()
-        injectors: list[Injector] = []
-
-        def listeners(keeper: Guard) -> tuple[Injector, ...]:
-            injectors.append(Injector(injection, self._placements, keeper))
-            return (*injectors,)
-
-        session.listeners = listeners
-        status = session.run()
-        if status > 128:
-            raise _Stopped(status)
-        if status or not injectors:
+        runs, watch = self._runs, ForeignLoadSampler()
+        runs.injection = injection
+        made = runs.make_run(ONE_SLOT[0], runs.points.value[0])
+        if made.status > 128:
+            raise StoppedBySignal(made.status - 128)
+        if made.status or made.run is None or runs.injector is None:
             raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
-        with open_store(self._database) as store:
-            number = store.find(session.attempt.uuid)
-            run, times = store.load(number), store.times(number)
+        times = runs.store.times(made.number)
         found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
-        return result_of(
-            run, found, injectors[0].taken_s, watch.busy(_NAMED_SHARE, stale_s=math.inf)
-        )
+        busy = watch.busy(_NAMED_SHARE, stale_s=math.inf)
+        return result_of(made.run, found, runs.injector.taken_s, busy)
+
+
+@dataclass(kw_only=True)
+class _Injected(Campaign):
+    """The runs of a self-test, which says itself which are made, and how often."""
+
+    test: Callable[[], int]
+    injection: Injection = CLEAN
+    injector: Injector | None = None
+
+    def plan_of(self, slot: SweepSlot) -> RunPlan:
+        """Return the run with the tag of what is injected."""
+        plan = super().plan_of(slot)
+        tags = ((TAG, str(self.injection.kind)),)
+        return replace(plan, request=replace(plan.request, tags=tags))
+
+    def listeners(self, _: SweepSlot, keeper: Guard) -> tuple[Injector]:
+        """Return what slows copies."""
+        plan = self.points.value[0].plan
+        assert plan is not None
+        self.injector = Injector(self.injection, plan.placements, keeper)
+        return (self.injector,)
+
+    def say(self, text: str, point: CampaignPoint | None = None) -> None:
+        """Tell whom it waits for, and nothing of single runs."""
+        if point is None:
+            super().say(text)
+
+    def make_all(self) -> CampaignEnded:
+        """Make what the self-test asks for."""
+        return CampaignEnded(RunStatus.COMPLETE, None, self.test())
 
 
 def result_of(

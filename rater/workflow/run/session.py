@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -18,17 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import trio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.results.placement import RunProof
 from rater.errors import InputError
 from rater.files import (
     Trusted,
-    default_journal_path,
     replace_file,
     sysroot,
     user_folder,
-    user_name,
 )
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
@@ -52,23 +50,23 @@ from rater.record.stored import StoredRun, is_good
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.guard import MARKER, Guard, guard
 from rater.run.copies.limits import refuse_copies
-from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
+from rater.run.host.admission import lost_lock_warning
+from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import living_on, realtime_priority
 from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
-from rater.settings.tuner import SettingsSession
-from rater.store.connection import StoreError, default_path
-from rater.store.store import Store, open_store
+from rater.store.connection import StoreError
+from rater.store.store import Store
 from rater.text.values import to_dict
 from rater.wings import Hook
-from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
+from rater.workflow.doctor import RunSettings
 from rater.workflow.machine import ready_counters
 from rater.workflow.results.divots import store_disturbance, store_placement_verdicts
 from rater.workflow.results.listing import store_score
-from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, start_of, utc_timestamp
+from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, start_of
 from rater.workflow.run.prepare import (
     HostLoad,
     PreparedRun,
@@ -300,121 +298,118 @@ class Screen(threading.Thread):
 _COLLECT_AFTER_OBJECTS = 50_000
 
 
-@dataclass
-class Session:
-    """One run from the lock to the last line on the screen."""
+class MadeRun(Struct, frozen=True):
+    """A run that was made."""
 
-    args: argparse.Namespace
+    number: int
+    status: int  # as a program's: 128 and the number of the signal that ended it
+    reason: str | None  # why it failed
+    run: StoredRun | None  # as the database has it; None: not all of it is there
+    proved: RunProof | None = None
+    others_cost: float | None = None  # what work of others on the copies' CPUs cost
+
+
+def refuse_plan(plan: RunPlan) -> None:
+    """Raise `InputError` for a run that is known not to be possible as it is."""
+    if plan.refusals:
+        raise InputError("\n".join(plan.refusals))
+    refuse_copies(plan.plan, plan.counted_events)
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One run on a machine that is held, from its set-up to its last row."""
+
     asked: Trusted[RunPlan]
+    store: Store
     cache: Path
-    attempt: RunLauncher = field(default_factory=RunLauncher)
+    attempt: RunLauncher
+    settings: RunSettings
+    say: Callable[[str], None]  # to the user, on standard error
+    left: tuple[str, ...] = ()  # warnings of what a dead rater left of the settings
+    load: ForeignLoadSampler | None = None  # who else works here since it was made
+    screen: bool = False
     # What else hears the run's events; made when its guard is there, for processes of its own.
     listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
-    # One of many: the caller holds the machine's lock and its settings for all of them, shows what
-    # they came to and hears what else is to be said.
-    one_of_many: Callable[[str], None] | None = None
-    settings: RunSettings | None = None
     resolved: RunPlan = field(init=False)
     _run: Run = field(init=False)
     _counters: CounterPlan | None = None
 
-    def run(self) -> int:
-        """Take the lock, prepare, run, show."""
-        resolved = self.resolved = self.asked.value
-        request = resolved.request
-        if resolved.refusals:
-            raise InputError("\n".join(resolved.refusals))
-        holder = (
-            f"rater run {self.attempt.uuid[:8]}, process {os.getpid()}, "
-            f"user {user_name(os.getuid())}, since {utc_timestamp()}"
-        )
-        refuse_copies(resolved.plan, resolved.counted_events)
-        with ExitStack() as stack:
-            if self.one_of_many is None:
-                lock = machine_lock(
-                    default_lock_path(),
-                    holder,
-                    share=request.share,
-                    wait_s=request.wait_s or 0.0,
-                    report=self._say,
-                )
-                stack.enter_context(lock)
-            left = restore_leftover_settings()  # settings of a dead sweep that could not be
-            settings = self.settings or self._own_settings(stack)
-            refuse_pages(request)
-            PAGE_CHECKS().refuse_layout(request)
-            return self._locked(stack, left, HostLoad(resolved), settings)
-
-    def _own_settings(self, stack: ExitStack) -> RunSettings:
-        what = f"rater run {self.attempt.uuid[:8]}"
-        tuner = stack.enter_context(SettingsSession(sysroot(), default_journal_path(), what))
-        settings = RunSettings(tuner, self._say)
-        settings.set(tuned_settings_of(self.resolved.request))
-        return settings
-
-    def _locked(
-        self,
-        stack: ExitStack,
-        left: tuple[str, ...],
-        surroundings: HostLoad,
-        settings: RunSettings,
-    ) -> int:
-        resolved, attempt = self.resolved, self.attempt
+    def run(self) -> MadeRun:
+        """Prepare it and run it. Raises `RaterError` where it does not begin."""
+        resolved, attempt, store = self.asked.value, self.attempt, self.store
+        self.resolved = resolved
+        refuse_plan(resolved)
+        refuse_pages(resolved.request)
+        PAGE_CHECKS().refuse_layout(resolved.request)
+        surroundings = HostLoad(resolved, self.load)
         for warning in resolved.warnings:
-            self._say(f"warning: {warning}")
-        store = stack.enter_context(open_store(default_path(self.args.db)))
-        # From here on nothing that is started, compilers included, outlives this process.
-        os.environ[MARKER] = attempt.mark
-        stack.callback(os.environ.pop, MARKER, None)
-        keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
-        work = self.cache / "work" / attempt.folder
-        if work.parent != self.cache / "work":
-            stack.callback(remove_if_empty, work.parent)
-        ready = make_ready(resolved, self.cache, work, stack.callback, self._say)
-        needed_bytes = most_bytes(resolved) * resolved.plan.copies
-        unreached = unreached_warnings(resolved.request, resolved.tuning, ready.files, needed_bytes)
-        start = start_of(attempt.uuid, ready)
-        stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
-        pages = _PAGE_SETUP().pages_of_run(
-            ready, start, store, self.cache, say_text=self._say, fill=settings.set
-        )
-        if pages is not None:
-            ready = replace(ready, programs=pages.programs)
-            start = start.with_settings(pages.settings)
-        opened = database_warnings(store.path, resolved.request)
-        self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
-        unpaged = pages.warnings if pages else ()
-        warnings = (*left, *unreached, *unpaged, *opened, *uncounted, *surroundings.warnings())
-        for warning in warnings:
-            self._say(f"warning: {warning}")
-        self._run = replace(start.run, warnings=start.run.warnings + warnings)
-        with held() as signals:  # from the run's row on nothing is broken off: it is ended
-            entered = attempt.enter(store, resolved.plan, replace(start, run=self._run), self._say)
-            try:
-                with living_on(resolved.reserved, [keeper.launcher.pid]):
-                    outcome, recorder = self._supervise(
-                        keeper, entered, store, ready, signals, pages=pages
-                    )
-            except Exception as error:
-                with suppress(StoreError):
-                    reason = str(error) or type(error).__name__
-                    store.append(entered.number, RunEnded(RunStatus.FAILED, reason))
-                raise
-            if recorder.unsaved:
-                self._rescue(entered.number, recorder)
-                return 1
-            run = store.load(entered.number)
-            proved = store_placement_verdicts(store, run)
-            store_score(store, run)
-            store_disturbance(store, run)
-        status = self._finish(store, run, proved, outcome)
-        return status if signals.first is None else 128 + signals.first
+            self.say(f"warning: {warning}")
+        with ExitStack() as stack:
+            # From here on nothing that is started, compilers included, outlives this process.
+            os.environ[MARKER] = attempt.mark
+            stack.callback(os.environ.pop, MARKER, None)
+            keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
+            work = self.cache / "work" / attempt.folder
+            if work.parent != self.cache / "work":
+                stack.callback(remove_if_empty, work.parent)
+            ready = make_ready(resolved, self.cache, work, stack.callback, self.say)
+            needed_bytes = most_bytes(resolved) * resolved.plan.copies
+            unreached = unreached_warnings(
+                resolved.request, resolved.tuning, ready.files, needed_bytes
+            )
+            start = start_of(attempt.uuid, ready)
+            stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
+            pages = _PAGE_SETUP().pages_of_run(
+                ready, start, store, self.cache, say_text=self.say, fill=self.settings.set
+            )
+            if pages is not None:
+                ready = replace(ready, programs=pages.programs)
+                start = start.with_settings(pages.settings)
+            opened = database_warnings(store.path, resolved.request)
+            self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
+            unpaged = pages.warnings if pages else ()
+            warnings = (
+                *(*self.left, *unreached, *unpaged, *opened, *uncounted),
+                *surroundings.warnings(),
+            )
+            for warning in warnings:
+                self.say(f"warning: {warning}")
+            self._run = replace(start.run, warnings=start.run.warnings + warnings)
+            with held() as signals:  # from the run's row on nothing is broken off: it is ended
+                made = self._entered(keeper, ready, replace(start, run=self._run), signals, pages)
+        return made if signals.first is None else replace(made, status=128 + signals.first)
 
-    def _say(self, text: str) -> None:
-        if self.one_of_many is not None:
-            self.one_of_many(text)
-        elif not self.args.quiet:
-            print_error(text)
+    def _entered(
+        self,
+        keeper: Guard,
+        ready: PreparedRun,
+        start: RunStart,
+        signals: DeferredSignals,
+        pages: PreparedPages | None,
+    ) -> MadeRun:
+        resolved, store = self.resolved, self.store
+        entered = self.attempt.enter(store, resolved.plan, start, self.say)
+        try:
+            with living_on(resolved.reserved, [keeper.launcher.pid]):
+                outcome, recorder = self._supervise(
+                    keeper, entered, store, ready, signals, pages=pages
+                )
+        except Exception as error:
+            with suppress(StoreError):
+                reason = str(error) or type(error).__name__
+                store.append(entered.number, RunEnded(RunStatus.FAILED, reason))
+            raise
+        if recorder.unsaved:
+            self._rescue(entered.number, recorder)
+            return MadeRun(entered.number, 1, recorder.problem, None)
+        run = store.load(entered.number)
+        proved = store_placement_verdicts(store, run)
+        store_score(store, run)
+        cost = store_disturbance(store, run)
+        status = 128 + outcome.signal if outcome.signal is not None else 1
+        status = 0 if outcome.status is RunStatus.COMPLETE else status
+        return MadeRun(entered.number, status, outcome.reason, run, proved, cost)
 
     def _supervise(
         self,
@@ -438,7 +433,7 @@ class Session:
             files=ready.files,
         )
         phases = entered.phases
-        screen = None if self.args.quiet else Screen(self._view(phases), phases)
+        screen = Screen(self._view(phases), phases) if self.screen else None
         job = Job(
             plan=replace(resolved.plan, phases=phases),
             placements=resolved.placements,
@@ -514,22 +509,6 @@ class Session:
         # Progress is never part of what a pipe or --json reads.
         return make_view(terminal(stderr=True), self._run, ahead)
 
-    def _finish(self, store: Store, run: StoredRun, proved: RunProof, outcome: Outcome) -> int:
-        if self.one_of_many is None and (self.args.json or not self.args.quiet):
-            from rater.workflow.results.stored import print_result
-
-            print_result(self.args, store, run, proved=proved)
-        if self.one_of_many is None and (said := stderr_excerpt(run)):
-            print_error(said)
-        if outcome.signal is not None:
-            return 128 + outcome.signal
-        if outcome.status is RunStatus.COMPLETE:
-            return int(self.one_of_many is None and _is_uncounted(self.resolved, run))
-        unshown = self.args.quiet or (outcome.reason and not outcome.reason.endswith("failed"))
-        if unshown and self.one_of_many is None:
-            print_error(f"run {run.head.run} failed: {outcome.reason}")
-        return 1
-
     def _rescue(self, number: int, recorder: Recorder) -> None:
         lines = [
             json.dumps({"run": self._run.uuid, "event": type(event).__name__, **to_dict(event)})
@@ -549,15 +528,6 @@ class Session:
             print_error(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
         print_error("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
-
-
-def _is_uncounted(resolved: RunPlan, run: StoredRun) -> bool:
-    """Say it where counters were asked for and nothing was counted."""
-    if resolved.counters is None or run.counted:
-        return False
-    asked = f"run {run.head.run}: --counters {resolved.request.counters}"
-    print_error(f"{asked}: nothing was counted, see its notes")
-    return True
 
 
 def _idle_watch(resolved: RunPlan) -> IdleWatch | None:

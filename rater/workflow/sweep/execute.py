@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import shlex
-import signal
 import sys
 import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.errors import InputError, RaterError, RunError
-from rater.files import Sourced, Trusted, default_journal_path, sysroot
+from rater.errors import InputError
+from rater.files import Sourced, Trusted, sysroot
 from rater.plan.request import request_from_json, request_to_json
-from rater.plan.sweep import ENVIRONMENT, AxisKind, SweepMeasure, order_slots
-from rater.process import StoppedBySignal, print_error
+from rater.plan.sweep import RETRIES, AxisKind, SweepMeasure, order_slots
+from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host import discover as machine
-from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.observe.energy import EnergyReader
 from rater.run.programs.compile import cache_root
 from rater.settings.tuner import (
-    SettingChangedError,
-    SettingsSession,
     available_settings,
     find_setting,
     refuse_together,
@@ -37,21 +29,18 @@ from rater.settings.tuner import (
 from rater.show.compare.sweep import dry_document, dry_parts, missing_parts, sweep_document
 from rater.show.document import Part
 from rater.show.plans.plan import EXECUTED, executed_facts
-from rater.store.connection import StoreError, default_path
-from rater.store.store import Store, open_store
+from rater.store.connection import default_path
+from rater.store.store import Store
 from rater.store.sweeps import (
     StoredSweep,
     SweepPoint,
     SweepSpec,
     claim_sweep,
-    end_sweep,
     find_sweep,
     load_asked_sweep,
-    load_sweep,
     new_sweep,
     undo_resume,
 )
-from rater.text.values import count, group_by_key, truncate_list
 from rater.workflow.arguments import (
     BESIDE_RESUME,
     check_current_directory,
@@ -60,7 +49,7 @@ from rater.workflow.arguments import (
     print_view,
     with_common,
 )
-from rater.workflow.doctor import restore_leftover_settings, tuned_settings_of
+from rater.workflow.run.campaign import CampaignPoint
 from rater.workflow.run.head import directory_here, utc_timestamp
 from rater.workflow.run.repeat import chdir_to, executed_commands, judged
 from rater.workflow.sweep.request import (
@@ -68,18 +57,11 @@ from rater.workflow.sweep.request import (
     ResolvedPoint,
     SweepRequest,
     asked_from,
-    build_all,
     refused_together,
     resolve_points,
     same_values,
 )
-from rater.workflow.sweep.runner import (
-    ConditionsChangedError,
-    StopOnFirstSignal,
-    SweepEnded,
-    SweepRunner,
-    stoppable,
-)
+from rater.workflow.sweep.runner import SweepCampaign
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 
 type Shown = Callable[[argparse.Namespace, Store, int], None]  # what a sweep came to, at its end
@@ -91,9 +73,8 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
     here = available_settings(sysroot())
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(args, names)
-    cache = cache_root()
     points = resolve_points(
-        dict(enumerate(asked.points)), asked.kinds, machine.discover_topology(), cache
+        dict(enumerate(asked.points)), asked.kinds, machine.discover_topology(), cache_root()
     )
     refused = refused_together(points)
     same = _same_problems(asked, points)
@@ -121,7 +102,7 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
             why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
             raise InputError(f"--until energy: {why[0]}")
     return execute_sweep(
-        *(args, asked.kinds, Trusted(usable), cache, begin),
+        *(args, asked.kinds, Trusted(usable), begin),
         until=asked.until,
         may_leave_out=asked.skip_refused,
         shown=shown,
@@ -204,8 +185,7 @@ def execute_sweep(
     args: argparse.Namespace,
     kinds: Mapping[str, AxisKind],
     asked: Trusted[dict[int, ResolvedPoint]],
-    cache: Path,
-    begin: Callable[[Store, Mapping[int, str]], int],
+    enter: Callable[[Store, Mapping[int, str]], int],
     *,
     undo: Callable[[Store], None] | None = None,
     until: float | None,
@@ -213,70 +193,38 @@ def execute_sweep(
     compare_before: bool = False,
     shown: Shown = show_sweep,
 ) -> int:
-    """Make the runs under the machine's lock, with its settings put back at the end.
+    """Make the runs, and show what they came to.
 
-    `begin` stores that it begins; it is told which points turned out not to be able to run.
+    `enter` stores that it begins; it is told which points turned out not to be able to run.
     `undo` takes that back where it is refused before anything was made.
     """
-    points, what = asked.value, f"rater sweep {' '.join(args.suites)}".strip()
-    holder = f"{what}, process {os.getpid()}, since {utc_timestamp()}"
-    ended: SweepEnded | None = None
-    number: int | None = None
-    first: StopOnFirstSignal | None = None
-    try:
-        with stoppable() as first, ExitStack() as stack, _undisturbed_at_the_end(first):
-            # Entered in here, left behind that: a signal must not break off putting back.
-            stack.enter_context(_lock(args, points.values(), holder))
-            for warning in restore_leftover_settings():
-                print_error(f"warning: {warning}")
-            store = stack.enter_context(open_store(default_path(args.db)))
-            tuner = stack.enter_context(SettingsSession(sysroot(), default_journal_path(), what))
-            points = _tuned(args, points, kinds)
-            wanted = group_by_key(
-                dict.fromkeys(it for one in points.values() for it in one.settings.items())
-            )
-            if wanted:
-                tuner.refuse_unless_settable(wanted)
-            _without_swept_variables(stack, kinds)
-            refused = build_all(
-                *([*points.values()], str(uuids.uuid4()), cache, partial(_report, args))
-            )
-            points = _without_refused(args, points, refused, may_leave_out=may_leave_out)
-            number = begin(store, refused)
-            sweep = load_sweep(store, number)
-            _report(args, f"sweep {number}: {count(len(sweep.missing), 'run')} to make")
-            runner = SweepRunner(
-                args=args,
-                store=store,
-                sweep=sweep,
-                points=points,
-                tuner=tuner,
-                changes_cpus=any(find_setting(name, sysroot()).changes_cpus for name in wanted),
-                cache=cache,
-                compare_before=compare_before,
-                until=until,
-            )
-            try:
-                ended = runner.run()
-            except StoppedBySignal as stopped:
-                ended = _stopped(stopped.number)
-            except RaterError as error:
-                is_refused = isinstance(error, ConditionsChangedError) and not runner.made
-                with suppress(StoreError):  # it may be what failed
-                    _leave(store, number, error, undo if is_refused else None)
-                raise _with_way(error, number) from error
-            end_sweep(store, number, ended.status, ended.reason, utc_timestamp())
-    except StoppedBySignal as stopped:  # before the first run, or while it was ended
-        ended = ended or _stopped(stopped.number)
-    except Exception as error:
-        # Raised in the midst of a library, a signal may come out as the library's own error;
-        # that settings could not be put back is rater's.
-        if isinstance(error, RaterError) or first is None or first.received is None:
-            raise
-        ended = ended or _stopped(first.received)
+    retries: int | None = getattr(args, "retries", None)
+    sweep = SweepCampaign(
+        what=f"rater sweep {' '.join(args.suites)}".strip(),
+        database=default_path(args.db),
+        cache=cache_root(),
+        points=Trusted(
+            {
+                number: CampaignPoint(it.label, it.request, it.resolved, it.settings)
+                for number, it in asked.value.items()
+                if it.request is not None
+            }
+        ),
+        quiet=args.quiet,
+        screen=not args.quiet and sys.stderr.isatty(),
+        resolved=asked.value,
+        kinds=kinds,
+        enter=enter,
+        undo=undo,
+        may_leave_out=may_leave_out,
+        compare_before=compare_before,
+        until=until,
+        retries=RETRIES if retries is None else retries,
+    )
+    ended = sweep.execute()
+    number = sweep.number
     if number is None:
-        return ended.exit_status if ended else 1
-    assert ended is not None
+        return ended.exit_status
     if ended.status is RunStatus.INTERRUPTED or ended.reason:
         way = f"; `rater sweep --resume {number}` goes on" if ended.goes_on else ""
         print_error(f"sweep {number}: {ended.reason}{way}")
@@ -284,101 +232,6 @@ def execute_sweep(
         with open_existing_store(args) as store:
             shown(args, store, number)
     return ended.exit_status
-
-
-def _leave(
-    store: Store, number: int, error: RaterError, undo: Callable[[Store], None] | None
-) -> None:
-    if undo is None:
-        end_sweep(store, number, RunStatus.FAILED, str(error), utc_timestamp())
-    else:
-        undo(store)
-
-
-@contextmanager
-def _undisturbed_at_the_end(first: StopOnFirstSignal) -> Iterator[None]:
-    """Close the first before anything that was entered outside is left, however that happens."""
-    try:
-        yield
-    finally:
-        first.close()
-
-
-def _without_refused(
-    args: argparse.Namespace,
-    points: Mapping[int, ResolvedPoint],
-    refused: Mapping[int, str],
-    *,
-    may_leave_out: bool,
-) -> dict[int, ResolvedPoint]:
-    if refused:
-        refused_points = refused_together(
-            [
-                replace(point, refusals=(refused[number],) if number in refused else ())
-                for number, point in points.items()
-            ]
-        )
-        assert refused_points is not None
-        if not may_leave_out or len(refused) == len(points):
-            way = "" if may_leave_out else "\n--skip-refused leaves them out"
-            raise InputError(refused_points + way)
-        _report(args, f"left out, {refused_points}")
-    return {number: point for number, point in points.items() if number not in refused}
-
-
-def _with_way(error: RaterError, number: int) -> RaterError:
-    if not isinstance(error, SettingChangedError):
-        return error
-    way = f"sweep {number} ends here; `rater sweep --resume {number}` goes on once that is settled"
-    return RunError(f"{error}\n{way}")
-
-
-def _lock(
-    args: argparse.Namespace, points: Iterable[ResolvedPoint], holder: str
-) -> AbstractContextManager[None]:
-    requests = [point.request for point in points if point.request]
-    return machine_lock(
-        default_lock_path(),
-        holder,
-        share=any(request.share for request in requests),
-        wait_s=max((request.wait_s or 0.0 for request in requests), default=0.0),
-        report=partial(_report, args),
-    )
-
-
-def _stopped(signum: int) -> SweepEnded:
-    name = signal.Signals(signum).name
-    return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", 128 + signum)
-
-
-def _tuned(
-    args: argparse.Namespace, points: Mapping[int, ResolvedPoint], kinds: Mapping[str, AxisKind]
-) -> dict[int, ResolvedPoint]:
-    request = next((it.request for it in points.values() if it.request), None)
-    own = tuned_settings_of(request) if request else {}  # --tuned is no axis
-    for name, kind in kinds.items():
-        if kind is AxisKind.SETTING:
-            own.pop(find_setting(name, sysroot()).name, None)
-    if own:
-        told = truncate_list([f"{name}={value}" for name, value in own.items()], 8)
-        _report(args, f"changed for the sweep, restored at its end: {told}")
-    return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
-
-
-def _without_swept_variables(stack: ExitStack, kinds: Mapping[str, AxisKind]) -> None:
-
-    def put(name: str, value: str) -> None:
-        os.environ[name] = value
-
-    for name, kind in kinds.items():
-        variable = name.removeprefix(ENVIRONMENT)
-        if kind is AxisKind.ENVIRONMENT and variable in os.environ:
-            stack.callback(put, variable, os.environ.pop(variable))
-
-
-def _report(args: argparse.Namespace, text: str) -> None:
-    if not args.quiet:
-        print_error(text)
 
 
 # -- A stored sweep that goes on: exactly what is missing of it, or more rounds --------------------
@@ -418,8 +271,7 @@ def resume(args: argparse.Namespace) -> int:
         return _nothing_left(args, sweep)
     chdir_to(args, again.of(asked.directory), f"sweep {sweep.number}")
     kinds = dict(sweep.axes)
-    cache = cache_root()
-    points = _points_again(args, sweep, kinds, cache)
+    points = _points_again(args, sweep, kinds)
     if args.dry_run:
         return _show_missing(args, sweep, again.of(points))
     more = order_slots(
@@ -434,7 +286,6 @@ def resume(args: argparse.Namespace) -> int:
         args,
         kinds,
         again.of(points).trusted(),
-        cache,
         begin,
         undo=lambda store: undo_resume(store, sweep),
         until=None if was_decided and is_asked_for_more else asked.until,
@@ -443,14 +294,14 @@ def resume(args: argparse.Namespace) -> int:
 
 
 def _points_again(
-    args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind], cache: Path
+    args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind]
 ) -> dict[int, ResolvedPoint]:
     asked = {}
     for point in sweep.points:
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
             asked[point.point] = PointRequest(point.values, with_common(request, args))
-    found = resolve_points(asked, kinds, machine.discover_topology(), cache)
+    found = resolve_points(asked, kinds, machine.discover_topology(), cache_root())
     refused = refused_together(found)
     if refused is not None:
         raise InputError(f"sweep {sweep.number} cannot go on: {refused}")

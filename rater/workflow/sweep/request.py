@@ -339,20 +339,25 @@ def _out_of_reach(resolved: RunPlan) -> list[str]:
     return found
 
 
-def refused_together(points: Sequence[ResolvedPoint]) -> str | None:
-    """Say which points cannot run and why, each reason once; None: all can."""
+def refused_together(
+    points: Sequence[ResolvedPoint], refused: Mapping[int, str] | None = None
+) -> str | None:
+    """Say which points cannot run and why, each reason once; None: all can.
+
+    `refused`: why by number, where it is not what they were refused for when they were looked at.
+    """
     by_reason: dict[str, list[str]] = {}
     for point in points:
-        if point.refusals:
-            by_reason.setdefault("; ".join(point.refusals), []).append(point.label)
+        refusals = "; ".join(point.refusals) if refused is None else refused.get(point.point)
+        if refusals:
+            by_reason.setdefault(refusals, []).append(point.label)
     if not by_reason:
         return None
     lines = []
     for reason, labels in by_reason.items():
         more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
         lines.append(f"  {', '.join(labels[:_MOST_LABELS])}{more}: {reason}")
-    refused = sum(bool(point.refusals) for point in points)
-    head = f"{refused} of {count(len(points), 'point')} cannot run here:"
+    head = f"{sum(map(len, by_reason.values()))} of {count(len(points), 'point')} cannot run here:"
     return "\n".join([head, *lines])
 
 

@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import re
-import signal
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import uuid as uuids
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.results.disturbed import is_taken
 from rater.errors import InputError, RaterError, RunError
-from rater.files import Trusted
-from rater.plan.sweep import RETRIES, SweepMeasure, SweepSlot
-from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
+from rater.files import Trusted, sysroot
+from rater.plan.schedule import Plan
+from rater.plan.sweep import ENVIRONMENT, AxisKind, SweepMeasure, SweepSlot, Values
+from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
-from rater.record.stored import RATIO, is_good
-from rater.settings.tuner import SettingChangedError
+from rater.record.stored import RATIO, StoredRun, is_good
+from rater.run.host import discover as machine
+from rater.settings.tuner import SettingChangedError, find_setting
 from rater.show.format import format_duration, format_number
 from rater.show.plans.plan import changes_text
 from rater.show.results.listing import DISTURBED
-from rater.text.values import count, truncate_list
-from rater.workflow.doctor import RunSettings
-from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart
-from rater.workflow.run.resolve import expected_total_s
-from rater.workflow.run.session import stderr_excerpt
-from rater.workflow.sweep.request import ResolvedPoint, resolved_with
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from rater.plan.request import Request
-    from rater.plan.schedule import Plan
-    from rater.record.stored import StoredRun
-    from rater.run.host.idle import IdleWatch
-    from rater.settings.tuner import SettingsSession
-    from rater.store.store import Store
-    from rater.store.sweeps import StoredSweep
-    from rater.workflow.run.resolve import RunPlan
-
+from rater.store.connection import StoreError
+from rater.store.store import Store
+from rater.store.sweeps import StoredSweep, create_slot_run, discard_run, end_sweep, load_sweep
+from rater.text.values import count, group_by_key, truncate_list
+from rater.workflow.doctor import RunSettings, tuned_settings_of
+from rater.workflow.run.campaign import (
+    Campaign,
+    CampaignEnded,
+    CampaignPoint,
+    ConditionsChangedError,
+)
+from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, utc_timestamp
+from rater.workflow.run.resolve import RunPlan, expected_total_s
+from rater.workflow.run.session import MadeRun, stderr_excerpt
+from rater.workflow.sweep.request import (
+    ResolvedPoint,
+    build_all,
+    refused_together,
+    resolved_with,
+)
 
 # -- One run of a sweep: stored together with what it is a run of ----------------------------------
 
@@ -56,36 +54,29 @@ if TYPE_CHECKING:
 _OF_ALL = ("kernel.release", "kernel.version", "kernel.cmdline", "libc")
 
 
-class ConditionsChangedError(InputError):
-    """What a resumed sweep would compare is not the same any more."""
-
-
 class SlotAttempt(RunLauncher):
     """A run for one slot of a sweep: stored together with that, with its tags."""
 
     def __init__(
-        self, sweep: int, slot: SweepSlot, point: ResolvedPoint, comparable: tuple[int, bool] | None
+        self, sweep: int, slot: SweepSlot, values: Values, comparable: tuple[int, bool] | None
     ) -> None:
         """`comparable`: a run that it will be compared with, and whether that is of its point."""
         super().__init__()
         self._sweep = sweep
         self._slot = slot
-        self._point = point
+        self._values = values
         self._comparable = comparable
 
     def enter(
         self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
     ) -> ActiveRun:
         """Store that it begins, and of what it is a run; raises `ConditionsChangedError`."""
-        from rater.store.sweeps import create_slot_run
-
         if self._comparable is not None:
             self._refuse_changed(store, start.conditions, *self._comparable)
         # Not among what was asked for: `rater rerun` makes no part of the sweep.
         own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
         axes = tuple(
-            (escape_undecodable(axis), escape_undecodable(value))
-            for axis, value in self._point.values
+            (escape_undecodable(axis), escape_undecodable(value)) for axis, value in self._values
         )
         self.number = create_slot_run(
             store,
@@ -124,11 +115,11 @@ def _of_all(it: Conditions) -> Conditions:
 class SweepEta:
     """What runs of each point took, and what others of them will."""
 
-    def __init__(self, points: Mapping[int, ResolvedPoint]) -> None:
+    def __init__(self, plans: Mapping[int, RunPlan | None]) -> None:
         self._expected = {
             number: one_s
-            for number, point in points.items()
-            if point.resolved is not None and (one_s := expected_total_s(point.resolved))
+            for number, plan in plans.items()
+            if plan is not None and (one_s := expected_total_s(plan))
         }
         self._seconds: dict[int, list[float]] = {}  # by point, as stored
         self._besides_s: list[float] = []  # of runs made here: what took longer
@@ -164,72 +155,6 @@ class SweepEta:
         return total_s
 
 
-# -- Between two runs of a sweep: rests, and signals that come then --------------------------------
-
-
-class StopOnFirstSignal(Struct):
-    """Takes one signal: those that come while what it began is ended do not count."""
-
-    received: int | None = None
-    _is_closed: bool = False
-
-    def close(self) -> None:
-        """Take none from here on: what follows must not be broken off."""
-        self._is_closed = True
-
-    def stop(self, signum: int, _: FrameType | None) -> None:
-        """Raise `StoppedBySignal` for the first signal."""
-        if not self._is_closed:
-            self._is_closed = True
-            self.received = signum
-            raise StoppedBySignal(signum)
-
-
-@contextmanager
-def stoppable() -> Iterator[StopOnFirstSignal]:
-    """Turn the first signal that ends rater into `StoppedBySignal`, so that settings are put back.
-
-    While copies run the supervisor has them.
-    """
-    first = StopOnFirstSignal()
-    with handled(first.stop):
-        try:
-            yield first
-        finally:
-            first.close()
-
-
-def rest_before(
-    request: Request | None, watch: IdleWatch | None, report: Callable[[str], None]
-) -> int:
-    """Rest before a run as between the phases of one; return 0, or 128 and a signal."""
-    if request is None or (request.cooldown_s <= 0 and watch is None):
-        return 0
-    import trio
-
-    from rater.run.host.idle import cool_down
-
-    async def resting() -> int:
-        status = 0
-        wanted = [it for it in STOP_SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
-        with trio.open_signal_receiver(*wanted) as arrivals:
-            async with trio.open_nursery() as nursery:
-
-                async def listen() -> None:
-                    nonlocal status
-                    async for signum in arrivals:
-                        status = 128 + signum
-                        nursery.cancel_scope.cancel()
-
-                nursery.start_soon(listen)
-                if note := await cool_down(request.cooldown_s, watch):
-                    report(note)
-                nursery.cancel_scope.cancel()
-        return status
-
-    return trio.run(resting)
-
-
 # -- The runs of a sweep, one after the other: settings, rests, progress, the end ------------------
 
 _MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either
@@ -240,168 +165,85 @@ _BUSY = "busy before the start"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-class SweepEnded(Struct, frozen=True):
-    """How the runs came to their end."""
-
-    status: RunStatus
-    reason: str | None
-    exit_status: int
-    is_over: bool = False  # no run is missing that is worth making
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether there is something to go on with, by `--resume`."""
-        return bool(self.exit_status) and not self.is_over
-
-
-@dataclass
-class SweepRunner:
+@dataclass(kw_only=True)
+class SweepCampaign(Campaign):
     """Makes what is missing of a sweep."""
 
-    args: argparse.Namespace
-    store: Store
-    sweep: StoredSweep
-    points: Mapping[int, ResolvedPoint]
-    tuner: SettingsSession
-    changes_cpus: bool  # so that every run looks at the topology anew
-    cache: Path
+    resolved: Mapping[int, ResolvedPoint]
+    kinds: Mapping[str, AxisKind]  # of its axes
+    # Stores that it begins, is told which points turned out not to be able to run.
+    enter: Callable[[Store, Mapping[int, str]], int]
+    undo: Callable[[Store], None] | None  # takes that back where nothing was made
+    may_leave_out: bool  # points that cannot run
     compare_before: bool  # refuse to go on where something changed
     until: float | None
-    _slots: list[SweepSlot] = field(init=False)
+    retries: int
+    sweep: StoredSweep = field(init=False)
+    number: int | None = None
     _times: SweepEta = field(init=False)
     _reported: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
-    made: int = 0  # runs that were begun
+    _began_s: float = 0.0
+    _changes_cpus: bool = False  # so that every run looks at the topology anew
+    _made: int = 0  # runs that were begun
     _broken: list[int] = field(default_factory=list)  # runs of which no copy ended well
     _failed: int = 0
     _not_made: int = 0
     _in_a_row: int = 0
     _in_vain: int = 0
 
-    def __post_init__(self) -> None:
-        self._slots = [it for it in self.sweep.missing if it.point in self.points]
+    def begin(self, stack: ExitStack) -> None:
+        """Try the settings, build all, and store that it begins."""
+        points = self._with_settings()
+        settings = [it.settings.items() for it in points.values()]
+        wanted = group_by_key(dict.fromkeys(it for one in settings for it in one))
+        if wanted:
+            self.tuner.refuse_unless_settable(wanted)
+        self._changes_cpus = any(find_setting(name, sysroot()).changes_cpus for name in wanted)
+        for name, kind in self.kinds.items():
+            variable = name.removeprefix(ENVIRONMENT)
+            if kind is AxisKind.ENVIRONMENT and variable in os.environ:
+                stack.callback(os.environ.__setitem__, variable, os.environ.pop(variable))
+        every = [*self.resolved.values()]
+        refused = build_all(every, str(uuids.uuid4()), self.cache, self.say)
+        if told := refused_together(every, refused):
+            if not self.may_leave_out or len(refused) == len(every):
+                way = "" if self.may_leave_out else "\n--skip-refused leaves them out"
+                raise InputError(told + way)
+            self.say(f"left out, {told}")
+        self.number = self.enter(self.store, refused)
+        self.sweep = load_sweep(self.store, self.number)
+        self.say(f"sweep {self.number}: {count(len(self.sweep.missing), 'run')} to make")
+        self.points = Trusted({n: it for n, it in points.items() if n not in refused})
+        self.slots = [it for it in self.sweep.missing if it.point in self.points.value]
         self._before = {it.slot.point: it.run for it in self.sweep.slots if it.done and it.run}
         self._failed = sum(it.failed for it in self.sweep.slots)
-        self._times = SweepEta(self.points)
+        self._times = SweepEta({number: it.plan for number, it in self.points.value.items()})
         for it in self.sweep.slots:
             if it.done:
                 self._times.add(it.slot.point, it.elapsed_s)
 
-    def run(self) -> SweepEnded:
-        """Make all runs that are missing, or fewer where they are not needed; say how it went."""
-        watch: IdleWatch | None = None
-        for place, slot in enumerate(self._slots):
-            point, ahead = self.points[slot.point], self._slots[place + 1 :]
-            status = 0
-            if place == 0:
-                watch = _watch(point, self.report)
-            else:
-                status = rest_before(point.request, watch, self.report)
-            for retries in range(self._retries, -1, -1):
-                status = status or self._run_slot(slot, point, ahead, retries)
-                if status != _AGAIN:
-                    break
-                status = rest_before(point.request, watch, self.report)
-            if status > 128:
-                name = signal.Signals(status - 128).name
-                return SweepEnded(RunStatus.INTERRUPTED, f"stopped by {name}", status)
-            ended = self._check_stop(slot, point, ahead)
-            if ended is not None:
-                return ended
-        total = count(len(self.sweep.slots), "run")
-        if self._not_made:
-            return SweepEnded(RunStatus.FAILED, f"{self._not_made} of {total} could not be made", 1)
-        if self._failed:
-            said = f"copies failed in {self._failed} of {total}"
-            return SweepEnded(RunStatus.FAILED, said, 1, is_over=True)
-        return SweepEnded(RunStatus.COMPLETE, None, 0)
+    def _with_settings(self) -> dict[int, CampaignPoint]:
+        points = self.points.value
+        own = tuned_settings_of(next(iter(points.values())).request)  # --tuned is no axis
+        for name, kind in self.kinds.items():
+            if kind is AxisKind.SETTING:
+                own.pop(find_setting(name, sysroot()).name, None)
+        if own:
+            told = truncate_list([f"{name}={value}" for name, value in own.items()], 8)
+            self.say(f"changed for the sweep, restored at its end: {told}")
+        return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
 
-    def _check_stop(
-        self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot]
-    ) -> SweepEnded | None:
-        asked = self.sweep.asked
-        if asked.stop_on_failure and (self._failed or self._not_made):
-            return SweepEnded(RunStatus.FAILED, f"stopped: {point.label} failed", 1)
-        if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
-            # Those of later blocks alone, which `--resume` would make, compare nothing.
-            reason = "stopped: all copies of all runs of the first block failed"
-            return SweepEnded(RunStatus.FAILED, reason, 1, is_over=True)
-        if self._in_a_row >= _MOST_IN_A_ROW:
-            reason = f"{self._in_a_row} runs one after the other could not be made"
-            return SweepEnded(RunStatus.FAILED, reason, 1)
-        is_last = bool(ahead) and ahead[0].block != slot.block
-        if self.until is None or not is_last or slot.block < _FIRST_TEST or self._not_made:
-            return None
-        if (said := _decided(self.store, self.sweep, self.until)) is None:
-            return None
-        reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
-        return SweepEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
+    def attempt(self, slot: SweepSlot) -> RunLauncher:
+        """Return a run that is stored together with its slot."""
+        self._began_s = time.monotonic()
+        values = self.resolved[slot.point].values
+        return SlotAttempt(self.sweep.number, slot, values, self._comparable(slot.point))
 
-    def _all_failed(self, block: int) -> bool:
-        of_block = [slot for slot in self._slots if slot.block == block]
-        return block == self._slots[0].block and len(self._broken) == len(of_block)
-
-    def report(self, text: str) -> None:
-        """Tell the user something, on standard error."""
-        if not self.args.quiet:
-            print_error(text)
-
-    # -- one run --------------------------------------------------------------------------------
-
-    @property
-    def _retries(self) -> int:
-        asked: int | None = getattr(self.args, "retries", None)
-        return (RETRIES if asked is None else asked) if self._in_vain < _MOST_IN_VAIN else 0
-
-    def _run_slot(
-        self, slot: SweepSlot, point: ResolvedPoint, ahead: Sequence[SweepSlot], retries: int
-    ) -> int:
-        """Make one run and tell what came of it; return the exit status of the run.
-
-        `_AGAIN` for one that others disturbed, as long as there are `retries`: it does not count.
-        """
-        from rater.store.connection import StoreError
-        from rater.workflow.run.session import Session
-
-        began_s = time.monotonic()
-        attempt = SlotAttempt(self.sweep.number, slot, point, self._comparable(slot.point))
-        lines = self.args.quiet or not sys.stderr.isatty()
-        quiet = argparse.Namespace(db=self.args.db, json=False, quiet=lines)
-        try:
-            report = partial(self._report_once, point.label)
-            if point.settings:
-                self._set(point)
-            resolved = Trusted(self._resolved(point))  # as `execute_sweep` takes points
-            with RunSettings(self.tuner, report) as own:
-                session = Session(
-                    *(quiet, resolved, self.cache, attempt), one_of_many=report, settings=own
-                )
-                status = session.run()
-                self.made += 1
-                self._refuse_taken(attempt.number)
-        except (StoreError, ConditionsChangedError, SettingChangedError):
-            raise
-        except RaterError as error:
-            self._not_made += 1
-            self._in_a_row += 1
-            where = _where(self.sweep, slot, point.label)
-            print_error(f"{where}: not made: {error}")
-            return 0
-        if status > 128:
-            return status
-        took_s = time.monotonic() - began_s
-        if self._report_run(slot, attempt.number, took_s, ahead, retries):
-            return _AGAIN
-        return status
-
-    def _comparable(self, point: int) -> tuple[int, bool] | None:
-        if not self.compare_before or not self._before:
-            return None
-        if point in self._before:
-            return self._before[point], True
-        return next(iter(self._before.values())), False
-
-    def _set(self, point: ResolvedPoint) -> None:
+    def set_up(self, point: CampaignPoint, _: RunSettings) -> None:
+        """Set what the point says."""
+        if not point.settings:
+            return
         try:
             self.tuner.set(point.settings)
         except SettingChangedError:
@@ -413,103 +255,157 @@ class SweepRunner:
                 raise RunError(f"{error}\n{trouble}") from error
             raise
 
-    def _refuse_taken(self, run: int | None) -> None:
-        from rater.store.sweeps import discard_run
-
-        try:
-            self.tuner.refuse_taken()
-        except SettingChangedError as error:
-            if run is None:
-                raise
-            discard_run(self.store, run, str(error))
-            raise SettingChangedError(f"{error}: run {run} is kept and does not count") from error
-
-    def _resolved(self, point: ResolvedPoint) -> RunPlan:
-        from rater.run.host import discover as machine
-
-        assert point.request is not None
-        if not self.changes_cpus:
-            assert point.resolved is not None
-            return point.resolved
-        resolved, refusals = resolved_with(
-            point.request, {}, machine.discover_topology(), self.cache
-        )
+    def plan_of(self, slot: SweepSlot) -> RunPlan:
+        """Return the point's plan, of the CPUs that are there now."""
+        if not self._changes_cpus:
+            return super().plan_of(slot)
+        request = self.points.value[slot.point].request
+        resolved, refusals = resolved_with(request, {}, machine.discover_topology(), self.cache)
         if resolved is None or refusals:
             raise InputError("\n".join(refusals))
         return resolved
 
+    def check_run(self, made: MadeRun) -> None:
+        """Raise `SettingChangedError` where somebody changed a setting meanwhile."""
+        self._made += 1
+        try:
+            self.tuner.refuse_taken()
+        except SettingChangedError as error:
+            discard_run(self.store, made.number, str(error))
+            why = f"{error}: run {made.number} is kept and does not count"
+            raise SettingChangedError(why) from error
+
+    def not_made(self, slot: SweepSlot, error: RaterError) -> None:
+        """Count it: the others are made all the same."""
+        self._not_made += 1
+        self._in_a_row += 1
+        print_error(f"{self._where(slot)}: not made: {error}")
+
+    def conclude(self) -> CampaignEnded:
+        """Return how it ended."""
+        total = count(len(self.sweep.slots), "run")
+        if self._not_made:
+            said = f"{self._not_made} of {total} could not be made"
+            return CampaignEnded(RunStatus.FAILED, said, 1)
+        if self._failed:
+            said = f"copies failed in {self._failed} of {total}"
+            return CampaignEnded(RunStatus.FAILED, said, 1, is_over=True)
+        return CampaignEnded(RunStatus.COMPLETE, None, 0)
+
+    def close(self, ended: CampaignEnded) -> None:
+        """Store how it ended."""
+        end_sweep(self.store, self.sweep.number, ended.status, ended.reason, utc_timestamp())
+
+    def fail(self, error: RaterError) -> RaterError:
+        """Store that it failed, or take back that it began; return what to raise."""
+        number = self.sweep.number
+        with suppress(StoreError):  # it may be what failed
+            if isinstance(error, ConditionsChangedError) and not self._made and self.undo:
+                self.undo(self.store)
+            else:
+                end_sweep(self.store, number, RunStatus.FAILED, str(error), utc_timestamp())
+        if not isinstance(error, SettingChangedError):
+            return error
+        way = f"`rater sweep --resume {number}` goes on once that is settled"
+        return RunError(f"{error}\nsweep {number} ends here; {way}")
+
+    def check_stop(self, slot: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
+        """Return why no more runs are needed, or possible; None: it goes on."""
+        asked = self.sweep.asked
+        if asked.stop_on_failure and (self._failed or self._not_made):
+            label = self.points.value[slot.point].label
+            return CampaignEnded(RunStatus.FAILED, f"stopped: {label} failed", 1)
+        if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
+            # Those of later blocks alone, which `--resume` would make, compare nothing.
+            reason = "stopped: all copies of all runs of the first block failed"
+            return CampaignEnded(RunStatus.FAILED, reason, 1, is_over=True)
+        if self._in_a_row >= _MOST_IN_A_ROW:
+            reason = f"{self._in_a_row} runs one after the other could not be made"
+            return CampaignEnded(RunStatus.FAILED, reason, 1)
+        is_last = bool(ahead) and ahead[0].block != slot.block
+        if self.until is None or not is_last or slot.block < _FIRST_TEST or self._not_made:
+            return None
+        if (said := _decided(self.store, self.sweep, self.until)) is None:
+            return None
+        reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
+        return CampaignEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
+
+    def _all_failed(self, block: int) -> bool:
+        of_block = [slot for slot in self.slots if slot.block == block]
+        return block == self.slots[0].block and len(self._broken) == len(of_block)
+
+    def _comparable(self, point: int) -> tuple[int, bool] | None:
+        if not self.compare_before or not self._before:
+            return None
+        if point in self._before:
+            return self._before[point], True
+        return next(iter(self._before.values())), False
+
     # -- words ------------------------------------------------------------------------------------
 
-    def _report_once(self, label: str, text: str) -> None:
-        key = _BUSY if _BUSY in text else _NUMBER.sub("#", text)  # who is busy changes every time
-        if key not in self._reported:
+    def say(self, text: str, point: CampaignPoint | None = None) -> None:
+        """Tell the user something; of a run, what no run before it told."""
+        if point is not None:
+            key = _BUSY if _BUSY in text else _NUMBER.sub("#", text)  # who is busy always changes
+            if key in self._reported:
+                return
             self._reported.add(key)
-            self.report(f"{label}: {text}")
+            text = f"{point.label}: {text}"
+        super().say(text)
 
-    def _report_run(
-        self,
-        slot: SweepSlot,
-        run: int | None,
-        took_s: float,
-        ahead: Sequence[SweepSlot],
-        retries: int,
-    ) -> bool:
-        from rater.store.sweeps import discard_run, load_sweep
+    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot], tries: int) -> bool:
+        """Say what came of a run; tell whether others disturbed it, and it is made again."""
         from rater.workflow.results.divots import analysis_for_results
 
-        assert run is not None
+        if made.status > 128:
+            return False
+        took_s = time.monotonic() - self._began_s
         (now,) = [it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot]
-        stored = self.store.load(run)
-        where = _where(self.sweep, slot, self.points[slot.point].label)
+        stored = made.run or self.store.load(made.number)
+        where = self._where(slot)
         if not now.done:
             self._not_made += 1
             self._in_a_row += 1
             reason = stored.head.reason or stored.head.status.value
-            print_error(f"{where}: run {run} not done: {reason}")
+            print_error(f"{where}: run {made.number} not done: {reason}")
             return False
         self._in_a_row = 0
         found = analysis_for_results(self.store, stored)
         disturbed = found is not None and is_taken(found.others_cost)
-        if found is not None and disturbed and retries:
+        if found is not None and disturbed and tries < self._retries:
             why = found.disturbed[0]
-            discard_run(self.store, run, why)
-            self.report(f"{where}: run {run} is made again: {why}")
+            discard_run(self.store, made.number, why)
+            self.say(f"{where}: run {made.number} is made again: {why}")
             return True
         tried = bool(self._retries)
         self._in_vain = self._in_vain + 1 if disturbed else 0
         if tried and not self._retries:
-            self.report("runs stay disturbed: no more of them are made again")
+            self.say("runs stay disturbed: no more of them are made again")
         self._times.add(slot.point, now.elapsed_s, took_s)
         self._failed += bool(now.failed)
         said = _result(stored, failed=bool(now.failed))
         said += f", {DISTURBED}" if found is not None and found.disturbed else ""
         left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {format_duration(left_s)} left"
-        if now.failed and self.args.quiet:
+        if now.failed and self.quiet:
             print_error(f"{where}: {said}")
-        self.report(f"{where}: {said} ({format_duration(took_s)}){left}")
+        self.say(f"{where}: {said} ({format_duration(took_s)}){left}")
         if now.failed:
-            self._broken += [] if any(map(is_good, stored.copies)) else [run]
+            self._broken += [] if any(map(is_good, stored.copies)) else [made.number]
             why = stderr_excerpt(stored)
             if why and why not in self._reported:
                 self._reported.add(why)
                 print_error(why)
         return False
 
+    @property
+    def _retries(self) -> int:
+        return self.retries if self._in_vain < _MOST_IN_VAIN else 0
 
-def _watch(point: ResolvedPoint, report: Callable[[str], None]) -> IdleWatch | None:
-    if point.request is None or point.request.until_idle_s is None:
-        return None
-    import os
-
-    import trio
-
-    from rater.run.host.idle import IdleWatch
-
-    watch = IdleWatch(os.sched_getaffinity(0), max_s=point.request.until_idle_s)
-    for remark in trio.run(watch.take_baseline):
-        report(remark)
-    return watch
+    def _where(self, slot: SweepSlot) -> str:
+        in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
+        place = f"block {slot.block}/{self.sweep.asked.rounds}, point {slot.position}/{in_block}"
+        return f"{place}: {self.points.value[slot.point].label}"
 
 
 def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
@@ -528,11 +424,6 @@ def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
         row.name for row in found.benchmarks if not (row.energy_decided if energy else row.decided)
     ]
     return f"{words}; single benchmarks would: {truncate_list(unknown, 4)}" if unknown else words
-
-
-def _where(sweep: StoredSweep, slot: SweepSlot, label: str) -> str:
-    in_block = sum(it.slot.block == slot.block for it in sweep.slots)
-    return f"block {slot.block}/{sweep.asked.rounds}, point {slot.position}/{in_block}: {label}"
 
 
 def _result(stored: StoredRun, *, failed: bool) -> str:

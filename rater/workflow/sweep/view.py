@@ -171,7 +171,7 @@ def dry_view(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> SweepView:
         until=asked.until,
         until_of=asked.until_of,
         slots=tuple(SlotView(slot, None, None, done=False, elapsed_s=None) for slot in slots),
-        total_s=SweepEta(usable).left_s(slots),
+        total_s=SweepEta({n: it.resolved for n, it in usable.items()}).left_s(slots),
         obstacles=tuple(obstacles),
     )
 
