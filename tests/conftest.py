@@ -16,7 +16,7 @@ from rater.cli import main
 from rater.process import remember_database
 from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.store.store import Store, open_store
-from rater.workflow.run import prepare
+from rater.workflow.run import campaign, prepare
 from rater.workflow.sweep import execute
 from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
@@ -79,6 +79,10 @@ class _NobodyElse(ForeignLoadSampler):
     def __init__(self) -> None:
         pass
 
+    @property
+    def would_wait(self) -> bool:
+        return False
+
     def busy(self, least_share: float = 0.1, *, stale_s: float = 0.0) -> ForeignLoad:
         return ForeignLoad((), 0.0, 0.0)
 
@@ -86,7 +90,8 @@ class _NobodyElse(ForeignLoadSampler):
 @pytest.fixture(autouse=True)
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look who else works here takes most of a short run in this process, and varies."""
-    monkeypatch.setattr(prepare, "ForeignLoadSampler", _NobodyElse)
+    for module in (prepare, campaign):
+        monkeypatch.setattr(module, "ForeignLoadSampler", _NobodyElse)
     monkeypatch.setattr(execute, "RETRIES", 0)  # tests beside it disturb many runs of sweeps
 
 

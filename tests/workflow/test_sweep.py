@@ -19,6 +19,7 @@ from rater.errors import InputError
 from rater.plan.sweep import SweepSlot
 from rater.process import StoppedBySignal
 from rater.record.run import RunStatus
+from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
 from rater.settings.known import write_value
@@ -26,6 +27,7 @@ from rater.settings.tuner import SettingsSession
 from rater.store.store import open_store
 from rater.store.sweeps import create_slot_run, find_sweep, load_sweep
 from rater.workflow.results.points import count_interim_looks, load_points
+from rater.workflow.run import campaign, prepare
 from rater.workflow.run.campaign import stoppable
 from tests.support.calls import Rater, rows
 from tests.support.energy_tree import powercap
@@ -246,6 +248,25 @@ def test_a_signal_between_two_runs_ends_the_sweep_as_well(
     assert values(machine) == before
     monkeypatch.undo()
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_a_sweep_waits_once_to_see_who_else_works_here(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[ForeignLoadSampler] = []
+
+    class Young(ForeignLoadSampler):
+        would_wait = True  # type: ignore[assignment]  # no time passes
+
+        def busy(self, *_: object, **__: object) -> ForeignLoad:
+            waits.append(self)
+            return ForeignLoad((), 0.0, 0.0)
+
+    for module in (prepare, campaign):
+        monkeypatch.setattr(module, "ForeignLoadSampler", Young)
+    words = ("--axis", "env:X=1,2", "--rounds", "2", "--", "true")
+    assert rater("sweep", *TINY, *words) == (0, "", "")
+    assert (len(rows("SELECT 1 FROM run")), len(waits)) == (4, 1)
 
 
 def test_a_rest_between_runs_can_be_interrupted(

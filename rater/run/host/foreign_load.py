@@ -204,6 +204,11 @@ class ForeignLoadSampler:
             self._sleep(missing_s)
         return self._compare(self._first, self._sample(), least_share)
 
+    @property
+    def would_wait(self) -> bool:
+        """Tell whether the first sample is too young to be compared with one of now."""
+        return self._clock() - self._first.at_s < _LEAST_INTERVAL_S
+
     def _sample(self) -> _Sample:
         return _Sample(self._clock(), machine_times(), process_ticks(Path(psutil.PROCFS_PATH)))
 

@@ -261,8 +261,9 @@ class HostLoad:
     """Who else works here, what the lgroups' memory holds: make it before anything is set up."""
 
     def __init__(self, resolved: RunPlan, watch: ForeignLoadSampler | None = None) -> None:
-        """`watch`: begun before, while no copies ran."""
+        """`watch`: begun as the run before ended; nobody waits for it to have seen enough."""
         self._resolved = resolved
+        self._is_first = watch is None
         self._watch = watch or ForeignLoadSampler()
         self._before = read_node_memory() if resolved.request.preflight != "off" else None
 
@@ -271,7 +272,9 @@ class HostLoad:
 
         Raises `InputError` where `--preflight strict` refuses the run.
         """
-        busy = foreign_load_warning(self._watch.busy())
+        busy = None
+        if self._is_first or not self._watch.would_wait:
+            busy = foreign_load_warning(self._watch.busy())
         found = _preflight(self._resolved, self._before)
         warnings, refused = _sorted(self._resolved, found)
         if refused and found:
