@@ -61,16 +61,6 @@ def test_its_json_has_all_of_it(rater: Rater, swept: Path) -> None:
     assert document["file"] is None
 
 
-def test_what_is_no_sweep_of_layouts_is_refused(rater: Rater, database: Path) -> None:
-    make_sweep(database, "thp", {"never": [1.0], "always": [2.0]})
-    status, _, err = rater("lab", "pages", "--show", "last")
-    assert status == 2
-    assert "sweep 1 is none over page layouts alone (its axes: thp)" in err
-    status, _, err = rater("lab", "pages", "--show", "last", "--rounds", 3)
-    assert status == 2
-    assert "--show last runs nothing: leave out --rounds" in err
-
-
 def test_a_sweep_that_was_stopped_at_its_first_layout_is_shown_as_it_is(
     rater: Rater, database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,17 +73,6 @@ def test_a_sweep_that_was_stopped_at_its_first_layout_is_shown_as_it_is(
     with open_store(database) as store:
         tell_ended(LabPage(None, None), Namespace(json=False, verbose=False, show=None), store, 1)
     assert "1 of 2 runs done" in capsys.readouterr().out
-
-
-def test_layouts_without_base_pages_and_texts_that_are_no_layouts_are_refused(
-    rater: Rater,
-) -> None:
-    status, _, err = rater("lab", "pages", "--layouts", "50%,100%", "--dry-run")
-    assert status == 2
-    assert "layouts are compared with 0%, which is none of them" in err
-    status, _, err = rater("lab", "pages", "--layouts", "0%,half", "--dry-run")
-    assert status == 2
-    assert "--pages 'half'" in err
 
 
 SHARES = (0, 12.5, 25, 50, 75, 87.5, 100)
@@ -153,21 +132,6 @@ def test_what_a_round_does_to_all_layouts_is_taken_off(rater: Rater, database: P
     assert model["models"][1]["coefficients"] == pytest.approx([10 * 1.5**0.5, -0.04 * 1.5**0.5])
 
 
-def test_noise_is_found_as_nothing(rater: Rater, database: Path) -> None:
-    seconds = {
-        "0%": [10.0, 10.4, 9.8],
-        "25%": [9.9, 10.1, 10.5],
-        "50%": [10.2, 9.7, 10.0],
-        "75%": [10.3, 10.0, 9.9],
-        "100%": [9.8, 10.2, 10.1],
-    }
-    make_sweep(database, "pages", seconds)
-    status, out, _ = rater("lab", "model", "last")
-    assert status == 0
-    assert "Warranted: nothing. No model tells more than the mean of all layouts." in out
-    assert "would tell" in out
-
-
 def test_any_axis_of_numbers_will_do(rater: Rater, database: Path) -> None:
     make_sweep(database, "env:SIZE", {"1M": [1.0], "2M": [2.0], "4M": [4.0], "8M": [8.0]})
     model = document(rater, 1, "--x", "axis")
@@ -177,28 +141,6 @@ def test_any_axis_of_numbers_will_do(rater: Rater, database: Path) -> None:
     assert [one["x"] for one in model["layouts"]] == [1 << 20, 2 << 20, 4 << 20, 8 << 20]
     _, out, _ = rater("lab", "model", 1)
     assert "Too few runs were repeated to know how much they differ: 5 % is" in out
-
-
-def test_what_cannot_be_modelled_is_refused_with_the_way_out(rater: Rater, database: Path) -> None:
-    make_sweep(database, "thp", {"never": [1.0], "always": [0.9]})
-    make_sweep(database, "pages", {"0%": [1.0], "heap:huge": [0.9], "100%": [0.8]})
-    make_sweep(database, "pages", {"0%": [1.0], "100%": [0.9]})
-    status, _, err = rater("lab", "model", 1)
-    assert status == 2
-    assert "a model needs an axis whose values are numbers; its axes: thp=never,always" in err
-    status, _, err = rater("lab", "model", 2)
-    assert status == 2
-    assert "'heap:huge' is none" in err
-    status, _, err = rater("lab", "model", 2, "--x", "walks")
-    assert status == 2
-    assert "no page-walk cycles were counted" in err
-    status, _, err = rater("lab", "model", 3, "--y", "energy")
-    assert status == 2
-    assert "gups: no energy of a copy is known" in err
-    status, out, _ = rater("lab", "model", 3)
-    assert status == 0
-    assert "No model: 2 values of x, and through two of them goes every line" in out
-    assert rater("lab", "model", 9)[0] == 2
 
 
 def test_without_a_sweep_there_is_none(rater: Rater, database: Path) -> None:

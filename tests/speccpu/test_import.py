@@ -104,51 +104,6 @@ def test_without_a_machine_and_without_nodes_the_lgroup_is_not_known(
     assert ask(database, "SELECT DISTINCT cpu, node FROM copy") == [(1, None), (6, None)]
 
 
-@pytest.mark.parametrize(
-    ("config", "machine", "message"),
-    [
-        (
-            "bind = 1, 9\nsubmit = taskset -c $BIND $command\n",
-            "nodes=2x4",
-            "the topology nodes=2x4 does not fit: copies were bound to CPU 9, which it lacks",
-        ),
-        (
-            "submit = numactl -m 0 -C $SPECCOPYNUM $command\n",
-            "nodes=2x1",
-            "memory was bound to another node than that of the CPU: copy 1",
-        ),
-        (
-            "submit = numactl -m 7 -C $SPECCOPYNUM $command\n",
-            "nodes=2x1",
-            "copies were bound to node 7, which it lacks",
-        ),
-        (
-            "bind = 3\nsubmit = taskset -c $BIND $command\n",
-            None,
-            "several copies were bound to the same CPU: CPU 3 to copies 0-1",
-        ),
-        (
-            "submit = numactl -C x $command\n",
-            None,
-            "binding not understood (once): numactl --physcpubind=x",
-        ),
-        (
-            "submit = numactl -m 1 -C 3 $command\n",
-            None,
-            "nodes are those that copies' memory",
-        ),
-    ],
-)
-def test_what_is_odd_about_the_placement_is_said(
-    rater: Rater, tmp_path: Path, config: str, machine: str | None, message: str
-) -> None:
-    more = ["--topology", machine] if machine else []
-    _, out, _ = rater("spec", "import", write(tmp_path, configured(config)), *more)
-    assert message in flat(out)
-    _, shown, _ = rater("show", 1)
-    assert message in flat(shown)
-
-
 def test_peak_may_be_bound_otherwise_than_base(
     rater: Rater, tmp_path: Path, database: Path
 ) -> None:
@@ -206,28 +161,6 @@ def test_a_log_brings_its_workloads_and_starts(
     spans = ask(database, "SELECT benchmark, start_ns, finish_ns FROM bracket ORDER BY phase")
     assert spans[0] == ("400.perlbench", 0, 1_000_125_000_000)
     assert spans[1][1] == round((1554561482.25 - 1500061544) * 1e9)
-
-
-def test_missing_times_of_copies_are_told_and_cost_the_ratio(
-    rater: Rater, tmp_path: Path, database: Path
-) -> None:
-    text = bracket().replace("clcopies: 2", "clcopies: 64")
-    _, out, _ = rater("spec", "import", write(tmp_path, text))
-    assert "times of copies are missing in the file: 400.perlbench base" in flat(out)
-    assert ask(database, "SELECT copies, good_copies, ratio FROM bracket_result") == [(64, 2, None)]
-    _, shown, _ = rater("show")
-    assert "not complete: 2 of 64 copies finished" in flat(shown)
-
-
-def test_disagreements_and_problems_are_printed_and_kept(rater: Rater, tmp_path: Path) -> None:
-    text = "garbage\n" + bracket(ratio=21)
-    _, out, _ = rater("spec", "import", write(tmp_path, text))
-    assert "checked 2 values of the file, 1 disagree with its own numbers" in flat(out)
-    assert "line 8: 400.perlbench base, iteration 0: ratio 21.000000, worked out 20.0" in flat(out)
-    assert "problems 1 line 1: no `key: value` line: 'garbage'" in flat(out)
-    _, shown, _ = rater("show")
-    assert "the file disagrees with its own numbers: line 8" in flat(shown)
-    assert "not read: line 1" in flat(shown)
 
 
 def test_rolling_round_robin_records_are_a_rotated_run(
@@ -309,28 +242,6 @@ def test_a_log_without_times_of_copies_has_its_results(
     assert "No divots could have been seen: too few times of copies" in flat(rater("show")[1])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "runcpu v6612\nProducing Raw Reports\n    format: raw -> /r/CPU2017.1.rsf\n"
-            "The log for this run is in /r/CPU2017.1.log\n",
-            "what runcpu printed, without the times of copies; give /r/CPU2017.1.rsf or "
-            "/r/CPU2017.1.log",
-        ),
-        ("1429610945.00: runspec v6674 started\n", "a log with a time before every line"),
-        ("<!DOCTYPE html>\n<p>SPEC runcpu\n", "a report for people or a web page; give the raw"),
-        ("  SPEC(R) CPU2017 Integer Rate Result\n", "a report as text; give the raw file (.rsf)"),
-        ("intrate:\n copies = 2\n", "a configuration, which `rater spec lint-bind FILE`"),
-    ],
-)
-def test_what_else_lies_beside_a_result_is_named(
-    rater: Rater, tmp_path: Path, text: str, message: str
-) -> None:
-    status, _, err = rater("spec", "import", write(tmp_path, text, "other"))
-    assert status == 2 and message in flat(err)
-
-
 def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database: Path) -> None:
     bad = write(tmp_path, "hello\n", "hello.txt")
     good = write(tmp_path, HEAD + bracket())
@@ -345,28 +256,6 @@ def test_one_bad_file_keeps_no_other_out(rater: Rater, tmp_path: Path, database:
     assert "no such file" in message[1] and "is a directory" in message[2]
     document = json.loads(rater("--json", "import", "spec", bad, good)[1])
     assert len(document["errors"]) == 1 and document["runs"][0]["added"] is False
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\x1f\x8b\x08rest", "cannot be read further (gzip)"),
-        (b"(\xb5/\xfdrest", "packed with zstd; unpack it first"),
-        (b"", "no results of SPEC CPU in it"),
-        (bytes(range(256)) * 100, "no results of SPEC CPU in it"),
-        (b"spec.cpu2006.size: ref\n", "a raw file without a result of any benchmark"),
-        (b'runspec v6674 started at x on "h"\n', "a log in which no benchmark was run"),
-    ],
-)
-def test_a_file_with_nothing_in_it_is_refused(
-    rater: Rater, tmp_path: Path, database: Path, data: bytes, message: str
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(data)
-    status, _, err = rater("spec", "import", path)
-    assert status == 2
-    assert message in err
-    assert not database.exists()  # nothing to store makes no database
 
 
 def test_the_forms_of_import_are_told_apart(
@@ -407,17 +296,6 @@ def test_failed_copies_of_a_result_file_are_failed_in_the_observations(
     rater("spec", "import", write(tmp_path, text))
     copies = json.loads(rater("export", 1)[1])["observations"]
     assert [copy.get("status", "ok") for copy in copies] == ["ok", "failed"]
-
-
-def test_raw_files_are_no_longer_written_and_the_message_says_what_is(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["export", "1", "--format", "rsf"])
-    assert ended.value.code == 2
-    assert (
-        "use csv or observations, which have every copy's time and place" in capsys.readouterr().err
-    )
 
 
 # -- real files -----------------------------------------------------------------------------------
@@ -524,24 +402,6 @@ def test_the_section_of_the_label_that_ran_binds(
     path = write(tmp_path, "spec.cpu2006.ext: mine\n" + configured(config))
     rater("spec", "import", path)
     assert ask(database, "SELECT DISTINCT copy, cpu FROM copy") == [(0, 10), (1, 11)]
-
-
-def test_a_configuration_that_may_be_read_wrongly_is_named(rater: Rater, tmp_path: Path) -> None:
-    config = (
-        "%if '%{mode}' =~ /far/\nsubmit = numactl -m 1 -C $SPECCOPYNUM $command\n"
-        f"%else\n{BY_COPY}%endif\n"
-    )
-    _, out, _ = rater("spec", "import", write(tmp_path, configured(config)))
-    assert (
-        "notes the configuration inside, line 1: the condition %if '%{mode}' =~ /far/ is not "
-        "understood: taken as false" in flat(out)
-    )
-
-
-def test_a_peak_that_is_its_base_is_told(rater: Rater, tmp_path: Path) -> None:
-    text = HEAD + bracket() + bracket(tune="peak", more="basepeak: 1")
-    _, out, _ = rater("spec", "import", write(tmp_path, text))
-    assert "the peak of 400.perlbench is its base again (basepeak): measured once" in flat(out)
 
 
 def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:

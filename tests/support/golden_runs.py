@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from rater.cli import main
 from rater.process import ProcessId, this_process
 from rater.record.events import (
     CopyEnded,
@@ -32,6 +35,7 @@ from tests.support.fleets import MadeHost, collected
 from tests.support.made_runs import make, make_run
 from tests.support.made_sweeps import make_sweep
 from tests.support.observations import DOCUMENT, observed, read
+from tests.support.raw_files import HEAD, bracket, configured, pack
 from tests.support.settings_tree import CPUFREQ, CPUS, THP, make_tree
 from tests.support.stored_runs import GONE
 from tests.support.suite_text import BEYOND, OWN, SUM
@@ -541,3 +545,124 @@ def copies(folder: Path) -> None:
                 for copy in range(4)
             ]
             store.add(read(observed(*rows, uuid=uuid, copies=4, host="h")))
+
+
+# -- Files of SPEC CPU, and studies of page sizes ------------------------
+
+_BOUND = "submit = taskset -c $BIND $command\n"
+RAW_FILES: dict[str, str | bytes] = {
+    "good": configured(
+        "bind0 = numactl -C 2 -m 0\nbind1 = numactl -C 5 -m 1\nsubmit = $BIND $command\n"
+    ),
+    "lacks-cpu": configured(f"bind = 1, 9\n{_BOUND}"),
+    "far-memory": configured("submit = numactl -m 0 -C $SPECCOPYNUM $command\n"),
+    "lacks-node": configured("submit = numactl -m 7 -C $SPECCOPYNUM $command\n"),
+    "same-cpu": configured(f"bind = 3\n{_BOUND}"),
+    "unclear": configured("submit = numactl -C x $command\n"),
+    "by-memory": configured("submit = numactl -m 1 -C 3 $command\n"),
+    "no-nodes": configured(f"bind = 1, 6\n{_BOUND}"),
+    "no-submit": configured("bind = 3, 7\n"),
+    "relative": configured("submit = numactl -i all -C +$SPECCOPYNUM $command\n"),
+    "condition": configured(
+        "%if '%{mode}' =~ /far/\nsubmit = numactl -m 1 -C $SPECCOPYNUM $command\n%else\n"
+        "submit = taskset -c $SPECCOPYNUM $command\n%endif\n"
+    ),
+    "not-valid": HEAD + bracket(0).replace("valid: S", "valid: VE") + bracket(1),
+    "missing": HEAD + bracket().replace("clcopies: 2", "clcopies: 64"),
+    "disagrees": "garbage\n" + HEAD + bracket(ratio=21),
+    "basepeak": HEAD + bracket() + bracket(tune="peak", more="basepeak: 1"),
+    "estimate": f"{HEAD}spec.cpu2006.rater_estimate: 1\n{bracket()}",
+    "printed": "runcpu v6612\nProducing Raw Reports\n    format: raw -> /r/CPU2017.1.rsf\n"
+    "The log for this run is in /r/CPU2017.1.log\n",
+    "debug": "1429610945.00: runspec v6674 started\n",
+    "web": "<!DOCTYPE html>\n<p>SPEC runcpu\n",
+    "report": "  SPEC(R) CPU2017 Integer Rate Result\n",
+    "configuration": "intrate:\n copies = 2\n",
+    "gzip": b"\x1f\x8b\x08rest",
+    "zstd": b"(\xb5/\xfdrest",
+    "bytes": bytes(range(256)) * 100,
+    "nothing": "",
+    "head-alone": "spec.cpu2006.size: ref\n",
+    "log-alone": 'runspec v6674 started at x on "h"\n',
+}
+WRONG_BINDS = """\
+# a list for four CPUs
+submit = $BIND $command
+bind0 = numactl -m 0 --physcpubind=0
+bind1 = numactl -m 0 --physcpubind=1
+bind2 = numactl -m 0 --physcpubind=2
+bind3 = numactl -m 1 --physcpubind=1
+"""
+RIGHT_BINDS = WRONG_BINDS.replace("-m 0 --physcpubind=2", "-m 1 --physcpubind=2").replace(
+    "-m 1 --physcpubind=1", "-m 1 --physcpubind=3"
+)
+
+
+def spec(folder: Path) -> None:
+    """Result files with what can be odd about them, and what is none; configurations."""
+    for name, data in RAW_FILES.items():
+        (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    pieces = "".join(
+        f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(WRONG_BINDS))
+    )
+    many = "".join(f"bind{cpu} = taskset -c {cpu}\n" for cpu in range(40))
+    for name, text in {
+        "wrong.cfg": WRONG_BINDS,
+        "right.cfg": RIGHT_BINDS,
+        "many.cfg": f"submit = $BIND $command\n{many}",
+        "binds.inc": "bind0 = taskset -c 0\nbind1 = taskset -c 0\n",
+        "including.cfg": "include: binds.inc\ninclude: absent.inc\nsubmit = $BIND $command\n"
+        "copies = 3\n",
+        "inside.rsf": HEAD + pieces + bracket(times=(400.0,) * 5),
+        "no-binds.cfg": "tune = base\n",
+        "macro.cfg": "copies = 2\nsubmit = taskset -c $SPECCOPYNUM $command\n%ifdef %{smt-on}\n"
+        "copies = %{cores}\n%endif\n",
+    }.items():
+        (folder / name).write_text(text)
+
+
+def spec_stored(folder: Path) -> None:
+    """Runs of such files: not valid, incomplete, disagreeing, bound oddly."""
+    for name in ("good", "not-valid", "missing", "disagrees", "lacks-cpu"):
+        (folder / name).write_text(str(RAW_FILES[name]))
+        words = ["--topology", "nodes=2x4"] if name == "lacks-cpu" else []
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            main(["spec", "import", "--db", str(folder / "rater.db"), *words, name])
+
+
+def studies(folder: Path) -> None:
+    """Sweeps over page layouts: 1 a line, 2 a parabola, 3 noise, 4 THP, 5 a category, 6 two; ..."""
+    shares = (0, 12.5, 25, 50, 75, 87.5, 100)
+    parabola = {f"{share}%": [10 - 0.088 * share + 0.00048 * share**2] * 2 for share in shares}
+    nothing = {
+        "0%": [10.0, 10.4, 9.8],
+        "25%": [9.9, 10.1, 10.5],
+        "50%": [10.2, 9.7, 10.0],
+        "75%": [10.3, 10.0, 9.9],
+        "100%": [9.8, 10.2, 10.1],
+    }
+    times: list[tuple[str, Mapping[str, Sequence[float | Mapping[str, float]]]]] = [
+        ("pages", {f"{share}%": [10 - 0.04 * share] * 2 for share in shares}),
+        ("pages", parabola),
+        ("pages", nothing),
+        ("thp", {"never": [1.0], "always": [0.9]}),
+        ("pages", {"0%": [1.0], "heap:huge": [0.9], "100%": [0.8]}),
+        ("pages", {"0%": [1.0], "100%": [0.9]}),
+        ("pages", {"0%": [1.0], "100%": []}),
+        ("env:SIZE", {"1M": [1.0], "2M": [2.0], "4M": [4.0], "8M": [8.0]}),
+        ("pages", {f"{n}%": [{"gups": 8 - n / 25, "lu": 3.0}] * 3 for n in (25, 0, 50, 75, 100)}),
+    ]
+    for axis, values in times:
+        # With noise: what exact numbers leave after a fit is another one on each machine.
+        noisy = {
+            text: [
+                {name: s * noise(place, number, len(name)) for name, s in _named(one).items()}
+                for number, one in enumerate(them)
+            ]
+            for place, (text, them) in enumerate(values.items())
+        }
+        make_sweep(folder / "rater.db", axis, noisy)
+
+
+def _named(seconds: float | Mapping[str, float]) -> Mapping[str, float]:
+    return {"gups": seconds} if isinstance(seconds, float) else seconds
