@@ -135,6 +135,7 @@ class Stage:
             lines = list(_keys(json.loads("\n".join(lines))))
         lines += [f"[exit {status}]"] if status else []
         text = "\n".join(lines).replace(str(self._folder), _SHOWN_PLACE).strip("\n")
+        text = text.replace(str(CHECKOUT), "/usr/share/rater")
         return _PID.sub("4711", text)
 
     def _made_folder(self, made: str) -> Path:
@@ -161,16 +162,14 @@ class Stage:
             patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
             patch.setattr(sys, "argv", [str(program)])
             for name, value in {
-                **{
-                    "COLUMNS": str(screen.columns or 80),
-                    "LINES": "24",
-                    "TERM": "dumb",
-                    "TZ": "UTC",
-                    "PAGER": "",
-                },
-                **{"LC_ALL": "C.UTF-8", "RATER_JOURNAL": str(self._folder / "settings.json")},
+                "TERM": "dumb",
+                "TZ": "UTC",
+                "PAGER": "",
+                "LC_ALL": "C.UTF-8",
             }.items():
                 patch.setenv(name, value)
+            for name, lines in (("COLUMNS", screen.columns), ("LINES", 24)):
+                patch.setenv(name, str(lines)) if screen.columns else patch.delenv(name, False)
             patch.setattr(doctor, "_load", lambda: {"others.busy_cpus": "0", "others.named": ""})
             patch.setattr(doctor, "process_settings", lambda: LIMITS)
             machine = self._folder / "machine"

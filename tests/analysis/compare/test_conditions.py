@@ -464,7 +464,7 @@ def test_compare_shows_what_the_doctor_would_have_said(rater: Rater, database: P
     make(database, [(10.0, 10.0)], settings={"ksm.run": "0"})
     make(database, [(10.0, 10.0)], settings={"ksm.run": "1"})
     _, out, _ = rater("compare", 1, 2)
-    assert "KSM: good, off (run 1); bad, on: copies are equal" in " ".join(out.split())
+    assert "KSM: good, off (run 1); bad, on: it merges equal pages" in " ".join(out.split())
     document = json.loads(rater("compare", "--json", 1, 2)[1])
     assert [(one["check"], one["values"][1]["runs"]) for one in document["doctor"]] == [
         ("KSM", [2])
