@@ -20,9 +20,9 @@ from rater.fleet.show import (
 )
 from rater.process import typed_command
 from rater.show.charts.vega import Html, element, joined
-from rater.show.document import Row, print_parts
+from rater.show.document import Row
 from rater.show.format import sanitize
-from rater.show.html.shell import HtmlPrinter, own_script, page_html, template
+from rater.show.html.shell import html_parts, own_script, page_html, template
 from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
 _MOST_NAMED = 6
@@ -106,14 +106,12 @@ def _missing(page: FleetPage) -> Iterator[Html]:
     missing = page.document["missing"]
     if not missing:
         return
-    printer = HtmlPrinter()
-    print_parts(missing_parts(missing), printer)
     retry = element("code", typed_command(f"rater fleet retry {page.document['fleet']}"))
     yield element(
         "section",
         element("h2", f"Not complete: {count(len(missing), 'host')}"),
         element("p", retry, " runs what is missing.", class_="how"),
-        printer.take(),
+        html_parts(missing_parts(missing)),
         class_="tables",
         id="missing",
     )
@@ -122,10 +120,9 @@ def _missing(page: FleetPage) -> Iterator[Html]:
 def _histories(page: FleetPage) -> Iterator[Html]:
     shown = [it for it in page.histories if it.points > 1]
     if shown:
-        printer = HtmlPrinter()
-        print_parts(histories_parts(history_document(shown)), printer)
         title = element("h2", "Over time")
-        yield element("section", title, printer.take(), class_="tables", id="history")
+        parts = html_parts(histories_parts(history_document(shown)))
+        yield element("section", title, parts, class_="tables", id="history")
 
 
 def _kinds(page: FleetPage) -> Iterator[Html]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,11 +32,10 @@ from rater.show.document import (
     Line,
     Part,
     ViewTable,
-    print_parts,
 )
 from rater.show.format import format_number
 from rater.show.html.page import PagePart
-from rater.show.html.shell import HtmlPrinter
+from rater.show.html.shell import html_parts
 from rater.text.values import JsonFields, count, percent, to_json
 
 _MB = 1e6
@@ -302,30 +301,27 @@ def page_part(lab: PageLab) -> PagePart:
     """Return what large pages bring, above the comparison with all its doubts, and the rest."""
     charts = model_charts((*lab.models, *lab.energy))
     return PagePart(
-        f"Page sizes, sweep {lab.sweep}", _html(gains_parts(lab)), tuple(_sections(lab)), charts
+        f"Page sizes, sweep {lab.sweep}",
+        html_parts(gains_parts(lab)),
+        tuple(_sections(lab)),
+        charts,
     )
-
-
-def _html(parts: Iterable[Part]) -> Html:
-    printer = HtmlPrinter()
-    print_parts(parts, printer)
-    return printer.take()
 
 
 def _sections(lab: PageLab) -> Iterator[Html]:
     memory = memory_parts(lab.memory, layouts_of(lab)) if has_memory(lab) else [NO_MEMORY]
-    yield element("section", element("h2", "Memory"), _html(memory), class_="tables")
+    yield element("section", element("h2", "Memory"), html_parts(memory), class_="tables")
     yield element(
         "section",
         element("h2", "Models"),
-        _html(overview_parts(lab)),
+        html_parts(overview_parts(lab)),
         element("p", _PICTURES, class_="how"),
         element("div", id="models", class_="scaling"),
         *(
             element(
                 "details",
                 element("summary", f"{it.observed.name}: {it.observed.y.name}"),
-                _html(model_parts(it)),
+                html_parts(model_parts(it)),
             )
             for it in (*lab.models, *lab.energy)
         ),
@@ -336,4 +332,4 @@ def _sections(lab: PageLab) -> Iterator[Html]:
     for it in lab.checks:
         if it.check is not None:
             ranked += [Line(it.benchmark, "bold"), *check_parts(it.check)]
-    yield element("section", element("h2", "Which data"), _html(ranked), class_="tables")
+    yield element("section", element("h2", "Which data"), html_parts(ranked), class_="tables")

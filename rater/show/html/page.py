@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -15,16 +16,14 @@ from rater.analysis.compare.scaling_samples import orders, smt_yields
 from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import median_copy_times, normalise
 from rater.analysis.results.counters import run_counts
-from rater.analysis.results.score import Summary
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
-from rater.show.console import Column, Columns
-from rater.show.document import print_parts
+from rater.show.document import NUMBER, TEXT, Field, Line, ViewTable, facts
 from rater.show.format import format_duration, format_gigabytes, run_title
-from rater.show.html.shell import HtmlPrinter, asset, own_script, page_html, template
+from rater.show.html.shell import HtmlPrinter, asset, html_parts, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
 from rater.show.results.copies import CopiesView, print_copies
 from rater.show.results.cpu_use import (
@@ -194,33 +193,29 @@ def _how_measured(page_run: ReportRun) -> Iterator[Html]:
         print_counters(counts, printer)
     yield printer.take()
     yield element("h3", "The run")
-    yield _pairs(_run_facts(page_run))
-    if summary.used and any(used.command for used in summary.used):
+    yield html_parts([facts(_run_facts(page_run))])
+    if any(used.command for used in summary.used):
         yield element("h3", "Benchmarks as they were run")
-        printer.table(_used_columns(summary))
-        yield printer.take()
+        yield html_parts([ViewTable("", summary.used, _USED)])
     if summary.settings:
         yield element("h3", "Settings of the machine")
-        yield element(
-            "details",
-            element("summary", f"{len(summary.settings)} settings"),
-            _pairs(summary.settings),
-        )
+        words = f"{len(summary.settings)} settings"
+        settings = html_parts([facts(summary.settings)])
+        yield element("details", element("summary", words), settings)
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> Html:
-    rows = [element("tr", element("th", k, scope="row"), element("td", v)) for k, v in pairs]
-    return element(
-        "div",
-        element("table", element("tbody", *rows), class_="pairs"),
-        class_="scroll",
-        tabindex=0,
-    )
+_USED = (
+    Field("benchmark", attrgetter("name"), TEXT),
+    Field("reference|s", attrgetter("reference_s"), NUMBER),
+    Field("command", attrgetter("command"), TEXT),
+    Field("compiler", attrgetter("compiler"), TEXT),
+    Field("flags", attrgetter("flags"), TEXT),
+)
 
 
 _FACTS = JsonFields(
     "head.uuid started=head.started_at host=head.hostname machine=host.product"
-    " processor=host.cpu_model host.packages lgroups=host.nodes host.cores CPUs=host.pus"
+    " processor=host.cpu_model host.packages NUMA_nodes=host.nodes host.cores CPUs=host.pus"
     " host.microcode head.suite head.size head.tune head.mode head.order head.copies head.layout"
     " head.directory"
 )
@@ -232,7 +227,7 @@ def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
     host, file, observed = run.host, run.imported, run.observed
     bound = sorted({cpu for placed in run.placements for cpu in placed.cpus or ()})
     discarded = f", the first {head.discard} not counted" if head.discard else ""
-    facts = {
+    known = {
         **_FACTS.of(run),
         "memory": None if host.memory_bytes is None else format_gigabytes(host.memory_bytes),
         "iterations": f"{head.iterations}{discarded}",
@@ -253,24 +248,12 @@ def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
         and f"{observed.samples} samples, {observed.share * 100:.2g} % of one CPU",
         "CPUs used": format_list(bound),
     }
-    return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+    shown = ((name.replace("_", " "), value) for name, value in known.items())
+    return [(name, str(value)) for name, value in shown if value not in (None, "")]
 
 
 def _assignments(pairs: Sequence[tuple[str, str]]) -> str:
     return " ".join(f"{name}={value}" for name, value in pairs)
-
-
-def _used_columns(summary: Summary) -> list[Column]:
-    of = Columns(summary.used)
-    return [
-        of.left("benchmark", lambda one: one.name),
-        of.right(
-            "reference|s", lambda one: None if one.reference_s is None else f"{one.reference_s:g}"
-        ),
-        of.left("command", lambda one: one.command),
-        of.left("compiler", lambda one: one.compiler or None),
-        of.left("flags", lambda one: one.flags or None),
-    ]
 
 
 # -- What a page of several runs says of them beside each other: results, divots, differences ------
@@ -315,14 +298,12 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     What else they differ in than what is compared stands first: it may be why.
     """
     comparison = together.comparison
-    printer = HtmlPrinter()
     ran = [
         element("p", line)
         for line in (_shared_words(runs, run_texts), _shared_words(runs, _where))
         if line
     ]
-    printer.some(together.notes, "yellow")
-    print_parts(comparison_parts(comparison), printer)
+    notes = [Line(note, "yellow") for note in together.notes]
     yield element(
         "section",
         element("header", element("h1", _several_title(together)), *ran),
@@ -335,18 +316,16 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
             class_="how",
         ),
         element("div", id="comparison"),
-        printer.take(),
+        html_parts([*notes, *comparison_parts(comparison)]),
         class_="tables",
     )
     if together.study is not None:
         yield from together.study.sections
     if together.scaling is not None:
         yield _scaling(together.scaling)
-    for one in together.between:
-        printer.prose(f"{one.kind}: {one.summary}")
-    if not together.between:
-        printer.prose("no CPU, NUMA node or copy stands out in more than one run")
-    yield element("section", element("h2", "What comes back"), printer.take())
+    found = [f"{one.kind}: {one.summary}" for one in together.between]
+    none = "no CPU, NUMA node or copy stands out in more than one run"
+    yield element("section", element("h2", "What comes back"), html_parts(found or [none]))
 
 
 def _several_title(together: RunSet) -> str:
@@ -380,9 +359,8 @@ def _shared_words(
 
 
 def _scaling(scaling: Scaling) -> Html:
-    printer = HtmlPrinter()
     smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
-    print_parts(scaling_parts(scaling, smt, rotated), printer)
+    parts = html_parts(scaling_parts(scaling, smt, rotated))
     return element(
         "section",
         element("h2", "More copies"),
@@ -394,6 +372,6 @@ def _scaling(scaling: Scaling) -> Html:
             class_="how",
         ),
         element("div", id="scaling", class_="scaling"),
-        element("details", element("summary", "in numbers"), printer.take()),
+        element("details", element("summary", "in numbers"), parts),
         class_="tables",
     )

@@ -9,7 +9,7 @@ import json
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import Template
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from rater import __version__
 from rater.process import as_typed
 from rater.show.charts.vega import ASSETS, Html, element, joined
 from rater.show.console import Column, Printer, heading_text
+from rater.show.document import Part, print_parts
 from rater.show.format import sanitize
 
 # -- The frame of every page that rater writes: one HTML file with its data, styles and scripts ----
@@ -55,9 +56,9 @@ def page_html(
     )
 
 
-def template(name: str, **values: object) -> str:
+def template(name: str, **values: object) -> Html:
     """Return an asset with its names replaced; values are HTML."""
-    return Template(asset(name)).substitute(values)
+    return Html(Template(asset(name)).substitute(values))
 
 
 def asset(name: str) -> str:
@@ -138,33 +139,41 @@ class HtmlPrinter(Printer):
         return found
 
 
-def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
-    """Return a table; a name that stands for the rows below it as well is repeated, faintly.
+def html_parts(parts: Iterable[Part]) -> Html:
+    """Return tables and sentences of a document as HTML."""
+    printer = HtmlPrinter()
+    print_parts(parts, printer)
+    return printer.take()
 
-    Sorted by another column, each row would else lose its name.
+
+def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
+    """Return a table; without headings the first column names what is in the others.
+
+    A name that stands for the rows below it as well is repeated, faintly: sorted by another
+    column, each row would else lose it.
     """
     shown = [column for column in columns if any(column.lines) or any(column.cells)]
+    named = any(heading_text(column.heading) for column in shown)
     heads = [
-        element("th", heading_text(column.heading), scope="col", class_=_side(column))
+        element("th", heading_text(column.heading), scope="col", class_="r" * column.right or None)
         for column in shown
     ]
-    rows = []
-    above = [""] * len(shown)
+    rows, above = [], ""
     for place in range(max(len(column.cells) for column in shown)):
         cells = []
         for number, column in enumerate(shown):
             text = column.cells[place].strip()
-            again = number == 0 and not text and bool(above[number])
-            above[number] = text or above[number]
-            long = "long" if len(text or above[number]) > _LONG and not column.right else None
-            kinds = (_side(column), "again" if again else None, long)
-            kind = " ".join(part for part in kinds if part)
-            cells.append(element("td", above[number] if again else text, class_=kind or None))
+            again = not number and not text and bool(above)
+            if not number:
+                above = text = text or above
+            long = len(text) > _LONG and not column.right
+            kinds = "r" * column.right, "again" * again, "long" * long
+            if number or named:
+                cells.append(element("td", text, class_=" ".join(filter(None, kinds)) or None))
+            else:
+                cells.append(element("th", text, scope="row"))
         style = _CLASSES.get(styles[place]) if place < len(styles) else None
         rows.append(element("tr", *cells, class_=style))
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *rows))
+    head = element("thead", element("tr", *heads)) if named else Html("")
+    table = element("table", head, element("tbody", *rows), class_=None if named else "pairs")
     return element("div", table, class_="scroll", tabindex=0)
-
-
-def _side(column: Column) -> str | None:
-    return "r" if column.right else None

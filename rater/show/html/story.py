@@ -30,7 +30,7 @@ from rater.show.format import (
     run_title,
     sanitize,
 )
-from rater.show.html.shell import HtmlPrinter
+from rater.show.html.shell import HtmlPrinter, template
 from rater.show.results.divots import disturbed_line, print_findings, visible_line
 from rater.show.results.run import print_head
 from rater.show.results.to_json import evidence_line
@@ -65,7 +65,7 @@ def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = Tr
             *facts,
             element("p", machine_line) if machine_line else "",
             _figures(page_run),
-            _glossary(page_run) if first else "",
+            template("glossary.html") if first else "",
         ),
         element(
             "div",
@@ -177,33 +177,6 @@ def machine_words(page_run: ReportRun) -> list[str]:
     )
     parts += [f"Linux {settings[_KERNEL]}"] if _KERNEL in settings else []
     return parts
-
-
-def _glossary(page_run: ReportRun) -> Html:
-    """Explain the words of the top to someone who reads a page of rater for the first time."""
-    words = [
-        "A NUMA node is a group of CPUs with memory of their own.",
-        "A divot is what is slower (or faster) than the rest, and not explained by where the "
-        "copies were placed: a part of the machine, a copy, or an iteration.",
-    ]
-    findings = _divots(page_run)
-    lost = score_lost(page_run.summary)
-    if lost is not None:
-        words.append(
-            "Score lost: how much lower the score is than if each copy had been as fast as the "
-            "median copy of its benchmark."
-        )
-        if any((one.score_lost or 0) > lost for one in findings):
-            words.append(
-                "A divot's cost is measured against a run without it. It can exceed the score "
-                "lost, which uses the median copy."
-            )
-    if any(one.score_lost is not None for one in findings):
-        words.append(
-            "“Of the score”, or of a benchmark's rate (copies an hour): what would be won "
-            "without the divot."
-        )
-    return element("p", " ".join(words), class_="how words")
 
 
 def _divots(page_run: ReportRun) -> list[Finding]:
