@@ -75,7 +75,7 @@ def report(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"runs": numbers, "file": str(path), "bytes": size})
     else:
-        print(f"{path.resolve()}: a page on {runs_text(numbers)}, {size / 1e6:.1f} MB")
+        print(f"{path.resolve()}: report on {runs_text(numbers)}, {size / 1e6:.1f} MB")
     return 0
 
 

@@ -84,7 +84,7 @@ def test_a_page_is_written_in_the_current_directory(
 
     file = tmp_path / "rater-report-1.html"
     assert (status, err) == (0, "")
-    assert out.startswith(f"{file}: a page on run 1, ")
+    assert out.startswith(f"{file}: report on run 1, ")
     shown = Page(file.read_text(encoding="utf-8"))
     assert "lgroup 1 : all benchmarks +30.0 %" in shown.text
     assert len(shown.data["runs"][0]["panels"]) == 3
