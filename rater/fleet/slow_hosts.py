@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 from rater.analysis.divots.confirm import LEAST_PAIRS, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis, Thresholds
@@ -60,10 +58,9 @@ from rater.process import print_error
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
 from rater.text.values import truncate_list
-from rater.workflow.arguments import open_existing_store, print_json, print_view
+from rater.workflow.arguments import open_existing_store, print_view
 from rater.workflow.results.divots import load_or_analyse, parse_limit
-from rater.workflow.results.points import write_output
-from rater.workflow.results.report import check_page
+from rater.workflow.results.report import deliver_page, page_path
 
 # -- `rater divots --confirm fleet:3`: slow hosts run again, each beside a quiet one ---------------
 
@@ -175,30 +172,15 @@ def histories_in(store: Store, name: str) -> list[History]:
 
 _REPORT_MOST_OPENED = 40  # slow hosts whose own divots are on the page
 _MOST_HISTORIES = 12
-_STDOUT = "-"
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the page of a fleet."""
     with open_existing_store(args) as store:
         fleet = one_fleet(store, args.which, "report")
-        path = Path(args.file or f"rater-report-fleet-{fleet}.html")
-        if args.file != _STDOUT:
-            check_page(path, force=args.force)
-        elif args.json:
-            raise InputError("-o - --json: both would be written to standard output; leave one out")
+        path = page_path(args, f"fleet-{fleet}")
         page = page_data(store, fleet)
-    text = fleet_page(page).encode()
-    if args.file == _STDOUT:
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
-        return 0
-    write_output(path, text)
-    if args.json:
-        print_json({"fleet": fleet, "file": str(path), "bytes": len(text)})
-    else:
-        print(f"{path.resolve()}: a page on {summary_line(page)}, {len(text) / 1e3:.0f} KB")
-    return 0
+    return deliver_page(args, path, fleet_page(page), {"fleet": fleet}, summary_line(page))
 
 
 def page_data(store: Store, fleet: int) -> FleetPage:

@@ -128,8 +128,8 @@ def test_a_layout_is_read_and_has_one_text(text: str, layout: PageLayout, canoni
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "nothing stands there"),
-        (":best", "nothing stands there"),
+        ("", "it is empty"),
+        (":best", "it is empty"),
         ("101%", "'101%' is no share from 0% to 100%"),
         ("-5%", "'-5%' is no share"),
         ("nan%", "'nan%' is no share"),
@@ -145,7 +145,7 @@ def test_a_layout_is_read_and_has_one_text(text: str, layout: PageLayout, canoni
         ("2M@64M-64M", "ends where it begins"),
         ("2M@0-8M+2M@4M-16M", "2M@0-8M and 2M@4M-16M overlap"),
         ("4k@0-8M", "base pages alone"),
-        ("heap:huge;heap:base", "heap stands there twice"),
+        ("heap:huge;heap:base", "heap is given twice"),
         (
             "heap:huge;stack:base",
             "'stack:base' does not begin with a category (heap, mmap, static)",
@@ -389,7 +389,7 @@ def test_what_is_needed_of_any_lgroup_may_lie_on_one_and_is_taken_from_all_alike
 def test_a_shortage_names_the_numbers_and_the_command() -> None:
     (short,) = pool_shortages([PoolNeed(1, HUGE, 20)], [room(1, 30, 5)])
     assert shortage_text([short]) == (
-        "the pool of 2M pages on lgroup 1 has 5 free, copies need 20; as root: echo 45 > "
+        "the pool of 2M pages on node 1 has 5 free, copies need 20; as root: echo 45 > "
         "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
     )
 
@@ -398,7 +398,7 @@ def test_what_an_lgroup_has_no_memory_for_is_not_set() -> None:
     (short,) = pool_shortages([PoolNeed(1, HUGE, 2000)], [room(1, 0, 0, most=1000)])
     assert pool_settings([short]) == {}
     assert shortage_text([short]) == (
-        "the pool of 2M pages on lgroup 1 has 0 free, copies need 2000 (memory for 1000 more at "
+        "the pool of 2M pages on node 1 has 0 free, copies need 2000 (memory for 1000 more at "
         "most)"
     )
 

@@ -386,7 +386,7 @@ def test_what_the_kernel_did_not_give_is_lacking(root: Path) -> None:
     now, lacking = fill_pools(NEEDS, lambda wanted: taken(root, wanted, most=15), root)
     assert dict(now)["hugepages.node1.2048kB.total"] == "15"
     assert lacking == [
-        "the pool of 2M pages on lgroup 1 has 15 free, copies need 20; as root: echo 20 > "
+        "the pool of 2M pages on node 1 has 15 free, copies need 20; as root: echo 20 > "
         "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
     ]
 

@@ -169,7 +169,7 @@ def parse_pages(text: str) -> PageLayout:
     best = word.endswith(BEST)
     word = word.removesuffix(BEST).strip()
     if not word:
-        raise _layout_error(text, "nothing stands there")
+        raise _layout_error(text, "it is empty")
     first = word.partition(":")[0].strip()
     if ";" not in word and first not in list(Category):
         form = _form(word, text)
@@ -183,7 +183,7 @@ def parse_pages(text: str) -> PageLayout:
                 text, f"{part.strip()!r} does not begin with a category ({known}) and a :"
             )
         if name in forms:
-            raise _layout_error(text, f"{name} stands there twice")
+            raise _layout_error(text, f"{name} is given twice")
         forms[name] = _form(rest, text)
     return PageLayout(**forms, split=True, best=best)
 

@@ -25,15 +25,15 @@ from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 from rater.settings.tuner import available_settings, find_setting
 from rater.text.values import truncate_list
 
-# A pool is of one lgroup and one page size. What it lacks comes from another lgroup's pool, far
-# away; a copy that is bound to its lgroup's memory gets a SIGBUS instead (mm/hugetlb.c:
+# A pool is of one node and one page size. What it lacks comes from another node's pool, far
+# away; a copy that is bound to its node's memory gets a SIGBUS instead (mm/hugetlb.c:
 # reservations are of the machine, pages of a node).
 
 
 class PoolNeed(Struct, frozen=True):
-    """Free pages that copies need of one lgroup's pool."""
+    """Free pages that copies need of one node's pool."""
 
-    node: int | None  # OS number; None: of any lgroup
+    node: int | None  # OS number; None: of any node
     page_bytes: int
     pages: int
 
@@ -41,10 +41,10 @@ class PoolNeed(Struct, frozen=True):
 def pool_needs(
     placements: Iterable[Placement], pages_by_copy: Mapping[int, Mapping[int, int]]
 ) -> tuple[PoolNeed, ...]:
-    """Return what copies need of each pool, by page size and lgroup, those of any last.
+    """Return what copies need of each pool, by page size and node, those of any last.
 
     `pages_by_copy`: pages by size in bytes, of each copy by its number. A copy takes the pages of
-    its lgroup, or an even part (rounded up) of those of the nodes that its memory is bound to or
+    its node, or an even part (rounded up) of those of the nodes that its memory is bound to or
     interleaved over; one that is bound nowhere takes them of any.
     """
     needs: dict[tuple[int, int | None], int] = {}
@@ -87,7 +87,7 @@ class PoolShortage(Struct, frozen=True):
 
     @property
     def is_hopeless(self) -> bool:
-        """Tell whether the lgroup has not the memory for them."""
+        """Tell whether the node has not the memory for them."""
         return self.needed - self.room.free > self.room.most
 
 
@@ -98,11 +98,11 @@ def pool_shortages(
     promised: Mapping[int, int] | None = None,
     on_demand: Mapping[int, int] | None = None,
 ) -> tuple[PoolShortage, ...]:
-    """Return the pools that have too few free pages, by page size and lgroup.
+    """Return the pools that have too few free pages, by page size and node.
 
     By page size in bytes: `promised` are free pages that other programs have reserved, on whatever
-    lgroup; `on_demand` those that the kernel may make when asked (overcommit), also wherever. What
-    is needed of any lgroup, and lacks, is to come from all alike. Sizes without a pool are passed
+    node; `on_demand` those that the kernel may make when asked (overcommit), also wherever. What
+    is needed of any node, and lacks, is to come from all alike. Sizes without a pool are passed
     over.
     """
     needs = list(needs)
@@ -125,7 +125,7 @@ def pool_shortages(
 def pool_settings(shortages: Iterable[PoolShortage]) -> dict[str, str]:
     """Return the settings that mend them, by name: `hugepages.2048kB.node1` and how many pages.
 
-    Where an lgroup has not the memory nothing is to be set: the kernel would take all there is.
+    Where a node has not the memory nothing is to be set: the kernel would take all there is.
     """
     return {it.room.setting: str(it.total) for it in shortages if not it.is_hopeless}
 
@@ -133,7 +133,7 @@ def pool_settings(shortages: Iterable[PoolShortage]) -> dict[str, str]:
 def shortage_text(shortages: Sequence[PoolShortage]) -> str:
     """Say which pools are too small, and the commands that enlarge them."""
     lines = [
-        f"the pool of {size_text(it.room.size_bytes)} pages on lgroup {it.room.node} has "
+        f"the pool of {size_text(it.room.size_bytes)} pages on node {it.room.node} has "
         f"{it.room.free} free, copies need {it.needed}"
         + (f" (memory for {it.room.most} more at most)" if it.is_hopeless else "")
         for it in shortages

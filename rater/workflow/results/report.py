@@ -46,36 +46,50 @@ _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before t
 
 def report(args: argparse.Namespace) -> int:
     """Write the page."""
-    if args.file == "":  # a variable of the caller's that is empty: no reason to guess a name
-        raise InputError(
-            "-o '': expected the name of a page, or - for standard output; without -o it is "
-            "rater-report-RUN.html in the current directory"
-        )
     with open_store_for_reading(args) as store:
         points, without_runs = _points(store, args.which or ["last"])
         tests = count_interim_looks(store, points)
         shown, notes = _shown(points)
         numbers = [run.head.run for run in shown]
-        path = Path(args.file or f"rater-report-{'-'.join(map(str, numbers))}.html")
-        if args.file != _STDOUT:
-            check_page(path, force=args.force)
-        elif args.json:
-            raise InputError("-o - --json: both would be written to standard output; leave one out")
+        path = page_path(args, "-".join(map(str, numbers)))
         vega = library()  # before the work: it may not be installed
         pages = [load_report_run(store, run) for run in shown]
         searched = [(it.run.head, it.divots) for it in pages if it.divots is not None]
         between = find_recurring(store, searched)
     page = report_html(pages, vega, _together(points, tests, (*without_runs, *notes), between))
+    return deliver_page(args, path, page, {"runs": numbers}, runs_text(numbers))
+
+
+def page_path(args: argparse.Namespace, name: str) -> Path:
+    """Return where a page goes, which is about `name`. Raises `InputError`."""
+    if args.file == "":  # a variable of the caller's that is empty: no reason to guess a name
+        raise InputError(
+            "-o '': expected the name of a page, or - for standard output; without -o it is "
+            f"rater-report-{name}.html in the current directory"
+        )
+    path = Path(args.file or f"rater-report-{name}.html")
+    if args.file != _STDOUT:
+        check_page(path, force=args.force)
+    elif args.json:
+        raise InputError("-o - --json: both would be written to standard output; leave one out")
+    return path
+
+
+def deliver_page(
+    args: argparse.Namespace, path: Path, page: str, document: dict[str, object], about: str
+) -> int:
+    """Write a page, and say where it is and what it is about."""
+    data = page.encode()
     if args.file == _STDOUT:
-        sys.stdout.buffer.write(page.encode())
+        sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return 0
-    write_output(path, page.encode())
-    size = path.stat().st_size
+    write_output(path, data)
     if args.json:
-        print_json({"runs": numbers, "file": str(path), "bytes": size})
+        print_json(document | {"file": str(path), "bytes": len(data)})
     else:
-        print(f"{path.resolve()}: report on {runs_text(numbers)}, {size / 1e6:.1f} MB")
+        size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} KB"
+        print(f"{path.resolve()}: report on {about}, {size}")
     return 0
 
 
