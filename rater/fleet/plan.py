@@ -293,13 +293,6 @@ def scheduler_job(told: str) -> str:
 # No answer of the scheduler concludes nothing. What is published late goes before what was
 # concluded.
 
-_BY_VERDICT = {
-    VerdictStatus.COMPLETE: AttemptState.COMPLETE,
-    VerdictStatus.FAILED: AttemptState.FAILED,
-    VerdictStatus.REFUSED: AttemptState.REFUSED,
-    VerdictStatus.CANCELLED: AttemptState.CANCELLED,
-    VerdictStatus.NOT_NEEDED: AttemptState.CANCELLED,
-}
 # Words of Slurm for ends, beside those of jobs that ended by themselves.
 _TIMEOUTS = {"TIMEOUT", "DEADLINE"}
 _CANCELLED = {"CANCELLED", "REVOKED"}
@@ -355,7 +348,9 @@ def _published(
     """Return an attempt of which something is published."""
     attempt = replace(attempt, verdict=verdict, job=verdict.job)
     if verdict.status is not VerdictStatus.PARTIAL:
-        return _ended(attempt, _BY_VERDICT[verdict.status], verdict.reason, looked)
+        is_needed = verdict.status is not VerdictStatus.NOT_NEEDED
+        state = AttemptState(verdict.status if is_needed else AttemptState.CANCELLED)
+        return _ended(attempt, state, verdict.reason, looked)
     if attempt.state.ended:  # concluded before; what is published late says how far it came
         return replace(attempt, reason=_and(attempt.reason, copies_told(verdict)))
     found = _why_partial(attempt, verdict, looked)

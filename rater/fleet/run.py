@@ -9,6 +9,8 @@ import shutil
 import sys
 import time
 import uuid as uuids
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -262,24 +264,36 @@ def status(args: argparse.Namespace) -> int:
     return 0
 
 
-def wait(args: argparse.Namespace) -> int:
-    """Submit what is due, try lost nodes again, until nothing is left to be done; collect."""
+@contextmanager
+def _opened(args: argparse.Namespace, *, news: bool = True) -> Iterator[FleetDriver]:
+    """Give the steps of the fleet that a command names; `news`: what becomes of nodes is said."""
     with open_existing_store(args) as store:
         number = find_fleet(store, args.fleet)
         nodes = len(load_fleet(store, number).nodes)
-        return waited(args, FleetDriver(store, number, update_printer(nodes, quiet=args.quiet)))
+        yield FleetDriver(store, number, update_printer(nodes, quiet=args.quiet or not news))
+
+
+def _shown(args: argparse.Namespace, steps: FleetDriver, fleet: StoredFleet) -> None:
+    if args.json or not args.quiet:
+        show_fleet(args, fleet, steps.silent)
+
+
+def wait(args: argparse.Namespace) -> int:
+    """Submit what is due, try lost nodes again, until nothing is left to be done; collect."""
+    with _opened(args) as steps:
+        return waited(args, steps)
 
 
 def cancel(args: argparse.Namespace) -> int:
     """End a fleet: nothing more is submitted, jobs are told to publish what they have and end."""
-    with open_existing_store(args) as store:
-        number = find_fleet(store, args.fleet)
-        fleet = load_fleet(store, number)
-        if fleet.is_settled:
-            print_error(f"fleet {number} has no jobs left: {fleet.status}")
-            return 0
-        steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
-        set_fleet(store, number, cancelled_at=fleet.cancelled_at or utc_timestamp())
+    with open_existing_store(args) as store:  # before whose its folder is matters
+        fleet = load_fleet(store, find_fleet(store, args.fleet))
+    if fleet.is_settled:
+        print_error(f"fleet {fleet.number} has no jobs left: {fleet.status}")
+        return 0
+    with _opened(args) as steps:
+        cancelled_at = fleet.cancelled_at or utc_timestamp()
+        set_fleet(steps.store, steps.number, cancelled_at=cancelled_at)
         steps.folder.mark_cancelled(True)
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:
@@ -289,45 +303,38 @@ def cancel(args: argparse.Namespace) -> int:
             time.sleep(min(_CANCEL_POLL_S, POLL_S[fleet.asked.backend]))
         if fleet.live and args.wait:
             ending = f"{count(len(fleet.live), 'job')} still ending"
-            print_error(f"{ending}; `rater fleet status {number}` looks again")
-        if args.json or not args.quiet:
-            show_fleet(args, fleet, steps.silent)
+            print_error(f"{ending}; `rater fleet status {fleet.number}` looks again")
+        _shown(args, steps, fleet)
         return 1 if steps.silent else 0
 
 
 def collect(args: argparse.Namespace) -> int:
     """Admit what was published so far; the exit status says whether anything was set aside."""
-    with open_existing_store(args) as store:
-        steps = FleetDriver(store, find_fleet(store, args.fleet))
+    with _opened(args, news=False) as steps:
         try:
             steps.refresh()
         except InputError as error:
             print_error(str(error))
         aside = collect_published(steps, quiet=args.quiet)
-        if args.json or not args.quiet:
-            show_fleet(args, load_fleet(store, steps.number), steps.silent)
+        _shown(args, steps, load_fleet(steps.store, steps.number))
     return 1 if aside else 0
 
 
 def retry(args: argparse.Namespace) -> int:
     """Try nodes again that came to less than all: those that may, or those that are named."""
-    with open_existing_store(args) as store:
-        number = find_fleet(store, args.fleet)
-        nodes = len(load_fleet(store, number).nodes)
-        steps = FleetDriver(store, number, update_printer(nodes, quiet=args.quiet))
+    with _opened(args) as steps:
         fleet = steps.refresh()
         wanted = _retried(fleet, args.nodes)
         if not wanted:
             what = "all of these nodes are complete" if args.nodes else fleet.status
-            print_error(f"fleet {number}: nothing to try again ({what})")
+            print_error(f"fleet {fleet.number}: nothing to try again ({what})")
             return 0
         if fleet.cancelled_at is not None:
             fleet = take_back_cancelling(steps, wanted)
         fleet = steps.act(fleet, again=wanted)
         if args.wait:
             return waited(args, steps)
-        if args.json or not args.quiet:
-            show_fleet(args, fleet, steps.silent)
+        _shown(args, steps, fleet)
     return 0
 
 

@@ -207,21 +207,13 @@ class SpecImport(Struct, frozen=True):
 
     def copies(self) -> Iterator[StoredCopy]:
         """Yield the copy runs by phase, copy and step."""
-        if self.stored.head.order == "rotated":
-            for bracket, members in self.brackets:
+        for bracket, members in self.brackets:
+            if self.stored.head.order == "rotated":
                 yield from rotated_copies(bracket.phase, members, self.places)
-            return
-        for bracket, (one,) in self.brackets:
-            for copy in sorted(one.times_s):
-                yield copy_row(
-                    bracket.phase,
-                    one,
-                    copy,
-                    self.places,
-                    iteration=one.iteration,
-                    step=0,
-                    seconds=one.times_s[copy],
-                )
+            else:
+                [one] = members
+                for copy, seconds in sorted(one.times_s.items()):
+                    yield copy_row(bracket.phase, one, copy, self.places, seconds)
 
 
 def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:

@@ -58,12 +58,12 @@ def copy_row(
     one: SpecIteration,
     copy: int,
     places: BindingResolver,
-    *,
-    iteration: int,
-    step: int,
     seconds: float,
+    *,
+    iteration: int | None = None,
+    step: int = 0,
 ) -> StoredCopy:
-    """Return the row of a copy run of an iteration that took `seconds`."""
+    """Return the row of a copy run of an iteration (None: its own) that took `seconds`."""
     place = places.of(one, copy)
     failure = one.failures.get(copy)
     wrong = failure is not None and failure.detail is not None
@@ -72,7 +72,7 @@ def copy_row(
         phase=phase,
         benchmark=one.benchmark,
         tune=one.tune,
-        iteration=iteration,
+        iteration=one.iteration if iteration is None else iteration,
         copy=copy,
         step=step,
         counted=True,
@@ -471,6 +471,4 @@ def rotated_copies(
             if seconds is None:
                 seconds = next(iter(one.times_s.values()), None)
             if seconds is not None:
-                yield copy_row(
-                    phase, one, copy, places, iteration=iteration, step=step, seconds=seconds
-                )
+                yield copy_row(phase, one, copy, places, seconds, iteration=iteration, step=step)
