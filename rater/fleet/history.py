@@ -176,11 +176,6 @@ class History(Struct, frozen=True):
     alone: int  # fleets in which fewer than three others were like it
     program: str = ""  # a command line, or suite and size
 
-    @property
-    def too_short(self) -> bool:
-        """Too few fleets to show a step."""
-        return self.points < FEWEST_POINTS
-
 
 def points_of_host(
     host: str, fleets: Mapping[int, Iterable[HostResult]]

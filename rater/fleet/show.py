@@ -358,7 +358,7 @@ def histories_parts(document: Row) -> Iterator[Part]:
         yield Line(f"{history['name']} in {history['program']}: history {what}, {many}", "bold")
         if alone := history["alone"]:
             yield f"{count(alone, 'more fleet')} had fewer than 3 others of its kind."
-        if history["points"] < FEWEST_POINTS:
+        if history["points"] < FEWEST_POINTS:  # to show a step
             yield f"Too short for steps: {many}; at least {FEWEST_POINTS} are needed."
         elif not history["steps"]:
             yield Line("No steps.", "green")

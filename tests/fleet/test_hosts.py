@@ -415,7 +415,7 @@ def test_a_step_in_one_benchmark_is_told_for_that_alone() -> None:
 
 def test_without_others_or_with_few_fleets_there_are_no_steps() -> None:
     few = host_history("n2", points(5, lambda week, _: 1.05 if week >= 3 else 1.0))
-    assert (few.too_short, few.steps) == (True, ())
+    assert (few.points, few.steps) == (5, ())
     alone = [HistoryPoint(1, None, {"lu": 1.0}, {}, 0, {}, {})]
     assert host_history("n2", alone).alone == 1
 

@@ -20,7 +20,7 @@ from rater.lab.models.model import (
 from rater.lab.models.observed import LayoutValue
 from rater.lab.models.quantities import Quantity
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
-from rater.show.document import PERCENT, TEXT, Field, Line, Part, ViewTable
+from rater.show.document import CHANGE, PERCENT, TEXT, Field, Line, Part, ViewTable
 from rater.show.format import format_number, sanitize
 from rater.text.values import (
     JsonFields,
@@ -67,7 +67,8 @@ def choice_texts(model: SweepModel) -> Iterator[str]:
         fit = model.chosen
         yield f"Warranted: {choice.chosen}{f', y = {formula(fit)}' if fit else ''}."
     for term in choice.terms:
-        yield _term_text(model, term)
+        effect = f"{signed_percent(term.effect)} %"
+        yield f"{_TERMS.get(term.degree, NAMES[term.degree])}: {effect}, {_verdict(model, term)}."
 
 
 def formula(fit: PolynomialFit) -> str:
@@ -80,42 +81,41 @@ def formula(fit: PolynomialFit) -> str:
     return text
 
 
-def _term_text(model: SweepModel, term: TermVerdict) -> str:
-    y = model.observed.y.name
-    seen = f"{signed_percent(term.effect)} %"
-    if term.low is not None and term.high is not None:
-        seen += f" ({signed_percent(term.low)} to {signed_percent(term.high)})"
-    what = {
-        1: f"{y}, from the smallest to the largest x: {seen}",
-        2: f"bend, the middle off the chord of the ends: {seen}",
-    }.get(term.degree, f"{NAMES[term.degree]} term: {seen}")
-    if term.state is TermState.THERE:
-        verdict = "beyond chance and noise"
-    elif term.state is TermState.SMALL:
-        verdict = f"within {MARGIN * 100:g} %: does not matter"
-    elif term.state is TermState.NOISE:
-        verdict = (
-            f"changes no layout by more than {term.largest_difference * 100:.2g} %, less than the "
-            f"noise of runs ({term.noise * 100:.2g} %): not chosen"
-        )
-    else:
-        verdict = f"cannot be told{_more_text(model, term)}"
-    return f"{what[0].upper()}{what[1:]}: {verdict}."
+_TERMS = {1: "smallest to largest x", 2: "bend off the chord"}
+_STATES = {
+    TermState.THERE: "beyond chance and noise",
+    TermState.SMALL: f"within {MARGIN * 100:g} %: does not matter",
+    TermState.NOISE: "smaller than the noise of runs: not chosen",
+}
 
 
-def _more_text(model: SweepModel, term: TermVerdict) -> str:
+def _verdict(model: SweepModel, term: TermVerdict) -> str:
+    if term.state in _STATES:
+        return _STATES[term.state]
     if term.low is None:
-        return ", no layout more than coefficients"
+        return "undecided: no layout more than coefficients"
     if term.more_layouts is None:
-        return "; even 1000 more layouts like these would not"
-    n, rounds = len(model.observed.layouts), min(len(one.runs) for one in model.observed.layouts)
-    text = f"; {count(term.more_layouts, 'more layout')} would tell"
+        return "undecided; even 1000 more layouts would not decide"
+    text = f"undecided; {count(term.more_layouts, 'more layout')} would decide"
     fit = next(fit for fit in model.fits if fit.degree == term.degree)
     scatter = fit.sigma / (abs(float(model.y.mean())) or 1.0)
-    if 0 < scatter <= 1.5 * term.noise:  # what is left is noise of runs
-        more = -(-rounds * term.more_layouts // n)
-        text += f", or {count(more, 'more round')} of these: the scatter is the noise of runs"
-    return text
+    if not 0 < scatter <= 1.5 * term.noise:
+        return text
+    # What is left is noise of runs.
+    rounds = min(len(one.runs) for one in model.observed.layouts)
+    more = -(-rounds * term.more_layouts // len(model.observed.layouts))
+    return f"{text}, or {count(more, 'more round')}"
+
+
+def _terms_table(model: SweepModel) -> ViewTable:
+    fields = (
+        Field(model.observed.y.name, lambda it: _TERMS.get(it.degree, NAMES[it.degree]), TEXT),
+        Field("effect|%", lambda it: it.effect, CHANGE),
+        Field(("95 % interval", "from"), lambda it: it.low, CHANGE),
+        Field("to|%", lambda it: it.high, CHANGE),
+        Field("verdict", lambda it: _verdict(model, it), wrap=True),
+    )
+    return ViewTable("", model.choice.terms if model.choice else (), fields)
 
 
 # -- Models of layouts as values for JSON; shares are of one, times in seconds ---------------------
@@ -206,8 +206,8 @@ def model_parts(model: SweepModel) -> Iterator[Part]:
         for letter, one in (("x", observed.x), ("y", observed.y))
     )
     yield from (Line(text, "yellow") for text in observed.lacking)
-    for place, text in enumerate(choice_texts(model)):
-        yield Line(text, "" if place else "bold")
+    yield Line(next(choice_texts(model)), "bold")
+    yield _terms_table(model)
     yield Line(_noise_text(model), "dim")
     if model.fits:
         yield _fits_table(model)

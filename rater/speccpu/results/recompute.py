@@ -172,8 +172,7 @@ def recompute(file: SpecFile) -> RecomputedResults:
     checks = _Checks()
     groups: dict[tuple[str, str], list[SpecIteration]] = {}
     for one in file.iterations:
-        if one.counted:
-            groups.setdefault((one.tune, one.benchmark), []).append(one)
+        groups.setdefault((one.tune, one.benchmark), []).append(one)
     results = []
     for tune, benchmark in sorted(groups):
         members = sorted(groups[tune, benchmark], key=lambda one: one.iteration)

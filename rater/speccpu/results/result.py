@@ -77,7 +77,6 @@ class SpecIteration(Struct):
     binds: tuple[str, ...] = ()  # log: -b by copy
     command: str | None = None  # log: a command, with its $BIND
     folders: dict[int, str] = field(default_factory=dict)  # log: run directory of failed copies
-    counted: bool = True  # False: an iteration that rater measured and discarded
     # While a log is read, in which the tune, size and number come last:
     number: int | None = None  # from `(#1)`
     sums_s: dict[int, float] = field(default_factory=dict)  # of workloads, by copy
