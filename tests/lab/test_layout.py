@@ -398,8 +398,7 @@ def test_what_an_lgroup_has_no_memory_for_is_not_set() -> None:
     (short,) = pool_shortages([PoolNeed(1, HUGE, 2000)], [room(1, 0, 0, most=1000)])
     assert pool_settings([short]) == {}
     assert shortage_text([short]) == (
-        "the pool of 2M pages on node 1 has 0 free, copies need 2000 (memory for 1000 more at "
-        "most)"
+        "the pool of 2M pages on node 1 has 0 free, copies need 2000 (memory for 1000 more at most)"
     )
 
 
