@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import hashlib
 import os
 import platform
@@ -12,7 +12,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from time import sleep, time_ns
@@ -166,23 +166,14 @@ def compile_program(
 ) -> BuiltProgram:
     """Compile `sources` to a program called `name`, once per content, compiler and flags.
 
-    Safe against other raters doing the same: each compiles beside and renames,
-    the first wins.
+    Safe against other raters doing the same: who comes second waits for the first.
     """
     compiler = find_compiler()
-    options = shlex.join([*flags, *libraries])
+    options, rest = shlex.join([*flags, *libraries]), [*map(str, sources), *libraries]
     key = _build_key(name, sources, flags, libraries, compiler)
     final = cache / "build" / key[:32]
-    with cache_errors(cache):
-        digest = _intact(final, name)
-        if digest is None:
-            with tempfile.TemporaryDirectory(prefix="tmp-", dir=final.parent) as scratch:
-                made = Path(scratch) / "made"
-                made.mkdir(0o700)
-                _compile(name, [*compiler.argv, *flags], [*map(str, sources), *libraries], made)
-                (made / name).chmod(0o755)
-                replace_file(made / _STAMP, sha256_of(made / name).encode(), mode=0o644)
-                digest = _put_in_place(made, final, name)
+    with cache_errors(cache), locked(final.parent):
+        digest = _intact(final, name) or _built(final, name, [*compiler.argv, *flags], rest)
     executable = final / name
     if not os.access(executable, os.X_OK):
         raise InputError(
@@ -206,6 +197,19 @@ def cache_key(*parts: str | bytes) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against other raters, waiting for the one that holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Some network file systems know no locks; then two raters may both do the work.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -294,45 +298,30 @@ def _included(files: Iterable[Path]) -> set[Path]:
     return found
 
 
-def _compile(name: str, before: list[str], after: list[str], folder: Path) -> None:
-    command = [*before, "-o", str(folder / name), *after]
-    try:
-        ended = run_tool(command, folder)
-    except OSError as error:
-        raise InputError(f"the C compiler {command[0]} does not run: {error.strerror}") from None
-    if ended.status == 0 and (folder / name).is_file():
-        return
-    shown = shlex.join([*before, "-o", name, *after])
-    lines = [f"{name}: the compiler failed (status {ended.status}): {shown}", ended.output]
-    if "stdio.h" in ended.output or "stdlib.h" in ended.output:
-        lines.append(_NO_HEADERS)
-    raise InputError("\n".join(lines))
-
-
-def _put_in_place(made: Path, final: Path, name: str) -> str:
-    for _ in range(3):
+def _built(final: Path, name: str, before: Sequence[str], rest: Sequence[str]) -> str:
+    """Compile a program into a new folder of its own; return its hash, noted beside it."""
+    with tempfile.TemporaryDirectory(
+        prefix="tmp-", dir=final.parent, ignore_cleanup_errors=True
+    ) as scratch:
+        made = Path(scratch, "made")
+        made.mkdir(0o700)
         try:
-            made.rename(final)
+            ended = run_tool([*before, "-o", str(made / name), *rest], made)
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
-            digest = _intact(final, name)
-            if digest is not None:
-                return digest
-            # What lies there is damaged. Set aside in one step: another rater may do the same.
-            shutil.rmtree(_set_aside(final, made.parent), ignore_errors=True)
-        else:
-            return (final / _STAMP).read_text()
-    raise InputError(f"{final} is damaged and cannot be replaced: delete it")
-
-
-def _set_aside(final: Path, scratch: Path) -> Path:
-    aside = scratch / "damaged"
-    try:
-        final.rename(aside)
-    except FileNotFoundError:
-        aside.mkdir(exist_ok=True)
-    return aside
+            raise InputError(f"the C compiler {before[0]} does not run: {error.strerror}") from None
+        if ended.status or not (made / name).is_file():
+            shown = shlex.join([*before, "-o", name, *rest])
+            lines = [f"{name}: the compiler failed (status {ended.status}): {shown}", ended.output]
+            if "stdio.h" in ended.output or "stdlib.h" in ended.output:
+                lines.append(_NO_HEADERS)
+            raise InputError("\n".join(lines))
+        (made / name).chmod(0o755)
+        digest = sha256_of(made / name)
+        replace_file(made / _STAMP, digest.encode(), mode=0o644)
+        with suppress(FileNotFoundError):  # what lies there is damaged, or another user's
+            final.rename(Path(scratch, "damaged"))
+        made.rename(final)
+    return digest
 
 
 def _intact(folder: Path, name: str) -> str | None:

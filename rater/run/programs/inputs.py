@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -32,6 +31,7 @@ from rater.run.programs.compile import (
     cached_digest,
     compile_program,
     file_state_or_empty,
+    locked,
     sha256_of,
 )
 
@@ -489,16 +489,3 @@ def _stamp(ready: ReadyInput, stamp: Path) -> None:
     fresh = stamp.with_name("tmp-stamp")
     fresh.write_text(" ".join([*known, *file_state_or_empty(ready.path)]))
     fresh.replace(stamp)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder against other raters, waiting for the one that holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # Some network file systems know no locks; then two raters may both do the work.
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

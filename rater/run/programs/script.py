@@ -30,6 +30,7 @@ from rater.run.programs.compile import (
     cache_errors,
     cache_key,
     find_command,
+    locked,
     sha256_of,
 )
 from rater.run.programs.inputs import (
@@ -38,7 +39,6 @@ from rater.run.programs.inputs import (
     cache_setup_files,
     flush_file_system,
     inputs_digest,
-    locked,
 )
 from rater.text.secrets import command_text
 from rater.text.values import printable

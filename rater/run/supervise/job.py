@@ -15,27 +15,28 @@ from msgspec import Struct, field
 
 from rater.plan.options import Cadence
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
-from rater.plan.schedule import Phase, Plan
+from rater.plan.schedule import Phase, Plan, Step
 from rater.process import STOP_SIGNALS
 from rater.record.events import (
+    CopyEnded,
     CopyStarted,
     Event,
     Noted,
     PhaseEnded,
     PhaseStarted,
 )
-from rater.record.run import CopyStatus, Placement, is_from_outside
+from rater.record.run import CopyStatus, Placement, Validity, is_from_outside
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.exits import CommandReports, ended_event, workload_times
 from rater.run.copies.guard import Guard
-from rater.run.copies.launch import Child, Copy
+from rater.run.copies.launch import Child, Copy, CopySpec
 from rater.run.copies.limits import KernelKills
 from rater.run.host.idle import IdleWatch
 from rater.run.launcher.table import Record
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.observer import FIRST_S, Observer, ResidentLooks
 from rater.run.observe.probe import GateCheck, RunningCopy, Samples
-from rater.run.workplace.checker import EndedCopy, Workplace
+from rater.run.workplace.run_dirs import RunFolders
 
 # -- Signals that copies died of and rater had not sent: the same one may be on its way to rater ---
 #
@@ -127,7 +128,7 @@ class Job(Struct, frozen=True):
 
     plan: Plan
     placements: tuple[Placement, ...]
-    workplace: Workplace
+    workplace: RunFolders
     work: Path  # existing directory; its file system is watched
     timeout_s: float | None = None
     grace_s: float = 5.0
@@ -166,6 +167,20 @@ class RunState(Struct, eq=False):
 
 
 # -- The record of one phase: ends of its copies, samples, counters, and the phase's own end -------
+
+
+class EndedCopy(Struct, frozen=True):
+    """A copy that ended, with what is needed to judge its output; no event: a filler."""
+
+    event: CopyEnded | None
+    step: Step
+    spec: CopySpec
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether its output is still to be judged."""
+        it = self.event
+        return it is not None and (it.status, it.validity) == (CopyStatus.OK, Validity.UNCHECKED)
 
 
 class PhaseRecord:

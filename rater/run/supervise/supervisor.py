@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import batched
 
 import trio
 from msgspec import Struct
@@ -21,18 +22,30 @@ from msgspec import Struct
 from rater.errors import RaterError, RunError
 from rater.plan.schedule import Phase
 from rater.process import DeferredSignals
-from rater.record.events import Event, Noted, PhaseStarted, PhaseTorn, Resting, RunEnded
-from rater.record.run import RunStatus
+from rater.record.events import (
+    CopyEnded,
+    Event,
+    Noted,
+    OutputChecked,
+    PhaseStarted,
+    PhaseTorn,
+    Resting,
+    RunEnded,
+)
+from rater.record.run import CopyStatus, RunStatus, Validity, escape_undecodable
 from rater.run.copies.guard import PREPARED, Guard, Leftover
+from rater.run.copies.launch import CopySpec
 from rater.run.host.idle import cool_down
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.observer import Observer
 from rater.run.observe.probe import GateCheck
-from rater.run.supervise.job import Job, RunState
+from rater.run.supervise.job import EndedCopy, Job, RunState
 from rater.run.supervise.phase import PhaseRun
-from rater.run.workplace.checker import Checker, EndedCopy, Judge
+from rater.run.workplace.checker import Checker
+from rater.run.workplace.compare_output import CheckResult
+from rater.run.workplace.run_dirs import RunFolders
 from rater.text.secrets import Redactor
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
@@ -343,3 +356,87 @@ async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
         deliver_cancel=kill_group,
     )
     return done.returncode
+
+
+# -- What copies left behind: outputs compared, reports read, files cleared; never on the clock ----
+
+_GATHER_S = 0.5
+_TOGETHER = 32  # copies checked together: it spares waiting for a full machine between any two
+
+
+class Judge:
+    """Judges ended copies, emits what it found, counts what failed."""
+
+    def __init__(
+        self,
+        workplace: RunFolders,
+        emit: Callable[[Event], None],
+        checker: Checker,
+        failed_before: int = 0,
+    ) -> None:
+        self._workplace = workplace
+        self._emit = emit
+        self._checker = checker
+        self.failed_copies = failed_before
+
+    async def prepare(self, phase: Phase) -> None:
+        """Have the process that checks waiting, when there will be something to check."""
+        names = {step.benchmark for queue in phase.queues for step in queue.steps}
+        if any(self._workplace.uses_checker(name) for name in names):
+            await trio.to_thread.run_sync(self._checker.start)
+
+    async def judge(self, ended: list[EndedCopy]) -> None:
+        """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
+        verdicts = await trio.to_thread.run_sync(self._judge_all, ended)
+        for one, judged in zip(ended, verdicts, strict=True):
+            if one.event is not None:
+                self._report(one.event, one.spec, judged)
+
+    async def judge_as_they_end(
+        self, take: Callable[[], list[EndedCopy]], over: trio.Event, done: trio.Event
+    ) -> None:
+        """Judge what `take` returns, a few times a second, until `over`; then set `done`.
+
+        For phases whose runs have no end: what is not cleared in time fills the disk.
+        """
+        while not over.is_set():
+            with trio.move_on_after(_GATHER_S):
+                await over.wait()
+            await self.judge(take())
+        done.set()
+
+    def _report(self, event: CopyEnded, spec: CopySpec, judged: CheckResult) -> None:
+        invalid = judged.validity is Validity.INVALID
+        if judged.validity is not event.validity or judged.metrics:
+            self._emit(
+                OutputChecked(
+                    event.phase,
+                    event.benchmark,
+                    event.iteration,
+                    event.copy,
+                    event.step,
+                    judged.validity,
+                    judged.detail,
+                    escape_undecodable(spec.files) if invalid else event.run_dir,
+                    judged.metrics,
+                )
+            )
+        if invalid or event.status is not CopyStatus.OK:
+            self.failed_copies += 1
+
+    def _judge_all(self, ended: list[EndedCopy]) -> list[CheckResult]:
+        return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
+
+    def _judge(self, some: Sequence[EndedCopy]) -> list[CheckResult]:
+        to_check = [(one.step, one.spec) for one in some if one.is_open]
+        checked = iter(self._workplace.judge(to_check, self._checker))
+        verdicts = []
+        for one in some:
+            known = Validity.UNCHECKED if one.event is None else one.event.validity
+            judged = next(checked) if one.is_open else CheckResult(known)
+            # What explains a failure stays.
+            status = one.event.status if one.event else CopyStatus.INTERRUPTED
+            well = status is CopyStatus.OK and judged.validity is not Validity.INVALID
+            self._workplace.clear(one.spec, all_of_it=well or status is CopyStatus.INTERRUPTED)
+            verdicts.append(judged)
+        return verdicts

@@ -9,23 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import batched
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import msgspec
-import trio
-from msgspec import Struct
 from msgspec.structs import astuple
 
 import rater
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
-from rater.plan.schedule import Phase, Step
-from rater.record.events import CopyEnded, Event, OutputChecked
-from rater.record.run import CopyStatus, Validity, escape_undecodable
+from rater.record.run import Validity
 from rater.run.copies.guard import MARKER, Helpers
-from rater.run.copies.launch import CopySpec
 from rater.run.copies.limits import KernelKills, limits_at_end, pipe_above_gate_descriptors
 from rater.run.host.foreign_load import process_cpu_s
 from rater.run.workplace import checker_main
@@ -266,156 +260,3 @@ class _Process:
         for end in (self._to, self._from, self._life):
             os.close(end)
         self._helpers.end(self._pid)
-
-
-# -- Where copies run and how their output is judged, as the supervisor sees it --------------------
-
-
-class Workplace(Protocol):
-    """Where copies run and how their output is judged; called in worker threads."""
-
-    def specs(self, phase: Phase, stop: Callable[[], bool]) -> dict[tuple[int, int], CopySpec]:
-        """Make the run directories; return what to start by (copy, position in its queue).
-
-        Of a phase with a window, whose queues have no end, only for each copy's first run.
-        `stop` is asked while set-up commands run: they end when it says so.
-        """
-        ...
-
-    def spec(self, copy: int, position: int, step: Step, stop: Callable[[], bool]) -> CopySpec:
-        """Make what a later run of a copy needs, of a phase with a window."""
-        ...
-
-    def sets_up(self, benchmark: str) -> bool:
-        """Tell whether a command is run before each run of a benchmark's copies."""
-        ...
-
-    @property
-    def keeps(self) -> bool:
-        """Tell whether the files of copies that ended well are kept too."""
-        ...
-
-    def expects(self, benchmark: str) -> bool:
-        """Tell whether there is an output to compare with."""
-        ...
-
-    def uses_checker(self, benchmark: str) -> bool:
-        """Tell whether `judge` will want the process that checks: it takes a while to start."""
-        ...
-
-    def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[CheckResult]:
-        """Compare outputs with what is expected, and read what they report.
-
-        `Validity.UNCHECKED` is who was not checked before the run was stopped.
-        """
-        ...
-
-    def clear(self, spec: CopySpec, *, all_of_it: bool) -> None:
-        """Remove the files of a copy that ended well, of others the empty ones."""
-        ...
-
-    def take_notices(self) -> list[str]:
-        """Return what a person should know of the above, each thing once."""
-        ...
-
-
-# -- What copies left behind: outputs compared, reports read, files cleared; never on the clock ----
-
-_GATHER_S = 0.5
-_TOGETHER = 32  # copies checked together: it spares waiting for a full machine between any two
-
-
-class EndedCopy(Struct, frozen=True):
-    """A copy that ended, with what is needed to judge its output; no event: a filler."""
-
-    event: CopyEnded | None
-    step: Step
-    spec: CopySpec
-
-
-class Judge:
-    """Judges ended copies, emits what it found, counts what failed."""
-
-    def __init__(
-        self,
-        workplace: Workplace,
-        emit: Callable[[Event], None],
-        checker: Checker,
-        failed_before: int = 0,
-    ) -> None:
-        self._workplace = workplace
-        self._emit = emit
-        self._checker = checker
-        self.failed_copies = failed_before
-
-    async def prepare(self, phase: Phase) -> None:
-        """Have the process that checks waiting, when there will be something to check."""
-        names = {step.benchmark for queue in phase.queues for step in queue.steps}
-        if any(self._workplace.uses_checker(name) for name in names):
-            await trio.to_thread.run_sync(self._checker.start)
-
-    async def judge(self, ended: list[EndedCopy]) -> None:
-        """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
-        verdicts = await trio.to_thread.run_sync(self._judge_all, ended)
-        for one, judged in zip(ended, verdicts, strict=True):
-            if one.event is not None:
-                self._report(one.event, one.spec, judged)
-
-    async def judge_as_they_end(
-        self, take: Callable[[], list[EndedCopy]], over: trio.Event, done: trio.Event
-    ) -> None:
-        """Judge what `take` returns, a few times a second, until `over`; then set `done`.
-
-        For phases whose runs have no end: what is not cleared in time fills the disk.
-        """
-        while not over.is_set():
-            with trio.move_on_after(_GATHER_S):
-                await over.wait()
-            await self.judge(take())
-        done.set()
-
-    def _report(self, event: CopyEnded, spec: CopySpec, judged: CheckResult) -> None:
-        invalid = judged.validity is Validity.INVALID
-        if judged.validity is not event.validity or judged.metrics:
-            self._emit(
-                OutputChecked(
-                    event.phase,
-                    event.benchmark,
-                    event.iteration,
-                    event.copy,
-                    event.step,
-                    judged.validity,
-                    judged.detail,
-                    escape_undecodable(spec.files) if invalid else event.run_dir,
-                    judged.metrics,
-                )
-            )
-        if invalid or event.status is not CopyStatus.OK:
-            self.failed_copies += 1
-
-    def _judge_all(self, ended: list[EndedCopy]) -> list[CheckResult]:
-        return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
-
-    def _judge(self, some: Sequence[EndedCopy]) -> list[CheckResult]:
-        to_check = [(one.step, one.spec) for one in some if _is_open(one)]
-        checked = iter(self._workplace.judge(to_check, self._checker))
-        verdicts = []
-        for one in some:
-            judged = next(checked) if _is_open(one) else CheckResult(_known(one))
-            # What explains a failure stays.
-            status = one.event.status if one.event else CopyStatus.INTERRUPTED
-            well = status is CopyStatus.OK and judged.validity is not Validity.INVALID
-            self._workplace.clear(one.spec, all_of_it=well or status is CopyStatus.INTERRUPTED)
-            verdicts.append(judged)
-        return verdicts
-
-
-def _is_open(one: EndedCopy) -> bool:
-    event = one.event
-    return (
-        event is not None and event.status is CopyStatus.OK and event.validity is Validity.UNCHECKED
-    )
-
-
-def _known(one: EndedCopy) -> Validity:
-    return Validity.UNCHECKED if one.event is None else one.event.validity

@@ -25,13 +25,12 @@ from rater.run.host.memory import drop_page_cache, read_node_memory
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs import compile
 from rater.run.programs.child_process import Limits
-from rater.run.programs.compile import build, cached_digest, sha256_of
+from rater.run.programs.compile import build, cached_digest, locked, sha256_of
 from rater.run.programs.inputs import (
     ReadyInput,
     cache_setup_files,
     flush_file_system,
     inputs_digest,
-    locked,
     make_run_dir,
     page_cache_spread,
     ready_inputs,
