@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -17,6 +18,7 @@ from rater.show.format import (
     format_number,
     gigabytes_column,
     needed_decimals,
+    or_dash,
     sanitize,
 )
 from rater.text.values import percent, signed_percent
@@ -41,7 +43,12 @@ def cell_text(value: object) -> str:
 
 
 def _value(row: Any, of: Getter) -> Any:
-    return row.get(of) if isinstance(of, str) else of(row)
+    """Return what a getter finds: `slowest.cpu` is a member of a member, None where one lacks."""
+    if not isinstance(of, str):
+        return of(row)
+    for key in of.split("."):
+        row = None if row is None else row.get(key)
+    return row
 
 
 class Form(Struct, frozen=True):
@@ -56,12 +63,34 @@ def _numbers(values: Sequence[float | None]) -> list[str]:
     return [format_number(value, places) for value in values]
 
 
+def _seconds(values: Sequence[float | None]) -> list[str]:
+    """Write times with common decimals, and more where one would be left with fewer than three.
+
+    Times of one table can lie four powers of ten apart.
+    """
+    common = needed_decimals(values)
+    return [format_number(it, max(common, needed_decimals([it])) if it else common)
+            for it in values]  # fmt: skip
+
+
+def decimals(places: int) -> Form:
+    """Return the form of numbers with so many decimals."""
+    return Form(lambda values: [format_number(value, places) for value in values])
+
+
+def copy_place(copy: Row) -> str:
+    """Return `3, 3, 0`: a copy, its CPU and NUMA node, `-` for what is not known."""
+    return ", ".join(or_dash(copy[key]) for key in ("copy", "cpu", "node"))
+
+
 TEXT = Form(lambda values: [*map(cell_text, values)], right=False)
 WORD = Form(lambda values: [*map(cell_text, values)])  # a count, a CPU: aligned to the right
 NUMBER = Form(_numbers)
+SECONDS = Form(_seconds)
 PERCENT = Form(lambda values: [*map(percent, values)])  # of a share
 CHANGE = Form(lambda values: [*map(signed_percent, values)])
 GIGABYTES = Form(gigabytes_column)  # of bytes
+PLACE = Form(lambda values: ["-" if it is None else copy_place(it) for it in values])
 
 
 class Field(Struct, frozen=True):
@@ -106,6 +135,7 @@ class ViewTable(Struct, frozen=True):
     most: int = 0  # rows shown; 0: all
     group: Getter | None = None  # what neighbouring rows share: a line above them, unless ""
     repeated: int = 0  # columns with which further tables begin that hold what had no room
+    tight: bool = False  # no blank line before it: the sentence above is its title
 
     @property
     def shown(self) -> Sequence[Any]:
@@ -142,11 +172,42 @@ class Line(Struct, frozen=True):
 type Part = str | Line | ViewTable | None  # None: nothing to say
 
 
-def facts(pairs: Iterable[tuple[str, object]], title: str = "") -> ViewTable:
+def benchmark_fields(rows: Sequence[Row]) -> list[Field]:
+    """Return the columns for benchmark, tune (where rows differ in it) and iteration.
+
+    `2*`: the iteration that counts, of several; `(1)`: one that does not count.
+    """
+
+    keys = Counter((row["benchmark"], row.get("tune")) for row in rows if "benchmark" in row)
+    marked = any(many > 1 for many in keys.values())
+
+    def iteration(row: Row) -> str | None:
+        if row.get("iteration") is None:
+            return None
+        mark = "*" if row.get("selected") and marked else ""
+        return (
+            f"({row['iteration']})" if row.get("counted") is False else f"{row['iteration']}{mark}"
+        )
+
+    several = len({row.get("tune") for row in rows}) > 1
+    tune = [Field("tune", "tune", TEXT)] if several else []
+    first = Field("benchmark", "benchmark", TEXT, flexible=True)
+    return [first, *tune, Field("iter", iteration)]
+
+
+type Fact = tuple[str, object] | tuple[str, object, str]  # label, value, style
+
+
+def facts(rows: Iterable[Fact], title: str = "", most: int = 0) -> ViewTable:
     """Return a table without headings: a label, and what is known; else no line."""
-    rows = [(label, value) for label, value in pairs if value]
     label, value = (lambda row: row[0]), (lambda row: row[1])
-    return ViewTable(title, rows, (Field("", label, TEXT), Field("", value, wrap=True)))
+    return ViewTable(
+        title,
+        [row for row in rows if row[1]],
+        (Field("", label, TEXT), Field("", value, wrap=True)),
+        lambda row: "".join(row[2:]),
+        most,
+    )
 
 
 def print_parts(parts: Iterable[Part], printer: Printer) -> None:
@@ -161,7 +222,7 @@ def print_parts(parts: Iterable[Part], printer: Printer) -> None:
             columns = part.columns()
             if not part.rows or not columns:
                 continue
-            if begun:
+            if begun and not part.tight:
                 printer.line()
             if part.title:
                 printer.prose(part.title, "bold")

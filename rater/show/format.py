@@ -79,9 +79,9 @@ def or_dash(value: object) -> str:
 
 
 def place_texts(cpu: int | None, node: int | None) -> list[str]:
-    """Return `CPU 3` and `lgroup 1`, as far as they are known."""
+    """Return `CPU 3` and `node 1`, as far as they are known."""
     known = [] if cpu is None else [f"CPU {cpu}"]
-    return known if node is None else [*known, f"lgroup {node}"]
+    return known if node is None else [*known, f"node {node}"]
 
 
 def format_duration(seconds: float) -> str:

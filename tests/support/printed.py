@@ -1,21 +1,39 @@
 """What is printed of a run, as text."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 
+from rater.analysis.compare.barrier import BarrierComparison
+from rater.analysis.divots.model.finding import Analysis
+from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.score import Summary
 from rater.show.console import Printer
-from rater.show.results.run import print_summary
+from rater.show.document import Part, print_parts
+from rater.show.results.cpu_use import notable_document
+from rater.show.results.run import run_parts
+from rater.show.results.to_json import summary_document
+
+
+def parts_of(
+    summary: Summary,
+    *,
+    beside: BarrierComparison | None = None,
+    notable: Sequence[MachineDisturbance] = (),
+    divots: Analysis | None = None,
+    after_run: bool = True,
+    **options: Any,
+) -> Iterable[Part]:
+    """The parts of a run as `rater run` prints it at its end."""
+    document = summary_document(summary, beside) | {"notable": notable_document(notable)}
+    return run_parts(summary, document, divots, after_run=after_run, **options)
 
 
 def printed(summary: Summary, width: int = 100, **options: Any) -> str:
-    """What `print_summary` writes where lines are so wide."""
-    stream = io.StringIO()
-    print_summary(summary, Console(file=stream, width=width), **options)
-    return stream.getvalue()
+    """What is printed of a run where lines are so wide."""
+    return printed_by(parts_of(summary, **options), width)
 
 
 def in_words(text: str) -> str:
@@ -23,8 +41,8 @@ def in_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def printed_by(show: Callable[[Printer], None], width: int = 100) -> str:
-    """What something writes where lines are so wide."""
+def printed_by(parts: Iterable[Part], width: int = 100) -> str:
+    """What parts of a view are where lines are so wide."""
     stream = io.StringIO()
-    show(Printer(Console(file=stream, width=width)))
+    print_parts(parts, Printer(Console(file=stream, width=width)))
     return stream.getvalue()

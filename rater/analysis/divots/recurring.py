@@ -227,7 +227,7 @@ def _measured(
     """Return the ln slowdown of a finding's part in another run, and how far off it may be.
 
     `keys`: in these benchmarks, in all of that run where there are none. None: it has no
-    copies there, or no such benchmark.
+    copies there that ended well, or no such benchmark.
     """
     table = here.times.table
     slots = _slots(one, of, here)
@@ -252,8 +252,10 @@ def _measured(
         each += [d[:, i] for i in range(d.shape[1])]  # in one iteration, whichever it is here
         var += [noise.one[rows] / few] * d.shape[1]
     side = 1 if one.slowdown > 1 else -1
-    sizes = [float(np.nanmedian(it)) for it in each]
-    best = max(range(len(each)), key=lambda k: side * sizes[k])
+    sizes = {k: float(np.nanmedian(it)) for k, it in enumerate(each) if np.isfinite(it).any()}
+    if not sizes:
+        return None
+    best = max(sizes, key=lambda k: side * sizes[k])
     error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS.typical**2)
     free = float(np.sum(noise.again_df[rows]))
     return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error

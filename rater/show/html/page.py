@@ -23,19 +23,22 @@ from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
 from rater.show.document import NUMBER, TEXT, Field, Line, ViewTable, facts
 from rater.show.format import format_duration, format_gigabytes, run_title
-from rater.show.html.shell import HtmlPrinter, asset, html_parts, own_script, page_html, template
+from rater.show.html.shell import asset, html_parts, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
-from rater.show.results.copies import CopiesView, print_copies
+from rater.show.results.copies import CopiesView, copy_parts
 from rater.show.results.cpu_use import (
-    notable_text,
-    print_accounts,
-    print_counters,
-    print_cpus,
-    print_energy,
+    account_parts,
+    counter_parts,
+    cpu_parts,
+    disturbance_facts,
+    energy_parts,
+    notable_document,
 )
-from rater.show.results.placement import print_memory, print_metrics, print_placement
-from rater.show.results.run import print_failed, print_results
-from rater.show.results.steady import print_beside
+from rater.show.results.divots import between_parts
+from rater.show.results.placement import memory_parts, metric_parts, placement_facts
+from rater.show.results.run import failed_facts, results_parts
+from rater.show.results.steady import barrier_parts
+from rater.show.results.to_json import summary_document
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, group_by_key
 
@@ -150,17 +153,17 @@ def _details(page_run: ReportRun, *, several: bool) -> Html:
 
 
 def _results(page_run: ReportRun) -> Iterator[Html]:
-    summary, printer = page_run.summary, HtmlPrinter()
-    print_results(summary, printer)
-    if page_run.barrier is not None:
-        print_beside(compare_with_barrier(summary, page_run.barrier), printer)
-    if summary.metrics:
-        print_metrics(summary.metrics, printer)
-    print_energy(summary, printer)
-    print_accounts(summary, printer)
-    print_failed(summary.failed, printer)
-    printer.some([f"note: {remark}" for remark in summary.remarks], "yellow")
-    yield printer.take()
+    summary = page_run.summary
+    pair = compare_with_barrier(summary, page_run.barrier) if page_run.barrier else None
+    document = summary_document(summary, pair)
+    yield html_parts(
+        results_parts(summary, document),
+        barrier_parts(document["comparison"]) if pair else (),
+        metric_parts(summary.metrics),
+        energy_parts(summary),
+        account_parts(summary),
+        [facts([*failed_facts(summary.failed), *(("note", it) for it in summary.remarks)])],
+    )
     view = CopiesView(
         head=summary.head,
         baseline=summary.head,
@@ -169,9 +172,8 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
         times=normalise(page_run.cells, median_copy_times(page_run.cells)),
         pairs=(),
     )
-    print_copies(view, printer)
     yield element("h3", "Copies")
-    copies = printer.take()
+    copies = html_parts(copy_parts(view))
     if len(view.times) <= _MOST_ROWS:
         yield copies
     else:
@@ -180,18 +182,15 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
 
 
 def _how_measured(page_run: ReportRun) -> Iterator[Html]:
-    summary, head, printer = page_run.summary, page_run.run.head, HtmlPrinter()
-    print_placement(summary.proof, printer)
-    notable = notable_text(page_run.readings.notable, head.run)
-    if notable is not None:
-        printer.prose(notable, "yellow")
-    print_memory(summary.proof, printer)
-    if page_run.readings.cpus:
-        print_cpus(page_run.readings, printer)
+    summary = page_run.summary
     counts = run_counts(page_run.run)
-    if counts.benchmarks:
-        print_counters(counts, printer)
-    yield printer.take()
+    notable = disturbance_facts(notable_document(page_run.readings.notable))
+    yield html_parts(
+        [facts([*placement_facts(summary.proof), *notable])],
+        memory_parts(summary.proof),
+        cpu_parts(page_run.readings) if page_run.readings.cpus else (),
+        counter_parts(counts) if counts.benchmarks else (),
+    )
     yield element("h3", "The run")
     yield html_parts([facts(_run_facts(page_run))])
     if any(used.command for used in summary.used):

@@ -139,10 +139,11 @@ class HtmlPrinter(Printer):
         return found
 
 
-def html_parts(parts: Iterable[Part]) -> Html:
-    """Return tables and sentences of a document as HTML."""
+def html_parts(*several: Iterable[Part]) -> Html:
+    """Return tables and sentences of documents as HTML."""
     printer = HtmlPrinter()
-    print_parts(parts, printer)
+    for parts in several:
+        print_parts(parts, printer)
     return printer.take()
 
 

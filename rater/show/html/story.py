@@ -22,6 +22,7 @@ from rater.show.charts.panels import dot_kinds, group_values, panel_values, seco
 from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.charts.vega import Html, element
+from rater.show.document import Line, print_parts
 from rater.show.format import (
     format_clock,
     format_duration,
@@ -30,9 +31,9 @@ from rater.show.format import (
     run_title,
     sanitize,
 )
-from rater.show.html.shell import HtmlPrinter, template
-from rater.show.results.divots import disturbed_line, print_findings, visible_line
-from rater.show.results.run import print_head
+from rater.show.html.shell import HtmlPrinter, html_parts, template
+from rater.show.results.divots import disturbed_line, finding_parts, visible_line
+from rater.show.results.run import head_parts
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, group_by_key, percent, truncate_list
@@ -53,7 +54,7 @@ def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = Tr
     `first`: its words are explained here. `machine`: drawn (`machine_html`).
     """
     printer = HtmlPrinter()
-    print_head(page_run.run.head, printer)
+    print_parts(head_parts(page_run.run.head), printer)
     _, *facts = printer.parts
     title = f"run {page_run.run.head.run}: {', '.join(run_texts(page_run))}"
     machine_line = ", ".join(machine_words(page_run))
@@ -213,18 +214,15 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
         )
         return
     found = _divots(page_run)
-    printer = HtmlPrinter()
     if not found:
         if analysis.disturbed or could_see(analysis) or analysis.findings:
-            print_findings(head, replace(analysis, failed=0), printer)
-            printer.some(_left_out(page_run, analysis))
+            none = finding_parts(head, replace(analysis, failed=0))
+            yield html_parts(none, _left_out(page_run, analysis))
         else:
-            printer.prose(_unseen(page_run, analysis))
-        yield printer.take()
+            yield html_parts([_unseen(page_run, analysis)])
         return
     if analysis.disturbed:
-        printer.prose(disturbed_line(analysis), "bold yellow")
-        yield printer.take()
+        yield html_parts([Line(disturbed_line(analysis), "bold yellow")])
     items = [_divot(place, one, page_run) for place, one in enumerate(found, 1)]
     most = 0 if analysis.disturbed else _OPEN
     if most:
@@ -243,9 +241,8 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
             element("summary", f"{len(explained)} explained by the layout, no divots"),
             element("ul", *(element("li", evidence_line(one)) for one in explained)),
         )
-    printer.some(_left_out(page_run, analysis))
-    printer.prose(visible_line(analysis.visible), "dim")
-    yield printer.take()
+    seen = Line(visible_line(analysis.visible), "dim")
+    yield html_parts([*_left_out(page_run, analysis), seen])
 
 
 def _left_out(page_run: ReportRun, analysis: Analysis) -> list[str]:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import partial
 
 from msgspec import Struct
 
-from rater.analysis.results.copies import CellTimes, RatioPair, TimeStatistics, slowest_points
+from rater.analysis.results.copies import CellTimes, RatioPair, slowest_points
 from rater.record.events import WorkloadTime
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
-from rater.show.console import Column, Columns, Printer, names_with_tunes, seconds_columns
-from rater.show.format import (
-    needed_decimals,
+from rater.show.document import (
+    CHANGE,
+    NUMBER,
+    SECONDS,
+    TEXT,
+    Field,
+    Line,
+    Part,
+    Row,
+    ViewTable,
+    benchmark_fields,
+    decimals,
 )
-from rater.text.values import Json, JsonFields, to_json
+from rater.show.format import format_number, needed_decimals
+from rater.text.values import Json, JsonFields, struct_fields, to_json
 
 _LEAST_WORST = 10  # slowest copies that are listed whatever is dropped
 _MOST_WORST = 40
@@ -37,24 +48,40 @@ class CopiesView(Struct, frozen=True):
         return min(max(_LEAST_WORST, self.drop), _MOST_WORST)
 
 
-def print_copies(view: CopiesView, printer: Printer) -> None:
-    """Print the ratios beside the baseline's, the copies' statistics, and the slowest copies."""
-    if view.pairs:
-        printer.line()
-        _print_pairs(view, printer)
-    printer.line()
-    printer.prose(f"times of the copies over {_yardstick(view)}:", "bold")
+def copy_parts(view: CopiesView) -> Iterator[Part]:
+    """Yield the ratios beside the baseline's, the copies' statistics, and the slowest copies."""
+    yield _pairs(view)
+    if view.pairs and view.head.copies != view.baseline.copies:
+        yield Line(
+            f"note: run {view.baseline.run} has {view.baseline.copies} copies, "
+            f"run {view.head.run} has {view.head.copies}",
+            "yellow",
+        )
+    own = view.baseline.run == view.head.run
+    whose = "of this run" if own else f"of run {view.baseline.run}"
+    if view.baseline_iteration is not None:
+        whose = f"of iteration {view.baseline_iteration} {whose}"
     if not view.times:
-        printer.line("no copy has ended")
+        yield "no copy has ended"
         return
-    printer.table(_shape_columns(view), ["" if t.cell.counted else "dim" for t in view.times])
-    printer.prose("s.d.: of the sample (n - 1)" + (_dropped_words(view) if view.drop else ""))
+    columns = (
+        *benchmark_fields([_CELL.of(one) for one in view.times]),
+        Field("copies", lambda one: len(one["cell"].points), optional=2),
+        Field("1 =|s", lambda one: one["yardstick_s"], SECONDS, optional=1),
+        *_shape("all", "every"),
+        *(_shape(f"-{view.drop}", "kept") if view.drop else ()),
+    )
+    rows = [struct_fields(one) | _CELL.of(one) for one in view.times]
+    title = f"Times of copies relative to the median copy {whose} of the same benchmark"
+    yield ViewTable(title, rows, columns, lambda one: "" if one["counted"] else "dim")
+    which = "slowest copy" if view.drop == 1 else f"{view.drop} slowest copies"
+    yield f"-{view.drop}: without the {which}" if view.drop else None
     missing = list(dict.fromkeys(t.cell.benchmark for t in view.times if t.yardstick_s is None))
     if missing:
         alone = view.baseline_iteration is not None
         where = f"iteration {view.baseline_iteration} of " if alone else ""
-        printer.prose(f"not in {where}run {view.baseline.run}: {', '.join(missing)}", "yellow")
-    _print_worst(view, printer)
+        yield Line(f"not in {where}run {view.baseline.run}: {', '.join(missing)}", "yellow")
+    yield _worst(view)
 
 
 _COPIES_TABLE = {
@@ -71,6 +98,7 @@ _COPIES_TABLE = {
     RatioPair: JsonFields("* change"),
 }
 _PLACE = JsonFields("cell.benchmark cell.tune cell.iteration")
+_CELL = JsonFields("cell.benchmark cell.tune cell.iteration cell.counted")
 
 
 def copies_document(view: CopiesView) -> dict[str, Json]:
@@ -89,107 +117,50 @@ def copies_document(view: CopiesView) -> dict[str, Json]:
     return {"copy_times": to_json(times, _COPIES_TABLE)}
 
 
-def _yardstick(view: CopiesView) -> str:
-    own = view.baseline.run == view.head.run
-    whose = "of this run" if own else f"of run {view.baseline.run}"
-    if view.baseline_iteration is not None:
-        whose = f"of iteration {view.baseline_iteration} {whose}"
-    return f"the median copy {whose} (benchmark by benchmark)"
-
-
-def _dropped_words(view: CopiesView) -> str:
-    which = "slowest copy" if view.drop == 1 else f"{view.drop} slowest copies"
-    return f"; last columns: without the {which}"
-
-
-def _print_pairs(view: CopiesView, printer: Printer) -> None:
+def _pairs(view: CopiesView) -> ViewTable:
     pairs = view.pairs
     several = len({pair.tune for pair in pairs if pair.tune}) > 1
-    names = [f"{p.name} {p.tune}" if several and p.tune else p.name for p in pairs]
     values = [value for pair in pairs for value in (pair.baseline, pair.value)]
-    places = needed_decimals(values, significant=4)
-    same = len({pair.unit for pair in pairs}) == 1
-    unit = {"ratio": "ratio", "copies/hour": "copies/h"}[pairs[0].unit] if same else ""
-    of = Columns(pairs)
-    printer.table(
-        [
-            Column("benchmark", names, right=False, flexible=True),
-            *([] if same else [of.left("unit", lambda pair: pair.unit)]),
-            of.numbers((f"run {view.baseline.run}", unit), lambda pair: pair.baseline, places),
-            of.numbers((f"run {view.head.run}", unit), lambda pair: pair.value, places),
-            of.change("change|%", lambda pair: pair.change),
-        ],
-        ["bold" if pair.name.startswith("suite") else "" for pair in pairs],
+    form = decimals(needed_decimals(values, significant=4))
+    columns = (
+        Field("benchmark", lambda pair: pair.name, TEXT, flexible=True),
+        Field("tune", lambda pair: pair.tune if several else None, TEXT),
+        Field("unit", lambda pair: pair.unit, TEXT),
+        Field(f"run {view.baseline.run}", lambda pair: pair.baseline, form),
+        Field(f"run {view.head.run}", lambda pair: pair.value, form),
+        Field("change|%", lambda pair: pair.change, CHANGE),
     )
-    if view.head.copies != view.baseline.copies:
-        printer.prose(
-            f"note: run {view.baseline.run} has {view.baseline.copies} copies, "
-            f"run {view.head.run} has {view.head.copies}",
-            "yellow",
-        )
+    return ViewTable("", pairs, columns, lambda it: "bold" if it.name.startswith("suite") else "")
 
 
-def _shape_columns(view: CopiesView) -> list[Column]:
-    times = view.times
-    labels = names_with_tunes([one.cell for one in times])
-    first = [i == 0 or label != labels[i - 1] for i, label in enumerate(labels)]
-    (medians_s,) = seconds_columns([one.yardstick_s for one in times])
+def _shape(label: str, of: str) -> list[Field]:
+    def value(name: str, one: Row) -> float | None:
+        found: float | None = getattr(one[of], name, None)
+        return found
 
-    def once(cells: Sequence[str]) -> list[str]:
-        return [text if new else "" for text, new in zip(cells, first, strict=True)]
-
-    of = Columns(times)
-    columns = [
-        Column("benchmark", once(labels), right=False, flexible=True),
-        of.right("iter", _iteration),
-        of.right("copies", lambda one: len(one.cell.points), optional=2),
-        Column("1 =|s", once(medians_s), optional=1),
-        *_shape_parts([one.every for one in times], "all"),
-    ]
-    if view.drop:
-        columns += _shape_parts([one.kept for one in times], f"-{view.drop}")
-    return columns
-
-
-def _shape_parts(shapes: Sequence[TimeStatistics | None], label: str) -> list[Column]:
-    of = Columns(shapes)
+    parts = {"median": "median", "mean": "mean", "s.d.": "sd", "max": "maximum"}
     return [
-        of.numbers(f"{label}|median", lambda shape: shape.median, _PLACES),
-        of.numbers(f"{label}|mean", lambda shape: shape.mean, _PLACES),
-        of.numbers(f"{label}|s.d.", lambda shape: shape.sd, _PLACES),
-        of.numbers(f"{label}|max", lambda shape: shape.maximum, _PLACES),
+        Field(f"{label}|{words}", partial(value, name), decimals(_PLACES))
+        for words, name in parts.items()
     ]
 
 
-def _iteration(one: CellTimes) -> str:
-    return str(one.cell.iteration) if one.cell.counted else f"({one.cell.iteration})"
-
-
-def _print_worst(view: CopiesView, printer: Printer) -> None:
-    worst = slowest_points(view.times, view.worst_shown)
-    if not worst:
-        return
-    printer.line()
-    printer.prose(f"the slowest of {sum(len(t.cell.points) for t in view.times)}:", "bold")
-    (seconds,) = seconds_columns([point.elapsed_s for _, point, _ in worst])
-    # By identity: a cell's hash is that of all its points.
-    names = names_with_tunes([one.cell for one in view.times])
-    named = {id(one): name for one, name in zip(view.times, names, strict=True)}
-    of, points = Columns(worst), Columns([point for _, point, _ in worst])
-    joules = [points.numbers("J|estimate", lambda point: point.joules_estimate, optional=1)]
-    printer.table(
-        [
-            of.left("benchmark", lambda row: named[id(row[0])], flexible=True),
-            of.right("iter", lambda row: _iteration(row[0])),
-            points.right("copy", lambda point: point.copy),
-            points.right("CPU", lambda point: point.cpu),
-            points.right("core", lambda point: point.core),
-            points.right("lgroup", lambda point: point.node),
-            Column("time|s", seconds),
-            of.numbers("over the|median", lambda row: row[2], _PLACES),
-            *(joules if any(point.joules_estimate for _, point, _ in worst) else ()),
-        ]
+def _worst(view: CopiesView) -> ViewTable:
+    rows = [
+        struct_fields(point) | _CELL.of(one) | {"normalised": normalised}
+        for one, point, normalised in slowest_points(view.times, view.worst_shown)
+    ]
+    columns = (
+        *benchmark_fields(rows),
+        Field("copy", "copy"),
+        Field("CPU", "cpu"),
+        Field("core", "core"),
+        Field("node", "node"),
+        Field("time|s", "elapsed_s", SECONDS),
+        Field("over the|median", "normalised", decimals(_PLACES)),
+        Field("J|estimate", "joules_estimate", NUMBER, optional=1),
     )
+    return ViewTable(f"The slowest of {sum(len(t.cell.points) for t in view.times)}", rows, columns)
 
 
 # -- Every copy run of a run, with the times of its workloads where it had several -----------------
@@ -202,31 +173,25 @@ _CHECKED = {
 }
 
 
-def print_copy_runs(run: StoredRun, printer: Printer) -> None:
-    """Print a line for every copy run; torn attempts left out."""
+def copy_run_parts(run: StoredRun) -> Iterator[Part]:
+    """Yield a row for every copy run; torn attempts left out."""
     copies = run.without_torn().copies
-    if not copies:
-        return
-    [times] = seconds_columns([it.elapsed_s for it in copies])
-    of = Columns(copies)
-    printer.line()
-    printer.table(
-        [
-            of.left("benchmark", lambda it: it.benchmark, flexible=True),
-            of.right("iter", lambda it: it.iteration),
-            of.right("copy", lambda it: it.copy),
-            of.right("CPU", lambda it: it.cpu),
-            of.right("lgroup", lambda it: it.node, optional=90),
-            of.numbers("start|s", lambda it: _seconds(it.start_ns), 3, optional=99),
-            Column("time|s", times),
-            *_workload_columns(copies),
-            of.left("ended", _ended),
-            of.left("output", _output, optional=98),
-        ],
-        ["" if it.status is CopyStatus.OK else "red" for it in copies],
+    most = max((len(it.workloads) for it in copies), default=0)
+    columns = (
+        Field("benchmark", lambda it: it.benchmark, TEXT, flexible=True),
+        Field("iter", lambda it: it.iteration),
+        Field("copy", lambda it: it.copy),
+        Field("CPU", lambda it: it.cpu),
+        Field("node", lambda it: it.node, optional=90),
+        Field("start|s", lambda it: _seconds(it.start_ns), decimals(3), optional=99),
+        Field("time|s", lambda it: it.elapsed_s, SECONDS),
+        *(_workload(place) for place in range(most if most > 1 else 0)),
+        Field("ended", _ended, TEXT),
+        Field("output", _output, TEXT, optional=98),
     )
-    if any(len(it.workloads) > 1 for it in copies):
-        printer.prose("w1, w2, ...: the copy's workloads, one after the other; !: it failed")
+    yield ViewTable("", copies, columns, lambda it: "" if it.status is CopyStatus.OK else "red")
+    if most > 1:
+        yield "w1, w2, ...: the copy's workloads, one after the other; !: it failed"
 
 
 _COPY_RUNS_TABLE = {
@@ -256,22 +221,13 @@ def _seconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
-def _workload_columns(copies: tuple[StoredCopy, ...]) -> list[Column]:
-    most = max(len(it.workloads) for it in copies)
-    if most < 2:
-        return []
-    columns = []
-    for this_place in range(most):
-        cells = [
-            it.workloads[this_place] if this_place < len(it.workloads) else None for it in copies
-        ]
-        [times] = seconds_columns([None if it is None else it.elapsed_ns / 1e9 for it in cells])
-        marked = [
-            f"{time}!" if _failed(it) and copy.status is CopyStatus.FAILED else time
-            for time, it, copy in zip(times, cells, copies, strict=True)
-        ]
-        columns.append(Column((f"w{this_place + 1}", "s"), marked, optional=1 + this_place))
-    return columns
+def _workload(place: int) -> Field:
+    def value(copy: StoredCopy) -> str | None:
+        it = copy.workloads[place] if place < len(copy.workloads) else None
+        failed = _failed(it) and copy.status is CopyStatus.FAILED
+        return f"{format_number(it.elapsed_ns / 1e9)}{'!' * failed}" if it else None
+
+    return Field((f"w{place + 1}", "s"), value, optional=1 + place)
 
 
 def _failed(it: WorkloadTime | None) -> bool:

@@ -1,16 +1,15 @@
-"""What CPUs did while copies ran, counters and energy."""
+"""What CPUs did while copies ran, where the copies' time went, counters and energy."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
-from rater.analysis.results.account import TimeAccount
-from rater.analysis.results.counters import BenchmarkCounts, Rates, RunCounts
+from rater.analysis.results.counters import BenchmarkCounts, RunCounts
 from rater.analysis.results.cpu_use import (
     CpuUse,
     DisturbanceKind,
@@ -19,89 +18,96 @@ from rater.analysis.results.cpu_use import (
     RunCounters,
 )
 from rater.analysis.results.metrics import PhaseEnergy
-from rater.analysis.results.score import BenchmarkScore, IterationScore, Summary
-from rater.show.console import Column, Columns, Printer
-from rater.show.format import format_number
-from rater.text.cpuset import format_list
-from rater.text.values import Json, JsonFields, count, percent, to_json
+from rater.analysis.results.score import IterationScore, Summary
+from rater.show.document import (
+    NUMBER,
+    PERCENT,
+    TEXT,
+    Fact,
+    Field,
+    Line,
+    Part,
+    Row,
+    ViewTable,
+    decimals,
+    facts,
+)
+from rater.text.cpuset import cpus_text, format_list
+from rater.text.values import Json, JsonFields, count, group_by_key, percent, to_json
+
+# -- What disturbed a run --------------------------------------------------------------------------
+
+DISTURBANCES = {
+    DisturbanceKind.FOREIGN: "other processes",
+    DisturbanceKind.STEAL: "the hypervisor",
+    DisturbanceKind.QUOTA: "CPU quota used up",
+    DisturbanceKind.THROTTLED: "throttled, too hot",
+    DisturbanceKind.SWAP: "pages swapped",
+    DisturbanceKind.MEMORY: "waits for memory",
+}
+
+
+def disturbance_facts(notable: Sequence[Row]) -> Iterator[Fact]:
+    """Yield what of a machine's readings a person should know: a row for each kind."""
+    for it in notable:
+        amount = f"up to {percent(it['share'])} %" if it["share"] is not None else None
+        cpus = it["cpus"] or [it["cpu"]] * (it["cpu"] is not None)
+        many = "of the time" if not cpus else f"of {cpus_text(cpus)}"
+        where = f"{it['benchmark'] or 'all benchmarks in rotation'}"
+        where += "" if it["iteration"] is None else f", iteration {it['iteration']}"
+        most = f" (most on CPU {it['cpu']} in {where})" if len(cpus) > 1 else f" ({where})"
+        text = f"{amount} {many}" if amount else count(it["times"] or 0, "time")
+        yield DISTURBANCES[DisturbanceKind(it["matter"])], text + most, "yellow"
+
+
+def notable_document(notable: Sequence[MachineDisturbance]) -> list[Row]:
+    """Return the same as JSON values; shares are of the phase's time."""
+    document: list[Row] = to_json(notable)
+    return document
+
+
+# -- CPUs by NUMA node, the worst ones, and the machine's counters ---------------------------------
 
 _WORST_SHOWN = 10
 _WORST_SHARE = 0.001  # of foreign load, steal and interrupts: less is not among the worst
 
 
-def notable_text(notable: Sequence[MachineDisturbance], run: int) -> str | None:
-    """Return one sentence on what a person should know, None where that is nothing."""
-    if not notable:
-        return None
-    text = "; ".join(_told(one) for one in notable)
-    return f"while copies ran: {text} (`rater show {run} --cpus`)"
-
-
-def notable_document(notable: Sequence[MachineDisturbance]) -> list[Json]:
-    """Return the same as JSON values; shares are of the phase's time."""
-    document: list[Json] = to_json(notable)
-    return document
-
-
-def print_cpus(readings: RunCounters, printer: Printer) -> None:
-    """Print CPUs by lgroup, the worst ones, and the machine's counters; counted phases only."""
-    printer.line()
+def cpu_parts(readings: RunCounters) -> Iterator[Part]:
+    """Yield what CPUs and machine did; counted phases only."""
     cpus = [use for use in readings.cpus if use.counted]
     if not cpus:
-        printer.prose(
-            "what the CPUs did was not read (--proof off, an older rater, or a run of another tool)"
-        )
+        yield "CPU use was not recorded (--proof off, an older rater, or an imported run)."
         return
-    _print_lgroups(cpus, printer)
+    yield _node_table(cpus)
+    legend = "foreign: use by other processes, rater included; most: one CPU in one phase"
+    if any(use.together > 1 for use in cpus):
+        legend += "; CPUs that the same copies may use share their foreign load equally"
+    yield legend
+    unknown = {use.phase for use in cpus if use.foreign is None}
+    if unknown:
+        yield (
+            f"Foreign load of {count(len({u.cpu for u in cpus if u.foreign is None}), 'CPU')} is "
+            f"unknown in {count(len(unknown), 'phase')}: copies there were killed, left processes "
+            "or migrated."
+        )
     worst = sorted(
         (use for use in cpus if _lost(use) > _WORST_SHARE or use.throttles),
         key=lambda use: (not use.copies, -_lost(use), -(use.throttles or 0), use.phase, use.cpu),
-    )[:_WORST_SHOWN]
-    if worst:
-        printer.line()
-        _print_worst(worst, printer)
+    )
+    yield _worst_table(worst[:_WORST_SHOWN])
     machine = [it for it in readings.machine if it.counted]
-    if machine:
-        printer.line()
-        printer.prose(_machine_text(machine))
+    yield facts(_machine_facts(machine), "The whole machine") if machine else None
 
 
 def cpus_document(readings: RunCounters) -> dict[str, Json]:
     """Return all readings as JSON values: by phase and CPU, and of the machine by phase."""
-    waits = ("cpu", "memory", "io")
-    pressure = {"pressure": lambda it: {what: it.pressure(what) for what in waits}}
+    pressure = {"pressure": lambda it: {what: it.pressure(what) for what in _WAITS}}
     table = {MachineUse: JsonFields("* values{}", pressure)}
     return {"cpus": to_json(readings.cpus), "machine": to_json(readings.machine, table)}
 
 
-def _told(one: MachineDisturbance) -> str:
-    where = "the machine" if one.cpu is None else f"CPU {one.cpu}"
-    when = one.benchmark or "all benchmarks in rotation"
-    when += "" if one.iteration is None else f", iteration {one.iteration}"
-    share = percent(one.share)
-    match one.matter:
-        case DisturbanceKind.FOREIGN:
-            text = f"other work took {share} % of {where} ({when})"
-        case DisturbanceKind.STEAL:
-            text = f"the hypervisor took {share} % of {where} ({when})"
-        case DisturbanceKind.QUOTA:
-            text = f"a cgroup's CPU quota was used up in {share} % of the periods ({when})"
-        case DisturbanceKind.THROTTLED:
-            text = f"{where} was throttled {count(one.times or 0, 'time')}, too hot ({when})"
-        case DisturbanceKind.SWAP:
-            text = f"{count(one.times or 0, 'page')} swapped ({when})"
-        case DisturbanceKind.MEMORY if one.share is not None:
-            text = f"tasks waited for memory {share} % of the time ({when})"
-        case DisturbanceKind.MEMORY:
-            text = f"tasks waited for memory {count(one.times or 0, 'time')} ({when})"
-    others = [cpu for cpu in one.cpus if cpu != one.cpu]
-    if len(others) > 1:
-        return f"{text}, and up to as much of {count(len(others), 'other CPU')}"
-    return f"{text}, and up to as much of CPU {others[0]}" if others else text
-
-
 class _Group(Struct, frozen=True):
-    """CPUs of one lgroup on which copies ran, or none did, over the phases."""
+    """CPUs of one node on which copies ran, or none did, over the phases."""
 
     node: int | None
     used: bool
@@ -114,155 +120,98 @@ class _Group(Struct, frozen=True):
         total_s = sum(time_s for _, time_s in known)
         return sum(share * time_s for share, time_s in known) / total_s if total_s else None
 
+    def values(self, name: str) -> list[float]:
+        """Return what is known of each CPU in each phase."""
+        return [value for use in self.uses if (value := getattr(use, name)) is not None]
+
     def most(self, name: str) -> float | None:
         """Return the share of one CPU in one phase that is highest."""
-        known = (getattr(use, name) for use in self.uses)
-        return max((share for share in known if share is not None), default=None)
+        return max(self.values(name), default=None)
 
 
-def _print_lgroups(cpus: Sequence[CpuUse], printer: Printer) -> None:
+def _node_table(cpus: Sequence[CpuUse]) -> ViewTable:
     used = {use.cpu for use in cpus if use.copies}
-    found: defaultdict[tuple[bool, int], list[CpuUse]] = defaultdict(list)
-    for use in cpus:
-        found[use.cpu not in used, -1 if use.node is None else use.node].append(use)
-    groups = [_Group(uses[0].node, not unused, uses) for (unused, _), uses in sorted(found.items())]
-    mhz = [[u.mean_mhz for u in group.uses if u.mean_mhz is not None] for group in groups]
-    of = Columns(groups)
-    columns = [
-        of.right("lgroup", lambda it: it.node),
-        of.left("copies", lambda it: "yes" if it.used else "none"),
-        of.left("CPUs", lambda it: format_list({use.cpu for use in it.uses}), flexible=True),
-        of.percent("busy|%", lambda it: it.mean("busy")),
-        of.percent("foreign|%", lambda it: it.mean("foreign")),
-        of.percent("most|%", lambda it: it.most("foreign")),
-        of.percent("steal|%", lambda it: it.mean("steal")),
-        of.percent("most|%", lambda it: it.most("steal"), optional=2),
-        of.percent("irq|%", lambda it: it.mean("irq")),
-    ]
-    if any(mhz):
-        columns += [
-            Column("MHz|min", [format_number(min(it, default=None), 0) for it in mhz]),
-            Column("|mean", [format_number(statistics.fmean(it), 0) if it else "-" for it in mhz]),
-            Column("|max", [format_number(max(it, default=None), 0) for it in mhz]),
-        ]
-    printer.table(columns)
-    text = (
-        "of all CPUs and phases together; foreign: work of others than copies, rater's own "
-        "included; most: of one CPU in one phase"
+    found = group_by_key(
+        ((use.cpu not in used, -1 if use.node is None else use.node), use) for use in cpus
     )
-    if any(use.together > 1 for use in cpus):
-        text += "; CPUs that the same copies may use share their foreign load equally"
-    printer.prose(text)
-    unknown = {use.phase for use in cpus if use.foreign is None}
-    if unknown:
-        printer.prose(
-            f"Foreign load of {len({u.cpu for u in cpus if u.foreign is None})} CPUs is unknown in "
-            f"{count(len(unknown), 'phase')}: copies there were killed, left processes or migrated."
-        )
-    if not any(mhz):
-        printer.prose("frequency is not known: no cpufreq on this machine, or the phases too short")
+    groups = [_Group(uses[0].node, not unused, uses) for (unused, _), uses in sorted(found.items())]
+
+    def mhz(of: Callable[[list[float]], float], it: _Group) -> float | None:
+        known = it.values("mean_mhz")
+        return of(known) if known else None
+
+    whole = decimals(0)
+    columns = (
+        Field("node", lambda it: it.node),
+        Field("copies", lambda it: "yes" if it.used else "none", TEXT),
+        Field("CPUs", lambda it: format_list({use.cpu for use in it.uses}), TEXT, flexible=True),
+        Field("busy|%", lambda it: it.mean("busy"), PERCENT),
+        Field("foreign|%", lambda it: it.mean("foreign"), PERCENT),
+        Field("most|%", lambda it: it.most("foreign"), PERCENT),
+        Field("steal|%", lambda it: it.mean("steal"), PERCENT),
+        Field("most|%", lambda it: it.most("steal"), PERCENT, optional=2),
+        Field("irq|%", lambda it: it.mean("irq"), PERCENT),
+        Field("MHz|min", partial(mhz, min), whole),
+        Field("|mean", partial(mhz, statistics.fmean), whole),
+        Field("|max", partial(mhz, max), whole),
+    )
+    return ViewTable("", groups, columns)
 
 
-def _print_worst(worst: Sequence[CpuUse], printer: Printer) -> None:
-    of = Columns(worst)
-    columns = [
-        of.right("CPU", lambda use: use.cpu),
-        of.right("lgroup", lambda use: use.node),
-        of.right("copy", lambda use: format_list(use.copies) or None, flexible=True),
-        of.left("benchmark", lambda use: use.benchmark or "(rotated)", flexible=True),
-        of.right("iter", lambda use: use.iteration),
-        of.percent("busy|%", lambda use: use.busy),
-        of.percent("foreign|%", lambda use: use.foreign),
-        of.percent("steal|%", lambda use: use.steal),
-        of.percent("irq|%", lambda use: use.irq),
-    ]
-    if any(use.interrupts_per_s is not None for use in worst):
-        columns.append(of.numbers("interrupts|/s", lambda use: use.interrupts_per_s, 0, optional=1))
-    if any(use.mean_mhz is not None for use in worst):
-        columns.append(of.numbers("MHz", lambda use: use.mean_mhz, 0))
-    if any(use.throttles for use in worst):
-        columns.append(of.right("too hot|times", lambda use: use.throttles))
-    printer.line("most foreign load, steal and interrupts, CPUs of copies first:")
-    printer.table(columns)
+def _worst_table(worst: Sequence[CpuUse]) -> ViewTable:
+    columns = (
+        Field("CPU", lambda use: use.cpu),
+        Field("node", lambda use: use.node),
+        Field("copy", lambda use: format_list(use.copies) or None, flexible=True),
+        Field("benchmark", lambda use: use.benchmark or "(rotated)", TEXT, flexible=True),
+        Field("iter", lambda use: use.iteration),
+        Field("busy|%", lambda use: use.busy, PERCENT),
+        Field("foreign|%", lambda use: use.foreign, PERCENT),
+        Field("steal|%", lambda use: use.steal, PERCENT),
+        Field("irq|%", lambda use: use.irq, PERCENT),
+        Field("interrupts|/s", lambda use: use.interrupts_per_s, decimals(0), optional=1),
+        Field("MHz", lambda use: use.mean_mhz, decimals(0)),
+        Field("too hot|times", lambda use: use.throttles or None),
+    )
+    return ViewTable(
+        "Most foreign load, steal and interrupts; CPUs of copies first", worst, columns
+    )
 
 
 def _lost(use: CpuUse) -> float:
     return (use.foreign or 0.0) + use.steal + use.irq
 
 
-_SAID = {  # in this order
-    "pswpin": ("page swapped in", "pages swapped in"),
-    "pswpout": ("page swapped out", "pages swapped out"),
-    "pgmajfault": ("major fault", "major faults"),
-    "allocstall": ("wait for memory to be freed", "waits for memory to be freed"),
-    "pgmigrate_success": ("page moved", "pages moved"),
-    "numa_hint_faults": ("NUMA hinting fault", "NUMA hinting faults"),
-    "thp_fault_fallback": ("huge page not had", "huge pages not had"),
+_WAITS = ("cpu", "memory", "io")
+_COUNTERS = {
+    "pswpin": "pages swapped in",
+    "pswpout": "pages swapped out",
+    "pgmajfault": "major faults",
+    "allocstall": "waits for memory to be freed",
+    "pgmigrate_success": "pages moved",
+    "numa_hint_faults": "NUMA hinting faults",
+    "thp_fault_fallback": "huge pages not had",
 }
 
 
-def _machine_text(machine: Sequence[MachineUse]) -> str:
-    elapsed_s = sum(it.elapsed_s for it in machine)
-    waits = []
-    for what in ("cpu", "memory", "io"):
-        shares = [
+def _machine_facts(machine: Sequence[MachineUse]) -> Iterator[Fact]:
+    for what in _WAITS:
+        known = [
             (share, it.elapsed_s) for it in machine if (share := it.pressure(what)) is not None
         ]
-        if shares:
-            waited_s = sum(share * time_s for share, time_s in shares)
-            waits.append(f"{what} {percent(waited_s / elapsed_s)} %")
+        if known:
+            waited_s = sum(share * time_s for share, time_s in known)
+            total_s = sum(it.elapsed_s for it in machine)
+            yield f"some task waited for {what}", f"{percent(waited_s / total_s)} % of the time"
     totals: defaultdict[str, int] = defaultdict(int)
     for it in machine:
         for name, value in it.values:
             totals[name] += value
-    counters = [count(totals[name], *words) for name, words in _SAID.items() if totals[name]]
-    text = "the whole machine"
-    if waits:
-        text += f": some task waited for {', '.join(waits)} of the time"
-    return f"{text}; {', '.join(counters) or 'no page swapped, moved or waited for'}"
+    seen = [(words, str(totals[name])) for name, words in _COUNTERS.items() if totals[name]]
+    yield from seen or [("pages", "none swapped, moved or waited for")]
 
 
 # -- Where the time of copies went -----------------------------------------------------------------
-
-
-def on_cpu(it: IterationScore) -> float | None:
-    """Return the share of their time that copies had a CPU; None: not known."""
-    of = it.account
-    return None if of is None or of.ran_s is None else of.ran_s / of.elapsed_s
-
-
-def print_accounts(summary: Summary, printer: Printer) -> None:
-    """Print what the copies' time was spent with, iteration by iteration, where that is known."""
-    rows = [
-        (benchmark, it, it.account)
-        for benchmark in summary.benchmarks
-        for it in benchmark.iterations
-        if it.counted and it.account is not None and it.account.ran_s is not None
-    ]
-    if all(it.waited_s is None for _, _, it in rows):
-        return
-    of = Columns(rows)
-    printer.line()
-    printer.table(
-        [
-            of.left("time of copies", lambda row: row[0].benchmark, flexible=True),
-            of.right("iter", lambda row: row[1].iteration),
-            *(
-                of.percent(f"{words}|%", partial(_spent, name=name))
-                for name, words in _SPENT.items()
-            ),
-        ]
-    )
-    known = [it.known for _, _, it in rows if it.known is not None]
-    part = (
-        f"; seen of {percent(min(known), 0)} % of the CPU time" if known and min(known) < 1 else ""
-    )
-    lacking = "" if len(known) == len(rows) else "; -: not known"
-    printer.prose(
-        "waited: runnable, but the CPU was another's; throttled: a cgroup's CPU quota was used up; "
-        f"slept: waited for anything else{part}{lacking}"
-    )
-
 
 _SPENT = {
     "ran_s": "on CPU",
@@ -273,10 +222,39 @@ _SPENT = {
 }
 
 
-def _spent(row: tuple[BenchmarkScore, IterationScore, TimeAccount], name: str) -> float | None:
-    account = row[2]
-    time_s: float | None = getattr(account, name)
-    return None if time_s is None else time_s / account.elapsed_s
+def account_parts(summary: Summary) -> Iterator[Part]:
+    """Yield what the copies' time was spent with, iteration by iteration, if that is known."""
+    rows = [
+        it
+        for benchmark in summary.benchmarks
+        for it in benchmark.iterations
+        if it.counted and it.account is not None and it.account.ran_s is not None
+    ]
+    if all(it.account.waited_s is None for it in rows if it.account):
+        return
+
+    def spent(it: IterationScore, name: str) -> float | None:
+        time_s: float | None = getattr(it.account, name)
+        return None if time_s is None or it.account is None else time_s / it.account.elapsed_s
+
+    columns = (
+        Field("time of copies", lambda it: it.benchmark, TEXT, flexible=True),
+        Field("iter", lambda it: it.iteration),
+        *(
+            Field(f"{words}|%", partial(spent, name=name), PERCENT)
+            for name, words in _SPENT.items()
+        ),
+        Field("of CPU|time %", lambda it: _partly(it.account.known), PERCENT, optional=1),
+    )
+    yield ViewTable("", rows, columns)
+    yield (
+        "waited: runnable, but others had the CPU; throttled: a cgroup's CPU quota was used up; "
+        "slept: waited for anything else"
+    )
+
+
+def _partly(known: float | None) -> float | None:
+    return None if known == 1 else known
 
 
 # -- Counters of a run: cycles per instruction and its parts, metrics, sums of what has no rates ---
@@ -285,114 +263,102 @@ _SHARE = "_share"  # ends the names of metrics that are shares
 _MUCH_SPREAD = 0.05  # of the CPI between groups that are put together
 
 
-def print_counters(counts: RunCounts, printer: Printer) -> None:
-    """Print what was counted, benchmark by benchmark, and how far it can be trusted."""
-    printer.line()
+def counter_parts(counts: RunCounts) -> Iterator[Part]:
+    """Yield what was counted, benchmark by benchmark, and how far it can be trusted."""
     if not counts.benchmarks:
-        printer.prose("nothing was counted in this run; `rater doctor counters` shows what can be")
+        yield "Nothing was counted in this run; `rater doctor counters` shows what can be."
         return
-    rated = [it for it in counts.benchmarks if it.rates is not None]
-    if rated:
-        _print_rates(rated, printer)
-    for it in rated:
-        _print_stack(it, printer)
+    yield _rates_table([it for it in counts.benchmarks if it.rates is not None])
     for it in counts.benchmarks:
         if it.rates is None:
-            _print_sums(it, printer)
-    printer.some(_remarks(counts))
+            rows = [(f"{group.name} {event}", mean) for group in it.groups
+                    for event, mean in group.means]  # fmt: skip
+            columns = (
+                Field(_name(it), lambda row: row[0], TEXT),
+                Field("mean|/copy run", lambda row: row[1], NUMBER),
+            )
+            yield ViewTable("", rows, columns)
+        else:
+            yield _stack_table(it)
+    yield facts(_counter_facts(counts))
 
 
-def _print_rates(rated: Sequence[BenchmarkCounts], printer: Printer) -> None:
-    of = Columns(rated)
+def _rates_table(rated: Sequence[BenchmarkCounts]) -> ViewTable:
+    def metric(name: str, it: BenchmarkCounts) -> float | None:
+        return dict(it.metrics).get(name)
+
     names = dict.fromkeys(name for it in rated for name, _ in it.metrics)
-    printer.table(
-        [
-            of.left("counters", _name, flexible=True),
-            of.numbers("cycles|/instr", lambda it: _rates(it).cpi, 3),
-            of.percent("spread|%", lambda it: it.cpi_spread, optional=1),
-            of.numbers(
-                "instr|/cycle", lambda it: 1 / _rates(it).cpi if _rates(it).cpi else None, 3
-            ),
-            of.numbers("GHz", lambda it: _rates(it).ghz, 2),
-            of.numbers("10^9 instr|/copy", lambda it: _rates(it).instructions / 1e9, optional=2),
-            *(_metric(rated, name, 3 + n) for n, name in enumerate(names)),
-        ]
-    )
-
-
-def _metric(rated: Sequence[BenchmarkCounts], name: str, optional: int) -> Column:
-    of = Columns(rated)
-    words = name.removesuffix(_SHARE).replace("_", " ").replace(" mpki", "|/1000 instr")
-    if name.endswith(_SHARE):
-        return of.percent(f"{words}|%", lambda it: dict(it.metrics).get(name), optional=optional)
-    return of.numbers(words, lambda it: dict(it.metrics).get(name), optional=optional)
-
-
-def _print_stack(it: BenchmarkCounts, printer: Printer) -> None:
-    if it.stack is None or it.rates is None or not it.rates.cpi:
-        return
-    of = Columns(it.stack.parts)
-    cpi = it.rates.cpi
-    printer.line()
-    printer.table(
-        [
-            of.left(f"CPI of {_name(it)}", lambda part: part.name.replace("_", " ")),
-            of.numbers("cycles|/instr", lambda part: part.cycles, 3),
-            of.percent("share|%", lambda part: part.cycles / cpi),
-        ]
-    )
-    if it.stack.missing:
-        words = ", ".join(name.replace("_", " ") for name in it.stack.missing)
-        printer.prose(f"not counted, and in `other`: {words}")
-    if it.stack.excess:
-        printer.prose(
-            f"the parts were {percent(it.stack.excess)} % more than the CPI together, and are "
-            "scaled to it: stalls of several kinds at once count for each"
+    metrics = [
+        Field(
+            f"{name.removesuffix(_SHARE).replace('_', ' ').replace(' mpki', '|/1000 instr')}"
+            f"{'|%' * name.endswith(_SHARE)}",
+            partial(metric, name),
+            PERCENT if name.endswith(_SHARE) else NUMBER,
+            optional=3 + n,
         )
-
-
-def _print_sums(it: BenchmarkCounts, printer: Printer) -> None:
-    rows = [(group.name, *mean) for group in it.groups for mean in group.means]
-    of = Columns(rows)
-    printer.table(
-        [
-            of.left(f"{_name(it)}", lambda row: f"{row[0]} {row[1]}"),
-            of.numbers("mean|/copy run", lambda row: row[2]),
-        ]
+        for n, name in enumerate(names)
+    ]
+    columns = (
+        Field("counters", _name, TEXT, flexible=True),
+        Field("cycles|/instr", lambda it: it.rates.cpi, decimals(3)),
+        Field("spread|%", lambda it: it.cpi_spread, PERCENT, optional=1),
+        Field("instr|/cycle", lambda it: 1 / it.rates.cpi if it.rates.cpi else None, decimals(3)),
+        Field("GHz", lambda it: it.rates.ghz, decimals(2)),
+        Field("10^9 instr|/copy", lambda it: it.rates.instructions / 1e9, NUMBER, optional=2),
+        *metrics,
     )
+    return ViewTable("", rated, columns)
 
 
-def _remarks(counts: RunCounts) -> list[str]:
-    found = []
+def _stack_table(it: BenchmarkCounts) -> ViewTable | None:
+    if it.stack is None or it.rates is None or not it.rates.cpi:
+        return None
+    cpi = it.rates.cpi
+    columns = (
+        Field(f"CPI of {_name(it)}", lambda part: part.name.replace("_", " "), TEXT),
+        Field("cycles|/instr", lambda part: part.cycles, decimals(3)),
+        Field("share|%", lambda part: part.cycles / cpi, PERCENT),
+    )
+    return ViewTable("", it.stack.parts, columns)
+
+
+def _counter_facts(counts: RunCounts) -> Iterator[Fact]:
     for it in counts.benchmarks:
-        found += [
-            f"{_name(it)}: {group.name} was counted for {percent(group.share)} % of the time and "
-            "scaled: others had the counters, or groups took turns"
+        name = _name(it)
+        if it.stack is not None and it.stack.missing:
+            words = ", ".join(part.replace("_", " ") for part in it.stack.missing)
+            yield name, f"not counted, and in `other`: {words}"
+        if it.stack is not None and it.stack.excess:
+            yield (
+                name,
+                f"the parts exceeded the CPI by {percent(it.stack.excess)} % and are scaled to it: "
+                "each of several stalls at once is counted",
+            )
+        yield from (
+            (
+                name,
+                f"{group.name} was counted {percent(group.share)} % of the time and scaled: "
+                "others used the counters, or groups took turns",
+            )
             for group in it.groups
             if group.share < 1
-        ]
-        if it.cpi_spread is not None and it.cpi_spread > _MUCH_SPREAD:
-            found.append(
-                f"{_name(it)}: the CPI of its iterations differs by {percent(it.cpi_spread)} %: "
-                "groups of such different iterations do not quite go together"
-            )
-    if counts.user_only:
-        found.append("user mode only: what the kernel did for the copies is not in it")
-    if counts.cost_us is not None:
-        found.append(
-            f"counting took {counts.cost_us:.0f} us of rater's CPU time a copy run, outside of "
-            "its time"
         )
-    return found
+        if it.cpi_spread is not None and it.cpi_spread > _MUCH_SPREAD:
+            yield (
+                name,
+                f"CPI differs by {percent(it.cpi_spread)} % between iterations: groups counted in "
+                "different iterations do not quite fit together",
+            )
+    yield "user mode", counts.user_only and "the kernel's work for the copies is not counted"
+    yield (
+        "cost",
+        counts.cost_us is not None
+        and f"{counts.cost_us:.0f} us of rater's CPU time a copy run, outside of its time",
+    )
 
 
 def _name(it: BenchmarkCounts) -> str:
     return f"{it.benchmark} {it.tune}" if it.tune else it.benchmark
-
-
-def _rates(it: BenchmarkCounts) -> Rates:
-    assert it.rates is not None
-    return it.rates
 
 
 def counters_document(counts: RunCounts) -> dict[str, object]:
@@ -435,36 +401,26 @@ class _Row(Struct, frozen=True):
         return None if joules is None or not runs else joules / runs
 
 
-def print_energy(summary: Summary, printer: Printer) -> None:
-    """Print a line for each counted phase, what the suite comes to, and why there is none."""
+def energy_parts(summary: Summary) -> Iterator[Part]:
+    """Yield a row for each counted phase, what the suite comes to, and why there is none."""
     rows = [row for row in _rows(summary) if row.energy.counted]
-    if not rows:
-        return
-    printer.line()
-    known = [row for row in rows if row.energy.joules is not None]
-    if known:
-        of = Columns(known)
-        printer.table(
-            [
-                of.left("energy", lambda row: row.energy.benchmark or "(all)", flexible=True),
-                of.right("iter", lambda row: row.energy.iteration),
-                of.numbers("J", lambda row: row.energy.joules),
-                of.numbers("J|/copy", lambda row: row.joules_per_copy),
-                of.numbers("W", lambda row: row.energy.watts),
-                of.numbers("energy x|time Js", lambda row: row.energy.energy_delay_js, optional=1),
-                of.numbers("memory|J", lambda row: _memory(row.energy), optional=2),
-            ]
-        )
-        if summary.joules is not None and len(summary.benchmarks) != 1:
-            printer.prose(f"energy of the suite: {summary.joules:.4g} J")
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row.energy.reason:
-            reasons.setdefault(row.energy.reason, []).append(row.energy.benchmark or "(all)")
-    printer.some(
-        (f"no energy of {', '.join(dict.fromkeys(of))}: {why}" for why, of in reasons.items()),
-        "yellow",
+    columns = (
+        Field("energy", lambda row: row.energy.benchmark or "(all)", TEXT, flexible=True),
+        Field("iter", lambda row: row.energy.iteration),
+        Field("J", lambda row: row.energy.joules, NUMBER),
+        Field("J|/copy", lambda row: row.joules_per_copy, NUMBER),
+        Field("W", lambda row: row.energy.watts, NUMBER),
+        Field("energy x|time Js", lambda row: row.energy.energy_delay_js, NUMBER, optional=1),
+        Field("memory|J", lambda row: _memory(row.energy), NUMBER, optional=2),
     )
+    yield ViewTable("", [row for row in rows if row.energy.joules is not None], columns)
+    if summary.joules is not None and len(summary.benchmarks) != 1:
+        yield f"energy of the suite: {summary.joules:.4g} J"
+    reasons = group_by_key(
+        (row.energy.reason, row.energy.benchmark or "(all)") for row in rows if row.energy.reason
+    )
+    for why, of in reasons.items():
+        yield Line(f"no energy of {', '.join(dict.fromkeys(of))}: {why}", "yellow")
 
 
 def _rows(summary: Summary) -> Iterator[_Row]:

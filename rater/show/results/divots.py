@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
-from rich.console import Console
 
 from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model import formatting
@@ -17,7 +16,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.cpu_use import FOREIGN_SHARE
 from rater.record.stored import RunHead
-from rater.show.console import Printer
+from rater.show.document import TEXT, Field, Line, Part, ViewTable, facts
 from rater.show.format import run_title
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
@@ -37,11 +36,13 @@ from rater.text.values import (
 _MOST_LINES = 10
 _MOST_EXPLAINED = 4
 _MOST_NEXT = 3
+_LONGEST_TITLE = 40
 _NO_COPY = "Noise would hide a single slow copy."
+_FEW = "With so few copies only large effects are detectable."
 # What a run promises to show, by scope: of what, and in how much of the run.
 SCOPES = {
-    "group": ("an lgroup", "in all benchmarks"),
-    "group-benchmark": ("an lgroup", "in one benchmark"),
+    "group": ("a node", "in all benchmarks"),
+    "group-benchmark": ("a node", "in one benchmark"),
     "cpu": ("a CPU", "all the time"),
     "copy-benchmark": ("a copy", "in one benchmark"),
     "copy": ("a copy", "once"),
@@ -50,31 +51,21 @@ SCOPES = {
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
 
 
-def print_divots(
-    head: RunHead, analysis: Analysis, console: Console, *, every: bool = False
-) -> None:
-    """Print what was found in a run, or that nothing was and what would have been."""
-    printer = Printer(console)
+def divot_parts(head: RunHead, analysis: Analysis, *, every: bool = False) -> Iterator[Part]:
+    """Yield what was found in a run, or that nothing was and what would have been."""
     name, more = run_title(head.suite, head.benchmarks)
     ran = ", ".join(part for part in (name, more) if part)
-    if len(ran) > 40:
+    if len(ran) > _LONGEST_TITLE:
         ran = count(len(head.benchmarks), "benchmark")
-    printer.line(
-        f"Run {head.run}: {ran}, {copies_text(head.copies)}, {count(head.iterations, 'iteration')}",
-        "bold",
-    )
-    print_findings(head, analysis, printer, every=every)
+    size = f"{copies_text(head.copies)}, {count(head.iterations, 'iteration')}"
+    yield Line(f"Run {head.run}: {ran}, {size}", "bold")
+    yield from finding_parts(head, analysis, every=every)
 
 
-def print_findings(
-    head: RunHead,
-    analysis: Analysis,
-    printer: Printer,
-    *,
-    every: bool = False,
-    most_next: int = _MOST_NEXT,
-) -> None:
-    """Print the divots and what would confirm them, or in a line that there are none.
+def finding_parts(
+    head: RunHead, analysis: Analysis, *, every: bool = False, most_next: int = _MOST_NEXT
+) -> Iterator[Part]:
+    """Yield the verdict in a sentence, the divots, and what would confirm them.
 
     `every`: also those of a disturbed run; `most_next`: commands named at most.
     """
@@ -82,32 +73,34 @@ def print_findings(
     divots = [one for one in shown if not one.explained]
     explained = [one for one in shown if one.explained]
     if analysis.disturbed:
-        printer.prose(disturbed_line(analysis, shown=bool(divots)), "bold yellow")
+        yield Line(disturbed_line(analysis, shown=bool(divots)), "bold yellow")
         if hidden := len(analysis.findings) - len(shown):
-            way = f"`rater divots {head.run} -v` shows {'it' if hidden == 1 else 'them'}"
-            printer.prose(f"{count(hidden, 'finding')} of a disturbed run: {way}", "dim")
-    if divots:
-        _print_found(divots, analysis.lost, printer)
-    elif analysis.disturbed:
-        pass  # that nothing stands out says nothing then
-    elif not (analysis.visible or explained):
-        printer.prose(_nothing(head, analysis))
-    else:
+            yield Line(
+                f"{count(hidden, 'finding')} of a disturbed run: `rater divots {head.run} -v`",
+                "dim",
+            )
+    elif not divots and (analysis.visible or explained):
         none = "No divots: no copy and no part of the machine stands out."
-        printer.prose(f"{none} {visible_line(analysis.visible)}{_unknown(head, analysis)}", "green")
-    if explained:
-        printer.line("Explained by the layout, no divots:")
-        printer.some(map(evidence_line, explained), most=_MOST_EXPLAINED, indent="  ")
-    if divots and analysis.visible:
-        printer.prose(visible_line(analysis.visible), "dim")
+        yield Line(f"{none}{_unknown(head, analysis)}", "green")
+    elif not divots:
+        yield _nothing(head, analysis)
+    yield from _found(divots, analysis.lost)
+    yield ViewTable(
+        "Explained by the layout, no divots",
+        explained,
+        (Field("", lambda _: "  ", TEXT), Field("", evidence_line, wrap=True)),
+        most=_MOST_EXPLAINED,
+    )
+    if (analysis.visible or explained) and (divots or not analysis.disturbed):
+        yield Line(visible_line(analysis.visible), "dim")
     if analysis.failed and (divots or analysis.visible):
         runs = count(analysis.failed, "copy run")
-        printer.prose(f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out.")
+        yield f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out."
     if analysis.disturbed and analysis.rerun:
-        printer.line(f"next: `{analysis.rerun}`   (when nothing else works on this machine)")
+        yield Line(f"next: `{analysis.rerun}`   (when nothing else runs on this machine)")
         return
-    for text in _next_lines(divots, analysis.confirm)[:most_next]:
-        printer.line(text)
+    confirms = dict.fromkeys(analysis.confirm[:_MOST_LINES] if divots else ())
+    yield from (Line(f"next: `{it}`", whole=True) for it in list(confirms)[:most_next])
 
 
 def disturbed_line(analysis: Analysis, *, shown: bool = False) -> str:
@@ -125,47 +118,42 @@ def _nothing(head: RunHead, analysis: Analysis) -> str:
         return "No divots could have been seen: too few copies ended well."
     if head.source == "import":
         return "No divots could have been seen: too few times of copies are known."
-    few = "with so few copies only large effects are detectable."
-    if unknown := _unknown(head, analysis):
-        return f"No divots were found; {few}{unknown}"
-    return f"No divots: nothing stands out; {few}"
+    return f"No divots were found. {_FEW}{_unknown(head, analysis)}"
 
 
 def _unknown(head: RunHead, analysis: Analysis) -> str:
     """Say that it is not known what others took, of a run that was made here."""
     if head.source != "run" or analysis.others_cost is not None:
         return ""
-    return " Whether other work took time from the copies is not known."
+    return " Whether other processes took time from the copies is unknown."
 
 
-def _print_found(divots: Sequence[Finding], lost: float, printer: Printer) -> None:
+def _found(divots: Sequence[Finding], lost: float) -> Iterator[Part]:
+    if not divots:
+        return
     together = ""
     if lost - divots[0].cost >= _NOTE:  # none of them costs it alone
         of = "score" if divots[0].score_lost is not None else "copies' time"
         together = f" (together they cost {formatting.format_cost(lost)} of the {of})"
-    printer.prose(f"{count(len(divots), 'divot')}, the most costly first{together}:")
-    for number, one in enumerate(divots[:_MOST_LINES], 1):
-        style = "" if one.cost >= _NOTE or one.fast else "dim"
-        printer.prose(f"  {number}. {evidence_line(one)}", style)
-    if len(divots) > _MOST_LINES:
-        printer.line(f"  and {len(divots) - _MOST_LINES} more (--json has them all)")
-
-
-def _next_lines(divots: Sequence[Finding], commands: Sequence[str]) -> list[str]:
-    """Return the commands that would confirm what was found, the same one once."""
-    lines: dict[str, str] = {}
-    for one, command in zip(divots[:_MOST_LINES], commands, strict=False):
-        confirms = "--confirm" in command
-        what = f"against others like {'it' if len(one.cpus) == 1 else 'them'}"
-        why = f"{one.place} {what}" if confirms else "whether it comes back"
-        lines.setdefault(command, f"next: `{command}`   ({why})")
-    return list(lines.values())
+    yield f"{count(len(divots), 'divot')}, the most costly first{together}:"
+    columns = (
+        Field("", lambda row: f"{row[0]:3}."),
+        Field("", lambda row: evidence_line(row[1]), wrap=True),
+    )
+    yield ViewTable(
+        "",
+        list(enumerate(divots, 1)),
+        columns,
+        lambda row: "" if row[1].cost >= _NOTE or row[1].fast else "dim",
+        _MOST_LINES,
+        tight=True,
+    )
 
 
 def visible_line(visible: dict[str, float]) -> str:
     """Return the smallest effects that the run could show as a sentence."""
     if not visible:
-        return "With so few copies only large effects are detectable."
+        return _FEW
     one_benchmark = visible.get("group") == visible.get("group-benchmark")
     parts = group_by_key(
         (what, f"{percent(visible[scope])} % {where}")
@@ -174,17 +162,14 @@ def visible_line(visible: dict[str, float]) -> str:
     )
     sizes = "; ".join(f"{what} {', '.join(parts[what])}" for what in parts)
     line = f"Smallest detectable slowdown: {sizes}."
-    return f"{line} {_NO_COPY}" if parts.keys() == {"an lgroup"} else line
+    return f"{line} {_NO_COPY}" if parts.keys() == {SCOPES["group"][0]} else line
 
 
-def print_between(between: Sequence[RecurringDivot], runs: int, console: Console) -> None:
-    """Print what comes back in several runs, what moves about, and what only one has."""
-    printer = Printer(console)
-    printer.line()
-    printer.line(f"Over {runs} runs:", "bold")
-    if not between:
-        printer.line("  no CPU, lgroup or copy stands out in more than one run")
-    printer.some((f"{one.kind}: {one.summary}" for one in between), most=_MOST_LINES, indent="  ")
+def between_parts(between: Sequence[RecurringDivot], runs: int) -> Iterator[Part]:
+    """Yield what comes back in several runs, what moves about, and what only one has."""
+    title = f"Over {runs} runs"
+    none = [("", "no CPU, node or copy stands out in more than one run")]
+    yield facts([(one.kind, one.summary) for one in between] or none, title, _MOST_LINES)
 
 
 # -- The trial of a divot: what is run against what, and what came of it ---------------------------
@@ -213,47 +198,49 @@ class ConfirmView(Struct, frozen=True):
     disturbed: str | None = None  # why it cannot be judged
 
 
-def print_trial(view: ConfirmView, printer: Printer) -> None:
-    """Print what is compared."""
-    printer.prose(f"Divot {view.number} of run {view.run}: {view.evidence}", "bold")
+def trial_parts(view: ConfirmView) -> Iterator[Part]:
+    """Yield what is compared."""
+    yield Line(f"Divot {view.number} of run {view.run}: {view.evidence}", "bold")
     if view.trial is None:
-        printer.prose(f"cannot be confirmed here: {view.refused}")
+        yield f"cannot be confirmed here: {view.refused}"
         return
-    trial = view.trial
-    copies = copies_text(trial.copies)
-    printer.prose(
-        f"{count(view.pairs, 'pair')} of runs in turn, {copies} each, without the other copies:"
-    )
-    for side, command in zip("AB", view.commands, strict=True):
-        printer.prose(f"  {side}  {command}")
+    copies = copies_text(view.trial.copies)
+    pairs = count(view.pairs, "pair")
+    yield f"{pairs} of runs in turn, {copies} each, without the other copies:"
+    yield facts(zip("AB", view.commands, strict=True))
 
 
-def print_verdict(view: ConfirmView, printer: Printer) -> None:
-    """Print the verdict, with every pair."""
+def verdict_parts(view: ConfirmView) -> Iterator[Part]:
+    """Yield the verdict, with every pair."""
     if view.verdict is None or view.trial is None:
         return
     verdict, trial = view.verdict, view.trial
-    pairs = ", ".join(_percent(one) for one in verdict.pairs)
-    printer.prose(f"pairs: {pairs} (runs {view.runs[0][0]} to {view.runs[-1][1]})")
-    style = (
-        "bold yellow"
-        if verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
-        else "bold"
+    found = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+    yield Line(
+        f"{verdict.answer}: {view.disturbed or _MEANS[verdict.answer]}",
+        "bold yellow" if found else "bold",
     )
-    printer.prose(f"{verdict.answer}: {view.disturbed or _MEANS[verdict.answer]}", style)
-    printer.prose(
-        f"  {trial.place} against {trial.there_name}: {_percent(verdict.slowdown)}, "
-        f"95 % interval {_percent(verdict.low)} to {_percent(verdict.high)}; "
-        f"originally {_percent(trial.slowdown)}"
-    )
-    if view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE:
-        a, b = (f"{percent(share, 0)} %" for share in view.foreign)
-        printer.prose(
-            f"meanwhile other processes took {a} of {formatting.format_cpus(trial.here)} and {b} "
-            "of "
-            f"{formatting.format_cpus(trial.there)}: is that the divot, or is the machine busy?",
-            "yellow",
+    a, b = (f"{percent(share, 0)} %" for share in view.foreign or (0.0, 0.0))
+    here, there = formatting.format_cpus(trial.here), formatting.format_cpus(trial.there)
+    taken = view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE
+    yield facts(
+        (
+            (
+                f"{trial.place} against {trial.there_name}",
+                f"{_percent(verdict.slowdown)}, 95 % interval {_percent(verdict.low)} to "
+                f"{_percent(verdict.high)}; originally {_percent(trial.slowdown)}",
+            ),
+            (
+                f"pairs (runs {view.runs[0][0]} to {view.runs[-1][1]})",
+                ", ".join(_percent(one) for one in verdict.pairs),
+            ),
+            (
+                "other processes",
+                taken and f"took {a} of {here} and {b} of {there}: divot, or busy machine?",
+                "yellow",
+            ),
         )
+    )
 
 
 def trial_document(view: ConfirmView) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from msgspec import Struct
 from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
-from rater.show.console import Columns, Printer
+from rater.show.document import TEXT, Field, Part, ViewTable
 from rater.show.format import format_clock, format_number, run_title
 
 # -- Words of a run's head, for its own page and for lists; imports little, as lists start often ---
@@ -64,57 +64,47 @@ def rows_that_fit() -> int:
     return max(_LEAST_ROWS, shutil.get_terminal_size().lines - _OTHER_LINES)
 
 
-def print_list(page: RunPage, printer: Printer) -> None:
-    """Print one line per run; what does not fit is cut or left out, when and tags never."""
+def list_parts(page: RunPage) -> Iterator[Part]:
+    """Yield one row per run; what does not fit is cut or left out, when and tags never."""
     runs = page.runs
     if not runs:
-        printer.line(
-            "no run matches: `rater list` shows all"
-            if page.narrowed
-            else "no runs yet: `rater run` makes one"
-        )
+        none = "no run matches: `rater list` shows all"
+        yield none if page.narrowed else "no runs yet: `rater run` makes one"
         return
-    of = Columns(runs)
     hosts, modes = {it.head.hostname for it in runs}, {it.head.mode for it in runs}
+    units = dict.fromkeys(run.unit for run in runs if run.score is not None)
 
-    measured = dict.fromkeys(run.unit for run in runs if run.score is not None)
-    units = {unit: "copies/h" if unit == PER_HOUR else unit or "score" for unit in measured}
+    def score(unit: str | None, run: ListedRun) -> str | None:
+        return None if run.score is None or run.unit != unit else format_number(run.score)
 
-    def text(value: Callable[[RunHead], object]) -> Callable[[ListedRun], object]:
-        return lambda run: value(run.head)
-
-    columns = [
-        of.right("run", text(lambda head: head.run)),
-        of.left("started (UTC)", text(started_text)),
-        of.left("status", text(_status)),
-        *([of.left("mode", text(lambda head: head.mode), optional=3)] * (modes != {_PLAIN})),
-        of.right("copies", text(lambda head: head.copies), optional=1),
-        *(of.right(heading, partial(_score, unit=unit)) for unit, heading in units.items()),
+    columns = (
+        Field("run", lambda it: it.head.run),
+        Field("started (UTC)", lambda it: started_text(it.head), TEXT),
+        Field("status", lambda it: _status(it.head), TEXT),
+        Field("mode", lambda it: it.head.mode if modes != {_PLAIN} else None, TEXT, optional=3),
+        Field("copies", lambda it: it.head.copies, optional=1),
+        *(
+            Field("copies/h" if unit == PER_HOUR else unit or "score", partial(score, unit))
+            for unit in units
+        ),
         # None found where too much disturbed a run is not the same as none there.
-        of.right("divots", lambda it: None if _disturbed(it.head) else it.divots, optional=2),
-        *([of.left("host", text(lambda head: head.hostname), flexible=True)] * (len(hosts) > 1)),
-        of.left("what", text(_what), flexible=True),
-        of.right("time", text(_time), optional=5),
-    ]
-    if any(it.head.tags for it in runs):
-        columns.append(of.left("tags", text(_tags), flexible=True))
-    columns.append(
-        of.left("command", text(lambda head: head.command_line), flexible=True, optional=7)
+        Field("divots", lambda it: None if _disturbed(it.head) else it.divots, optional=2),
+        Field("host", lambda it: it.head.hostname if len(hosts) > 1 else None, TEXT, flexible=True),
+        Field("what", lambda it: _what(it.head), TEXT, flexible=True),
+        Field("time", lambda it: _time(it.head), optional=5),
+        Field("tags", lambda it: _tags(it.head), TEXT, flexible=True),
+        Field("command", lambda it: it.head.command_line, TEXT, flexible=True, optional=7),
     )
-    printer.table(columns, [_style(it.head) for it in runs])
+    yield ViewTable("", runs, columns, lambda it: _style(it.head))
     one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
     if len(runs) < page.count:
         of_them = "that match" if page.narrowed else "stored"
-        printer.prose(
+        yield (
             f"the latest {len(runs)} of {page.count} runs {of_them}{one_host} "
             "(--limit N: more, --limit 0: all)"
         )
     elif one_host and page.count > 1:
-        printer.prose(f"{page.count} runs{one_host}")
-
-
-def _score(run: ListedRun, unit: str | None) -> str | None:
-    return None if run.score is None or run.unit != unit else format_number(run.score)
+        yield f"{page.count} runs{one_host}"
 
 
 def _time(head: RunHead) -> str | None:

@@ -1,321 +1,123 @@
-"""Results of a run as tables: its head, its parts, its suite in a line."""
+"""A run: what ran, its verdict, one table of results for every mode, and what there is to note."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-from msgspec.structs import replace
-from rich.console import Console
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, Protocol
 
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.outcome import FailedCopy
-from rater.analysis.results.rotated import RotatedScore, RunTail
-from rater.analysis.results.score import BenchmarkScore, RunPages, SuiteScore, Summary
+from rater.analysis.results.score import RunPages, Summary
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
-from rater.show.console import (
-    Column,
-    Columns,
-    NotMet,
-    Printer,
-    Rows,
-    benchmark_names,
-    iteration_marks,
-    names_with_tunes,
-    not_met_column,
-    not_met_columns,
-    seconds_columns,
+from rater.show.document import (
+    NUMBER,
+    PERCENT,
+    PLACE,
+    SECONDS,
+    Fact,
+    Field,
+    Line,
+    Part,
+    Row,
+    ViewTable,
+    benchmark_fields,
+    decimals,
+    facts,
 )
 from rater.show.format import (
-    crop,
     format_duration,
     format_number,
     needed_decimals,
     place_texts,
     run_title,
 )
-from rater.show.results.cpu_use import notable_text, on_cpu, print_accounts, print_energy
-from rater.show.results.divots import print_findings
+from rater.show.results.cpu_use import account_parts, disturbance_facts, energy_parts
+from rater.show.results.divots import finding_parts
 from rater.show.results.listing import STATUS_STYLE, details_text, started_text
-from rater.show.results.placement import as_planned, print_memory, print_metrics, print_placement
-from rater.show.results.steady import print_beside, print_mix, print_verdicts, print_windows
+from rater.show.results.placement import (
+    as_planned,
+    memory_parts,
+    metric_parts,
+    placement_facts,
+)
+from rater.show.results.steady import barrier_parts, window_parts
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, count, percent
+from rater.text.values import copies_text, count, group_by_key, percent, truncate_list
 from rater.wings import Hook
 
 
 class PageTables[P: RunPages](Protocol):
     """How a wing shows page sizes that copies had."""
 
-    def print_pages(self, pages: P | None, printer: Printer, *, every: bool = False) -> None:
-        """Print them; `every`: of all copies and benchmarks."""
+    def page_parts(self, pages: P, *, every: bool = False) -> Iterator[Part]:
+        """Yield them; `every`: of all copies and benchmarks."""
 
     def pages_document(self, pages: P | None, *, every: bool = True) -> dict[str, Any] | None:
         """Return the JSON document."""
 
 
 PAGE_TABLES = Hook[PageTables[RunPages]]("page tables")
-
-if TYPE_CHECKING:
-    from rater.analysis.compare.barrier import BarrierComparison
-
-# -- What a suite comes to, in a line --------------------------------------------------------------
-
-
-def print_scores(summary: Summary, printer: Printer) -> None:
-    """Print what the suite comes to; nothing of runs that have no such score."""
-    if summary.rotated is not None or summary.mix is not None:
-        return
-    if summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
-        for tune in dict.fromkeys(score.tune for score in summary.suites):
-            several = len({score.tune for score in summary.suites}) > 1
-            scores = {score.kind: score for score in summary.suites if score.tune == tune}
-            _print_suite(summary, scores, f"{tune} " if several and tune else "", printer)
-
-
-def _print_suite(
-    summary: Summary, scores: dict[str, SuiteScore], label: str, printer: Printer
-) -> None:
-    whole = scores["all"]
-    places = needed_decimals([score.ratio for score in scores.values()])
-    kinds = [scores[kind] for kind in ("int", "fp")]
-    if whole.ratio is not None:
-        parts = [f"{one.kind} {format_number(one.ratio, places)}" for one in kinds if one.over]
-        printer.prose(
-            f"{label}suite ratio {format_number(whole.ratio, places)}"
-            f"{f' ({", ".join(parts)})' if parts else ''}{_over(summary, whole)}; "
-            "1.00 = one copy on the reference machine",
-            "bold",
-        )
-        return
-    printer.prose(f"no {label}suite ratio: {whole.reason}", "bold")
-    for one in kinds:
-        if one.ratio is not None:
-            printer.prose(
-                f"{label}{one.kind} ratio {format_number(one.ratio, places)}, "
-                f"over {count(len(one.over), 'benchmark')}"
-            )
-
-
-def _over(summary: Summary, whole: SuiteScore) -> str:
-    """Return which benchmarks it is of where these are not all of the suite."""
-    if not (summary.selected or summary.left_out):
-        return ""
-    text = f", over {count(len(whole.over), 'benchmark')}"
-    if summary.selected:
-        text += f" of the suite: {', '.join(whole.over)}"
-    if summary.left_out:
-        text += f" (left out: {', '.join(name for name, _ in summary.left_out)})"
-    return text
-
-
-# -- Results of the rotated order as a table and sentences -----------------------------------------
-
-
-def print_rotated(rotated: RotatedScore, head: RunHead, not_met: NotMet, printer: Printer) -> None:
-    """Print the table per benchmark and what else there is to say."""
-    rows = rotated.benchmarks
-    of = Columns(rows)
-    spreads = [benchmark.times_s for benchmark in rows]
-    shown = ("mean", "minimum", "lower_quartile", "median", "upper_quartile", "maximum")
-    cells = seconds_columns(*([getattr(s, name) if s else None for s in spreads] for name in shown))
-    mean, low, quarter, median, three_quarters, high = cells
-    counts = [s.count if s else 0 for s in spreads]
-    astray: dict[str, set[int]] = {benchmark.benchmark: set() for benchmark in rows}
-    for (name, _), copies in not_met.items():
-        astray.setdefault(name, set()).update(copies)
-    differ = any(how_many != head.copies for how_many in counts)
-    printer.table(
-        [
-            of.left("benchmark", lambda b: b.benchmark, flexible=True),
-            *([Column("copies", [str(how_many) for how_many in counts])] if differ else []),
-            of.numbers(
-                "ratio|mean" if rotated.unit == "ratio" else "copies|/hour",
-                lambda b: b.rates.mean if b.rates else None,
-            ),
-            Column("mean|s", mean),
-            of.percent("CV|%", lambda b: b.times_s.cv if b.times_s else None),
-            Column("min|s", low, optional=1),
-            Column("q1|s", quarter, optional=3),
-            Column("median|s", median, optional=2),
-            Column("q3|s", three_quarters, optional=3),
-            Column("max|s", high),
-            of.place(lambda b: b.slowest, "slowest copy"),
-            *not_met_column([len(astray[benchmark.benchmark]) for benchmark in rows]),
-        ]
-    )
-    over = (
-        "copies: how many count for the benchmark"
-        if differ
-        else (f"over {copies_text(head.copies)}")
-    )
-    printer.prose(
-        f"{over}, each by its median over "
-        f"{count(rotated.rounds, 'round')}; score lost is not "
-        "given in rotated order"
-    )
-    for benchmark in rotated.benchmarks:
-        if benchmark.reason:
-            printer.prose(f"{benchmark.benchmark}: {benchmark.reason}")
-    printer.line()
-    _score(rotated, printer)
-    _times(rotated, printer)
-
-
-def _score(rotated: RotatedScore, printer: Printer) -> None:
-    what = f"{rotated.unit}, geometric mean of each copy, {rotated.proposed_in}"
-    if rotated.score is None:
-        printer.prose(f"no score over copies ({what}): {rotated.reason}")
-        return
-    places = needed_decimals([copy.rate for copy in rotated.copies])
-    printer.prose(
-        f"mean over copies {format_number(rotated.score, places)}, CV {percent(rotated.cv)} % "
-        f"({what})"
-    )
-    if len(rotated.copies) > 1:
-        last = min(rotated.copies, key=lambda copy: copy.rate)
-        printer.prose(
-            f"the lowest of them: "
-            f"{', '.join([f'copy {last.copy}', *place_texts(last.cpu, last.node)])}: "
-            f"{format_number(last.rate, places)}"
-        )
-
-
-def _times(rotated: RotatedScore, printer: Printer) -> None:
-    if rotated.tail is not None:
-        tail = rotated.tail
-        printer.prose(
-            f"tail: the first copy finished {format_duration(tail.length_s)} before the last (of "
-            f"{format_duration(tail.total_s)}); {_idle(tail)} was idle; "
-            f"{count(tail.runs_in_tail, 'run')} ended there"
-        )
-    if rotated.gaps is not None:
-        gaps = rotated.gaps
-        printer.prose(
-            f"between two steps of a copy: {gaps.median_s * 1e3:.1f} ms (median), "
-            f"{gaps.longest_s * 1e3:.1f} ms at most, {percent(gaps.share)} % of the copies' time"
-        )
-
-
-def _idle(tail: RunTail) -> str:
-    """Where the PUs of the copies are known, a PU is idle once its last copy is done."""
-    if tail.core_idle_share is not None:
-        return f"{percent(tail.core_idle_share)} % of core time"
-    return f"{percent(tail.idle_share)} % of the copies' time"
-
-
-# -- Results as tables on a terminal or in a file: one run, their head and their parts -------------
-
-_MOST_ROWS = 8  # of iterations; of more benchmarks each has one line
+_MOST_ROWS = 8  # of iterations; of more, those that count, and all with -v
+_MOST_FAILED = 10
 _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
 
 
-def print_summary(
+def run_parts(
     summary: Summary,
-    console: Console,
+    document: Row,
+    divots: Analysis | None,
     *,
-    after_run: bool = True,
-    beside: BarrierComparison | None = None,
-    notable: Sequence[MachineDisturbance] = (),
-    divots: Analysis | None = None,
     verbose: bool = False,
+    after_run: bool = False,
     warned: Sequence[str] = (),
-) -> None:
-    """Print what a run says: ten lines and a table, or `verbose` all there is.
+) -> Iterator[Part]:
+    """Yield a run: ten lines and a table, or `verbose` all of it.
 
-    The verdict stands where it is seen: last `after_run`, else first. What is as it should be
-    takes no line, and a remark of `warned`, which was on the screen before the run, one at most.
-    `beside` is a steady run beside one of the same order with a barrier; `notable`: what the
-    machine's readings say of it; `divots`: what was found slow.
+    The verdict stands where it is seen: last `after_run`, else first. `warned` are remarks that
+    were on the screen before the run.
     """
-    printer = Printer(console)
     head = summary.head
     disturbed = divots is not None and bool(divots.disturbed)
-    rows = sum(len(benchmark.iterations) for benchmark in summary.benchmarks)
-    print_head(head, printer)
-    if not after_run:
-        _print_verdict(summary, divots, printer)
-    printer.line()
-    print_results(summary, printer, dense=not verbose and rows > _MOST_ROWS)
-    print_energy(summary, printer)
-    _print_where(summary, printer, verbose=verbose)
-    if summary.pages is not None:
-        PAGE_TABLES().print_pages(summary.pages, printer)
-    beside_copies = notable_text(notable, head.run)
-    if beside_copies is not None and (verbose or not disturbed):
-        printer.prose(beside_copies, "yellow")
-    if summary.metrics:
-        printer.line()
-        print_metrics(summary.metrics, printer)
-    if beside is not None:
-        print_beside(beside, printer)
-    elif summary.steady and head.status is RunStatus.COMPLETE:
-        printer.line()
-        printer.prose(
-            f"no complete {head.order} run of the same copies is stored to compare with; with one, "
-            f"`rater show {head.run}` shows both"
-        )
-    print_failed(summary.failed, printer)
-    short = warned if console.is_terminal and not verbose else ()
-    said = not verbose and (disturbed or rows > _MOST_ROWS)
-    remarks = [it for it in summary.remarks if not (said and it in warned)]
-    if remarks:
-        printer.line()
-    printer.some([_note(remark, printer, short) for remark in remarks], "yellow")
-    if after_run:
-        printer.line()
-        _print_verdict(summary, divots, printer, most_next=1)
-        if divots is None or not (divots.rerun if disturbed else divots.confirm):
-            printer.line(f"next: `{_next(summary)}`")
-
-
-def _print_where(summary: Summary, printer: Printer, *, verbose: bool) -> None:
-    """Print where copies were that were not where they should be; `verbose`: all."""
-    if verbose:
-        print_accounts(summary, printer)
-    if not summary.proof.copies or (as_planned(summary.proof) and not verbose):
-        return
-    printer.line()
-    print_placement(summary.proof, printer)
-    if verbose and len(summary.proof.benchmarks) <= _MEMORY_SHOWN:
-        print_memory(summary.proof, printer)
-    elif verbose and any(benchmark.sampled for benchmark in summary.proof.benchmarks):
-        printer.prose(f"memory by benchmark: `rater show {summary.head.run} --proof`")
-
-
-def _print_verdict(
-    summary: Summary, divots: Analysis | None, printer: Printer, most_next: int = 3
-) -> None:
-    print_scores(summary, printer)
+    verdict = [*score_parts(summary, document)]
     if divots is not None:
-        print_findings(summary.head, divots, printer, most_next=most_next)
-
-
-def print_proof(summary: Summary, printer: Printer) -> None:
-    """Print where copies and their memory were: every benchmark, and each that was elsewhere."""
-    printer.line()
-    print_placement(summary.proof, printer, every=True)
-    print_memory(summary.proof, printer)
+        verdict += finding_parts(head, divots, every=verbose, most_next=1 if after_run else 3)
+    yield from head_parts(head)
+    if not after_run:
+        yield from verdict
+    yield from results_parts(summary, document, verbose=verbose)
+    yield from energy_parts(summary)
+    if verbose:
+        yield from account_parts(summary)
+    if not as_planned(summary.proof) or verbose:
+        yield facts(placement_facts(summary.proof))
+        few = len(summary.proof.benchmarks) <= _MEMORY_SHOWN
+        yield from memory_parts(summary.proof) if verbose and few else ()
     if summary.pages is not None:
-        PAGE_TABLES().print_pages(summary.pages, printer, every=True)
+        yield from PAGE_TABLES().page_parts(summary.pages)
+    yield from metric_parts(summary.metrics)
+    if (pair := document.get("comparison")) is not None:
+        yield from barrier_parts(pair)
+    hidden: Container[str] = warned if after_run and not verbose else ()
+    yield facts(
+        (
+            *(disturbance_facts(document.get("notable", ())) if verbose or not disturbed else ()),
+            *failed_facts(summary.failed),
+            *(("note", it, "yellow") for it in summary.remarks if it not in hidden),
+        )
+    )
+    if after_run:
+        yield from verdict
+        if divots is None or not (divots.rerun if disturbed else divots.confirm):
+            yield Line(f"next: `{_next(summary)}`", whole=True)
 
 
-def print_results(summary: Summary, printer: Printer, *, dense: bool = False) -> None:
-    """Print the results of a run, of whatever mode; `dense`: as `print_benchmarks` has it."""
-    if summary.rotated is not None:
-        print_rotated(summary.rotated, summary.head, summary.proof.not_met(), printer)
-    elif summary.mix is not None:
-        print_mix(summary.mix, summary, printer)
-        print_verdicts(summary, printer)
-    else:
-        print_benchmarks(summary, printer, dense=dense)
-
-
-def _note(remark: str, printer: Printer, short: Container[str]) -> str:
-    text = f"note: {remark}"
-    return crop(text, printer.width, ascii_only=printer.ascii_only) if remark in short else text
+def proof_parts(summary: Summary) -> Iterator[Part]:
+    """Yield where copies and their memory were: every benchmark, and each that was elsewhere."""
+    yield facts(placement_facts(summary.proof, every=True))
+    yield from memory_parts(summary.proof)
+    if summary.pages is not None:
+        yield from PAGE_TABLES().page_parts(summary.pages, every=True)
 
 
 def _next(summary: Summary) -> str:
@@ -327,23 +129,22 @@ def _next(summary: Summary) -> str:
     return f"rater show {head.run} -v" if failed else f"rater report {head.run}"
 
 
-def print_head(head: RunHead, printer: Printer) -> None:
-    """Print what ran, when and where, and how it ended if that was not well."""
+def head_parts(head: RunHead) -> Iterator[Part]:
+    """Yield what ran, when and where, and how it ended if that was not well."""
     what, several = run_title(head.suite, head.benchmarks)
-    words = [what + details_text(head), *([several] if several else [])]
     rotated = head.mode == "steady" and head.order == "rotated"
-    mode = f"{head.mode} in rotated order" if rotated else head.mode
-    words += [mode, copies_text(head.copies)]
-    if head.window_s is not None:
-        words.append(f"warm-up {head.warmup_s or 0:g} s, window {head.window_s:g} s")
-    if head.stagger_ms:
-        words.append(f"{head.stagger_ms:g} ms between starts")
-    if head.iterations > 1:
-        words.append(f"{head.iterations} iterations")
-    if head.discard:
-        words.append(f"the first {head.discard} not counted")
-    printer.prose(f"run {head.run}: {', '.join(words)}", "bold")
-    facts = [
+    words = [
+        what + details_text(head),
+        several,
+        f"{head.mode} in rotated order" if rotated else head.mode,
+        copies_text(head.copies),
+        head.window_s and f"warm-up {head.warmup_s or 0:g} s, window {head.window_s:g} s",
+        head.stagger_ms and f"{head.stagger_ms:g} ms between starts",
+        head.iterations > 1 and f"{head.iterations} iterations",
+        head.discard and f"the first {head.discard} not counted",
+    ]
+    yield Line(f"run {head.run}: {', '.join(word for word in words if word)}", "bold")
+    where = [
         head.started_at and f"{started_text(head)} UTC",
         head.hostname and f"on {head.hostname}",
         head.layout and f"layout {head.layout}",
@@ -351,121 +152,183 @@ def print_head(head: RunHead, printer: Printer) -> None:
         "imported" if head.source == "import" else None,
         f"resumed {count(head.resumed, 'time')}" if head.resumed else None,
     ]
-    if any(facts):
-        printer.prose(", ".join(fact for fact in facts if fact))
+    yield ", ".join(it for it in where if it) or None
     if head.status is RunStatus.RUNNING:
-        printer.prose("not finished: it still runs", "bold yellow")
+        yield Line("not finished: it still runs", "bold yellow")
     elif head.status is not RunStatus.COMPLETE:
         reason = f": {head.reason}" if head.reason else ""
-        printer.prose(f"{head.status.value}{reason}", STATUS_STYLE.get(head.status, ""))
+        yield Line(f"{head.status.value}{reason}", STATUS_STYLE.get(head.status, ""))
 
 
-def print_benchmarks(summary: Summary, printer: Printer, *, dense: bool = False) -> None:
-    """Print the results of copies that waited for each other.
-
-    `dense`: of each benchmark the iteration that counts.
-    """
-    several = any(len(b.iterations) > 1 for b in summary.benchmarks)
-    benchmarks = [_alone(b) for b in summary.benchmarks] if dense else summary.benchmarks
-    rows = [(b, it) for b in benchmarks for it in b.iterations]
-    if rows and summary.steady:
-        print_windows(rows, summary, printer)
-    elif rows:
-        styles = ["red" if it.reason else "" if it.counted else "dim" for _, it in rows]
-        printer.table(_columns(rows, summary.proof.not_met()), styles)
-    if summary.staggered and rows:
-        printer.line()
-        _print_stagger(rows, printer)
-    if any(it.selected and len(b.iterations) > 1 for b, it in rows):
-        discarded = "; ( ) discarded" if any(not it.counted for _, it in rows) else ""
-        printer.prose(f"* the iteration that counts{discarded}")
-    if dense and several:
-        printer.prose(
-            f"of each benchmark the iteration that counts; all: `rater show {summary.head.run} -v`"
-        )
-    if any(it.bracket_from_slowest for _, it in rows):
-        printer.prose("Start times are unknown: the bracket is the slowest copy's time.")
-    _print_missing(summary.benchmarks, printer)
-    if summary.steady:
-        print_verdicts(summary, printer)
+# -- The score -------------------------------------------------------------------------------------
 
 
-def _alone(benchmark: BenchmarkScore) -> BenchmarkScore:
-    """Return the benchmark with the iteration that counts alone, the last where none does."""
-    its = benchmark.iterations
-    return replace(benchmark, iterations=tuple(it for it in its if it.selected)[:1] or its[-1:])
+def score_parts(summary: Summary, document: Row) -> Iterator[Part]:
+    """Yield what all benchmarks come to: the suite's ratio, the mix's, the mean over copies."""
+    rotated, mix = document.get("rotated"), document.get("mix")
+    if rotated is not None:
+        yield _rotated_score(rotated)
+    elif mix is not None:
+        yield from _mix_score(mix)
+    elif summary.head.suite is not None or any(b.reference_s for b in summary.benchmarks):
+        suites = group_by_key((score.tune, score) for score in summary.suites)
+        for tune, scores in suites.items():
+            label = f"{tune} " if len(suites) > 1 and tune else ""
+            whole, *kinds = scores
+            places = needed_decimals([score.ratio for score in scores])
+            texts = [f"{it.kind} {format_number(it.ratio, places)}"
+                     for it in kinds if it.over and it.ratio is not None]  # fmt: skip
+            if whole.ratio is None:
+                yield Line(f"no {label}suite ratio: {'; '.join([whole.reason or '', *texts])}",
+                           "bold")  # fmt: skip
+                continue
+            over = ""
+            if summary.selected or summary.left_out:
+                over = f" over {truncate_list(whole.over)} of the suite"
+            yield Line(
+                f"{label}suite ratio {format_number(whole.ratio, places)}"
+                f"{f' ({", ".join(texts)})' if texts else ''}{over}; 1.00 = one copy on the "
+                "reference machine",
+                "bold",
+            )
 
 
-def _print_missing(benchmarks: Sequence[BenchmarkScore], printer: Printer) -> None:
-    """Say which benchmarks lack what; failed copies are only pointed at, their list comes last."""
-    called = [
-        (name.rstrip(), one)
-        for name, one in zip(names_with_tunes(benchmarks), benchmarks, strict=True)
-    ]
-    failed = [name for name, b in called if any(it.counted and it.failed for it in b.iterations)]
+def _rotated_score(rotated: Row) -> Part:
+    unit = f"{rotated['unit']}, geometric mean of each copy's benchmarks"
+    if rotated["score"] is None:
+        return Line(f"no score ({unit}): {rotated['reason']}", "bold")
+    copies = rotated["copies"]
+    places = needed_decimals([it["rate"] for it in copies])
+    text = f"mean over copies {format_number(rotated['score'], places)} ({unit})"
+    if len(copies) > 1:
+        last = min(copies, key=lambda it: it["rate"])
+        where = ", ".join([f"copy {last['copy']}", *place_texts(last["cpu"], last["node"])])
+        text += f"; CV {percent(rotated['cv'])} %; lowest {format_number(last['rate'], places)}, "
+        text += where
+    return Line(text, "bold")
+
+
+def _mix_score(mix: Row) -> Iterator[Part]:
+    yield Line(f"no result: {mix['reason']}", "bold yellow") if mix["reason"] else None
+    chosen = next((it for it in mix["windows"] if it["selected"]), None)
+    if chosen is not None and chosen["copies_per_hour"] is not None:
+        text = f"{format_number(chosen['copies_per_hour'])} copies/hour in all"
+        if chosen["ratio"] is not None:
+            ratio = format_number(chosen["ratio"])
+            text = f"mix ratio {ratio} (reference seconds of work per second); {text}"
+        yield Line(text, "bold")
+
+
+# -- The results -----------------------------------------------------------------------------------
+
+
+def results_parts(summary: Summary, document: Row, *, verbose: bool = True) -> Iterator[Part]:
+    """Yield one table for every mode; not `verbose`: of many iterations those that count."""
+    rows = document["benchmarks"]
+    several = any((it["iteration"] or 0) > 1 for it in rows)
+    counting = rows if verbose or len(rows) <= _MOST_ROWS else [*_counting(rows)]
+    yield _results_table(counting, staggered=summary.staggered)
+    if len(counting) < len(rows):
+        yield f"the iterations that count; all: `rater show {summary.head.run} -v`"
+    elif several and any(it.get("selected") for it in rows):
+        discarded = "; ( ) discarded" if any(not it["counted"] for it in rows) else ""
+        yield f"* the iteration that counts{discarded}"
+    if any(it.get("bracket_from_slowest") for it in rows):
+        yield "Start times are unknown: the bracket is the slowest copy's time."
+    failed = {it["benchmark"] for it in rows if it.get("failed_copies") and it["counted"]}
     if failed:
-        printer.prose(f"no result where a copy failed: {', '.join(failed)} (see below)", "red")
-    reasons = [f"{name}: {b.reason}" for name, b in called if b.reason and name not in failed]
-    printer.some(reasons, "yellow")
+        yield Line(f"no result where a copy failed: {', '.join(sorted(failed))}", "red")
+    reasons = [(it.benchmark, it.reason) for it in summary.benchmarks]
+    if summary.rotated is not None:
+        reasons = [(it.benchmark, it.reason) for it in summary.rotated.benchmarks]
+    yield facts((name, why, "yellow") for name, why in reasons if name not in failed)
+    if (rotated := document.get("rotated")) is not None:
+        yield facts(_rotated_facts(rotated))
+    yield from window_parts(document)
 
 
-def _columns(rows: Rows, not_met: NotMet) -> list[Column]:
-    brackets, medians, longest = seconds_columns(
-        [it.bracket_s for _, it in rows],
-        [it.median_copy_s for _, it in rows],
-        [it.slowest.elapsed_s if it.slowest else None for _, it in rows],
+def _counting(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the iteration of each benchmark that counts, the last if none does."""
+    for own in group_by_key(((it["benchmark"], it.get("tune")), it) for it in rows).values():
+        yield next((it for it in own if it.get("selected")), own[-1])
+
+
+def _results_table(rows: Sequence[Row], *, staggered: bool) -> ViewTable:
+    steady = any(it.get("steady") for it in rows)
+
+    def at_once(it: Row) -> str | None:
+        text = format_number(it["overlap_s"])
+        return "never" if it["overlap_s"] is not None and it["overlap_s"] <= 0 else text
+
+    def on_cpu(it: Row) -> float | None:
+        account = it.get("account") or {}
+        return None if account.get("ran_s") is None else account["ran_s"] / account["elapsed_s"]
+
+    def astray(it: Row) -> int | None:
+        return len(it.get("placement_not_met", ())) or None
+
+    def quartile(name: str, optional: int) -> Field:
+        return Field(f"{name.removesuffix('_quartile')}|s", f"times_s.{name}", SECONDS, optional)
+
+    by_ratio = any(it.get("ratio") is not None for it in rows)
+    rate = ("ratio", "ratio") if by_ratio else ("copies|/hour", "copies_per_hour")
+    columns = (
+        *benchmark_fields(rows),
+        Field("first start to|last finish s" if staggered else "bracket|s", "bracket_s", SECONDS),
+        *([Field("all ran|at once s", at_once)] if staggered else []),
+        Field(*rate, NUMBER),
+        Field("rate|mean", "rates.mean", NUMBER),
+        Field("runs in|window", "steady.completions", decimals(1)),
+        Field("of them|inside", "steady.whole_runs", optional=2),
+        Field("mean|s", "times_s.mean", SECONDS),
+        Field("CV|%", "times_s.cv", PERCENT),
+        quartile("minimum", 2),
+        quartile("lower_quartile", 4),
+        Field("median|run s" if steady else "median|copy s", "median_copy_s", SECONDS, optional=1),
+        quartile("upper_quartile", 4),
+        Field("slowest|copy s", "slowest.elapsed_s", SECONDS),
+        Field("which copy,|CPU, node", "slowest", PLACE),
+        Field("on CPU|%", on_cpu, PERCENT, optional=1),
+        Field("score|lost %", "score_lost", PERCENT),
+        Field("not as|planned", astray),
     )
-    of = Columns([it for _, it in rows])
-    by_ratio = any(it.ratio is not None or b.reference_s for b, it in rows)
-    return [
-        Column("benchmark", benchmark_names(rows), right=False, flexible=True),
-        Column("iter", iteration_marks(rows)),
-        Column("bracket|s", brackets),
-        of.numbers("ratio", lambda it: it.ratio)
-        if by_ratio
-        else of.numbers("copies|/hour", lambda it: it.per_hour),
-        Column("median|copy s", medians, optional=1),
-        Column("slowest|copy s", longest),
-        of.place(lambda it: it.slowest),
-        *(
-            [of.percent("on CPU|%", on_cpu, optional=1)]
-            if any(on_cpu(it) for _, it in rows)
-            else []
-        ),
-        of.percent("score|lost %", lambda it: it.score_lost),
-        *not_met_columns(rows, not_met),
-    ]
+
+    def style(it: Row) -> str:
+        return "red" if it["reason"] else "dim" if it.get("counted") is False else ""
+
+    return ViewTable("", rows, columns, style)
 
 
-def _print_stagger(rows: Rows, printer: Printer) -> None:
-    brackets, overlaps = seconds_columns(
-        [it.bracket_s for _, it in rows], [it.overlap_s for _, it in rows]
-    )
-    overlaps = [
-        "none" if it.overlap_s is not None and it.overlap_s <= 0 else text
-        for (_, it), text in zip(rows, overlaps, strict=True)
-    ]
-    printer.table(
-        [
-            Column("benchmark", benchmark_names(rows), right=False, flexible=True),
-            Column("iter", iteration_marks(rows)),
-            Column("first start to|last finish s", brackets),
-            Column("last start to|first finish s", overlaps),
-        ]
-    )
-    if "none" in overlaps:
-        printer.prose("none: the copies never all ran at once")
+def _rotated_facts(rotated: Row) -> Iterator[Fact]:
+    copies = f"each by its median over {count(rotated['rounds'], 'round')}"
+    yield "copies", f"{copies}; score lost is not given in rotated order"
+    if (tail := rotated["tail"]) is not None:
+        share, of = tail["core_idle_share"], "core time"
+        if share is None:
+            share, of = tail["idle_share"], "the copies' time"
+        yield (
+            "tail",
+            f"the first copy finished {format_duration(tail['length_s'])} before the last (of "
+            f"{format_duration(tail['total_s'])}); {percent(share)} % of {of} was idle; "
+            f"{count(tail['runs_in_tail'], 'run')} ended there",
+        )
+    if (gaps := rotated["gaps"]) is not None:
+        yield (
+            "between runs",
+            f"{gaps['median_s'] * 1e3:.1f} ms (median), {gaps['longest_s'] * 1e3:.1f} ms at most, "
+            f"{percent(gaps['share'])} % of the copies' time",
+        )
 
 
-def print_failed(failed: Sequence[FailedCopy], printer: Printer) -> None:
-    """Print what happened to copies that did not end well, those alike in one line."""
-    groups: dict[tuple[str, str | None, int, str], list[FailedCopy]] = {}
-    for one in failed:
-        groups.setdefault((one.benchmark, one.tune, one.iteration, one.what), []).append(one)
-    if groups:
-        several = len({one.tune for one in failed}) > 1
-        printer.line()
-        printer.some([_failed_text(group, several) for group in groups.values()], "red")
+def failed_facts(failed: Sequence[FailedCopy]) -> Iterator[Fact]:
+    """Yield what happened to copies that did not end well, those alike in one row."""
+    several = len({one.tune for one in failed}) > 1
+    groups = group_by_key(((it.benchmark, it.tune, it.iteration, it.what), it) for it in failed)
+    for place, group in enumerate(groups.values()):
+        if place == _MOST_FAILED:
+            yield "", f"and {len(groups) - place} more kinds of failure (--json has all)", "red"
+            return
+        yield "failed", _failed_text(group, several), "red"
 
 
 def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:

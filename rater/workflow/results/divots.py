@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -47,7 +47,7 @@ from rater.store.store import (
 from rater.text.values import parse_percent, runs_text
 
 if TYPE_CHECKING:
-    from rater.show.console import Printer
+    from rater.show.document import Part
 
 # -- Store whether copies of a run that has ended were where the plan put them ---------------------
 
@@ -249,9 +249,9 @@ _KINDS = tuple(str(one) for one in Kind if one is not Kind.LAYOUT)
 
 def find_divots(args: argparse.Namespace) -> int:
     """Print what is slow in the runs; 1 where --fail-on says so, 3 where that cannot be judged."""
-    from rater.show.results.divots import print_between, print_divots
+    from rater.show.results.divots import between_parts, divot_parts
     from rater.show.results.to_json import divots_document
-    from rater.workflow.arguments import open_store_for_reading, print_output
+    from rater.workflow.arguments import open_store_for_reading, print_view
 
     limits = [parse_limit(text) for text in args.fail_on]
     thresholds = Thresholds(args.threshold_group, args.threshold_copy)
@@ -272,14 +272,14 @@ def find_divots(args: argparse.Namespace) -> int:
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
-    def text(printer: Printer) -> None:
+    def parts(_: object) -> Iterator[Part]:
         for head, analysis in runs:
-            print_divots(head, analysis, printer.console, every=args.verbose)
+            yield from divot_parts(head, analysis, every=args.verbose)
         shown = (between, len(runs)) if args.verbose else (sure, len(judged))
         if shown[1] > 1:
-            print_between(*shown, printer.console)
+            yield from between_parts(*shown)
 
-    print_output(args, lambda: divots_document(runs, between), text)
+    print_view(args, divots_document(runs, between), parts)
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1

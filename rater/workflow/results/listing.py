@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -14,12 +15,12 @@ from rater.errors import InputError, RaterError
 from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RunHead, StoredRun
-from rater.show.results.listing import ListedRun, RunPage, print_list, rows_that_fit
+from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that_fit
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
 from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score
 from rater.text.values import duration_s
-from rater.workflow.arguments import open_to_list, print_output
+from rater.workflow.arguments import open_to_list, print_view
 
 _MOST_RUNS = 10**9  # SQLite's numbers end
 
@@ -32,19 +33,17 @@ def list_runs(args: argparse.Namespace) -> int:
         with store:
             fits = None if args.json or not sys.stdout.isatty() else rows_that_fit()
             limit = fits if args.limit is None else min(args.limit, _MOST_RUNS) or None
-            page = _page(store, wanted, limit)
-    print_output(
-        args,
-        lambda: [_document(it) for it in page.runs],
-        lambda printer: print_list(page, printer),
-    )
+            # A document must not depend on how fast the machine is.
+            page = _page(store, wanted, limit, math.inf if args.json else _LONGEST_S)
+    documents = [_document(it) for it in page.runs] if args.json else []
+    print_view(args, documents, lambda _: list_parts(page))
     return 0
 
 
-def _page(store: Store, wanted: RunFilter, limit: int | None) -> RunPage:
+def _page(store: Store, wanted: RunFilter, limit: int | None, longest_s: float) -> RunPage:
     numbers, count = store.matching(wanted, limit)
     heads = store.runs(None if len(numbers) == count and wanted == RunFilter() else numbers)
-    scores = scores_of(store, heads)
+    scores = scores_of(store, heads, longest_s)
     with store.reading() as connection:
         runs = tuple(
             ListedRun(
@@ -119,7 +118,7 @@ def latest_like(store: Store, head: RunHead) -> tuple[RunHead, ...]:
 # -- The one number of a run: worked out when it has ended, kept, and asked for by lists -----------
 
 _VERSION = 1  # of the formula
-_LONGEST_S = 1.0  # that a list works out what nobody has; the next list goes on
+_LONGEST_S = 1.0  # that a list for people works out what nobody has
 
 
 def store_score(store: Store, run: StoredRun) -> RunScore:
@@ -141,15 +140,20 @@ def store_score(store: Store, run: StoredRun) -> RunScore:
     return score
 
 
-def scores_of(store: Store, heads: Sequence[RunHead]) -> dict[int, RunScore]:
-    """Return the numbers of runs by run: what is kept, else the latest runs' for a second."""
+def scores_of(
+    store: Store, heads: Sequence[RunHead], longest_s: float = _LONGEST_S
+) -> dict[int, RunScore]:
+    """Return the numbers of runs by run: what is kept, else worked out, the latest runs' first.
+
+    `longest_s`: for so long; the next list goes on.
+    """
     found: dict[int, RunScore] = {}
     with store.reading() as connection:
         for head in heads:
             score = kept_score(connection, head.run, _VERSION)
             if score is not None:
                 found[head.run] = score
-    until_s = time.monotonic() + _LONGEST_S
+    until_s = time.monotonic() + longest_s
     for head in reversed(heads):
         if time.monotonic() > until_s:
             break

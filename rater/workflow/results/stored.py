@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
@@ -23,16 +22,16 @@ from rater.process import print_error
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
-from rater.show.console import Printer
+from rater.show.document import Part, Row
 from rater.show.results.cpu_use import (
+    counter_parts,
     counters_document,
+    cpu_parts,
     cpus_document,
     notable_document,
-    print_counters,
-    print_cpus,
 )
 from rater.show.results.placement import proof_document
-from rater.show.results.run import PAGE_TABLES, print_head, print_proof, print_summary
+from rater.show.results.run import PAGE_TABLES, head_parts, proof_parts, run_parts
 from rater.show.results.to_json import divot_rows, summary_document
 from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
@@ -46,7 +45,7 @@ from rater.workflow.arguments import (
     open_existing_store,
     open_store_for_reading,
     print_json,
-    print_output,
+    print_view,
 )
 from rater.workflow.results.divots import analysis_for_results
 from rater.workflow.results.listing import latest_like
@@ -89,60 +88,52 @@ def print_result(
     readings = run_counters(run)
     divots = analysis_for_results(store, run)
 
-    def document() -> object:
-        found: dict[str, object] = {**summary_document(summary, pair)}
-        every = proof or len(summary.proof.copies) <= _MOST_PROOFS
-        found["placement"] = proof_document(summary.proof, every=every)
-        if summary.pages is not None:
-            found["pages"] = PAGE_TABLES().pages_document(summary.pages, every=proof)
-        found["notable"] = [*notable_document(readings.notable)]
-        if cpus:
-            found["readings"] = {**cpus_document(readings)}
-        if counters:
-            found["counters"] = counters_document(run_counts(run))
-        if copies is not None:
-            from rater.show.results.copies import copies_document, copy_runs_document
+    every = proof or len(summary.proof.copies) <= _MOST_PROOFS
+    document: dict[str, object] = {
+        **summary_document(summary, pair),
+        "placement": proof_document(summary.proof, every=every) if args.json else None,
+        "notable": notable_document(readings.notable),
+    }
+    if summary.pages is not None:
+        document["pages"] = PAGE_TABLES().pages_document(summary.pages, every=proof)
+    if cpus:
+        document["readings"] = cpus_document(readings)
+    if counters:
+        document["counters"] = counters_document(run_counts(run))
+    if copies is not None:
+        from rater.show.results.copies import copies_document, copy_runs_document
 
-            found |= copies_document(copies)
-            found["copy_runs"] = [*copy_runs_document(run)]
-        if divots is not None:
-            found["divots"] = divot_rows(divots.findings, divots.confirm)
-            found |= disturbed_members(divots)
-        return found
+        document |= copies_document(copies) | {"copy_runs": copy_runs_document(run)}
+    if divots is not None:
+        document["divots"] = divot_rows(divots.findings, divots.confirm)
+        document |= disturbed_members(divots)
 
-    def text(printer: Printer) -> None:
-        parts: tuple[tuple[bool, Callable[[Printer], None]], ...] = (
-            (proof, partial(print_proof, summary)),
-            (cpus, partial(print_cpus, readings)),
-            (counters, lambda it: print_counters(run_counts(run), it)),
-        )
-        asked = [part for wanted, part in parts if wanted]
-        if copies is not None:
-            from rater.show.results.copies import print_copies, print_copy_runs
-
-            asked.append(partial(print_copies, copies))
-            if any(copy.workloads for copy in run.copies):
-                asked.append(partial(print_copy_runs, run))
+    def parts(document: Row) -> Iterator[Part]:
         verbose = getattr(args, "verbose", False)
-        if asked and not verbose:
-            print_head(summary.head, printer)
-        else:
-            print_summary(
+        if not (proof or cpus or counters or copies) or verbose:
+            yield from run_parts(
                 summary,
-                printer.console,
-                after_run=after_run,
-                beside=pair,
-                notable=readings.notable,
-                divots=divots,
+                document,
+                divots,
                 verbose=verbose,
+                after_run=after_run,
                 warned=run.warnings,
             )
             if run.counted and not counters:
-                printer.prose(f"counters: `rater show {run.head.run} --counters`")
-        for part in asked:
-            part(printer)
+                yield f"counters: `rater show {run.head.run} --counters`"
+        else:
+            yield from head_parts(summary.head)
+        yield from proof_parts(summary) if proof else ()
+        yield from cpu_parts(readings) if cpus else ()
+        yield from counter_parts(run_counts(run)) if counters else ()
+        if copies is not None:
+            from rater.show.results.copies import copy_parts, copy_run_parts
 
-    print_output(args, document, text)
+            yield from copy_parts(copies)
+            if any(copy.workloads for copy in run.copies):
+                yield from copy_run_parts(run)
+
+    print_view(args, document, parts)
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:

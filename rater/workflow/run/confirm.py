@@ -6,7 +6,6 @@ import argparse
 import shlex
 import sys
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import batched
 from statistics import median
 
@@ -43,14 +42,14 @@ from rater.show.plans.plan import EXECUTED, executed_facts
 from rater.show.results.divots import (
     ConfirmView,
     cpus_text,
-    print_trial,
-    print_verdict,
     trial_document,
+    trial_parts,
+    verdict_parts,
 )
 from rater.show.results.to_json import evidence_line
 from rater.store.connection import default_path
 from rater.text.values import count
-from rater.workflow.arguments import open_existing_store, print_output, with_common
+from rater.workflow.arguments import open_existing_store, print_view, with_common
 from rater.workflow.results.divots import load_or_analyse, refusal
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.repeat import (
@@ -95,12 +94,12 @@ def confirm(args: argparse.Namespace) -> int:
         commands=("", ""),
     )
     if trial is None:
-        print_output(args, lambda: trial_document(view), partial(print_trial, view))
+        print_view(args, trial_document(view), lambda _: trial_parts(view))
         return 0 if args.dry_run else 1
     requests = _requests(args, again, trial)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if args.dry_run or not args.json:
-        print_output(args, lambda: trial_document(view), partial(print_trial, view))
+        print_view(args, trial_document(view), lambda _: trial_parts(view))
     if args.dry_run:
         if not args.json:
             executed = EXECUTED.of(executed_commands(resolve(requests[0], topology)))
@@ -254,6 +253,6 @@ class _Pairs(Campaign):
             foreign=(median(here), median(there)) if here and there else None,
             disturbed=disturbed,
         )
-        print_output(self.args, lambda: trial_document(done), partial(print_verdict, done))
+        print_view(self.args, trial_document(done), lambda _: verdict_parts(done))
         good = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
         return CampaignEnded(RunStatus.COMPLETE, None, NOT_JUDGED if disturbed else 1 - good)
