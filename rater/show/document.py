@@ -136,6 +136,7 @@ class ViewTable(Struct, frozen=True):
     group: Getter | None = None  # what neighbouring rows share: a line above them, unless ""
     repeated: int = 0  # columns with which further tables begin that hold what had no room
     tight: bool = False  # no blank line before it: the sentence above is its title
+    note: str = ""  # what its columns mean, below it
 
     @property
     def shown(self) -> Sequence[Any]:
@@ -214,35 +215,35 @@ def print_parts(parts: Iterable[Part], printer: Printer) -> None:
     """Print tables and sentences on a terminal, a blank line around each table."""
     begun = apart = False  # apart: from what comes next
     for part in parts:
-        if part is None:
-            continue
         if isinstance(part, ViewTable):
-            if printer.whole:
-                part = part.whole()  # noqa: PLW2901
-            columns = part.columns()
-            if not part.rows or not columns:
-                continue
-            if begun and not part.tight:
-                printer.line()
-            if part.title:
-                printer.prose(part.title, "bold")
-            for number, some in enumerate(
-                _side_by_side(columns, part.repeated, printer.table_width)
-            ):
-                if number:
+            table = part.whole() if printer.whole else part
+            columns = table.columns()
+            if table.rows and columns:
+                if begun and not table.tight:
                     printer.line()
-                printer.table(some, [part.style(row) for row in part.shown], part.groups)
-            if len(part.rows) > len(part.shown):
-                printer.prose(f"and {len(part.rows) - len(part.shown)} more (--json has all)")
-            begun = apart = True
+                _print_table(table, columns, printer)
+                begun = apart = True
             continue
-        line = Line(part) if isinstance(part, str) else part
-        if not line.text and not begun:
+        line = Line(part or "") if not isinstance(part, Line) else part
+        if part is None or not (line.text or begun):
             continue
         if apart and line.text:
             printer.line()
         begun, apart = True, False
         (printer.line if line.whole else printer.prose)(line.text, line.style)
+
+
+def _print_table(table: ViewTable, columns: Sequence[Column], printer: Printer) -> None:
+    if table.title:
+        printer.prose(table.title, "bold")
+    for number, some in enumerate(_side_by_side(columns, table.repeated, printer.table_width)):
+        if number:
+            printer.line()
+        printer.table(some, [table.style(row) for row in table.shown], table.groups)
+    if len(table.rows) > len(table.shown):
+        printer.prose(f"and {len(table.rows) - len(table.shown)} more (--json has all)")
+    if table.note:
+        printer.prose(table.note, "dim")
 
 
 def _side_by_side(

@@ -73,9 +73,9 @@ def copy_parts(view: CopiesView) -> Iterator[Part]:
     )
     rows = [struct_fields(one) | _CELL.of(one) for one in view.times]
     title = f"Times of copies relative to the median copy {whose} of the same benchmark"
-    yield ViewTable(title, rows, columns, lambda one: "" if one["counted"] else "dim")
     which = "slowest copy" if view.drop == 1 else f"{view.drop} slowest copies"
-    yield f"-{view.drop}: without the {which}" if view.drop else None
+    note = f"-{view.drop}: without the {which}" if view.drop else ""
+    yield ViewTable(title, rows, columns, lambda one: "" if one["counted"] else "dim", note=note)
     missing = list(dict.fromkeys(t.cell.benchmark for t in view.times if t.yardstick_s is None))
     if missing:
         alone = view.baseline_iteration is not None
@@ -189,9 +189,14 @@ def copy_run_parts(run: StoredRun) -> Iterator[Part]:
         Field("ended", _ended, TEXT),
         Field("output", _output, TEXT, optional=98),
     )
-    yield ViewTable("", copies, columns, lambda it: "" if it.status is CopyStatus.OK else "red")
-    if most > 1:
-        yield "w1, w2, ...: the copy's workloads, one after the other; !: it failed"
+    note = "w1, w2, ...: the copy's workloads, one after the other; !: it failed"
+    yield ViewTable(
+        "",
+        copies,
+        columns,
+        lambda it: "" if it.status is CopyStatus.OK else "red",
+        note=note if most > 1 else "",
+    )
 
 
 _COPY_RUNS_TABLE = {

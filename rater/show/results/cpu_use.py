@@ -78,11 +78,10 @@ def cpu_parts(readings: RunCounters) -> Iterator[Part]:
     if not cpus:
         yield "CPU use was not recorded (--proof off, an older rater, or an imported run)."
         return
-    yield _node_table(cpus)
     legend = "foreign: use by other processes, rater included; most: one CPU in one phase"
     if any(use.together > 1 for use in cpus):
         legend += "; CPUs that the same copies may use share their foreign load equally"
-    yield legend
+    yield _node_table(cpus, legend)
     unknown = {use.phase for use in cpus if use.foreign is None}
     if unknown:
         yield (
@@ -129,7 +128,7 @@ class _Group(Struct, frozen=True):
         return max(self.values(name), default=None)
 
 
-def _node_table(cpus: Sequence[CpuUse]) -> ViewTable:
+def _node_table(cpus: Sequence[CpuUse], note: str) -> ViewTable:
     used = {use.cpu for use in cpus if use.copies}
     found = group_by_key(
         ((use.cpu not in used, -1 if use.node is None else use.node), use) for use in cpus
@@ -155,10 +154,11 @@ def _node_table(cpus: Sequence[CpuUse]) -> ViewTable:
         Field("|mean", partial(mhz, statistics.fmean), whole),
         Field("|max", partial(mhz, max), whole),
     )
-    return ViewTable("", groups, columns)
+    return ViewTable("", groups, columns, note=note)
 
 
 def _worst_table(worst: Sequence[CpuUse]) -> ViewTable:
+    hot = any(use.throttles for use in worst)
     columns = (
         Field("CPU", lambda use: use.cpu),
         Field("node", lambda use: use.node),
@@ -171,7 +171,7 @@ def _worst_table(worst: Sequence[CpuUse]) -> ViewTable:
         Field("irq|%", lambda use: use.irq, PERCENT),
         Field("interrupts|/s", lambda use: use.interrupts_per_s, decimals(0), optional=1),
         Field("MHz", lambda use: use.mean_mhz, decimals(0)),
-        Field("too hot|times", lambda use: use.throttles or None),
+        Field("too hot|times", lambda use: use.throttles if hot else None),
     )
     return ViewTable(
         "Most foreign load, steal and interrupts; CPUs of copies first", worst, columns
@@ -246,11 +246,11 @@ def account_parts(summary: Summary) -> Iterator[Part]:
         ),
         Field("of CPU|time %", lambda it: _partly(it.account.known), PERCENT, optional=1),
     )
-    yield ViewTable("", rows, columns)
-    yield (
+    note = (
         "waited: runnable, but others had the CPU; throttled: a cgroup's CPU quota was used up; "
         "slept: waited for anything else"
     )
+    yield ViewTable("", rows, columns, note=note)
 
 
 def _partly(known: float | None) -> float | None:

@@ -84,15 +84,16 @@ def finding_parts(
         yield Line(f"{none}{_unknown(head, analysis)}", "green")
     elif not divots:
         yield _nothing(head, analysis)
-    yield from _found(divots, analysis.lost)
+    seen = visible_line(analysis.visible) if analysis.visible or explained else ""
+    yield from _found(divots, analysis.lost, seen)
     yield ViewTable(
         "Explained by the layout, no divots",
         explained,
         (Field("", lambda _: "  ", TEXT), Field("", evidence_line, wrap=True)),
         most=_MOST_EXPLAINED,
     )
-    if (analysis.visible or explained) and (divots or not analysis.disturbed):
-        yield Line(visible_line(analysis.visible), "dim")
+    if not divots and not analysis.disturbed:
+        yield Line(seen, "dim")
     if analysis.failed and (divots or analysis.visible):
         runs = count(analysis.failed, "copy run")
         yield f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out."
@@ -128,7 +129,7 @@ def _unknown(head: RunHead, analysis: Analysis) -> str:
     return " Whether other processes took time from the copies is unknown."
 
 
-def _found(divots: Sequence[Finding], lost: float) -> Iterator[Part]:
+def _found(divots: Sequence[Finding], lost: float, note: str) -> Iterator[Part]:
     if not divots:
         return
     together = ""
@@ -147,6 +148,7 @@ def _found(divots: Sequence[Finding], lost: float) -> Iterator[Part]:
         lambda row: "" if row[1].cost >= _NOTE or row[1].fast else "dim",
         _MOST_LINES,
         tight=True,
+        note=note,
     )
 
 

@@ -73,7 +73,7 @@ def placement_facts(proof: RunProof, *, every: bool = False) -> Iterator[Fact]:
     yield "", more and f"and {more} more (--proof names them all)", "red"
     for reasons, group in unknown.items():
         copies = format_list({one.copy for one in group})
-        yield "unknown", f"{_runs(group)} ({copies}): {'; '.join(reasons)}", "yellow"
+        yield "unknown", f"{_runs(group)} (copies {copies}): {'; '.join(reasons)}", "yellow"
 
 
 def memory_parts(proof: RunProof) -> Iterator[Part]:
@@ -99,12 +99,11 @@ def memory_parts(proof: RunProof) -> Iterator[Part]:
         Field("least|%", lambda row: row.least_local_share, PERCENT),
         Field("moves|/copy", lambda row: format_number(row.migrations), optional=1),
     )
-    yield ViewTable("", rows, columns)
-    if rows:
-        yield (
-            "pages %, local %: share of anonymous memory. local: on the planned or home node. "
-            "least: worst copy. moves: CPU migrations."
-        )
+    note = (
+        "pages %, local %: share of anonymous memory. local: on the planned or home node. "
+        "least: worst copy. moves: CPU migrations."
+    )
+    yield ViewTable("", rows, columns, note=note)
     swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
     if swapped:
         yield Line(f"swapped out: up to {format_number(swapped / 1e6)} MB of a copy", "yellow")

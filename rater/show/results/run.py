@@ -227,12 +227,13 @@ def results_parts(summary: Summary, document: Row, *, verbose: bool = True) -> I
     rows = document["benchmarks"]
     several = any((it["iteration"] or 0) > 1 for it in rows)
     counting = rows if verbose or len(rows) <= _MOST_ROWS else [*_counting(rows)]
-    yield _results_table(counting, staggered=summary.staggered)
+    note = ""
     if len(counting) < len(rows):
-        yield f"the iterations that count; all: `rater show {summary.head.run} -v`"
+        note = f"the iterations that count; all: `rater show {summary.head.run} -v`"
     elif several and any(it.get("selected") for it in rows):
         discarded = "; ( ) discarded" if any(not it["counted"] for it in rows) else ""
-        yield f"* the iteration that counts{discarded}"
+        note = f"* the iteration that counts{discarded}"
+    yield _results_table(counting, note, staggered=summary.staggered)
     if any(it.get("bracket_from_slowest") for it in rows):
         yield "Start times are unknown: the bracket is the slowest copy's time."
     failed = {it["benchmark"] for it in rows if it.get("failed_copies") and it["counted"]}
@@ -253,7 +254,7 @@ def _counting(rows: Sequence[Row]) -> Iterator[Row]:
         yield next((it for it in own if it.get("selected")), own[-1])
 
 
-def _results_table(rows: Sequence[Row], *, staggered: bool) -> ViewTable:
+def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTable:
     steady = any(it.get("steady") for it in rows)
 
     def at_once(it: Row) -> str | None:
@@ -267,9 +268,6 @@ def _results_table(rows: Sequence[Row], *, staggered: bool) -> ViewTable:
     def astray(it: Row) -> int | None:
         return len(it.get("placement_not_met", ())) or None
 
-    def quartile(name: str, optional: int) -> Field:
-        return Field(f"{name.removesuffix('_quartile')}|s", f"times_s.{name}", SECONDS, optional)
-
     by_ratio = any(it.get("ratio") is not None for it in rows)
     rate = ("ratio", "ratio") if by_ratio else ("copies|/hour", "copies_per_hour")
     columns = (
@@ -282,10 +280,10 @@ def _results_table(rows: Sequence[Row], *, staggered: bool) -> ViewTable:
         Field("of them|inside", "steady.whole_runs", optional=2),
         Field("mean|s", "times_s.mean", SECONDS),
         Field("CV|%", "times_s.cv", PERCENT),
-        quartile("minimum", 2),
-        quartile("lower_quartile", 4),
+        Field("min|s", "times_s.minimum", SECONDS, optional=2),
+        Field("q1|s", "times_s.lower_quartile", SECONDS, optional=4),
         Field("median|run s" if steady else "median|copy s", "median_copy_s", SECONDS, optional=1),
-        quartile("upper_quartile", 4),
+        Field("q3|s", "times_s.upper_quartile", SECONDS, optional=4),
         Field("slowest|copy s", "slowest.elapsed_s", SECONDS),
         Field("which copy,|CPU, node", "slowest", PLACE),
         Field("on CPU|%", on_cpu, PERCENT, optional=1),
@@ -296,7 +294,7 @@ def _results_table(rows: Sequence[Row], *, staggered: bool) -> ViewTable:
     def style(it: Row) -> str:
         return "red" if it["reason"] else "dim" if it.get("counted") is False else ""
 
-    return ViewTable("", rows, columns, style)
+    return ViewTable("", rows, columns, style, note=note)
 
 
 def _rotated_facts(rotated: Row) -> Iterator[Fact]:

@@ -35,13 +35,13 @@ def window_parts(document: Row) -> Iterator[Part]:
         *benchmark_fields(windows),
         Field("verdict", "halves.verdict", TEXT),
         Field("2nd half|%", "halves.difference", CHANGE),
-        Field("95 %|interval", _interval),
-        Field("runs in|a half", "halves.fewest_whole_runs"),
-        Field("copies|CV %", "rates.cv", PERCENT, optional=2),
+        Field("95 %|interval", _interval, optional=3),
+        Field("runs in|a half", "halves.fewest_whole_runs", optional=4),
+        Field("copies|CV %", "rates.cv", PERCENT, optional=5),
         Field("copies|ran %", "occupied", PERCENT),
-        Field("between|runs ms", lambda it: it["gap_s"] and it["gap_s"] * 1e3, decimals(1), 1),
-        Field("needs a|window s", "halves.needed_window_s", NUMBER),
-        Field("needs a|warm-up s", "needed_warmup_s", NUMBER),
+        Field("between|runs ms", lambda it: it["gap_s"] and it["gap_s"] * 1e3, decimals(1), 6),
+        Field("needs|--window", "halves.needed_window_s", NUMBER),
+        Field("needs|--warmup", "needed_warmup_s", NUMBER),
     )
 
     def style(it: Row) -> str:
