@@ -436,7 +436,7 @@ def test_a_promise_is_broken_where_chance_does_not_explain_so_few(found: int, ke
     assert test.right is kept
     file = io.StringIO()
     print_selftest(test, Console(file=file, width=80))
-    assert f"an lgroup 1.6 % slower in all benchmarks; found in {found} of 20 runs" in " ".join(
+    assert f"a node 1.6 % slower in all benchmarks; found in {found} of 20 runs" in " ".join(
         file.getvalue().split()
     )
     assert selftest_document(test)["promised"] == [

@@ -601,7 +601,7 @@ def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:
     os.close(ours)
     assert process.wait() == 0
     text = shown.decode()
-    assert "lgroup" in text
+    assert "CPU, node" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # the cursor is back
     assert "run 1: " in text
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 from msgspec.structs import replace
 
@@ -44,7 +42,7 @@ from rater.lab.layout.proof import (
     layout_warnings,
     prove_pages,
 )
-from rater.lab.layout.table import print_pages
+from rater.lab.layout.table import page_parts
 from rater.lab.trace.tlb import (
     mapping_layout,
     page_mappings,
@@ -58,7 +56,7 @@ from rater.record.events import PageRegion
 from rater.record.run import MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from tests.support.example_runs import copy_row, stored
-from tests.support.printed import in_words, printed_by
+from tests.support.printed import in_words, text_of
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 HUGE = 2 * MB
@@ -576,6 +574,6 @@ def test_a_page_of_1_gb_with_5_mb_in_it_reached_5_mb() -> None:
 
 
 def test_the_verdict_says_how_much_was_reached() -> None:
-    words = in_words(printed_by(partial(print_pages, proved(HALF, REST))))
+    words = in_words(text_of(page_parts(proved(HALF, REST))))
     assert "2 of 2 copy runs as planned; reached 25 % of this program's memory" in words
     assert "shared 300 MB" in words

@@ -48,7 +48,7 @@ from rater.show.format import (
     wrap_text,
 )
 from rater.show.plans.plan import EXECUTED, ExecutedCommands, plan_document, plan_parts
-from rater.show.results.listing import ListedRun, RunPage, print_list
+from rater.show.results.listing import ListedRun, RunPage, list_parts
 from rater.store.store import Store
 from rater.workflow.results.points import count_interim_looks, load_points
 from tests.support.calls import Rater
@@ -150,7 +150,7 @@ def test_columns_without_room_follow_in_a_further_table() -> None:
 
 def test_sizes_and_places_are_as_short_as_they_can_be() -> None:
     assert gigabytes_column([4_000_000_000, None, 250_000_000]) == ["4.00", "-", "0.25"]
-    assert (place_texts(3, 1), place_texts(None, 1)) == (["CPU 3", "lgroup 1"], ["lgroup 1"])
+    assert (place_texts(3, 1), place_texts(None, 1)) == (["CPU 3", "node 1"], ["node 1"])
     assert place_texts(3, None) == ["CPU 3"]
 
 
@@ -239,7 +239,7 @@ def listed(
     stream = io.StringIO()
     runs = tuple(ListedRun(head, 15.7, RATIO, 2) for head in heads)
     page = RunPage(runs, len(runs) if count is None else count, narrowed=narrowed)
-    print_list(page, Printer(Console(file=stream, width=width)))
+    print_parts(list_parts(page), Printer(Console(file=stream, width=width)))
     return stream.getvalue().splitlines()
 
 
@@ -275,7 +275,7 @@ def test_what_is_left_out_is_said() -> None:
 def test_a_rate_is_told_from_a_ratio() -> None:
     stream = io.StringIO()
     runs = (ListedRun(HEAD, 1234.5, PER_HOUR, None), ListedRun(OTHER, 0.176, RATIO, 0))
-    print_list(RunPage(runs, 2), Printer(Console(file=stream, width=120)))
+    print_parts(list_parts(RunPage(runs, 2)), Printer(Console(file=stream, width=120)))
     heading, first, second = stream.getvalue().splitlines()[:3]
     rate, ratio = (heading.index(word) + len(word) for word in ("copies/h", "ratio"))
     assert first[:rate].split()[-1] in ("1234", "1235") and first[:ratio].endswith(" -")

@@ -1,7 +1,8 @@
 """What is printed of a run, as text."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -31,9 +32,14 @@ def parts_of(
     return run_parts(summary, document, divots, after_run=after_run, **options)
 
 
+def text_of(parts: Iterable[Part], width: int = 100) -> str:
+    """What parts of a view are where lines are so wide."""
+    return printed_by(partial(print_parts, parts), width)
+
+
 def printed(summary: Summary, width: int = 100, **options: Any) -> str:
     """What is printed of a run where lines are so wide."""
-    return printed_by(parts_of(summary, **options), width)
+    return text_of(parts_of(summary, **options), width)
 
 
 def in_words(text: str) -> str:
@@ -41,8 +47,8 @@ def in_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def printed_by(parts: Iterable[Part], width: int = 100) -> str:
-    """What parts of a view are where lines are so wide."""
+def printed_by(show: Callable[[Printer], None], width: int = 100) -> str:
+    """What something writes where lines are so wide."""
     stream = io.StringIO()
-    print_parts(parts, Printer(Console(file=stream, width=width)))
+    show(Printer(Console(file=stream, width=width)))
     return stream.getvalue()

@@ -19,7 +19,6 @@ from rater.errors import InputError
 from rater.run.host.discover import parse_synthetic
 from rater.show.console import Printer
 from rater.show.document import print_parts
-from rater.show.results.run import print_summary
 from rater.show.results.to_json import summary_document
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
@@ -30,6 +29,7 @@ from rater.speccpu.show import import_document, import_parts
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
 from rater.store.sweeps import remove_sweeps
+from tests.support.printed import parts_of
 from tests.support.raw_files import pack
 
 MACHINE = parse_synthetic("nodes=2x2")
@@ -196,7 +196,7 @@ def _use(file: SpecFile, store: Store) -> None:
     stored = store.load(number)
     assert len(stored.copies) <= max(one.copy_runs, 1) or not added
     summary = summarise(stored)
-    print_summary(summary, console)
+    print_parts(parts_of(summary), Printer(console))
     json.dumps(summary_document(summary), allow_nan=False)
     json.dumps(full_document(stored), allow_nan=False)
     remove_sweeps(store, (), [number])

@@ -95,16 +95,15 @@ def list_parts(page: RunPage) -> Iterator[Part]:
         Field("tags", lambda it: _tags(it.head), TEXT, flexible=True),
         Field("command", lambda it: it.head.command_line, TEXT, flexible=True, optional=7),
     )
-    yield ViewTable("", runs, columns, lambda it: _style(it.head))
     one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
+    note = f"{page.count} runs{one_host}" if one_host and page.count > 1 else ""
     if len(runs) < page.count:
         of_them = "that match" if page.narrowed else "stored"
-        yield (
+        note = (
             f"the latest {len(runs)} of {page.count} runs {of_them}{one_host} "
             "(--limit N: more, --limit 0: all)"
         )
-    elif one_host and page.count > 1:
-        yield f"{page.count} runs{one_host}"
+    yield ViewTable("", runs, columns, lambda it: _style(it.head), note=note)
 
 
 def _time(head: RunHead) -> str | None:

@@ -322,7 +322,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
             Analysis((), {"group": 0.011, "copy": 0.03}, others_cost=0.0),
             [
                 "What is slow No divots: no copy and no part of the machine stands out. Smallest "
-                "detectable slowdown: an lgroup 1.1 % in all benchmarks; a copy 3.0 % once. The "
+                "detectable slowdown: a node 1.1 % in all benchmarks; a copy 3.0 % once. The "
                 "machine"
             ],
         ),

@@ -19,9 +19,9 @@ from rater.analysis.results.score import summarise
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
 from rater.record.run import MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.record.stored import StoredRun
-from rater.show.console import seconds_columns
-from rater.show.results.cpu_use import counters_document, print_counters
-from rater.show.results.run import print_summary
+from rater.show.console import Printer
+from rater.show.document import SECONDS, print_parts
+from rater.show.results.cpu_use import counter_parts, counters_document
 from rater.store.export import full_document
 from rater.store.store import Store
 from rater.store.sweeps import remove_sweeps
@@ -30,18 +30,18 @@ from tests.support.counted_runs import counted_run
 from tests.support.example_events import S as CPU_USE_S
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
-from tests.support.printed import printed_by
+from tests.support.printed import parts_of, text_of
 from tests.support.stored_runs import GONE, HOST, query_file, rows
 
 
 def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: Any) -> str:
-    """What `print_summary` writes to a file of this width."""
+    """What is printed of a run to a file of this width."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    print_summary(summarise(run), Console(file=stream, width=width), **options)
-    return text_of(stream)
+    print_parts(parts_of(summarise(run), **options), Printer(Console(file=stream, width=width)))
+    return text_in(stream)
 
 
-def text_of(stream: io.TextIOWrapper) -> str:
+def text_in(stream: io.TextIOWrapper) -> str:
     stream.flush()
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)
@@ -78,8 +78,9 @@ def test_no_color_and_files_have_no_escape_codes(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("NO_COLOR", "1")
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     console = Console(file=stream, width=80, force_terminal=True, color_system="standard")
-    print_summary(summarise(suite_run(["a"], 1, status=RunStatus.FAILED)), console)
-    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text_of(stream))
+    failed = parts_of(summarise(suite_run(["a"], 1, status=RunStatus.FAILED)))
+    print_parts(failed, Printer(console))
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text_in(stream))
 
 
 def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> None:
@@ -93,15 +94,12 @@ def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> N
 
 
 def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
-    assert seconds_columns([0.000912, 0.000964]) == [["0.000912", "0.000964"]]
-    assert seconds_columns([0.000912, 150.0], [None, 140.0]) == [
-        ["0.000912", "150.000"],
-        ["-", "140.000"],
-    ]
+    assert SECONDS.cells([0.000912, 0.000964]) == ["0.000912", "0.000964"]
+    assert SECONDS.cells([0.000912, 150.0, None]) == ["0.000912", "150.000", "-"]
 
 
 def text(run: StoredRun) -> str:
-    return printed_by(lambda printer: print_counters(run_counts(run), printer))
+    return text_of(counter_parts(run_counts(run)))
 
 
 def test_json_has_rates_stack_and_groups() -> None:
@@ -232,7 +230,7 @@ def test_show_has_the_line_and_with_cpus_the_tables(store: Store, rater: Rater) 
     store_run(store)
     status, brief, _ = rater("show")
     assert status == 0
-    assert "other work took 10.0 % of CPU 2" in brief
+    assert "other processes     up to 10.0 % of CPU 2" in brief
     assert "foreign" not in brief
     assert "foreign" in rater("show", "--cpus")[1]
     document = json.loads(rater("show", "--json")[1])
