@@ -286,9 +286,9 @@ def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> No
         "lgroup 1, planned 0; the kernel names its policy local",
         "unknown         2 copies (copies 2-3): finished within 2 s, before its memory was sampled",
         "",
-        "benchmark    seen  resident   most     4 KB     2 MB  local  least  moves",
-        "           copies        MB     MB  pages %  pages %      %      %  /copy",
-        "a             2/4     401.0  402.0       62       38   62.5   25.0    0.0",
+        "benchmark    seen  resident  most     4 KB     2 MB  local  least  moves",
+        "           copies        MB    MB  pages %  pages %      %      %  /copy",
+        "a             2/4       401   402       62       38   62.5   25.0    0.0",
         "pages %, local %: share of anonymous memory. local: on the planned or home node. "
         "least: worst copy. moves: CPU migrations.",
         "",
