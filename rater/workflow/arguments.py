@@ -256,16 +256,6 @@ def check_current_directory() -> None:
         ) from error
 
 
-def print_output(
-    args: argparse.Namespace, document: Callable[[], object], text: Callable[[Printer], None]
-) -> None:
-    """Print the one JSON document that `--json` asks for, else text for people."""
-    if args.json:
-        print_json(document())
-        return
-    text(_printer(args))
-
-
 def print_view[D](
     args: argparse.Namespace, document: D, parts: Callable[[D], Iterable[Part]]
 ) -> None:

@@ -329,6 +329,11 @@ def between(
     return between_runs(runs)
 
 
+def test_a_run_in_which_no_copy_of_the_place_ended_well_did_not_run_there() -> None:
+    (one,) = between((ALL, ALL, [5], 1.2), (ALL, ALL, [5], np.nan))
+    assert [(it.there, it.slowdown) for it in one.looks][1:] == [(Presence.NOT_RUN, None)]
+
+
 def said(one: RecurringDivot) -> str:
     """`recurring lgroup 1 in b0,b1: +20 +10` with a size for each run that has it."""
     each = [
