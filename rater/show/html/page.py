@@ -34,7 +34,6 @@ from rater.show.results.cpu_use import (
     energy_parts,
     notable_document,
 )
-from rater.show.results.divots import between_parts
 from rater.show.results.placement import memory_parts, metric_parts, placement_facts
 from rater.show.results.run import failed_facts, results_parts
 from rater.show.results.steady import barrier_parts
