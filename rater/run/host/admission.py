@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -333,13 +334,19 @@ class LimitingGroup(NamedTuple):
     name: str = ""  # within its hierarchy
 
 
-def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
-    """Yield the cgroups, from ours to the top, that may limit what a controller gives us."""
+def limiting_groups(root: Path, controller: str) -> Sequence[LimitingGroup]:
+    """Return the cgroups, from ours to the top, that may limit what a controller gives us."""
     try:
         mounts = (root / "proc/self/mountinfo").read_text()
         memberships = (root / "proc/self/cgroup").read_text()
     except OSError:
-        return
+        return ()
+    return _groups(root, controller, mounts, memberships)
+
+
+@lru_cache  # asked anew in each phase, and seldom different
+def _groups(root: Path, controller: str, mounts: str, memberships: str) -> Sequence[LimitingGroup]:
+    found = []
     for line in memberships.splitlines():
         _, controllers, group = line.split(":", 2)
         kind = "cgroup" if controller in controllers.split(",") else "cgroup2"
@@ -353,8 +360,9 @@ def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
         folder = top / inside.lstrip("/")
         while folder.is_relative_to(top):
             name = f"/{folder.relative_to(top)}".removesuffix(".")
-            yield LimitingGroup(folder, kind == "cgroup", name)
+            found.append(LimitingGroup(folder, kind == "cgroup", name))
             folder = folder.parent
+    return found
 
 
 def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] | None:

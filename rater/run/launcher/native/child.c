@@ -1,19 +1,6 @@
 /* A copy before its program begins: bound, its files open, waiting at the gate, and then executed
    as whoever called rater would have: priority, slack, signals and limits are what rater was given. */
-#define _GNU_SOURCE
 #include "launcher.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define PREFERRED 1
 #define LOCAL 4
@@ -39,10 +26,14 @@ void remember_origin(unsigned long long locks) {
     sigaction(SIGCHLD, NULL, &origin.on_child);
 }
 
-int64_t now_ns(void) {
+static int64_t clock_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+int64_t now_ns(void) {
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 static _Noreturn void give_up(struct slot *slot, int stage, int error) {
@@ -116,12 +107,11 @@ static void open_output(struct slot *slot, int fd, const char *path, int stage) 
 }
 
 static void restore_signals(void) {
-    struct sigaction ordinary = {.sa_handler = SIG_DFL};
-    sigaction(SIGPIPE, &ordinary, NULL); /* which Python ignores for itself, */
-    sigaction(SIGXFSZ, &ordinary, NULL); /* and this */
-    const unsigned long plain[8] = {0};  /* as the kernel has it: two of threads, which glibc's */
-    for (int number = SIGSYS + 1; number < SIGRTMIN; number++) /* posix_spawn ignores, and hides */
-        syscall(SYS_rt_sigaction, number, plain, NULL, _NSIG / 8);
+    /* Python ignores two for itself. glibc's posix_spawn ignores two of threads, and hides them. */
+    const int ignored[] = {SIGPIPE, SIGXFSZ, SIGSYS + 1, SIGSYS + 2};
+    const unsigned long plain[8] = {0}; /* as the kernel has it */
+    for (int i = 0; i < 4; i++)
+        syscall(SYS_rt_sigaction, ignored[i], plain, NULL, _NSIG / 8);
     sigaction(SIGCHLD, &origin.on_child, NULL);
 }
 
@@ -166,19 +156,16 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
     char **argv = words(table, &entry->argv, 1, 1) + 1, **environment = words(table, variables, 2, 0);
     restore_signals(); /* all are blocked until it begins */
     if (entry->flags & PROOF)
-        read_schedstat("/proc/self/schedstat", &slot->cpu_ns, &slot->delay_ns);
+        read_schedstat("/proc/self/schedstat", &slot->figures.gate_cpu_ns,
+                       &slot->figures.gate_delay_ns);
     struct rusage own;
     getrusage(RUSAGE_SELF, &own);
-    slot->peak_bytes = own.ru_maxrss * 1024LL;
-    struct timespec used;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    slot->cpu_ns = used.tv_sec * 1000000000LL + used.tv_nsec;
+    slot->figures.gate_peak_bytes = own.ru_maxrss * 1024LL;
+    slot->figures.gate_cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     /* Either we see that it waits for us, or it sees that we are ready: `await_ready`. */
     __atomic_store_n(&slot->ready, 1, __ATOMIC_SEQ_CST);
-    const uint64_t one = 1;
-    if (__atomic_load_n(gate.awaited, __ATOMIC_SEQ_CST) == entry->token &&
-        write(gate.tell, &one, sizeof one) < 0)
-        _exit(127);
+    if (__atomic_load_n(gate.awaited, __ATOMIC_SEQ_CST) == entry->token)
+        kill(origin.launcher, SIGCHLD);
     while (__atomic_load_n(gate.word, __ATOMIC_ACQUIRE) == gate.closed)
         syscall(SYS_futex, gate.word, FUTEX_WAIT, gate.closed, NULL, NULL, 0);
     execute(slot, argv, environment);

@@ -1,26 +1,15 @@
 /* Nothing outlives a rater that died: every process below the launcher, which as a child subreaper
    gets all that lose their parent, every one of the run's cgroup, and whatever else carries the
    run's mark: set-up commands and their like, which rater itself had started. */
-#define _GNU_SOURCE
 #include "launcher.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define PATIENCE_NS 1800000000LL
 #define LAST_PATIENCE_NS 60000000000LL /* for what multiplies as fast as it is killed */
 #define GAP_NS 20000000L
 #define CLEAN 2 /* looks that find nothing */
-#define LOCKS "Max file locks"
 
 static int write_file(const char *folder, const char *name, const char *text) {
     char path[4096];
@@ -33,22 +22,17 @@ static int write_file(const char *folder, const char *name, const char *text) {
     return done < 0 ? -1 : 0;
 }
 
-static int has_limit(const char *folder, unsigned long long locks) {
-    char path[80], text[4096], *line;
-    snprintf(path, sizeof path, "%s/limits", folder);
-    if (read_small(path, text, sizeof text) <= 0 || !(line = strstr(text, LOCKS)))
-        return 0;
-    return locks && strtoull(line + strlen(LOCKS), NULL, 10) == locks;
+static int has_limit(pid_t pid, unsigned long long locks) {
+    struct rlimit limit;
+    return locks && !prlimit(pid, RLIMIT_LOCKS, NULL, &limit) && limit.rlim_cur == locks;
 }
 
-/* Kills one process, and its group where it has left our session: what forks for ever is quicker
-   than a look at each. In ours a copy may have joined the group of whoever started rater. */
+/* Kills one process, and its group where it leads that or has left our session: what forks for ever
+   is quicker than a look at each. In ours a copy may have joined the group of whoever started rater. */
 static int kill_one(pid_t pid, char state) {
-    if (getsid(pid) != getsid(0)) {
-        pid_t group = getpgid(pid);
-        if (group > 1)
-            kill(-group, SIGKILL);
-    }
+    pid_t group = getpgid(pid);
+    if (group > 1 && (group == pid || getsid(pid) != getsid(0)))
+        kill(-group, SIGKILL);
     return kill(pid, SIGKILL) == 0 && state != 'Z' && state != 'X';
 }
 
@@ -65,8 +49,7 @@ static int kill_all(const struct prey *prey) {
         if (read_small(path, line, sizeof line) <= 0 || !(behind = strrchr(line, ')')) ||
             sscanf(behind + 1, " %c %d", &state, &parent) != 2)
             continue;
-        snprintf(path, sizeof path, "/proc/%d", pid);
-        if (parent == getpid() || has_limit(path, prey->locks))
+        if (parent == getpid() || has_limit(pid, prey->locks))
             killed += kill_one(pid, state);
     }
     if (proc)
@@ -74,7 +57,7 @@ static int kill_all(const struct prey *prey) {
     return killed;
 }
 
-void hunt(const struct prey *prey, const pid_t *groups, unsigned count) {
+void hunt(const struct prey *prey) {
     int64_t begin = now_ns();
     const struct timespec gap = {.tv_nsec = GAP_NS};
     if (prey->cgroup[0]) { /* which we are in ourselves, and leave */
@@ -83,9 +66,6 @@ void hunt(const struct prey *prey, const pid_t *groups, unsigned count) {
         write_file(parent, "cgroup.procs", "0");
         write_file(prey->cgroup, "cgroup.kill", "1");
     }
-    for (unsigned i = 0; i < count; i++)
-        if (groups[i] > 1)
-            kill(-groups[i], SIGKILL);
     for (int clean = 0; clean < CLEAN && now_ns() - begin < LAST_PATIENCE_NS;) {
         clean = kill_all(prey) ? 0 : clean + 1;
         while (waitpid(-1, NULL, WNOHANG) > 0)

@@ -7,31 +7,15 @@
    It forks from its own small memory, holds every child at a gate, stamps releases and ends at
    real-time priority where that is allowed, and says what happened in records. It has no state
    beyond its processes: when the socket ends without GOODBYE, rater has died, and all is killed. */
-#define _GNU_SOURCE
 #include "launcher.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <termios.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Whoever waits cannot tell a late wake-up: so it looks this often, and where that comes late by
    more, it did not run itself: stopped, without a CPU, or the machine was paused. */
@@ -40,7 +24,7 @@
 #define GATHER_NS 20000000LL /* ends come in bursts, and are stamped: rater is woken once for many */
 #define BURST 3             /* ends handled one by one before all that have ended are stamped */
 #define MOST_TABLE (1u << 30)
-#define MOST_BACKLOG (1u << 20) /* bytes of records that rater has not taken: reports wait */
+#define MOST_BACKLOG 5000 /* records that rater has not taken: reports wait */
 #define MOST_PROCESSES (1u << 20)
 #define MOST_REPORTS 512 /* pieces, of what a pipe holds: a flood does not hold back an end */
 #define NEVER INT64_MAX
@@ -51,8 +35,9 @@ struct process {
     pid_t pid;
     uint32_t token, after, copy, flags;
     int state, shares, asked; /* shares: the gate of all; asked: that it is ready is to be said */
-    int64_t offset_ns, planned_ns, start_ns, ended_ns;
+    int64_t due_ns, ended_ns; /* due: from the release, until that is done */
     unsigned char accepted[256 / 8];
+    struct slot slot;
 };
 
 struct last { /* of a copy: which of its processes ended, and how */
@@ -60,21 +45,16 @@ struct last { /* of a copy: which of its processes ended, and how */
     int well;
 };
 
-struct shared { /* with all children */
-    uint32_t opened;  /* how often the gate of all was opened */
-    uint32_t awaited; /* token of the process that wakes us when it is ready */
-    struct slot slots[];
-};
-
 #define EACH(it) for (struct process *it = processes; it < processes + used; it++)
 
-/* Memory of these is shared with children, which do not use it: forks are quicker than by copy. */
+/* Memory of these is shared with children: most do not use it, but then forks are quicker. */
 static struct process *processes;
 static pid_t *pids; /* by place; 0: that is free */
 static struct last *last;
-static struct shared *shared;
+static uint32_t *opened;  /* how often the gate of all was opened */
+static uint32_t *awaited; /* token of the process that wakes us when it is ready */
 static unsigned capacity, used, running, followers, asked;
-static int rater_fd, children_fd, ready_fd, reports[2];
+static int rater_fd, reports[2];
 static int64_t seen_ns; /* what had ended until then is known */
 static int64_t due_ns = NEVER, flush_ns = NEVER;
 static struct { /* records on their way to rater */
@@ -148,21 +128,18 @@ static void started(struct process *process, int64_t now, int64_t planned_ns) {
     answer(process);
     followers -= process->after != 0;
     process->state = RUNNING;
-    process->start_ns = now;
-    process->planned_ns = planned_ns;
+    process->slot.figures.start_ns = now;
+    process->slot.figures.planned_ns = planned_ns;
     if (!running++)
         seen_ns = now;
 }
 
 static void begin(struct process *process, int64_t planned_ns) {
-    uint32_t *word = &shared->slots[process - processes].go;
     int64_t now = now_ns();
-    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    __atomic_store_n(&process->slot.go, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &process->slot.go, FUTEX_WAKE, 1, NULL, NULL, 0);
     started(process, now, planned_ns);
-    struct figures *figures = &say(STARTED, process, now)->figures;
-    figures->start_ns = now;
-    figures->planned_ns = planned_ns;
+    say(STARTED, process, now)->figures = process->slot.figures;
 }
 
 /* Begins a process whose predecessor has ended, or discards it. */
@@ -179,17 +156,17 @@ static void follow(struct process *process) {
 
 static void release(void) {
     int64_t now = now_ns();
-    __atomic_add_fetch(&shared->opened, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &shared->opened, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);
+    __atomic_add_fetch(opened, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, opened, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);
     EACH(it) {
         if ((it->state != SPAWNED && it->state != WAITING) || it->after)
             continue;
         it->state = DUE;
-        it->planned_ns = now + it->offset_ns;
+        it->due_ns += now;
         if (it->shares)
             started(it, now, now);
-        else if (it->planned_ns < due_ns)
-            due_ns = it->planned_ns;
+        else if (it->due_ns < due_ns)
+            due_ns = it->due_ns;
     }
     say(RELEASED, NULL, now);
 }
@@ -199,14 +176,14 @@ static void begin_due(void) {
         return;
     due_ns = NEVER;
     EACH(it)
-        if (it->state == DUE && it->planned_ns <= now_ns())
-            begin(it, it->planned_ns);
-        else if (it->state == DUE && it->planned_ns < due_ns)
-            due_ns = it->planned_ns;
+        if (it->state == DUE && it->due_ns <= now_ns())
+            begin(it, it->due_ns);
+        else if (it->state == DUE && it->due_ns < due_ns)
+            due_ns = it->due_ns;
 }
 
 static int is_ready(const struct process *process) {
-    return (int)__atomic_load_n(&shared->slots[process - processes].ready, __ATOMIC_SEQ_CST);
+    return (int)__atomic_load_n(&process->slot.ready, __ATOMIC_SEQ_CST);
 }
 
 /* Waits for one process at a time: the last that is not ready, as most are ready before it. Tells
@@ -214,16 +191,16 @@ static int is_ready(const struct process *process) {
    wait for it; and when it dies, that wakes us too. */
 static int await_ready(void) {
     int some = 0;
-    struct process *awaited = NULL;
+    struct process *last_one = NULL;
     EACH(it)
         if (it->asked && !is_ready(it)) {
             some |= !it->after;
-            awaited = it;
+            last_one = it;
         }
-    if (!awaited)
+    if (!last_one)
         return 0;
-    __atomic_store_n(&shared->awaited, awaited->token, __ATOMIC_SEQ_CST);
-    return is_ready(awaited) ? await_ready() : some;
+    __atomic_store_n(awaited, last_one->token, __ATOMIC_SEQ_CST);
+    return is_ready(last_one) ? await_ready() : some;
 }
 
 /* Says of all that are at their gates that they are, once none is on its way there. */
@@ -266,22 +243,10 @@ static int hear_reports(void) {
 }
 
 static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns, int by_signal) {
-    const struct slot *slot = &shared->slots[process - processes];
-    struct figures found = {
-        .start_ns = process->start_ns,
-        .planned_ns = process->planned_ns,
-        .stalled_ns = stalled_ns,
-        .gate_cpu_ns = slot->cpu_ns,
-        .gate_delay_ns = slot->delay_ns,
-        .gate_peak_bytes = slot->peak_bytes,
-        .cpu_ns = -1,
-        .delay_ns = -1,
-        .cpu_limit = {-1UL, -1UL},
-        .file_limit = {-1UL, -1UL},
-        .last_cpu = -1,
-    };
+    struct figures found = process->slot.figures;
+    found.stalled_ns = stalled_ns;
     if (stalled_ns)
-        found.seen_ns = seen_ns > process->start_ns ? seen_ns : process->start_ns;
+        found.seen_ns = seen_ns > found.start_ns ? seen_ns : found.start_ns;
     if (process->flags & PROOF)
         look_at_zombie(process->pid, &found);
     for (int n = 0; process->flags & REPORTS && n < MOST_REPORTS && hear_reports(); n++)
@@ -302,6 +267,7 @@ static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns, in
     found.major_faults = usage.ru_majflt;
     found.voluntary = usage.ru_nvcsw;
     found.involuntary = usage.ru_nivcsw;
+    const struct slot *slot = &process->slot;
     if (slot->stage)
         memcpy(say_broken(process, slot->stage, slot->error)->text, slot->given, TEXT_BYTES);
     if (process->state == RUNNING) {
@@ -321,7 +287,6 @@ static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns, in
         EACH(it)
             if (it->state != FREE && it->after == process->token)
                 follow(it);
-    say_ready(); /* it may have been the one that others were waited with for */
 }
 
 static struct process *of_pid(pid_t pid) {
@@ -381,9 +346,12 @@ static int spawn(struct view table, const struct entry *entry, const unsigned ch
                  unsigned char *at) {
     static unsigned place;
     struct process born = {.token = entry->token, .after = entry->after, .copy = entry->copy,
-                           .flags = entry->flags, .state = SPAWNED, .offset_ns = entry->offset_ns,
+                           .flags = entry->flags, .state = SPAWNED, .due_ns = entry->offset_ns,
                            .shares = !entry->after && !entry->offset_ns,
-                           .asked = !entry->after || entry->flags & HELD};
+                           .asked = !entry->after || entry->flags & HELD,
+                           .slot = {.figures = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1,
+                                                .cpu_limit = {-1UL, -1UL},
+                                                .file_limit = {-1UL, -1UL}}}};
     unsigned char wanted[MASK_BYTES];
     unsigned tried = 0;
     for (; tried < capacity && pids[place]; tried++)
@@ -402,24 +370,23 @@ static int spawn(struct view table, const struct entry *entry, const unsigned ch
     }
     find_mask(table, entry->accepted, wanted);
     memcpy(born.accepted, wanted, sizeof born.accepted);
-    struct slot *slot = &shared->slots[place];
-    memset(slot, 0, sizeof *slot);
-    struct gate gate = {born.shares ? &shared->opened : &slot->go,
-                        born.shares ? shared->opened : 0, &shared->awaited, ready_fd, reports[1]};
-    born.pid = fork();
-    if (!born.pid)
-        child(table, entry, slot, gate);
-    if (born.pid < 0) {
-        born.pid = 0;
+    struct process *process = &processes[place];
+    *process = born;
+    struct gate gate = {born.shares ? opened : &process->slot.go, born.shares ? *opened : 0, awaited,
+                        reports[1]};
+    pid_t pid = fork();
+    if (!pid)
+        child(table, entry, &process->slot, gate);
+    if (pid < 0) {
+        process->state = FREE;
         return !say_broken(&born, FORKED, errno);
     }
-    setpgid(born.pid, born.pid); /* as the child does: whoever is first */
-    pids[place] = born.pid;
+    setpgid(pid, pid); /* as the child does: whoever is first */
+    process->pid = pids[place] = pid; /* not before: the child shares this memory */
     used = used > place ? used : place + 1;
     asked += born.asked;
     followers += born.after != 0;
-    processes[place] = born;
-    follow(&processes[place]);
+    follow(process);
     return 1;
 }
 
@@ -513,18 +480,17 @@ static int listen_to_rater(void) {
 
 /* -- The launcher's own life --------------------------------------------------------------------- */
 
+static void wake(int number) {
+    (void)number; /* it has ended `ppoll`, and does no more */
+}
+
 static void settle(void) {
-    sigset_t every, deaths;
-    struct sigaction ordinary = {.sa_handler = SIG_DFL};
+    sigset_t every;
+    struct sigaction wakes = {.sa_handler = wake, .sa_flags = SA_NOCLDSTOP};
     sigfillset(&every);
     sigprocmask(SIG_SETMASK, &every, NULL);
-    sigaction(SIGCHLD, &ordinary, NULL);
-    sigemptyset(&deaths);
-    sigaddset(&deaths, SIGCHLD);
-    children_fd = signalfd(-1, &deaths, SFD_CLOEXEC | SFD_NONBLOCK);
-    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    ready_fd = fcntl(event, F_DUPFD_CLOEXEC, REPORT_FD + 1);
-    if (children_fd < 0 || ready_fd < 0 || pipe2(reports, O_CLOEXEC) ||
+    sigaction(SIGCHLD, &wakes, NULL);
+    if (pipe2(reports, O_CLOEXEC) ||
         (reports[1] = fcntl(reports[1], F_DUPFD_CLOEXEC, REPORT_FD + 1)) < 0)
         die("descriptors");
     fcntl(reports[0], F_SETFL, O_NONBLOCK);
@@ -544,36 +510,30 @@ static void settle(void) {
 
 /* Serves rater until it says goodbye or dies; returns whether something is to be hunted then. */
 static int serve(void) {
-    for (int more = 1; more > 0;) {
-        int64_t now = now_ns();
+    sigset_t but_children;
+    sigfillset(&but_children);
+    sigdelset(&but_children, SIGCHLD);
+    int more = 1;
+    while (more > 0) {
+        int64_t now = now_ns(), next_ns = running ? seen_ns + BEAT_NS : NEVER;
         int full = flush(now);
-        int64_t wake = running ? seen_ns + BEAT_NS : NEVER;
-        wake = due_ns < wake ? due_ns : wake;
-        wake = flush_ns < wake && !full ? flush_ns : wake;
-        int64_t wait = wake > now ? wake - now : 0;
+        next_ns = due_ns < next_ns ? due_ns : next_ns;
+        next_ns = flush_ns < next_ns && !full ? flush_ns : next_ns;
+        int64_t wait = next_ns > now ? next_ns - now : 0;
         struct timespec time = {.tv_sec = wait / 1000000000LL, .tv_nsec = wait % 1000000000LL};
         struct pollfd fds[] = {{rater_fd, POLLIN | (full ? POLLOUT : 0), 0},
-                               {children_fd, POLLIN, 0},
-                               {ready_fd, POLLIN, 0},
-                               {reports[0], out.size * sizeof *out.records > MOST_BACKLOG ? 0 : POLLIN, 0}};
-        if (ppoll(fds, 4, wake == NEVER ? NULL : &time, NULL) < 0 && errno != EINTR)
+                               {reports[0], out.size < MOST_BACKLOG ? POLLIN : 0, 0}};
+        if (ppoll(fds, 2, next_ns == NEVER ? NULL : &time, &but_children) < 0 && errno != EINTR)
             die("poll");
         begin_due();
-        struct signalfd_siginfo dead;
-        while (fds[1].revents && read(children_fd, &dead, sizeof dead) > 0)
-            ;
         look(now_ns());
-        uint64_t number;
-        if (fds[2].revents && read(ready_fd, &number, sizeof number) > 0)
-            say_ready();
-        if (fds[3].revents & POLLIN)
+        say_ready();
+        if (fds[1].revents & POLLIN)
             hear_reports();
         if (fds[0].revents & ~POLLOUT)
             more = listen_to_rater();
-        if (more <= 0)
-            return more < 0;
     }
-    return 0;
+    return more < 0;
 }
 
 int main(int argc, char **argv) {
@@ -590,10 +550,11 @@ int main(int argc, char **argv) {
     processes = shared_memory(capacity * sizeof *processes);
     pids = shared_memory(capacity * sizeof *pids);
     last = shared_memory(capacity * sizeof *last);
-    shared = shared_memory(sizeof *shared + capacity * sizeof(struct slot));
+    opened = shared_memory(2 * sizeof *opened);
+    awaited = opened + 1;
     settle();
     say(HELLO, NULL, now_ns())->status = FORMAT;
     if (serve())
-        hunt(&prey, pids, used);
+        hunt(&prey);
     return 0;
 }

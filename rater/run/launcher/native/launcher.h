@@ -10,10 +10,22 @@
    least significant first. */
 #ifndef RATER_LAUNCHER_H
 #define RATER_LAUNCHER_H
+#define _GNU_SOURCE
 
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/types.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define FORMAT 2u
 #define NOTHING 0xffffffffu /* no mask, no string: the copy has what the launcher was given */
@@ -93,7 +105,7 @@ struct prey {
     unsigned long long locks; /* limit of file locks that processes of the run have */
     const char *cgroup;       /* of the run; "": there is none */
 };
-void hunt(const struct prey *prey, const pid_t *groups, unsigned count);
+void hunt(const struct prey *prey);
 
 /* child.c: what a forked child does until its program begins */
 struct view { /* a table and its size */
@@ -103,13 +115,12 @@ struct view { /* a table and its size */
 struct slot { /* in memory that launcher and child share */
     uint32_t go, ready;
     int32_t stage, error;
-    int64_t cpu_ns, delay_ns, peak_bytes;
+    struct figures figures;
     unsigned char given[TEXT_BYTES];
 };
 struct gate {
     uint32_t *word, closed;  /* it waits as long as the word is this */
-    const uint32_t *awaited; /* token of the process whose being ready wakes the launcher, */
-    int tell;                /* by this event */
+    const uint32_t *awaited; /* token of the process that wakes the launcher when it is ready */
     int reports;             /* that a script reports its commands by */
 };
 int find_mask(struct view table, uint32_t offset, unsigned char *bytes);
