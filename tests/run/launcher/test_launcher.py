@@ -318,15 +318,20 @@ pid_t fork_slowly(void) { usleep(50000); return fork(); }
 """
 
 
+@pytest.fixture(scope="session")
+def slow_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A launcher to which each fork takes 50 ms."""
+    folder = tmp_path_factory.mktemp("slow")
+    (folder / "slow.c").write_text(SLOW_FORK)
+    slow = compiled(folder / "slow.o", folder / "slow.c", flags=("-c",))
+    sources = sorted(NATIVE.glob("*.c"))
+    return compiled(folder / "launcher", *sources, slow, flags=("-Dfork=fork_slowly",))
+
+
 def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slow_launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "slow.c").write_text(SLOW_FORK)
-    slow = compiled(tmp_path / "slow.o", tmp_path / "slow.c", flags=("-c",))
-    made = compiled(
-        tmp_path / "x", *sorted(NATIVE.glob("*.c")), slow, flags=("-Dfork=fork_slowly",)
-    )
-    monkeypatch.setattr(face, "launcher_program", lambda: made)
+    monkeypatch.setattr(face, "launcher_program", lambda: slow_launcher)
     launcher = Launcher(64, 1 << 61, -1, None)
     ends = tmp_path / "end"
     wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
@@ -349,6 +354,32 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
     finally:
         launcher.close(hunt=False)
     assert not [it for it in found if it.kind == Told.STALLED or it.stalled_ns]
+
+
+def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
+    slow_launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face, "launcher_program", lambda: slow_launcher)
+    launcher = Launcher(32, 1 << 61, -1, None)
+    due = entry(tmp_path, "/bin/true", offset_ns=20 * MS)
+    later = [entry(tmp_path, "/bin/true", token=n, copy=n, after=99) for n in range(2, 22)]
+
+    async def follow() -> Record:
+        with trio.fail_after(20):
+            await launcher.start([due])
+            await launcher.receive()
+            launcher.release()
+            await launcher.start(later)  # for a second
+            while True:
+                for record in await launcher.receive():
+                    if record.kind == Told.STARTED:
+                        return record
+
+    try:
+        began = trio.run(follow)
+    finally:
+        launcher.close(hunt=False)
+    assert began.start_ns - began.planned_ns < 500 * MS
 
 
 def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
@@ -482,6 +513,14 @@ def test_from_a_checkout_it_is_compiled_once_into_the_cache(
     assert program.is_relative_to(os.environ["RATER_CACHE"])
     made_ns = program.stat().st_mtime_ns
     assert launcher_program().stat().st_mtime_ns == made_ns
+
+
+def test_a_launcher_that_is_stopped_as_it_begins_is_let_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stops = script(tmp_path / "x", f'#!/bin/sh\nkill -STOP $$; exec {launcher_program()} "$@"\n')
+    with using(Path(stops), monkeypatch):
+        assert launched([entry(tmp_path, "/bin/true")])[-1].status == 0
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\nexit 2\n", "#!/bin/sh\nkill -9 $$\n"])
