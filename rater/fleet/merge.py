@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,9 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
 
 
 def _check_not_itself(store: OpenDatabase, path: Path) -> None:
-    try:
-        same = path.samefile(store.path)
-    except OSError:
-        return  # cannot be looked at: copying says why
-    if same:
-        raise SourceRefusedError(f"{path}: the database to merge into itself")
+    with suppress(OSError):  # cannot be looked at: copying says why
+        if path.samefile(store.path):
+            raise SourceRefusedError(f"{path}: the database to merge into itself")
 
 
 def _was_merged(store: OpenDatabase, sha256: str) -> bool:

@@ -195,7 +195,7 @@ def fleet_parts(document: Row) -> Iterator[Part]:
     yield from missing_parts(document["missing"])
     if any(kind["slow"] or kind["slow_beside"] for kind in kinds):
         yield Line(f"next: `rater divots --confirm fleet:{fleet}`   (run them again)", whole=True)
-        yield Line(f"next: `rater report fleet:{fleet}`   (all hosts on a page)", whole=True)
+        yield Line(f"next: `rater report fleet:{fleet}`   (a report of all hosts)", whole=True)
 
 
 def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:

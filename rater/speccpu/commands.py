@@ -196,11 +196,7 @@ def import_spec(args: argparse.Namespace) -> int:
     from rater.store.connection import default_path
     from rater.store.store import open_store
 
-    topology = None
-    if args.topology is not None:
-        from rater.run.host import discover as machine
-
-        topology = machine.load_topology(args.topology)
+    topology = _machine(args.topology)
     documents = []
     errors: list[str] = []
     store = None

@@ -54,8 +54,12 @@ def open_input(path: Path, most_bytes: int, expected: str) -> BinaryIO:
     is_passed = str(path).startswith(_PASSED)
     problem = None if is_passed else file_problem(path)
     try:
-        if problem is None and (is_passed or bytes_of(path)):
+        if is_passed:
             return path.open("rb")
+        if problem is None and bytes_of(path):
+            # Not waiting for a pipe that was put in its place since.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+            return os.fdopen(os.open(path, flags), "rb")
         if problem is None:
             return BytesIO(read_file(path, most_bytes))
     except OSError as error:

@@ -119,12 +119,8 @@ class PageLayout(Struct, frozen=True):
 
     def of(self, category: Category) -> PageForm:
         """Return the form of one category."""
-        forms = {
-            Category.HEAP: self.heap,
-            Category.MMAP: self.mmap,
-            Category.STATIC: self.static,
-        }
-        return forms[category]
+        form: PageForm = getattr(self, category)
+        return form
 
     @property
     def forms(self) -> tuple[PageForm, ...]:

@@ -140,7 +140,9 @@ def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> 
     if args.json:
         return
     if path is None:
-        print_error(f"no page: it needs vl-convert-python; `{pip_install('[report]')}` installs it")
+        print_error(
+            f"no report: it needs vl-convert-python; `{pip_install('[report]')}` installs it"
+        )
     else:
         size = path.stat().st_size / 1e6
         print(f"\n{path.resolve()}: {count(len(lab.points), 'layout')}, {size:.1f} MB")

@@ -430,7 +430,7 @@ def run_traced(
     """
     reading, writing = os.pipe()
     with suppress(OSError):
-        _widen(writing)
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     ends = {reading, writing}
 
     def traced(spec: CopySpec) -> TraceRun:
@@ -469,10 +469,6 @@ def run_traced(
 def _close(ends: set[int], end: int) -> None:
     ends.discard(end)
     os.close(end)
-
-
-def _widen(descriptor: int) -> None:
-    fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
