@@ -145,6 +145,7 @@ static int leave(uint64_t start, uint64_t end, const char *call)
 {
     static char stack[64 << 10] __attribute__((aligned(16)));
     const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_VFORK;
+    const int alone = is_alone(); /* once: the thread that moves a window may be seen when it has ended */
     sigset_t every, before;
     struct piece p;
     for (; next_piece(&p, start, end, 1); start = p.end) {
@@ -157,7 +158,7 @@ static int leave(uint64_t start, uint64_t end, const char *call)
         move.start = from;
         move.bytes = to - from;
         move.page = w->page;
-        move.alone = is_alone();
+        move.alone = alone;
         sigfillset(&every); /* a handler could write, too */
         pthread_sigmask(SIG_SETMASK, &every, &before);
         if (clone(move_content, stack + sizeof stack, thread, NULL) == -1) move.error = errno;
