@@ -73,9 +73,9 @@ exit "$2"
 }}
 trap 'trap - TERM; kill -{signal.SIGTERM:d} $$' TERM
 """
-# `copies.command_times` reads what is written here: the script's process, what happened to which
-# command, and the status that it ended with, or the process that it is. In one write(), which a
-# pipe does not tear. No command finds the descriptor open.
+# `CommandReports` reads what is written here: the script's process, what happened to which command,
+# and the status that it ended with, or the process that it is. In one write(), which a pipe does
+# not tear. No command finds the descriptor open.
 REPORT_FD = 9
 _REPORT = f'rater_report() {{ echo "$$ e $1 $2" >&{REPORT_FD}; }}\n'
 _REPORT_TO_NOBODY = "rater_report() { :; }\n"

@@ -359,13 +359,15 @@ class PhaseRun:
         self._copies.go_on(copy)
 
     def _never_began(self, child: Child, copy: Copy) -> None:
+        self.record.uncounted(child)
+        if copy.child is not None:  # with its end another one is made
+            return
         if child.end is not None and not self._copies.is_over(copy):
             reason = (
                 f"{child.who} ended at the gate, before it was released ({how_it_ended(child)})"
             )
             self._state.outside.died_at_gate(child.signal, reason)
             self._state.stop(None, reason)
-        self.record.uncounted(child)
         self._copies.go_on(copy)
 
     # -- ending copies early ----------------------------------------------------------------------

@@ -572,3 +572,23 @@ def test_copies_that_died_at_their_gates_with_rater_make_an_interrupted_run(
         RunStatus.INTERRUPTED,
         "stopped by SIGTERM",
     )
+
+
+KILLS_WHO_FOLLOWS = """
+while [ ! -e killed ]; do
+    for one in $(cat /proc/$PPID/task/$PPID/children); do
+        [ $one = $$ ] || { kill -9 $one; touch killed; }
+    done
+done
+sleep 0.2
+"""
+
+
+def test_a_next_run_that_is_killed_at_its_gate_is_made_once_more(tmp_path: Path) -> None:
+    plan = make_plan(["a", "b"], 1, mode="rotated", order=Order.ROTATED)
+    seen = Rig(tmp_path).run({"a": KILLS_WHO_FOLLOWS, "b": "exit 0"}, 1, plan)
+    assert [(it.benchmark, it.status) for it in seen.ended] == [
+        ("a", CopyStatus.OK),
+        ("b", CopyStatus.OK),
+    ]
+    assert seen.outcome.status is RunStatus.COMPLETE
