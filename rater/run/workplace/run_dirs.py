@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rater.errors import RaterError
 from rater.plan.schedule import Phase, Step
@@ -26,7 +25,6 @@ from rater.run.programs.inputs import (
     InputWatch,
     ProgramWatch,
     ReadyInput,
-    RunDir,
     cannot_be_made,
     flush_file_system,
     make_run_dir,
@@ -359,26 +357,47 @@ class RunFolders:
             self._notices.append(text)
 
     def _spec(self, copy: int, position: int, step: Step) -> CopySpec:
-        program = self._programs[step.benchmark]
+        program, tuning = self._programs[step.benchmark], self._tuning
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
         shared, own = self._environments.of(program, copy)
-        if program.own:
-            return self._own_spec(program.own[copy], name, shared, own)
-        if program.directory is not None:
-            # No directory for output alone: making one can cost more than all the rest.
-            output = f"{self._work}/{name}."
-            spec = CopySpec(program.argv, shared, program.directory, output, own=own)
-            return self._tuned(replace(spec, accepted=program.accepted))
-        workloads = count_reported_commands(program.argv)
+        argv, directory = program.argv, program.directory
+        # No directory for output alone: making one can cost more than all the rest.
+        output = f"{self._work}/{name}."
+        if program.own:  # a kit's run directory
+            argv, directory = program.own[copy].argv, program.own[copy].directory
+        elif directory is None:
+            directory = self._own_directory(program, copy, name)
+            output = f"{directory}/"
+        if directory != program.directory:
+            own[b"RATER_RUN_DIR"] = os.fsencode(directory)
+        if tuning is not UNTUNED:
+            own |= tuning.added({**shared, **own})
+        return CopySpec(
+            argv,
+            shared,
+            directory,
+            output,
+            count_reported_commands(argv),
+            own,
+            program.accepted,
+            tuning.transparent,
+        )
+
+    def _own_directory(self, program: Program, copy: int, name: str) -> str:
+        """Make a run directory; inputs of the copy's own are written where it will read them.
+
+        Page cache lies on the lgroup of who writes it: one thread that writes those of all
+        copies would fill one lgroup with them.
+        """
+        path = f"{self._work}/{name}"
         if program.inputs:
-            with self._watch.linking(program.inputs):
-                made = self._run_dir(program, copy, name)
+            with self._watch.linking(program.inputs), ThreadBinding() as binding:
+                if any(made.private for made in program.inputs):
+                    binding.apply(self._placements[copy])
+                made = make_run_dir(self._work, name, program.inputs)
             for notice in made.notices:
                 self._notice(notice)
             self._is_written |= made.is_written
-            path = str(made.path)
-        else:
-            path = f"{self._work}/{name}"
         try:
             if not program.inputs:
                 os.mkdir(path)
@@ -386,35 +405,7 @@ class RunFolders:
                 os.makedirs(f"{path}/{folder}", exist_ok=True)
         except OSError as error:
             raise cannot_be_made(Path(path), error) from error
-        own[b"RATER_RUN_DIR"] = os.fsencode(path)
-        spec = CopySpec(program.argv, shared, path, f"{path}/", workloads, own)
-        return self._tuned(replace(spec, accepted=program.accepted))
-
-    def _own_spec(
-        self, kit: KitCopy, name: str, shared: dict[bytes, bytes], own: dict[bytes, bytes]
-    ) -> CopySpec:
-        """Return what a copy needs in a kit's run directory; only what it prints lies elsewhere."""
-        own[b"RATER_RUN_DIR"] = os.fsencode(kit.directory)
-        output, workloads = f"{self._work}/{name}.", count_reported_commands(kit.argv)
-        return self._tuned(CopySpec(kit.argv, shared, kit.directory, output, workloads, own))
-
-    def _tuned(self, spec: CopySpec) -> CopySpec:
-        if (tuning := self._tuning) is UNTUNED:
-            return spec
-        own = {**spec.own, **tuning.added(spec.environment)}
-        return replace(spec, own=own, transparent=tuning.transparent)
-
-    def _run_dir(self, program: Program, copy: int, name: str) -> RunDir:
-        """Make a run directory; inputs of the copy's own are written where it will read them.
-
-        Page cache lies on the lgroup of who writes it: one thread that writes those of all
-        copies would fill one lgroup with them.
-        """
-        if not any(made.private for made in program.inputs):
-            return make_run_dir(self._work, name, program.inputs)
-        with ThreadBinding() as binding:
-            binding.apply(self._placements[copy])
-            return make_run_dir(self._work, name, program.inputs)
+        return path
 
 
 def _remove_empty(spec: CopySpec) -> None:
