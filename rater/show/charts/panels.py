@@ -42,8 +42,10 @@ def picture_svg(picture: Picture) -> str:
     """Return the picture as an SVG. Raises `InputError` where vl-convert is missing."""
     sheet = _sheet(picture)
     last = len(picture.panels) - sheet.columns
+    gap = 0.95 * sheet.letters * _LINE / sheet.height
     drawn = [
-        panel_values(panel, dot_kinds(panel), repeated=picture.repeated) for panel in picture.panels
+        panel_values(panel, dot_kinds(panel), repeated=picture.repeated, tick_gap=gap)
+        for panel in picture.panels
     ]
     named = [_names(values, _MOST_NAMED[len(drawn) > 1]) for values in drawn]
     lines = max(map(len, named))
