@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate, cycle
 from typing import Any
 
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.compare.scaling import Curve, ScalePoint, Series
 from rater.analysis.results.copies import Share
-from rater.analysis.results.counters import OTHER, BenchmarkCounts
+from rater.analysis.results.counters import OTHER, BenchmarkCounts, CpiStack
 from rater.analysis.stats.curves import Usl
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, PlacedText, sheet_svg
@@ -153,90 +154,59 @@ type CountedPoint = tuple[str, Sequence[BenchmarkCounts]]  # its label, and what
 
 def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
     """Return bars of benchmarks with a CPI stack (of several points: the first's); None: none."""
-    stacks: dict[str, dict[int, BenchmarkCounts]] = {}
+    stacks: dict[str, dict[int, tuple[CpiStack, float]]] = {}
     for place, (_, counted) in enumerate(points):
         for it in counted:
             if it.stack is not None and it.rates is not None and it.rates.cpi:
                 name = sanitize(f"{it.benchmark} {it.tune}" if it.tune else it.benchmark)
                 if it.user_only:  # not to be compared with counts of both
                     name = f"{name} (user mode)"
-                stacks.setdefault(name, {}).setdefault(place, it)
+                stacks.setdefault(name, {}).setdefault(place, (it.stack, it.rates.cpi))
     if len(points) > 1:  # what the first has not counted is no share of its CPI
         stacks = {name: of for name, of in stacks.items() if 0 in of}
-    names = list(
-        dict.fromkeys(
-            part.name
-            for of in stacks.values()
-            for it in of.values()
-            for part in (it.stack.parts if it.stack else ())
-        )
-    )
-    if not names:
+    if not stacks:
         return None
-    names.sort(key=lambda name: name == OTHER)
-    colours = {
-        name: _OTHER_COLOUR if name == OTHER else _CPI_COLOURS[n % len(_CPI_COLOURS)]
-        for n, name in enumerate(names)
-    }
-    data: dict[str, list[dict[str, Any]]] = {"titles": [], "bars": [], "totals": []}
-    row = 0
+    parts = [part for of in stacks.values() for stack, _ in of.values() for part in stack.parts]
+    names = sorted(dict.fromkeys(part.name for part in parts), key=lambda name: name == OTHER)
+    colours = dict(zip(names, cycle(_CPI_COLOURS), strict=False))
+    colours |= {OTHER: _OTHER_COLOUR} if OTHER in colours else {}
+    titles: list[dict[str, Any]] = []
+    bars: list[dict[str, Any]] = []
+    totals: list[dict[str, Any]] = []
     for name, of in stacks.items():
-        base = next(iter(of.values()))
-        first = base.rates.cpi if base.rates and len(points) > 1 else None
-        for lead, (place, it) in enumerate(of.items()):
-            label = sanitize(points[place][0])
-            title = name if len(points) == 1 else f"{name}: {label}" if not lead else label
-            data["titles"].append({"row": row, "text": title, "lead": not lead})
-            _add(data, row, it, first, colours)
-            row += 1
+        first = of[min(of)][1]
+        for place, (stack, cpi) in of.items():
+            row, lead, label = len(titles), place == min(of), sanitize(points[place][0])
+            title = name if len(points) == 1 else f"{name}: {label}" if lead else label
+            titles.append({"row": row, "text": title, "lead": lead})
+            scale, at = 100 / first if len(points) > 1 else 1.0, 0.0
+            for part in stack.parts:
+                if part.cycles:
+                    card = [_words(part.name), f"{part.cycles:.3f} cycles per instruction"]
+                    ends = {"from": round(at, 6), "to": round(at + part.cycles * scale, 6)}
+                    bar = {"row": row, **ends, "part": part.name, "card": card}
+                    bars.append({**bar, "colour": colours[part.name]})
+                at += part.cycles * scale
+            text = f"{at:.0f} %" if len(points) > 1 else f"{cpi:.2f}"
+            totals.append({"row": row, "at": round(at, 6), "text": text})
+    ends_x = accumulate((22 + _LETTER * len(name) for name in names), initial=0.0)
+    legend = [
+        {"x": round(x, 1), "text": _words(name), "colour": colours[name]}
+        for x, name in zip(ends_x, names, strict=False)
+    ]
     return {
         "signals": {
-            "rows": row,
-            "high": max(bar["to"] for bar in data["bars"]),
-            "longest": max(len(title["text"]) for title in data["titles"]),
+            "rows": len(titles),
+            "high": max(bar["to"] for bar in bars),
+            "longest": max(len(title["text"]) for title in titles),
         },
-        "data": data | {"legend": _legend(colours)},
+        "data": {"titles": titles, "bars": bars, "totals": totals, "legend": legend},
         "unit": "% of the first point's CPI" if len(points) > 1 else "cycles per instruction",
     }
 
 
-def _add(
-    data: Mapping[str, list[dict[str, Any]]],
-    row: int,
-    it: BenchmarkCounts,
-    first: float | None,
-    colours: Mapping[str, str],
-) -> None:
-    assert it.stack is not None
-    assert it.rates is not None
-    scale = 100 / first if first else 1.0
-    at = 0.0
-    for part in it.stack.parts:
-        to = at + part.cycles * scale
-        if part.cycles:
-            words = part.name.replace("_", " ")
-            data["bars"].append(
-                {
-                    "row": row,
-                    "from": round(at, 6),
-                    "to": round(to, 6),
-                    "part": part.name,
-                    "colour": colours[part.name],
-                    "card": [words, f"{part.cycles:.3f} cycles per instruction"],
-                }
-            )
-        at = to
-    text = f"{at:.0f} %" if first else f"{it.rates.cpi:.2f}"
-    data["totals"].append({"row": row, "at": round(at, 6), "text": text})
-
-
-def _legend(colours: Mapping[str, str]) -> list[dict[str, Any]]:
-    found, x = [], 0.0
-    for name, colour in colours.items():
-        words = name.replace("_", " ")
-        found.append({"x": round(x, 1), "text": words, "colour": colour})
-        x += 22 + _LETTER * len(words)
-    return found
+def _words(part: str) -> str:
+    return part.replace("_", " ")
 
 
 def cpi_svg(chart: Chart, title: str) -> str:
@@ -265,14 +235,12 @@ def cpi_lines(chart: Chart, width: int) -> list[str]:
 
 
 def _letters(names: Sequence[str]) -> dict[str, str]:
-    """Return a sign for each part that no other has: a letter of its name, else a digit."""
+    """Return a sign for each part that no other has: of its name, the digit of one like l1."""
     found: dict[str, str] = {}
     for name in names:
-        free = [it for it in f"{name[-1]}{name}" if it.isalnum() and it not in found.values()]
-        if name[-1:].isdigit():  # l1, l2
-            found[name] = free[0]
-        else:
-            found[name] = next((it for it in name if it in free), free[0] if free else "*")
+        signs = name[::-1] if name[-1:].isdigit() else name
+        free = (it for it in signs if it.isalnum() and it not in found.values())
+        found[name] = next(free, "*")
     return found
 
 

@@ -6,6 +6,7 @@ A page's script colours it anew. The colours and numbers are the medians of `slo
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -34,6 +35,7 @@ _MANY, _MOST_OF_SPAN = 50, 0.98  # of many CPUs so many are within the colours
 _MOST_THREADS = 16  # of a core side by side
 _LARGE = 0.015  # of a NUMA node: its number is shown as slow
 _RAMP = 90.0
+_TITLES = re.compile("<title>[^<]*</title>")
 
 
 class _SvgBox(Struct, frozen=True):
@@ -111,7 +113,7 @@ def machine_html(rows: Sequence[MachineRow], seen: Mapping[str, Any]) -> Html:
     box = _machine(rows, seen, colour_span(seen["cpus"].values()), wide)
     return element(
         "svg",
-        box.svg,
+        Html(_TITLES.sub("", box.svg)),  # its script's cards say more
         viewBox=f"-1 -1 {box.width + 2:g} {box.height + 2:g}",
         style=f"--wide: {box.width + 2:g}px",
     )

@@ -49,7 +49,6 @@ function machineMap(room, run) {
     chip.addEventListener('blur', hideCard);
     chip.addEventListener('click', () => pick(chip));
   }
-  room.querySelectorAll('title').forEach((title) => title.remove()); // the card says it
   order[0].setAttribute('tabindex', 0);
   room.addEventListener('keydown', (event) => {
     const at = order.indexOf(document.activeElement);
