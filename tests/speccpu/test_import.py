@@ -127,7 +127,7 @@ def test_a_bracket_that_the_file_calls_not_valid_has_no_ratio(
     rater("spec", "import", write(tmp_path, text))
     assert ask(database, "SELECT iteration, ratio FROM bracket_result") == [(0, None), (1, 20.0)]
     _, out, _ = rater("show")
-    assert "400.perlbench: iteration 0: its output was wrong (VE)" in flat(out)
+    assert "400.perlbench iteration 0: its output was wrong (VE)" in flat(out)
     assert "failed: 1 of 2 brackets are not valid: VE 1" in flat(out)
     assert "no suite ratio" in out
     document = json.loads(rater("show", "--json")[1])
@@ -143,7 +143,7 @@ def test_failed_copies_have_exit_status_and_signal(
         (1, "failed", 127, "unchecked", "/opt/run/run_peak_refrate_oct12a.0001", 1),
     ]
     _, out, _ = rater("show")
-    assert "505.mcf_r, iteration 2, copy 1, CPU 5, lgroup 1, after 0.250 s: exit status 127" in (
+    assert "505.mcf_r, iteration 2, copy 1, CPU 5, node 1, after 0.250 s: exit status 127" in (
         flat(out)
     )
 
