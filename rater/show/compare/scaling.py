@@ -16,7 +16,7 @@ from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.comparison import rate_heading
 from rater.show.compare.differences import trouble_parts
-from rater.show.compare.scaling_words import law_text, limits, machine_text, share_text
+from rater.show.compare.scaling_words import limits, machine_text, share_text
 from rater.show.document import CHANGE, NUMBER, PERCENT, TEXT, Field, Form, Line, Part, ViewTable
 from rater.show.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
@@ -226,10 +226,6 @@ def _knee(series: Series) -> int | str | None:
 
 def _law_parts(curve: Curve) -> Iterator[Part]:
     fitted = [(one, one.law) for one in curve.series if isinstance(one.law, Usl)]
-    if len(fitted) == 1 and len(curve.series) == 1:
-        one, law = fitted[0]
-        yield f"Universal Scalability Law: {law_text(law, one.unit)}."
-        return
     if fitted:
         laws = [law for _, law in fitted]
         held = any(None in (law.sigma.symmetric, law.kappa.symmetric) for law in laws)

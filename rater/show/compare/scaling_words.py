@@ -20,12 +20,7 @@ from rater.text.values import (
     percent,
     signed_percent,
     to_json,
-    truncate_list,
 )
-
-_NAMED = 3  # benchmarks that stand furthest from linear
-_LINEAR = 0.95  # of linear; what reaches it does not limit
-_MOST = 6  # names in a list
 
 
 def share_text(places: CpusUsed) -> str:
@@ -62,17 +57,10 @@ def machine_text(curve: Curve) -> str | None:
 
 
 def limits(curve: Curve) -> Iterator[str]:
-    """Say what limits: all together, then what stops or bends early, then what is least linear."""
-    fair = curve.fair
+    """Say what all benchmarks come to together, and where that bends; each has a row of its own."""
     suites = [one for one in curve.suites if one.name == "all"]
-    benchmarks = curve.benchmarks
-    heads = suites or (benchmarks if len(benchmarks) == 1 else ())
-    for one in heads:
-        yield from _all_together(curve, one, fair)
-    if len(benchmarks) > 1:
-        yield from _early(benchmarks, fair)
-        yield from _least_linear(benchmarks, fair)
-        yield from _fallers(benchmarks)
+    for one in suites or (curve.benchmarks if len(curve.benchmarks) == 1 else ()):
+        yield from _all_together(curve, one, curve.fair)
 
 
 def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
@@ -135,100 +123,6 @@ def _cause(curve: Curve, copies: int) -> str:
     if later[0].share is Share.CPUS:
         return ", where each CPU has one" if here.copies == here.cpus else ", then CPUs are shared"
     return ", then cores are shared" if later[0].share is Share.THREADS else ""
-
-
-def _early(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
-    """Name what stops or bends while there are cores left."""
-    stops = [
-        one for one in benchmarks if one.shape.plateau is not None and one.shape.plateau < fair
-    ]
-    if stops:
-        names = [f"{one.name} at {copies_text(one.shape.plateau or 0)}" for one in stops]
-        yield f"Stop gaining early: {truncate_list(names, _MOST)}."
-    bends = [
-        one
-        for one in benchmarks
-        if one not in stops and one.shape.knee is not None and one.shape.knee < fair
-    ]
-    if bends:
-        names = [f"{one.name} at {copies_text(one.shape.knee or 0)}" for one in bends]
-        yield f"Bend early (knee): {truncate_list(names, _MOST)}."
-
-
-def _least_linear(benchmarks: Sequence[Series], fair: int) -> Iterator[str]:
-    found = [(at.efficiency, one.name) for one in benchmarks if (at := one.at(fair)) is not None]
-    low = sorted((share, name) for share, name in found if share < _LINEAR)
-    if (
-        len({one.points[0].copies for one in benchmarks}) > 1
-        or fair == benchmarks[0].points[0].copies
-    ):
-        return
-    if low:
-        named = [f"{name} {share:.2f}" for share, name in low[:_NAMED]]
-        others = len(low) - len(named)
-        more = f", {others} more below {_LINEAR:.2f}" if others else ""
-        rest = len(found) - len(low)
-        fine = f"; {rest} at {_LINEAR:.2f} or above" if rest else ""
-        yield f"Furthest from linear with {copies_text(fair)}: {', '.join(named)}{more}{fine}."
-    elif found:
-        least, name = min(found)
-        yield f"All are linear with {copies_text(fair)}: the least is {name}, {least:.2f}."
-
-
-def _fallers(benchmarks: Sequence[Series]) -> Iterator[str]:
-    """Name what falls beyond its peak."""
-    falls = [(one.name, fall) for one in benchmarks if (fall := _fall(one)) is not None]
-    if falls:
-        named = [
-            f"{name} beyond {copies_text(peak.copies)} ({_percent(low.rate / peak.rate - 1)} at "
-            f"{low.copies})"
-            for name, (peak, low) in falls
-        ]
-        yield f"Fall again: {truncate_list(named, _MOST)}."
-
-
-def law_text(law: Usl | NoLaw, unit: str) -> str:
-    """Return the law in words: what it means, or why it is not fitted."""
-    if isinstance(law, NoLaw):
-        return f"not fitted: {law.reason}"
-    text = (
-        f"sigma {_coefficient(law.sigma)} (contention), "
-        f"kappa {_coefficient(law.kappa)} (coherency), "
-        f"lambda {law.rate.value:.4g} {unit} a copy"
-    )
-    largest = signed_percent(max(law.residuals, key=abs))
-    text += f"; fitted to {law.scale}, residuals {percent(law.rms)} % (the largest {largest} %)"
-    return f"{text}; {peak_text(law)}"
-
-
-def peak_text(law: Usl) -> str:
-    """Say where the law has its peak, and how far that can be believed."""
-    if law.bad:
-        return "it does not describe this curve"
-    last = law.copies[-1]
-    between = " ({:.0f} to {:.0f})".format(*law.peak_interval) if law.peak_interval else ""
-    if law.peak is not None and not law.extrapolated:
-        return f"peak at {law.peak:.0f} copies{between}"
-    no_peak = f"no peak in the measured range, {law.copies[0]} to {last} copies"
-    if law.peak is not None:
-        return f"{no_peak}; the law's is at {law.peak:.0f} {between}, extrapolated"
-    if law.limit is not None:
-        return (
-            f"{no_peak}: with kappa 0 it stays below {law.limit / law.rate.value:.3g} times lambda"
-        )
-    if law.none_before is not None:
-        return f"{no_peak}, and none before {math.floor(law.none_before)} (95 %)"
-    return no_peak
-
-
-def _coefficient(one: Coefficient) -> str:
-    """Return a value with what is known of its error; beside the bound 0 that is no +-."""
-    if one.symmetric is not None:
-        return f"{one.value:.3g} ± {one.symmetric:.1g}"
-    if one.error is not None:
-        high = "no bound" if math.isinf(one.high) else f"{one.high:.2g}"
-        return f"{one.value:.3g} (0 to {high})"
-    return "0" if math.isinf(one.high) else f"0 (below {one.high:.2g})"
 
 
 def _by_lgroup(at: ScalePoint) -> str:
