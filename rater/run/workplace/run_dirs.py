@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -245,13 +244,25 @@ class RunFolders:
         stop: Callable[[], bool],
         made: Sequence[CopySpec],
     ) -> None:
-        done = set_up_all(setups, _workers(self._placements), stop)
-        if done.error is not None or stop():
+        """Set up copies, several at a time, until one fails or `stop` is true."""
+        failed: dict[str, RaterError] = {}  # by the place of its files, which stay
+
+        def one(setup: tuple[Placement, Program, CopySpec]) -> None:
+            with suppress(SetupStopped):
+                try:
+                    if not failed and not stop():
+                        set_up(*setup, lambda: bool(failed) or stop())
+                except RaterError as error:
+                    failed[setup[2].files] = error
+
+        with ThreadPoolExecutor(min(_workers(self._placements), len(setups))) as pool:
+            list(pool.map(one, setups))
+        if failed or stop():
             for spec in made:
-                if spec.files not in done.kept:
+                if spec.files not in failed:
                     self._remove(spec)
-        if done.error is not None:
-            raise done.error
+        if failed:
+            raise next(iter(failed.values()))
 
     def spec(
         self, copy: int, position: int, step: Step, stop: Callable[[], bool] = lambda: False
@@ -444,40 +455,6 @@ def stderr_ends(files: str, lines: int = 3) -> list[str]:
 def _workers(placements: Sequence[Placement]) -> int:
     cpus = {cpu for placement in placements for cpu in placement.cpus or ()}
     return len(cpus) or len(os.sched_getaffinity(0))
-
-
-class SetupsDone(Struct, frozen=True):
-    """How the set-ups of a phase ended."""
-
-    error: RaterError | None  # the first one; the others were ended for it
-    kept: frozenset[str]  # places of the files of those that failed
-
-
-def set_up_all(
-    setups: Sequence[tuple[Placement, Program, CopySpec]], workers: int, stop: Callable[[], bool]
-) -> SetupsDone:
-    """Set up copies, `workers` at a time, until one fails or `stop` is true."""
-    failed = threading.Event()
-
-    def unwanted() -> bool:
-        return failed.is_set() or stop()
-
-    def one(setup: tuple[Placement, Program, CopySpec]) -> RaterError | None:
-        if unwanted():
-            return None
-        try:
-            set_up(*setup, unwanted)
-        except SetupStopped:
-            return None
-        except RaterError as error:
-            failed.set()
-            return error
-        return None
-
-    with ThreadPoolExecutor(min(workers, len(setups))) as pool:
-        errors = list(pool.map(one, setups))
-    kept = {spec.files for (_, _, spec), error in zip(setups, errors, strict=True) if error}
-    return SetupsDone(next((it for it in errors if it is not None), None), frozenset(kept))
 
 
 def set_up(
