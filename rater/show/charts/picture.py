@@ -80,17 +80,9 @@ class Panel(Struct, frozen=True):
     labels: tuple[Label, ...]
     by_cpu: bool = False  # the places are CPUs
 
-    def is_inside(self, dot: Dot) -> bool:
-        """Tell whether the axis reaches a dot."""
-        return self.low_s <= dot.elapsed_s <= self.high_s
-
-    def inside(self) -> tuple[Dot, ...]:
-        """Return the dots that the axis reaches."""
-        return tuple(filter(self.is_inside, self.dots))
-
     def extent_s(self) -> tuple[float, float] | None:
         """Return the least and the largest time that is drawn on the axis."""
-        inside = self.inside()
+        inside = [dot for dot in self.dots if self.low_s <= dot.elapsed_s <= self.high_s]
         if not inside:
             return None
         return (
