@@ -334,19 +334,13 @@ class LimitingGroup(NamedTuple):
     name: str = ""  # within its hierarchy
 
 
-def limiting_groups(root: Path, controller: str) -> Sequence[LimitingGroup]:
-    """Return the cgroups, from ours to the top, that may limit what a controller gives us."""
+def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
+    """Yield the cgroups, from ours to the top, that may limit what a controller gives us."""
     try:
         mounts = (root / "proc/self/mountinfo").read_text()
         memberships = (root / "proc/self/cgroup").read_text()
     except OSError:
-        return ()
-    return _groups(root, controller, mounts, memberships)
-
-
-@lru_cache  # asked anew in each phase, and seldom different
-def _groups(root: Path, controller: str, mounts: str, memberships: str) -> Sequence[LimitingGroup]:
-    found = []
+        return
     for line in memberships.splitlines():
         _, controllers, group = line.split(":", 2)
         kind = "cgroup" if controller in controllers.split(",") else "cgroup2"
@@ -360,11 +354,11 @@ def _groups(root: Path, controller: str, mounts: str, memberships: str) -> Seque
         folder = top / inside.lstrip("/")
         while folder.is_relative_to(top):
             name = f"/{folder.relative_to(top)}".removesuffix(".")
-            found.append(LimitingGroup(folder, kind == "cgroup", name))
+            yield LimitingGroup(folder, kind == "cgroup", name)
             folder = folder.parent
-    return found
 
 
+@lru_cache  # asked for anew in each phase, and seldom different
 def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] | None:
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

@@ -58,8 +58,7 @@ def launcher_program() -> Path:
 
 _BLOCK = RECORD.size * MOST_RECORDS
 _REQUESTS = 512  # bytes of several in one message; the launcher has room for 64
-_GREETING_S = 20.0
-_GREETINGS = 40  # so often it is let go on where it was stopped as it began
+_GREETING_S, _GREETINGS = 0.5, 40  # so often it is let go on where it was stopped as it began
 _CHANGED = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 
 
@@ -96,7 +95,7 @@ class Launcher:
 
     def _greet(self, program: Path) -> None:
         """Wait for the first record, which says of which make it is."""
-        self._socket.settimeout(_GREETING_S / _GREETINGS)
+        self._socket.settimeout(_GREETING_S)
         data = b""
         for _ in range(_GREETINGS):
             try:
