@@ -25,7 +25,6 @@ from rater.process import DISTRIBUTION
 from rater.record.run import is_fleet_word
 from rater.text.values import parse_percent
 from rater.wings import Hook
-from rater.workflow.arguments import given_options
 
 
 class FleetWords(Protocol):
@@ -176,10 +175,6 @@ _ANY = "any"
 _GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
 _COPY = 3.0
 _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
-_OF_TRIAL = (
-    *_TRIAL_ONLY,
-    *("which", "confirm", "fresh", "json", "db", "threshold_group", "threshold_copy", "verbose"),
-)
 
 
 def register_divots(subparsers: Subparsers) -> None:
@@ -243,7 +238,7 @@ def _per_cent(text: str) -> float:
 
 def _divots(args: argparse.Namespace) -> int:
     if args.confirm is not None:
-        given = [*args.which, *given_options(args, _OF_TRIAL)]
+        given = [*args.which, *(["--fail-on"] if args.fail_on else [])]
         if given:
             raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
         if is_fleet_word(args.confirm) and "/" not in args.confirm:

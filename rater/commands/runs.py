@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from msgspec.structs import replace
+
 from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
     Subparsers,
@@ -24,6 +26,8 @@ from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
 from rater.plan.sweep import RETRIES, BlockOrder
 from rater.text.values import duration_s
 from rater.workflow.arguments import (
+    Asked,
+    Output,
     add_option,
     add_run_arguments,
     open_existing_store,
@@ -193,15 +197,17 @@ def sweep_command(args: argparse.Namespace) -> int:
         from rater.workflow.sweep.view import show_sweep
 
         with open_existing_store(args) as store:
-            show_sweep(args, store, find_sweep(store, args.show))
+            every = replace(Output.of(args), verbose=True)
+            show_sweep(every, store, find_sweep(store, args.show))
         return 0
     if args.resume is not None:
         from rater.workflow.sweep.execute import resume
 
         return resume(args)
     from rater.workflow.sweep.execute import run_sweep
+    from rater.workflow.sweep.request import SweepOptions
 
-    return run_sweep(args)
+    return run_sweep(Asked.of(args), SweepOptions.of(args), Output.of(args))
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -51,10 +51,10 @@ from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.text.values import count, truncate_list
 from rater.workflow.arguments import (
+    Asked,
     check_current_directory,
     open_existing_store,
     open_to_list,
-    parse_request,
     print_view,
 )
 from rater.workflow.run.head import utc_timestamp
@@ -64,7 +64,7 @@ from rater.workflow.run.resolve import load_workloads
 
 _SETTLE_S = {"slurm": 60.0, "local": 1.0}
 # Options of `rater run` that jobs do not get: their nodes are theirs alone, --wait is another one.
-_NOT_PASSED = {"wait": None, "share": False}
+_NOT_PASSED = ("wait", "share")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -142,7 +142,7 @@ def _checked(args: argparse.Namespace) -> tuple[FleetRequest, tuple[str, ...]]:
         raise InputError("--nodes is missing: the nodes to run on, such as --nodes 'n[001-128]'")
     nodes = expand(args.nodes)
     _check_numbers(args)
-    request = parse_request(argparse.Namespace(**vars(args) | _NOT_PASSED))
+    request = Asked.of(args, but=_NOT_PASSED).request()
     _check_request(request)
     directory = Path.cwd()
     if request.command:

@@ -16,7 +16,7 @@ from rater.commands.common import (
     lazy_command,
 )
 from rater.text.values import duration_s
-from rater.workflow.arguments import OF_A_SWEEP, add_run_arguments
+from rater.workflow.arguments import add_run_arguments
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -127,8 +127,7 @@ def _register_study(actions: Subparsers) -> None:
     add_doing(study, "show all layouts; run nothing", "no progress, no summary")
     add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
     add_common(pages)
-    defaults = {"run": lazy_command("lab.models.study", "lab_pages"), "axis": []}
-    pages.set_defaults(**OF_A_SWEEP | defaults)
+    pages.set_defaults(run=lazy_command("lab.models.study", "lab_pages"))
 
 
 def _register_trace(actions: Subparsers) -> None:

@@ -228,15 +228,6 @@ class Option(Struct, frozen=True, kw_only=True):
         """Its name among parsed arguments."""
         return self.name.replace("-", "_")
 
-    @property
-    def absent(self) -> Any:
-        """What parsed arguments hold where it was not given."""
-        return {OptionForm.FLAG: False, OptionForm.ONE: None}.get(self.kind.form, [])
-
-    def given(self, args: argparse.Namespace) -> bool:
-        """Tell whether parsed arguments have it."""
-        return was_given(getattr(args, self.dest))
-
     def parse(self, text: str, where: str) -> Any:
         """Return what `argparse` makes of one value; raises `InputError`, `where` in front."""
         try:

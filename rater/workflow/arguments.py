@@ -5,16 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.options import Option, OptionForm, was_given
-from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, KIT_COPIES, OPTIONS, Request
+from rater.plan.request import (
+    BY_NAME,
+    COMMAND,
+    DEFAULT_SUITE,
+    KIT,
+    KIT_COPIES,
+    OPTIONS,
+    Request,
+)
 from rater.process import print_error, remember_runs
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
 def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
     """Declare what `run` (and every command that plans a run) takes, but the options `without`.
 
-    What was not given is None, False or an empty list: `parse_request` knows the defaults.
+    What was not given is None, False or an empty list: `Request` knows the defaults.
     """
     parser.add_argument(
         "suites",
@@ -62,26 +71,80 @@ def add_option(parser: argparse._ActionsContainer, option: Option, text: str | N
     parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **rest)
 
 
-def parse_request(args: argparse.Namespace) -> Request:
-    """Check each value by itself; raises `InputError` naming the option."""
-    if args.command is not None and args.suites:
-        raise InputError(
-            f"both a suite ({' '.join(args.suites)}) and a command behind `--`: "
-            "one run rates one or the other"
+class Asked(Struct, frozen=True):
+    """What was typed for a run, nothing checked: of its options, those alone that were given."""
+
+    suites: tuple[str, ...] = ()
+    command: tuple[str, ...] | None = None  # behind `--`
+    options: dict[str, Any] = {}  # by name, as argparse has them
+    defaults: frozenset[str] = frozenset()  # those that a file of defaults gave
+
+    @classmethod
+    def of(cls, args: argparse.Namespace, but: Collection[str] = ()) -> Asked:
+        """Return what parsed arguments have, without the options `but`."""
+        values = {it.name: getattr(args, it.dest, None) for it in OPTIONS if it.name not in but}
+        return cls(
+            tuple(args.suites),
+            None if args.command is None else tuple(args.command),
+            {name: value for name, value in values.items() if was_given(value)},
+            frozenset(args.defaults),
         )
-    if args.command is not None and not args.command:
-        raise InputError("nothing behind `--`; expected a command, as in `rater run -- ./bench`")
-    _check_belonging(args)
-    of_kit = _check_kit(args)
-    values: dict[str, Any] = {"copies": KIT_COPIES, "size": "", "tune": ""} if of_kit else {}
-    for option in OPTIONS:
-        value = getattr(args, option.dest)
-        if was_given(value) and (value or option.field not in ("size", "tune")):
-            values[option.field] = option.kind.check(option.typed, value)
-    default = () if args.command or of_kit else (DEFAULT_SUITE,)
-    return Request(
-        suites=tuple(args.suites) or default, command=tuple(args.command or ()), **values
-    )
+
+    def having(self, option: Option, value: object) -> Asked:
+        """Return it with an option as argparse would have it; without it where that is not given.
+
+        `COMMAND` is what follows `--`.
+        """
+        if option is COMMAND:
+            return replace(self, command=COMMAND.kind.check(f"axis {COMMAND.name}", value))
+        options = {name: one for name, one in self.options.items() if name != option.name}
+        more = {option.name: value} if was_given(value) else {}
+        return replace(self, options=options | more, defaults=self.defaults - {option.name})
+
+    def words(self, but: Collection[str] = ()) -> list[str]:
+        """Return what was given in the words of a user, without the options `but`."""
+        names = [f"--{name}" for name in self.options if name not in but]
+        return [*self.suites, *names, *(["-- COMMAND"] if self.command is not None else [])]
+
+    def request(self) -> Request:
+        """Check each value by itself; raises `InputError` naming the option."""
+        if self.command is not None and self.suites:
+            raise InputError(
+                f"both a suite ({' '.join(self.suites)}) and a command behind `--`: "
+                "one run rates one or the other"
+            )
+        if self.command is not None and not self.command:
+            raise InputError(
+                "nothing behind `--`; expected a command, as in `rater run -- ./bench`"
+            )
+        needless = self._needless()
+        of_kit = _check_kit(self)
+        values: dict[str, Any] = {"copies": KIT_COPIES, "size": "", "tune": ""} if of_kit else {}
+        for name, value in self.options.items():
+            option = BY_NAME[name]
+            if name not in needless and (value or name not in ("size", "tune")):
+                values[option.field] = option.kind.check(option.typed, value)
+        default = () if self.command or of_kit else (DEFAULT_SUITE,)
+        return Request(suites=self.suites or default, command=self.command or (), **values)
+
+    def _needless(self) -> tuple[str, ...]:
+        """Return options without effect here: a misunderstanding, but where a file gave them."""
+        others: tuple[str, ...] = ("name",)
+        why = "is for a command behind `--`"
+        if self.command is not None:
+            why, others = "is for suites, a command has none", ("size", "tune")
+        for name in others:
+            if name in self.options and name not in self.defaults:
+                raise InputError(f"--{name} {self.options[name]} {why}: leave it out")
+        rotated = {"rotated", "heterogeneous"}.intersection(
+            self.options.get(name, "") for name in ("mode", "order")
+        )
+        if "increment" in self.options and not rotated:
+            raise InputError(
+                f"--increment {self.options['increment']} is the step of rotated order: add "
+                "--mode rotated, or leave it out"
+            )
+        return others
 
 
 def tags_from(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -101,82 +164,37 @@ def with_common(request: Request, args: argparse.Namespace) -> Request:
     )
 
 
-# Of a sweep, where the command that makes it has no option of this name.
-OF_A_SWEEP: dict[str, Any] = dict.fromkeys(("block_order", "seed", "until", "show", "resume"))
-OF_A_SWEEP |= dict.fromkeys(
-    ("skip_refused", "listing", "example", "dry_run", "quiet", "verbose"), False
-)
-# What the command line adds to the arguments: which command it is, and what files gave.
-_NO_OPTIONS = ("run", "subcommand", "command", "defaults")
-# What may stand beside `--resume`: it says how to do or to show it, not what.
-BESIDE_RESUME = (
-    "resume",
-    "force",
-    "share",
-    "wait",
-    "quiet",
-    "verbose",
-    "dry_run",
-    "json",
-    "db",
-    "retries",
-)
+# What says how a run is made, not which: it may stand beside `--resume`.
+HOW = ("force", "share", "wait")
 
 
-def given_options(args: argparse.Namespace, but: Iterable[str]) -> list[str]:
-    """Return the arguments that were given, as a user types them, but those called `but`."""
-    given: list[str] = []
-    for name, value in vars(args).items():
-        if was_given(value) and name not in but and name not in _NO_OPTIONS:
-            given += value if name == "suites" else [f"--{name.replace('_', '-')}"]
-    return given
-
-
-def _check_belonging(args: argparse.Namespace) -> None:
-    """An option that would change nothing is a misunderstanding, not a wish."""
-    why = "is for suites, a command has none"
-    others = ["size", "tune"]
-    if args.command is None:
-        others, why = ["name"], "is for a command behind `--`"
-    for name in others:
-        value = getattr(args, name)
-        if value is not None and name not in args.defaults:
-            raise InputError(f"--{name} {value} {why}: leave it out")
-        setattr(args, name, None)
-    rotated = ("rotated", "heterogeneous")
-    if args.increment is not None and args.mode not in rotated and args.order not in rotated:
-        raise InputError(
-            f"--increment {args.increment} is the step of rotated order: add --mode rotated, "
-            "or leave it out"
-        )
-
-
-def _check_kit(args: argparse.Namespace) -> bool:
+def _check_kit(asked: Asked) -> bool:
     """Tell whether benchmarks of a kit are asked for; raises `InputError` for what does not fit."""
-    kits = [suite for suite in args.suites if suite.startswith(KIT)]
-    others = [suite for suite in args.suites if not suite.startswith(KIT)]
-    of_kit = bool(kits or args.speccmds)
-    if of_kit and (others or args.command is not None):
+    kits = [suite for suite in asked.suites if suite.startswith(KIT)]
+    others = [suite for suite in asked.suites if not suite.startswith(KIT)]
+    options = asked.options
+    of_kit = bool(kits) or "speccmds" in options
+    if of_kit and (others or asked.command is not None):
         what = others[0] if others else "a command behind `--`"
-        named = kits[0] if kits else f"--speccmds {args.speccmds[0]}"
+        named = kits[0] if kits else f"--speccmds {options['speccmds'][0]}"
         raise InputError(f"both {named} and {what}: one run rates one or the other")
-    if args.bind_from_file:
+    if "bind-from-file" in options:
         if not of_kit:
             raise InputError(
                 f"--bind-from-file is for {KIT}DIR and --speccmds FILE.cmd: leave it out"
             )
         for name in ("layout", "bind", "smt", "kind", "reserve"):
-            if BY_NAME[name].given(args):
+            if name in options:
                 raise InputError(
                     f"--bind-from-file places copies as the command file says: leave out --{name}"
                 )
-    for option, value in (("--size", args.size), ("--tune", args.tune)):
-        if of_kit and not kits and value is not None:
+    for name in ("size", "tune"):
+        if of_kit and not kits and name in options:
             raise InputError(
-                f"{option} {value} chooses among the run directories of {KIT}DIR, and a command "
-                "file is of one: leave it out"
+                f"--{name} {options[name]} chooses among the run directories of {KIT}DIR, and a "
+                "command file is of one: leave it out"
             )
-    if of_kit and args.run_dirs:
+    if of_kit and "run-dirs" in options:
         raise InputError("--run-dirs: copies of a kit work in its run directories: leave it out")
     return of_kit
 
@@ -186,7 +204,7 @@ def _check_kit(args: argparse.Namespace) -> bool:
 _RUN_WORDS = ("which", "points", "baseline")  # arguments that are words for runs
 
 
-def open_existing_store(args: argparse.Namespace) -> Store:
+def open_existing_store(args: argparse.Namespace | Output) -> Store:
     """Open the database, which there must be."""
     from rater.files import is_there
     from rater.store.connection import default_path
@@ -209,6 +227,22 @@ def open_to_list(args: argparse.Namespace) -> Store | None:
         return open_existing_store(args)
     print_error(f"there is no database {default_path(None)} yet")
     return None
+
+
+class Output(Struct, frozen=True):
+    """Where runs are kept, and how they are shown."""
+
+    db: str | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    dry_run: bool = False
+    format: str | None = None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Output:
+        """Return what parsed arguments have."""
+        return cls(**{it: getattr(args, it) for it in cls.__struct_fields__ if hasattr(args, it)})
 
 
 class FleetArchive(Protocol):
@@ -257,7 +291,7 @@ def check_current_directory() -> None:
 
 
 def print_view[D](
-    args: argparse.Namespace, document: D, parts: Callable[[D], Iterable[Part]]
+    args: argparse.Namespace | Output, document: D, parts: Callable[[D], Iterable[Part]]
 ) -> None:
     """Print a JSON document as it is, or its tables and sentences as `--format` says."""
     if args.json:
@@ -271,7 +305,7 @@ def print_view[D](
         print_parts(parts(document), _printer(args))
 
 
-def _printer(args: argparse.Namespace) -> Printer:
+def _printer(args: argparse.Namespace | Output) -> Printer:
     from rater.show.console import Printer, terminal
 
     if getattr(args, "format", None) == "md":

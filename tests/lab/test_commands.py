@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from rater.lab.models.study import LabPage, tell_ended
 from rater.store.store import open_store
+from rater.workflow.arguments import Output
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
 from tests.support.made_runs import make_run
@@ -71,7 +71,7 @@ def test_a_sweep_that_was_stopped_at_its_first_layout_is_shown_as_it_is(
         "rater: sweep 1: one layout has runs; two or more can be compared\n",
     )
     with open_store(database) as store:
-        tell_ended(LabPage(None, None), Namespace(json=False, verbose=False, show=None), store, 1)
+        tell_ended(LabPage(None, None), "time", Output(), store, 1)
     assert "1 of 2 runs done" in capsys.readouterr().out
 
 

@@ -22,7 +22,7 @@ from rater.run.copies.guard import remove_unnamed
 from rater.run.programs.script import CommandLine, digest_of_workload, process_settings
 from rater.store.store import open_store
 from rater.text.values import to_dict
-from rater.workflow.arguments import add_run_arguments, parse_request
+from rater.workflow.arguments import Asked, add_run_arguments
 from rater.workflow.run.repeat import pin_suites
 from tests.support.calls import Rater, rater, rows
 from tests.support.example_runs import HEAD
@@ -53,7 +53,8 @@ OF_KIT = [
 def asked(*words: str, command: list[str] | None = None) -> Request:
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)
-    return parse_request(parser.parse_args(words, argparse.Namespace(command=command)))
+    there = argparse.Namespace(command=command, defaults=())
+    return Asked.of(parser.parse_args(words, there)).request()
 
 
 # -- what was asked for, as JSON -----------------------------------------------------------------

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from benchmarks.torture.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
-from rater.cli import build_parser, main
+from rater.cli import main
 from rater.errors import InputError
 from rater.files import folder
 from rater.plan.request import request_from_json
@@ -36,7 +36,6 @@ from rater.record.stored import StoredRun
 from rater.run.copies.guard import end_leftovers
 from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import Store, open_store
-from rater.workflow.arguments import BESIDE_RESUME, given_options
 from rater.workflow.run.repeat import select_benchmarks
 from tests.support.calls import RATER, Rater, rater
 from tests.support.example_events import ended, over, phase, run_of
@@ -341,11 +340,12 @@ def test_options_come_from_the_run(
 
 
 @pytest.mark.parametrize("command", ["run", "sweep"])
-def test_how_much_is_shown_may_be_asked_beside_resume(command: str) -> None:
-    args, _ = build_parser().parse_known_args(
-        [command, "--resume", "last", "-v", "-q", "--wait", "1s"]
-    )
-    assert given_options(args, BESIDE_RESUME) == []
+def test_how_it_is_made_and_shown_may_be_asked_beside_resume(
+    command: str, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    how = ("-v", "--quiet", "--wait", "1s", "--force", "--share", "--json")
+    assert main([command, "--resume", "last", *how]) == 2
+    assert f"there is no database {database}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_a_sweep_waits_once_to_see_who_else_works_here(
     waits: list[ForeignLoadSampler] = []
 
     class Young(ForeignLoadSampler):
-        would_wait = True  # type: ignore[assignment]  # no time passes
+        would_wait = True  # no time passes
 
         def busy(self, *_: object, **__: object) -> ForeignLoad:
             waits.append(self)

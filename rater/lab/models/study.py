@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.differences import disturbed_points
 from rater.analysis.results.copies import Point
@@ -35,7 +36,7 @@ from rater.show.html.page import RunSet, report_html
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep
 from rater.text.values import count, truncate_list
-from rater.workflow.arguments import given_options, open_existing_store, print_view
+from rater.workflow.arguments import Asked, Output, open_existing_store, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
@@ -48,6 +49,7 @@ from rater.workflow.results.points import (
 )
 from rater.workflow.results.report import check_page
 from rater.workflow.sweep.execute import run_sweep
+from rater.workflow.sweep.request import SweepOptions
 from rater.workflow.sweep.view import show_sweep
 
 # -- `rater lab pages`: a sweep over page layouts, all that it comes to as a summary and a page ----
@@ -55,8 +57,6 @@ from rater.workflow.sweep.view import show_sweep
 SUITE = "pages"
 LAYOUTS = "0%,12.5%,25%,37.5%,50%,62.5%,75%,87.5%,100%"
 QUICK_LAYOUTS = "0%,25%,50%,100%"
-_QUICK = {"size": "test", "iterations": 1, "rounds": 2}
-_WITH_SHOW = ("show", "y", "action", "file", "json", "db")
 
 
 class LabPage(Struct, frozen=True):
@@ -74,14 +74,14 @@ def lab_pages(args: argparse.Namespace) -> int:
     """Sweep page layouts, or take a sweep that is stored, and tell what it came to."""
     page = _page_of(args)
     if args.show is not None:
-        given = given_options(args, _WITH_SHOW)
-        if given or args.command is not None:
+        own = [f"--{name}" for name in ("layouts", "quick") if getattr(args, name)]
+        given = [*Asked.of(args).words(), *SweepOptions.of(args).words(), *own]
+        if given:
             raise InputError(f"--show {args.show} runs nothing: leave out {' '.join(given)}")
         with open_existing_store(args) as store:
-            _tell(page, args, store, find_sweep(store, args.show))
+            _tell(page, args.y, Output.of(args), store, find_sweep(store, args.show))
         return 0
-    _complete(args)
-    return run_sweep(args, partial(tell_ended, page))
+    return run_sweep(*_sweep_of(args), partial(tell_ended, page, args.y))
 
 
 def _page_of(args: argparse.Namespace) -> LabPage:
@@ -98,32 +98,33 @@ def _page_of(args: argparse.Namespace) -> LabPage:
         return LabPage(path, None)
 
 
-def _complete(args: argparse.Namespace) -> None:
+def _sweep_of(args: argparse.Namespace) -> tuple[Asked, SweepOptions, Output]:
     layouts = args.layouts or (QUICK_LAYOUTS if args.quick else LAYOUTS)
     wanted = [parse_pages(text) for text in layouts.split(",")]
     if not any(layout.is_base for layout in wanted):
         raise InputError(
             f"--layouts {layouts}: layouts are compared with 0%, which is none of them; add it"
         )
-    args.axis = [f"{PAGES}={layouts}"]
-    if not args.suites and args.command is None:
-        args.suites = [SUITE]
+    asked, own = Asked.of(args), replace(SweepOptions.of(args), axis=(f"{PAGES}={layouts}",))
+    if not asked.suites and asked.command is None:
+        asked = replace(asked, suites=(SUITE,))
     if args.quick:
-        for name, value in _QUICK.items():
-            if getattr(args, name) is None and (args.command is None or name != "size"):
-                setattr(args, name, value)
+        quick = {"iterations": 1} | ({"size": "test"} if asked.command is None else {})
+        asked = replace(asked, options=quick | asked.options)
+        own = replace(own, rounds=2 if own.rounds is None else own.rounds)
+    return asked, own, Output.of(args)
 
 
-def tell_ended(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
+def tell_ended(page: LabPage, y: str, args: Output, store: Store, sweep: int) -> None:
     """Tell what a sweep that has ended came to, however early it did."""
     slots = load_sweep(store, sweep).slots
     if len({it.slot.point for it in slots if it.done}) < 2:  # stopped: nothing to compare
         show_sweep(args, store, sweep)
     else:
-        _tell(page, args, store, sweep)
+        _tell(page, y, args, store, sweep)
 
 
-def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> None:
+def _tell(page: LabPage, y: str, args: Output, store: Store, sweep: int) -> None:
     word = f"{PREFIX}{sweep}"
     points = load_points(store, [word])
     lab = page_lab(
@@ -131,7 +132,7 @@ def _tell(page: LabPage, args: argparse.Namespace, store: Store, sweep: int) -> 
         points,
         looks=count_interim_looks(store, points),
         missing=missing_points(store, [word]),
-        predicting=predicting_of(args.y),
+        predicting=predicting_of(y),
         traces=traces_of(store, points),
     )
     path = None if args.json and page.file is None else _write(page, store, lab)

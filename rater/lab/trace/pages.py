@@ -91,14 +91,15 @@ from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
 from rater.text.values import to_dict
 from rater.workflow.arguments import (
-    OF_A_SWEEP,
-    add_run_arguments,
+    Asked,
+    Output,
     check_current_directory,
     open_existing_store,
     print_view,
 )
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.sweep.execute import run_sweep
+from rater.workflow.sweep.request import SweepOptions
 
 # -- `rater lab trace`: trace, rank, draw, store, and hold the prediction against runs -------------
 
@@ -396,13 +397,21 @@ def run_check(
     layouts = [mapping_layout(ranked[place].mapping.sizes) for place in places]
     found: dict[str, tuple[float, ...]] = {}
 
-    def keep(_: argparse.Namespace, store: Store, sweep: int) -> None:
+    def keep(_: Output, store: Store, sweep: int) -> None:
         for point in load_points(store, [f"{PREFIX}{sweep}"]):
             layout = dict(point.values)["pages"]
             by_block = sorted(point.runs, key=lambda it: it.block or 0)
             found[layout] = tuple(_time_s(it.run) for it in by_block)
 
-    status = run_sweep(_sweep_of(args, stored.trace, layouts), keep)
+    trace = stored.trace
+    options = {"copies": "1", "iterations": _ITERATIONS, "timeout": args.timeout}
+    asked = Asked(command=trace.command, options=options)
+    if trace.suite is not None:
+        options |= {"tune": args.tune, **({"size": trace.size} if trace.size else {})}
+        asked = Asked((f"{trace.suite}/{trace.name}",), options=options)
+    axis = (f"pages={','.join(layouts)}",)
+    own = SweepOptions(axis=axis, rounds=args.rounds, stop_on_failure=True)
+    status = run_sweep(asked, own, Output(args.db, json=args.json), keep)
     if status != 0 or set(found) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
     return {layout: found[layout] for layout in layouts}
@@ -423,25 +432,6 @@ def checked(
         [saved_ns[place] for place in those],
         [times[layouts[place]] for place in those],
     )
-
-
-def _sweep_of(
-    args: argparse.Namespace, trace: PageTrace, layouts: Sequence[str]
-) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="rater lab trace --check")
-    add_run_arguments(parser)
-    words = ["--copies", "1", "--iterations", str(_ITERATIONS), "--timeout", f"{args.timeout:g}"]
-    command: list[str] | None = None
-    if trace.suite is None:
-        command = list(trace.command)
-    else:
-        words = [f"{trace.suite}/{trace.name}", *words, "--tune", args.tune]
-        words += ["--size", trace.size] if trace.size else []
-    sweep = parser.parse_args(words, argparse.Namespace(**OF_A_SWEEP, stop_on_failure=True))
-    sweep.axis = [f"pages={','.join(layouts)}"]
-    sweep.rounds, sweep.db, sweep.json = args.rounds, args.db, args.json
-    sweep.command, sweep.subcommand = command, "sweep"
-    return sweep
 
 
 def _time_s(run: StoredRun) -> float:

@@ -34,11 +34,10 @@ from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.text.values import count, to_json
 from rater.workflow.arguments import (
-    BESIDE_RESUME,
+    HOW,
+    Asked,
     check_current_directory,
-    given_options,
     open_existing_store,
-    parse_request,
     print_view,
     tags_from,
 )
@@ -197,10 +196,7 @@ class Resume(RunLauncher):
 
 def resume(args: argparse.Namespace) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    given = given_options(args, BESIDE_RESUME)
-    if args.command is not None:
-        given.append("-- COMMAND")
-    if given:
+    if given := Asked.of(args).words(but=HOW):
         raise InputError(
             f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a run is run "
             "as it was asked for; `rater run` and `rater rerun` make a new one"
@@ -303,7 +299,7 @@ def _dry_run(
 
 def run(args: argparse.Namespace) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
-    request = parse_request(args)
+    request = Asked.of(args).request()
     check_current_directory()
     resolved = resolve(request, machine.discover_topology())
     if args.dry_run:

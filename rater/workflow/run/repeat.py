@@ -53,7 +53,7 @@ from rater.show.plans.plan import (
 from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.text.values import to_json
-from rater.workflow.arguments import parse_request, print_json_rows, print_view, with_common
+from rater.workflow.arguments import Asked, print_json_rows, print_view, with_common
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
 from rater.workflow.run.prepare import checked, obstacles
@@ -69,7 +69,7 @@ from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload
 
 def plan(args: argparse.Namespace) -> int:
     """Print what would run where, on this machine or on one that is only described."""
-    request = parse_request(args)
+    request = Asked.of(args).request()
     topology = (
         machine.discover_topology()
         if args.topology is None

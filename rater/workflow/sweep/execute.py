@@ -42,9 +42,10 @@ from rater.store.sweeps import (
     undo_resume,
 )
 from rater.workflow.arguments import (
-    BESIDE_RESUME,
+    HOW,
+    Asked,
+    Output,
     check_current_directory,
-    given_options,
     open_existing_store,
     print_view,
     with_common,
@@ -55,6 +56,7 @@ from rater.workflow.run.repeat import chdir_to, executed_commands, judged
 from rater.workflow.sweep.request import (
     PointRequest,
     ResolvedPoint,
+    SweepOptions,
     SweepRequest,
     asked_from,
     refused_together,
@@ -64,15 +66,15 @@ from rater.workflow.sweep.request import (
 from rater.workflow.sweep.runner import SweepCampaign
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 
-type Shown = Callable[[argparse.Namespace, Store, int], None]  # what a sweep came to, at its end
+type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
 
 
-def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
+def run_sweep(typed: Asked, own: SweepOptions, args: Output, shown: Shown = show_sweep) -> int:
     """Look at all points, then make the runs; return the exit status."""
     check_current_directory()
     here = available_settings(sysroot())
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
-    asked = asked_from(args, names)
+    asked = asked_from(typed, own, names)
     points = resolve_points(
         dict(enumerate(asked.points)), asked.kinds, machine.discover_topology(), cache_root()
     )
@@ -94,7 +96,7 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
         all_known = [
             replace(it, refusals=(later[it.point],)) if it.point in later else it for it in points
         ]
-        return _store(store, args, asked, all_known)
+        return _store(store, asked, all_known)
 
     if asked.until_of is SweepMeasure.ENERGY:
         energy = EnergyReader(sysroot())
@@ -103,6 +105,8 @@ def run_sweep(args: argparse.Namespace, shown: Shown = show_sweep) -> int:
             raise InputError(f"--until energy: {why[0]}")
     return execute_sweep(
         *(args, asked.kinds, Trusted(usable), begin),
+        of=" ".join(typed.suites),
+        retries=own.retries,
         until=asked.until,
         may_leave_out=asked.skip_refused,
         shown=shown,
@@ -130,9 +134,7 @@ def _same_problems(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> list
     return problems + same_values(asked.axes, asked.kinds, points)
 
 
-def _store(
-    store: Store, args: argparse.Namespace, asked: SweepRequest, points: Sequence[ResolvedPoint]
-) -> int:
+def _store(store: Store, asked: SweepRequest, points: Sequence[ResolvedPoint]) -> int:
     usable = [point for point in points if not point.refusals]
     text = asked.file_text
     return new_sweep(
@@ -170,7 +172,7 @@ def _store(
 
 
 def _dry_run(
-    args: argparse.Namespace,
+    args: Output,
     asked: SweepRequest,
     points: Sequence[ResolvedPoint],
     same: Sequence[str],
@@ -182,11 +184,13 @@ def _dry_run(
 
 
 def execute_sweep(
-    args: argparse.Namespace,
+    args: Output,
     kinds: Mapping[str, AxisKind],
     asked: Trusted[dict[int, ResolvedPoint]],
     enter: Callable[[Store, Mapping[int, str]], int],
     *,
+    of: str = "",
+    retries: int | None,
     undo: Callable[[Store], None] | None = None,
     until: float | None,
     may_leave_out: bool = False,
@@ -198,9 +202,8 @@ def execute_sweep(
     `enter` stores that it begins; it is told which points turned out not to be able to run.
     `undo` takes that back where it is refused before anything was made.
     """
-    retries: int | None = getattr(args, "retries", None)
     sweep = SweepCampaign(
-        what=f"rater sweep {' '.join(args.suites)}".strip(),
+        what=f"rater sweep {of}".strip(),
         database=default_path(args.db),
         cache=cache_root(),
         points=Trusted(
@@ -239,10 +242,8 @@ def execute_sweep(
 
 def resume(args: argparse.Namespace) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
-    given = given_options(args, (*BESIDE_RESUME, "rounds"))
-    if args.command is not None:
-        given.append("-- COMMAND")
-    if given:
+    own, shown = SweepOptions.of(args), Output.of(args)
+    if given := [*Asked.of(args).words(but=HOW), *own.words(but=("rounds", "retries"))]:
         raise InputError(
             f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a sweep is run "
             "as it was asked for"
@@ -268,12 +269,12 @@ def resume(args: argparse.Namespace) -> int:
         rounds > asked.rounds or (was_decided and bool(sweep.missing))
     )
     if not is_asked_for_more and not lacking:
-        return _nothing_left(args, sweep)
+        return _nothing_left(shown, sweep)
     chdir_to(args, again.of(asked.directory), f"sweep {sweep.number}")
     kinds = dict(sweep.axes)
     points = _points_again(args, sweep, kinds)
     if args.dry_run:
-        return _show_missing(args, sweep, again.of(points))
+        return _show_missing(shown, sweep, again.of(points))
     more = order_slots(
         sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1
     )
@@ -283,10 +284,11 @@ def resume(args: argparse.Namespace) -> int:
         return sweep.number
 
     return execute_sweep(
-        args,
+        replace(shown, db=args.db),  # as it is from the directory of the sweep
         kinds,
         again.of(points).trusted(),
         begin,
+        retries=own.retries,
         undo=lambda store: undo_resume(store, sweep),
         until=None if was_decided and is_asked_for_more else asked.until,
         compare_before=not args.force,
@@ -308,7 +310,7 @@ def _points_again(
     return {point.point: point for point in found}
 
 
-def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
+def _nothing_left(args: Output, sweep: StoredSweep) -> int:
     if not args.quiet:
         why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
         print_error(f"sweep {sweep.number}: nothing is missing{why}")
@@ -319,7 +321,7 @@ def _nothing_left(args: argparse.Namespace, sweep: StoredSweep) -> int:
 
 
 def _show_missing(
-    args: argparse.Namespace, sweep: StoredSweep, points: Sourced[dict[int, ResolvedPoint]]
+    args: Output, sweep: StoredSweep, points: Sourced[dict[int, ResolvedPoint]]
 ) -> int:
     view = view_of(sweep)
     runs = [executed_commands(point.resolved) for point in points.value.values() if point.resolved]

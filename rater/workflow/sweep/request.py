@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.options import Trait
-from rater.plan.request import BY_NAME, COMMAND, OPTIONS, Request
+from rater.plan.request import BY_NAME, COMMAND, Request
 from rater.plan.sweep import (
     ENVIRONMENT,
     MOST_ROUNDS,
@@ -39,7 +38,7 @@ from rater.plan.sweep import (
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent
-from rater.workflow.arguments import parse_request
+from rater.workflow.arguments import HOW, Asked
 from rater.workflow.run.workload import name_of
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
-_WITH_FILE = ("tag", "force", "share", "wait")  # options that may stand beside a sweep's file
+_WITH_FILE = ("tag", *HOW)  # options that may stand beside a sweep's file
 _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
@@ -82,51 +81,88 @@ class SweepRequest(Struct, frozen=True):
     file_text: str | None
 
 
-def asked_from(args: argparse.Namespace, settings: Sequence[str]) -> SweepRequest:
-    """Return what a command line asks for; `settings` are those that this machine has.
+class SweepOptions(Struct, frozen=True):
+    """What was typed of a sweep itself."""
+
+    axis: tuple[str, ...] = ()  # NAME=V1,V2,...
+    rounds: int | None = None
+    block_order: str | None = None
+    seed: int | None = None
+    until: str | None = None
+    retries: int | None = None
+    skip_refused: bool = False
+    stop_on_failure: bool = False
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> SweepOptions:
+        """Return what parsed arguments have, of a command that may not have all of them."""
+        found = {it: getattr(args, it) for it in cls.__struct_fields__ if hasattr(args, it)}
+        return cls(**found | {"axis": tuple(args.axis)} if "axis" in found else found)
+
+    def words(self, but: Collection[str] = ()) -> list[str]:
+        """Return what was given in the words of a user, without the options `but`."""
+        given = [it for it in self.__struct_fields__ if getattr(self, it) not in (None, False, ())]
+        given = [it for it in given if it not in but]
+        return [f"--{name.replace('_', '-')}" for name in given]
+
+
+def asked_from(asked: Asked, own: SweepOptions, settings: Sequence[str]) -> SweepRequest:
+    """Return what was typed for a sweep; `settings` are those that this machine has.
 
     Raises `InputError`.
     """
-    args = copy.copy(args)
-    if args.order in tuple(BlockOrder):  # else it is that of steady mode
-        args.block_order, args.order = args.block_order or args.order, None
-    args, file = _with_file(args)
-    axes = file.axes if file else tuple(parse_axis(text) for text in args.axis)
+    order = own.block_order
+    if asked.options.get("order") in tuple(BlockOrder):  # else it is that of steady mode
+        order = order or asked.options["order"]
+        asked = asked.having(BY_NAME["order"], None)
+    path = _file_of(asked, own)
+    file, text = None, None
+    if path is not None:
+        asked, file, text = _with_file(asked, path)
+        none_typed = [it for it in ("rounds", "seed", "until") if getattr(own, it) is None]
+        own = replace(
+            own,
+            **{name: getattr(file, name) for name in none_typed},
+            skip_refused=own.skip_refused or file.skip_refused,
+            stop_on_failure=own.stop_on_failure or file.stop_on_failure,
+        )
+        order = order or file.order
+    axes = file.axes if file else tuple(parse_axis(text) for text in own.axis)
     check_axes(axes)
     kinds = kinds_of(
         axes, [it.name for it in BY_NAME.values() if Trait.SWEPT in it.traits], settings
     )
-    _check_once(args, axes, kinds)
-    if COMMAND.name in kinds and args.name is None:
-        args.name = _common_name(axes)
-    rounds = _first(args.rounds, file and file.rounds, DEFAULT_ROUNDS)
+    _check_once(asked, axes, kinds)
+    if COMMAND.name in kinds and "name" not in asked.options:
+        asked = asked.having(BY_NAME["name"], _common_name(axes))
+    rounds = DEFAULT_ROUNDS if own.rounds is None else own.rounds
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
-    until = _first(args.until, file and file.until, None)
-    if until is not None and rounds < 3:
+    if own.until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
-    seed = _first(args.seed, file and file.seed, None)
-    margin, measure = (None, SweepMeasure.TIME) if until is None else _until(until)
+    margin, measure = (None, SweepMeasure.TIME) if own.until is None else _until(own.until)
     return SweepRequest(
         axes=axes,
         kinds=kinds,
-        points=tuple(PointRequest(values, _request(args, values, kinds)) for values in grid(axes)),
+        points=tuple(PointRequest(values, _request(asked, values, kinds)) for values in grid(axes)),
         rounds=rounds,
-        order=BlockOrder(_first(args.block_order, file and file.order, BlockOrder.SHUFFLED)),
-        seed=secrets.randbelow(_MOST_SEED) if seed is None else seed,
+        order=BlockOrder(order or BlockOrder.SHUFFLED),
+        seed=secrets.randbelow(_MOST_SEED) if own.seed is None else own.seed,
         until=margin,
         until_of=measure,
-        skip_refused=args.skip_refused or (file is not None and file.skip_refused),
-        stop_on_failure=args.stop_on_failure or (file is not None and file.stop_on_failure),
-        file=Path(args.sweep_file) if file else None,
-        file_text=args.sweep_text if file else None,
+        skip_refused=own.skip_refused,
+        stop_on_failure=own.stop_on_failure,
+        file=path,
+        file_text=text,
     )
 
 
-def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile | None]:
-    if len(args.suites) != 1 or not args.suites[0].endswith(".toml") or args.axis:
-        return args, None
-    path = Path(args.suites[0])
+def _file_of(asked: Asked, own: SweepOptions) -> Path | None:
+    names = [it for it in asked.suites if it.endswith(".toml")]
+    return Path(names[0]) if len(asked.suites) == len(names) == 1 and not own.axis else None
+
+
+def _with_file(asked: Asked, path: Path) -> tuple[Asked, SweepFile, str]:
     try:
         text = read_text(path, "the file of a sweep")
     except FileNotFoundError:
@@ -143,38 +179,31 @@ def _with_file(args: argparse.Namespace) -> tuple[argparse.Namespace, SweepFile 
             f"{path}: it has no table [axes]; a sweep of a suite needs at least one axis: --axis "
             "NAME=V1,V2,... as in --axis copies=1,2,4"
         )
-    args.suites = []
-    given = [it.typed for it in OPTIONS if it.name not in _WITH_FILE and it.given(args)]
-    given += ["-- COMMAND"] if args.command is not None else []
-    if given:
+    asked = replace(asked, suites=())
+    if given := asked.words(but=_WITH_FILE):
         raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(given)}")
     file = parse_sweep(text, path)
-    args.suites, args.command = list(file.suites), list(file.command) or None
+    asked = replace(asked, suites=file.suites, command=file.command or None)
     for name, value in file.options:
         option = BY_NAME[name]
         if isinstance(value, tuple):
-            setattr(args, option.dest, [*getattr(args, option.dest), *value])
+            asked = asked.having(option, [*asked.options.get(name, ()), *value])
         else:
             where = f"{path}: [run] {name}"
             found = value if isinstance(value, bool) else option.parse(value, where)
-            setattr(args, option.dest, found)
-    args.sweep_file, args.sweep_text = str(path), text
-    return args, file
+            asked = asked.having(option, found)
+    return asked, file, text
 
 
-def _check_once(
-    args: argparse.Namespace,
-    axes: Sequence[Axis],
-    kinds: Mapping[str, AxisKind],
-) -> None:
+def _check_once(asked: Asked, axes: Sequence[Axis], kinds: Mapping[str, AxisKind]) -> None:
     """What is an axis is not given for all points as well."""
-    fixed = {text.partition("=")[0].strip() for text in args.env}
-    tagged = {text.partition("=")[0].strip() for text in args.tag}
+    fixed = {text.partition("=")[0].strip() for text in asked.options.get("env", ())}
+    tagged = {text.partition("=")[0].strip() for text in asked.options.get("tag", ())}
     for axis in axes:
         kind = kinds[axis.name]
-        if axis.name == COMMAND.name and args.command is not None:
+        if axis.name == COMMAND.name and asked.command is not None:
             raise InputError("command is an axis of this sweep: leave what follows `--` out")
-        if kind is AxisKind.OPTION and BY_NAME[axis.name].given(args):
+        if kind is AxisKind.OPTION and axis.name in asked.options:
             raise InputError(f"--{axis.name} is an axis of this sweep: leave the option out")
         if kind is AxisKind.ENVIRONMENT and axis.name.removeprefix(ENVIRONMENT) in fixed:
             raise InputError(f"{axis.name} is an axis of this sweep: leave --env for it out")
@@ -189,34 +218,25 @@ def _common_name(axes: Sequence[Axis]) -> str | None:
     Commands of several programs are `command`, of one program what that is called.
     """
     values = next(it.values for it in axes if it.name == COMMAND.name)
-    names = {name_of("".join(_command(text)[:1])) for text in values}
+    commands = [Asked().having(COMMAND, it).command or () for it in values]
+    names = {name_of("".join(command[:1])) for command in commands}
     return "command" if len(names) > 1 else None
 
 
-def _command(text: str) -> list[str]:
-    return list(COMMAND.kind.check(f"axis {COMMAND.name}", text))
-
-
-def _request(
-    args: argparse.Namespace,
-    values: Values,
-    kinds: Mapping[str, AxisKind],
-) -> Request | str:
-    of_point = copy.copy(args)
-    of_point.env = list(args.env)
+def _request(asked: Asked, values: Values, kinds: Mapping[str, AxisKind]) -> Request | str:
+    environment = [*asked.options.get("env", ())]
     try:
         for name, value in values:
             if kinds[name] is AxisKind.ENVIRONMENT and value:
-                of_point.env.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
+                environment.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
             elif kinds[name] is AxisKind.OPTION:
                 option = BY_NAME[name]
-                if option is COMMAND:
-                    of_point.command = _command(value)
-                    continue
                 _hint_at_setting(name, value)
-                found = option.parse(value, option.typed) if value else option.absent
-                setattr(of_point, option.dest, found)
-        return parse_request(of_point)
+                parsed: object = value
+                if option is not COMMAND:
+                    parsed = option.parse(value, option.typed) if value else None
+                asked = asked.having(option, parsed)
+        return asked.having(BY_NAME["env"], environment).request()
     except InputError as error:
         return str(error)
 
@@ -239,10 +259,6 @@ def _until(text: str) -> tuple[float, SweepMeasure]:
             f"--until {text!r}: expected per cent, as in --until 1%, or --until energy:1%"
         )
     return share, SweepMeasure(measure)
-
-
-def _first[T](*values: T) -> T:
-    return next((value for value in values if value is not None), values[-1])
 
 
 # -- What a sweep needs before its first run: every point resolved, every program built ------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from rater.show.compare.sweep import (
     sweep_parts,
 )
 from rater.text.secrets import command_text
-from rater.workflow.arguments import print_view
+from rater.workflow.arguments import Output, print_view
 
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from rater.workflow.sweep.request import ResolvedPoint, SweepRequest
 
 
-def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
+def show_sweep(args: Output, store: Store, number: int) -> None:
     """Print a sweep with its points' results and their comparison with the first.
 
     At its end on a terminal what a screen has room for, unless `-v` asks for all.
@@ -44,7 +43,7 @@ def show_sweep(args: argparse.Namespace, store: Store, number: int) -> None:
         from rater.show.compare.comparison import comparison_document
 
         document |= {"comparison": comparison and comparison_document(comparison)}
-    detailed = args.verbose or args.show is not None or not sys.stdout.isatty()
+    detailed = args.verbose or not sys.stdout.isatty()
     print_view(args, document, lambda _: sweep_parts(view, comparison, detailed=detailed))
 
 
