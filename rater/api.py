@@ -1,23 +1,37 @@
-"""What notebooks and scripts read of the database: `import rater; rater.load("last")`.
+"""What scripts and notebooks call: `rater.run("mini", copies=4)`, `rater.load("last")`, ...
 
-Nothing here writes. Arrays are numpy's; `to_pandas`, `to_polars` and `to_arrow` make frames of them
-where those libraries are installed.
+Each does what the command of its name does. Arrays are numpy's; `to_pandas`, `to_polars` and
+`to_arrow` make frames of them where those libraries are installed.
 """
 
 from __future__ import annotations
 
-import argparse
+import gc
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from rater.analysis.results.score import summarise
+from rater.errors import InputError
+from rater.plan.request import BY_NAME, COMMAND
+from rater.process import StoppedBySignal
 from rater.record.stored import StoredRun
+from rater.show.compare.comparison import comparison_document
+from rater.show.compare.sweep import sweep_document
 from rater.show.results.to_json import divot_rows
 from rater.store.export import head_document
-from rater.workflow.arguments import open_store_for_reading
+from rater.store.store import Store
+from rater.store.sweeps import load_sweep
+from rater.text.documents import did_you_mean
+from rater.workflow.arguments import Asked, Output, open_store_for_reading
 from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
+from rater.workflow.results.compare import compare_words
 from rater.workflow.results.divots import analysis_for_results
+from rater.workflow.run.begin import make_asked
+from rater.workflow.sweep.execute import run_sweep
+from rater.workflow.sweep.request import SweepOptions
+from rater.workflow.sweep.view import results_of, view_of
 
 
 class LoadedRun(Struct, frozen=True):
@@ -32,13 +46,96 @@ class LoadedRun(Struct, frozen=True):
     divots: tuple[dict[str, Any], ...]  # as `findings` of `rater divots --json`
 
 
+def run(
+    suites: str | Sequence[str] = (),
+    *,
+    command: Sequence[str] | None = None,
+    db: str | None = None,
+    **options: object,
+) -> LoadedRun:
+    """Make a run as `rater run` does, and return it; one that failed says so in its head.
+
+    `suites`: "mini", "mini/lu"; `command`: a program and its arguments instead. `options`: those of
+    `rater run` with `_` for `-`: copies=4, timeout="90s", env={"A": "1"}. Raises `InputError` for
+    what is refused, `RaterError` where it cannot be made, KeyboardInterrupt for a signal.
+    """
+    status, uuid = make_asked(Output(db, quiet=True), _asked(suites, command, options))
+    _raise_stopped(status)
+    return load(uuid, db=db)
+
+
+def sweep(
+    suites: str | Sequence[str] = (),
+    *,
+    axes: Mapping[str, Sequence[object]],
+    command: Sequence[str] | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    until: str | None = None,
+    db: str | None = None,
+    **options: object,
+) -> dict[str, Any]:
+    """Make a sweep as `rater sweep` does, and return it as `rater sweep --show N --json` has it.
+
+    `axes`: by name, the values of each: {"copies": [1, 2, 4], "env:A": ["", "1"]}. Else as `run`.
+    """
+    texts = {name: [str(it).replace(",", "\\,") for it in values] for name, values in axes.items()}
+    axis = tuple(f"{name}={','.join(values)}" for name, values in texts.items())
+    own = SweepOptions(axis=axis, rounds=rounds, seed=seed, until=until)
+    found: dict[str, Any] = {}
+
+    def keep(_: Output, store: Store, number: int) -> None:
+        made = load_sweep(store, number)
+        found.update(sweep_document(view_of(made, results_of(store, made))))
+
+    output = Output(db, json=True, quiet=True)
+    _raise_stopped(run_sweep(_asked(suites, command, options), own, output, keep))
+    return found
+
+
+def compare(
+    *points: str | int,
+    within: str = "1%",
+    baseline: str | None = None,
+    by: Sequence[str] = (),
+    db: str | None = None,
+) -> dict[str, Any]:
+    """Compare points with the first, and return what `rater compare --json` has.
+
+    A point: a run (7, "last"), several ("7,8,9"), "tag:thp=always", "sweep:3". Raises `InputError`.
+    """
+    words = [str(it) for it in points]
+    with open_store_for_reading(Output(db), words) as store:
+        comparison, without = compare_words(store, words, within, baseline=baseline, by=by)
+    return comparison_document(comparison) | {"points_without_runs": list(without)}
+
+
+def _asked(
+    suites: str | Sequence[str], command: Sequence[str] | None, options: Mapping[str, object]
+) -> Asked:
+    words = (suites,) if isinstance(suites, str) else (*suites,)
+    asked = Asked(words, None if command is None else (*command,))
+    for name, value in options.items():
+        option = BY_NAME.get(name.replace("_", "-"))
+        if option is None or option is COMMAND:
+            raise InputError(f"{name}: no option of a run; {did_you_mean(name, BY_NAME)}")
+        asked = asked.having(option, option.typed_as(value, name))
+    return asked
+
+
+def _raise_stopped(status: int) -> None:
+    gc.unfreeze()  # what was there before the copies ran may be collected again
+    if status > 128:
+        raise StoppedBySignal(status - 128)
+
+
 def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
     """Return a run: a number, the start of a uuid, `last`, `last~1`, `tag:K=V`, `fleet:3/n017`.
 
     `db`: the database, else RATER_DB, else the user's own. Raises `rater.errors.InputError` where
     there is no such run or database.
     """
-    with open_store_for_reading(_asked(db, str(which))) as store:
+    with open_store_for_reading(Output(db), [str(which)]) as store:
         stored = store.load(store.find(str(which)))
         found = analysis_for_results(store, stored)
     return LoadedRun(
@@ -52,13 +149,9 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
 
 def runs(*, db: str | None = None) -> ColumnTable:
     """Return the heads of all stored runs, a row each, by number."""
-    with open_store_for_reading(_asked(db, "last")) as store:
+    with open_store_for_reading(Output(db), []) as store:
         heads = [head_document(head) for head in store.runs()]
     return column_table(list(heads[0]) if heads else [], [list(head.values()) for head in heads])
-
-
-def _asked(db: str | None, which: str) -> argparse.Namespace:
-    return argparse.Namespace(db=db, which=which, json=False)
 
 
 def _brackets(stored: StoredRun) -> ColumnTable:

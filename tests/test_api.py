@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rater.errors import InputError
 from rater.store.store import Store
 from tests.support.calls import RATER, Rater
 from tests.support.made_runs import make_run
+from tests.support.places import CHECKOUT
 
 
 def test_a_run_has_its_copies_and_brackets_as_columns(database: Path) -> None:
@@ -41,6 +43,41 @@ def test_what_is_not_there_is_an_input_error(database: Path, store: Store) -> No
         rater.load("last", db=str(database.parent / "other.db"))
     with pytest.raises(AttributeError, match="lode"):
         rater.lode  # noqa: B018 - not there
+
+
+def test_runs_and_sweeps_are_made_and_compared_as_their_commands_do(database: Path) -> None:
+    made = rater.run(command=["sh", "-c", "test $A = 1"], copies=2, env={"A": 1}, tag=["b=c"])
+    assert (made.head["status"], made.head["copies"], made.head["tags"]) == (
+        *("complete", 2),
+        {"b": "c"},
+    )
+    assert made.copies["copy"].tolist() == [0, 1]
+    assert rater.run(command=["false"], copies=1).head["status"] == "failed"
+    axes = {"env:X": ["", "a,b"]}
+    swept = rater.sweep(axes=axes, command=["true"], rounds=2, seed=1, copies=1)
+    assert [it["values"]["env:X"] for it in swept["points"]] == ["", "a,b"]
+    assert [it["run"] for it in swept["runs"]] == [3, 4, 5, 6]
+    found = rater.compare("sweep:1", within="2%")
+    assert found["margin"] == 0.02
+    assert database.exists()
+
+
+def test_the_example_of_the_documents_runs_as_it_stands(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (CHECKOUT / "docs/how-to/results.md").read_text()
+    [example] = [it for it in re.findall(r"```python\n(.*?)```", page, re.S) if "rater.run(" in it]
+    exec(example, {})
+    assert capsys.readouterr().out == "['copies=1', 'copies=2']\n"
+    assert database.exists()
+
+
+def test_options_that_no_run_has_are_named(database: Path) -> None:
+    with pytest.raises(InputError, match="copys: no option of a run; did you mean copies"):
+        rater.run("mini", copys=4)
+    with pytest.raises(InputError, match="increment 'x': expected a whole number"):
+        rater.run("mini", increment="x")
+    assert not database.exists()
 
 
 def test_parquet_has_the_columns_of_csv(database: Path, rater: Rater) -> None:

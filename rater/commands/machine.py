@@ -13,8 +13,6 @@ from rater.errors import InputError
 from rater.files import trusted_files
 from rater.process import print_error
 from rater.text.values import duration_s, size_bytes, to_dict
-from rater.workflow import suites as suite_check
-from rater.workflow import suites as suite_new
 from rater.workflow.arguments import print_json, print_view
 
 
@@ -41,6 +39,7 @@ def register_settings(subparsers: Subparsers) -> None:
     add_common(restore, "workflow.machine.restore")
 
 
+_LONGEST_S = 1e9  # a timer takes no more
 _SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
 
 
@@ -84,12 +83,36 @@ def register_suites(subparsers: Subparsers) -> None:
         usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
         "                          [--db PATH] [--json] SUITE",
     )
-    suite_check.declare_check(check, _SUITE_HELP)
-    add_common(check)
+    # Not missing for argparse: what `--run SUITE` means is told better by us.
+    check.add_argument("suite", metavar="SUITE", nargs="?", help=_SUITE_HELP)
+    check.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
+    check.add_argument(
+        "--run",
+        dest="try_size",
+        nargs="?",
+        const="",
+        metavar="SIZE",
+        help="also run each benchmark once, alone, and check its answer (default SIZE: test, "
+        "else the first); --run=SIZE, or behind SUITE",
+    )
+    check.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=600.0,
+        metavar="S",
+        help="give up on a benchmark, or a set-up, after S seconds (default: 600)",
+    )
+    add_common(check, "workflow.suites.check")
 
     new = actions.add_parser("new", help="write an example that runs, to be changed by you")
-    suite_new.declare_new(new)
-    add_common(new)
+    new.add_argument("name", metavar="NAME", help="of the suite; a path to write it somewhere else")
+    new.add_argument(
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="folder to write NAME.toml and NAME/ into (default: here)",
+    )
+    add_common(new, "workflow.suites.new")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -125,13 +148,14 @@ def _build(args: argparse.Namespace) -> int:
     from rater.plan.suite_find import load_selection
     from rater.run.programs.compile import cache_root
     from rater.run.workplace.trial import try_build
+    from rater.workflow.suites import report_trial
 
     suite, cache = load_selection(args.suite), cache_root()
     trials = []
     for benchmark in suite.benchmarks:
         trials.append(try_build(benchmark, args.tune, cache))
         if not args.json:  # each when it is over: a whole suite takes minutes
-            suite_check.report_trial(suite, trials[-1])
+            report_trial(suite, trials[-1])
     if args.json:
         facts = [to_dict(trial) for trial in trials]
         print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})
@@ -220,6 +244,18 @@ def register_doctor(subparsers: Subparsers) -> None:
         "restored at its end, or by the next rater after kill -9",
     )
     add_common(parser, "workflow.doctor.doctor", tables=True)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of seconds, above 0 and at most {_LONGEST_S:g}, got {text!r}"
+        )
+    return value
 
 
 def _size(text: str) -> int:

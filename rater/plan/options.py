@@ -7,9 +7,9 @@ import math
 import re
 import shlex
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Flag, StrEnum, auto
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from msgspec import Struct, StructMeta
 from msgspec.structs import replace
@@ -227,6 +227,20 @@ class Option(Struct, frozen=True, kw_only=True):
     def dest(self) -> str:
         """Its name among parsed arguments."""
         return self.name.replace("-", "_")
+
+    def typed_as(self, value: object, where: str) -> Any:
+        """Return what `argparse` makes of a Python value, pairs as a mapping; as `parse`."""
+        if self.kind.form is OptionForm.FLAG or value is None:
+            return value
+        if isinstance(value, Mapping):
+            return [f"{name}={one}" for name, one in value.items()]
+        if self.kind.form is not OptionForm.ONE:
+            return (
+                [value]
+                if isinstance(value, str)
+                else [str(it) for it in cast("Iterable[object]", value)]
+            )
+        return self.parse(str(value), where)
 
     def parse(self, text: str, where: str) -> Any:
         """Return what `argparse` makes of one value; raises `InputError`, `where` in front."""

@@ -255,17 +255,19 @@ class FleetArchive(Protocol):
         """Return a store of copies of what words mean, and their numbers there."""
 
 
-def open_store_for_reading(args: argparse.Namespace) -> Store:
+def open_store_for_reading(
+    args: argparse.Namespace | Output, named: Sequence[str] | None = None
+) -> Store:
     """Open the database, which there must be, of a command that only reads runs.
 
-    Where its words name runs in the archive of a fleet (`fleet:3/n017`), these are copied, and
-    the store has them alone.
+    `named`: its words for runs, where they are not among `args`. Where they name runs in the
+    archive of a fleet (`fleet:3/n017`), these are copied, and the store has them alone.
     """
     from rater.wings import Hook
 
     archive = Hook[FleetArchive]("fleet archive")
     store = open_existing_store(args)
-    words: list[str | None] = []
+    words: list[str | None] = [*(named or ())]
     for name in _RUN_WORDS:
         given = getattr(args, name, None)
         words += [given] if isinstance(given, str) else given or []

@@ -92,7 +92,7 @@ def doctor(args: argparse.Namespace) -> int:
     from rater.show.plans.machine import doctor_document, doctor_parts
 
     if args.fix:
-        return _fix(args)
+        return fix(args)
     if args.command is not None:
         raise InputError("a command behind `--` belongs to --fix: `rater doctor --fix -- COMMAND`")
     view = _of_run(args) if args.run_of else _now(with_load=True)
@@ -102,13 +102,6 @@ def doctor(args: argparse.Namespace) -> int:
     detailed = bool(args.checks) or args.verbose
     print_view(args, doctor_document(view), partial(doctor_parts, detailed=detailed))
     return 0
-
-
-def _fix(args: argparse.Namespace) -> int:
-    if args.checks or args.run_of or args.json:
-        raise InputError("--fix takes a command behind `--` and nothing else")
-
-    return fix(args)
 
 
 def _now(*, with_load: bool) -> DoctorView:
@@ -146,14 +139,14 @@ def tuned_settings_of(request: Request) -> dict[str, str]:
 
 
 def _tuned_now() -> dict[str, str]:
-    from rater.analysis.doctor.examine import examine, tuned_settings
-
     root = sysroot()
     return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))
 
 
 def fix(args: argparse.Namespace) -> int:
     """Run a command with what the doctor would set; return the command's exit status."""
+    if args.checks or args.run_of or args.json:
+        raise InputError("--fix takes a command behind `--` and nothing else")
     if not args.command:
         raise InputError(
             "--fix sets settings for the time of a command: `rater doctor --fix -- make bench`; "

@@ -10,25 +10,44 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.errors import InputError
+from rater.files import folder
+from rater.plan.request import DEFAULT_SIZE
+from rater.plan.suite import Benchmark, Suite
+from rater.plan.suite_find import (
+    find_suite,
+    load_with_mistakes,
+    select_from_suite,
+    split_selection,
+    suite_folders,
+    suite_names,
+    suite_warnings,
+)
 from rater.process import typed_command
+from rater.run.programs.child_process import Limits
+from rater.run.programs.compile import cache_root
+from rater.run.programs.inputs import SetupFiles
+from rater.run.workplace.trial import (
+    SuiteTrial,
+    guarded,
+    trial_folder,
+    try_build,
+    try_run,
+    try_setup,
+)
+from rater.show.console import Printer, terminal
+from rater.show.document import print_parts
+from rater.show.plans.suites import trial_parts
+from rater.text.documents import NAME, NAME_EXPECTED, Mistake, MistakesError, bytes_of
 from rater.text.values import to_dict
 from rater.workflow.arguments import print_json
+from rater.workflow.machine import OF_SUITE, generator_failures, missing_programs
 
-if TYPE_CHECKING:
-    from rater.plan.suite import Benchmark, Suite
-    from rater.run.programs.inputs import SetupFiles
-    from rater.run.workplace.trial import SuiteTrial
-    from rater.text.documents import Mistake
-
-
-_ANY_SIZE = ""  # --run without SIZE
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
-_LONGEST_S = 1e9  # a timer takes no more
 # A mistake at one of these keys of a benchmark is about its program, which is not tried then.
 _OF_PROGRAM = ("sources", "libraries", "flags", "command")
 
@@ -40,35 +59,8 @@ class Checked(Struct, frozen=True):
     left_out: str | None = None  # why a run goes on without it, where the suite allows that
 
 
-def declare_check(parser: argparse.ArgumentParser, suite_help: str) -> None:
-    """Declare the arguments of `rater suites check`."""
-    # Not missing for argparse: what `--run SUITE` means is told better by us.
-    parser.add_argument("suite", metavar="SUITE", nargs="?", help=suite_help)
-    parser.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
-    parser.add_argument(
-        "--run",
-        dest="try_size",
-        nargs="?",
-        const=_ANY_SIZE,
-        metavar="SIZE",
-        help="also run each benchmark once, alone, and check its answer (default SIZE: test, "
-        "else the first); --run=SIZE, or behind SUITE",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=600.0,
-        metavar="S",
-        help="give up on a benchmark, or a set-up, after S seconds (default: 600)",
-    )
-    parser.set_defaults(run=_check)
-
-
 def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
     """Print a trial when it is over: a whole suite takes minutes."""
-    from rater.show.console import Printer, terminal
-    from rater.show.document import print_parts
-    from rater.show.plans.suites import trial_parts
 
     name = trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks))
     is_built = any(b.sources for b in suite.benchmarks if b.name == trial.benchmark)
@@ -76,17 +68,8 @@ def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -
     print_parts(trial_parts(document, name, is_built=is_built), Printer(terminal()))
 
 
-def _check(args: argparse.Namespace) -> int:
+def check(args: argparse.Namespace) -> int:
     """Exit 2 when the file is wrong, 1 when a program is missing or a benchmark fails."""
-    from rater.errors import InputError
-    from rater.plan.suite_find import (
-        find_suite,
-        load_with_mistakes,
-        select_from_suite,
-        split_selection,
-    )
-    from rater.run.workplace.trial import guarded
-    from rater.text.documents import MistakesError
 
     if args.suite is None:
         raise InputError(_no_suite(args.try_size))
@@ -121,11 +104,6 @@ def _checks(
     suite: Suite, named: Sequence[str], args: argparse.Namespace, *, run: bool
 ) -> Iterator[Checked]:
     """Check one benchmark after the other; those `named` by the user are never left out."""
-    from rater.errors import InputError
-    from rater.run.programs.child_process import Limits
-    from rater.run.programs.compile import cache_root
-    from rater.run.workplace.trial import SuiteTrial, trial_folder, try_run, try_setup
-    from rater.workflow.machine import OF_SUITE, missing_programs
 
     cache = cache_root()
     limits = Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
@@ -162,8 +140,6 @@ def _checks(
 
 def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path) -> SuiteTrial:
     """Build a benchmark, or find its command; say all that is wrong with its programs."""
-    from rater.run.workplace.trial import SuiteTrial, try_build
-    from rater.workflow.machine import generator_failures
 
     failures = [*problems, *generator_failures(benchmark, cache)]
     if failures and not benchmark.sources:  # its command is among the problems, or is there
@@ -187,10 +163,6 @@ def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
 
 def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace) -> int:
     """Say what is doubtful, and the sum of it all."""
-    from rater.plan.request import DEFAULT_SIZE
-    from rater.plan.suite_find import suite_warnings
-    from rater.show.console import Printer, terminal
-    from rater.text.documents import bytes_of
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
     warnings = suite_warnings(suite, DEFAULT_SIZE, bytes_of, answered)
@@ -246,41 +218,14 @@ def _mistakes(mistakes: Sequence[Mistake]) -> list[dict[str, object]]:
     ]
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _LONGEST_S:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of seconds, above 0 and at most {_LONGEST_S:g}, got {text!r}"
-        )
-    return value
-
-
 # -- `rater suites new`: write a suite that runs as it is, to be changed by its owner --------------
 
 _NAME = "NAME"  # stands for the suite's name in the files of the example
 _MAIN = "suite.toml"  # the example's file that becomes NAME.toml; the others go to NAME/
 
 
-def declare_new(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rater suites new`."""
-    parser.add_argument(
-        "name", metavar="NAME", help="of the suite; a path to write it somewhere else"
-    )
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        metavar="DIR",
-        help="folder to write NAME.toml and NAME/ into (default: here)",
-    )
-    parser.set_defaults(run=_new)
-
-
-def _new(args: argparse.Namespace) -> int:
-    from rater.plan.suite_find import suite_folders
-
+def new(args: argparse.Namespace) -> int:
+    """Write an example that runs; return the exit status."""
     main, programs = _places(args.name, args.dir)
     written = _write(main, programs)
     # In a folder of suites its name is enough.
@@ -315,9 +260,6 @@ def _places(name: str, folder: Path | None) -> tuple[Path, Path]:
 
     Raises `InputError` when the name is none, is taken, or something lies there.
     """
-    from rater.errors import InputError
-    from rater.plan.suite_find import suite_names
-    from rater.text.documents import NAME, NAME_EXPECTED
 
     programs = (folder or Path()) / name.removesuffix(".toml")
     stem = programs.name
@@ -340,8 +282,6 @@ def _places(name: str, folder: Path | None) -> tuple[Path, Path]:
 
 def _write(main: Path, programs: Path) -> list[Path]:
     """Write the example; what was begun is taken back when it cannot be finished."""
-    from rater.errors import InputError
-    from rater.files import folder
 
     source = folder("suites") / "new"
     files = {programs / path.name: path for path in sorted(source.iterdir()) if path.name != _MAIN}

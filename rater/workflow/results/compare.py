@@ -51,31 +51,11 @@ def compare_points(args: argparse.Namespace) -> int:
             "--csv belongs to --memory; `rater compare --json` has all of a comparison"
         )
     file = drawing_file(args.file)
-    margin = parse_percent(args.within)
-    if margin is None:
-        raise InputError(
-            f"--within {args.within}: expected a number of per cent, as in --within 1%"
-        )
-    if not margin:
-        raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
     worst = _fail_on(args.fail_on)
     with open_store_for_reading(args) as store:
-        points = load_points(store, args.points)
-        check_distinct(points)
-        baseline = _baseline(store, args.baseline, points)
-        looks = count_interim_looks(store, points)
-        without = missing_points(store, args.points)
-    by = [axis for axis in args.by if axis != CPU_TIME]
-    if len(by) > 1:
-        raise InputError(f"--by {by[1]}: one axis at a time, beside {CPU_TIME}")
-    comparison = compare(
-        points,
-        margin=margin,
-        by=by[0] if by else None,
-        baseline=baseline,
-        looks=looks,
-        by_cpu=CPU_TIME in args.by,
-    )
+        comparison, without = compare_words(
+            store, args.points, args.within, baseline=args.baseline, by=args.by
+        )
     counted = cpi_changes(comparison.sides)
     if file is not None:
         chart = comparison_chart(comparison)
@@ -93,6 +73,34 @@ def compare_points(args: argparse.Namespace) -> int:
 
     print_view(args, document, parts)
     return 0 if worst is None else _gate(comparison, worst, without)
+
+
+def compare_words(
+    store: Store, words: Sequence[str], within: str, *, baseline: str | None, by: Sequence[str]
+) -> tuple[Comparison, tuple[str, ...]]:
+    """Compare what words mean with the first, or the baseline; also say which points have no runs.
+
+    `within`: per cent that mean the same; `by`: an axis, `cpu`, or both. Raises `InputError`.
+    """
+    margin = parse_percent(within)
+    if margin is None:
+        raise InputError(f"--within {within}: expected a number of per cent, as in --within 1%")
+    if not margin:
+        raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
+    points = load_points(store, words)
+    check_distinct(points)
+    axes = [axis for axis in by if axis != CPU_TIME]
+    if len(axes) > 1:
+        raise InputError(f"--by {axes[1]}: one axis at a time, beside {CPU_TIME}")
+    comparison = compare(
+        points,
+        margin=margin,
+        by=axes[0] if axes else None,
+        baseline=_baseline(store, baseline, points),
+        looks=count_interim_looks(store, points),
+        by_cpu=CPU_TIME in by,
+    )
+    return comparison, missing_points(store, words)
 
 
 def _compare_memory(args: argparse.Namespace) -> int:

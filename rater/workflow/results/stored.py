@@ -42,6 +42,7 @@ from rater.text.documents import open_input
 from rater.text.values import count
 from rater.wings import Hook
 from rater.workflow.arguments import (
+    Output,
     open_existing_store,
     open_store_for_reading,
     print_json,
@@ -57,7 +58,7 @@ _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
 
 
 def print_result(
-    args: argparse.Namespace,
+    args: argparse.Namespace | Output,
     store: Store,
     run: StoredRun,
     *,

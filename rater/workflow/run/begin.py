@@ -36,6 +36,7 @@ from rater.text.values import count, to_json
 from rater.workflow.arguments import (
     HOW,
     Asked,
+    Output,
     check_current_directory,
     open_existing_store,
     print_view,
@@ -64,7 +65,7 @@ from rater.workflow.run.session import MadeRun, refuse_plan, stderr_excerpt
 class OneRun(Campaign):
     """A campaign of one run."""
 
-    args: argparse.Namespace
+    args: argparse.Namespace | Output
     new: RunLauncher
     _status: int = field(init=False)
 
@@ -101,7 +102,8 @@ def _is_uncounted(request: Request, run: StoredRun) -> bool:
     return True
 
 
-def _make(args: argparse.Namespace, asked: Trusted[RunPlan], new: RunLauncher) -> int:
+def make_run(args: argparse.Namespace | Output, asked: Trusted[RunPlan], new: RunLauncher) -> int:
+    """Make a run and show it; return the exit status."""
     plan = asked.value
     refuse_plan(plan)
     return (
@@ -118,6 +120,12 @@ def _make(args: argparse.Namespace, asked: Trusted[RunPlan], new: RunLauncher) -
         .execute()
         .exit_status
     )
+
+
+def make_asked(output: Output, asked: Asked) -> tuple[int, str]:
+    """Make a new run of what was typed; return the exit status and its uuid."""
+    plan, new = resolve(asked.request(), machine.discover_topology()), RunLauncher()
+    return make_run(output, Trusted(plan), new), new.uuid
 
 
 # -- `rater run --resume RUN`: run exactly what is missing of a stored run -------------------------
@@ -214,7 +222,7 @@ def resume(args: argparse.Namespace) -> int:
         return _nothing_left(args, run, left)
     keep = resolved.value.request.keep
     attempt = Resume(run, cache_root() / "work", force=args.force, keep=keep)
-    return _make(args, resolved.trusted(), attempt)
+    return make_run(args, resolved.trusted(), attempt)
 
 
 def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
@@ -304,7 +312,7 @@ def run(args: argparse.Namespace) -> int:
     resolved = resolve(request, machine.discover_topology())
     if args.dry_run:
         return dry_run(args, resolved)
-    return _make(args, Trusted(resolved), RunLauncher())
+    return make_run(args, Trusted(resolved), RunLauncher())
 
 
 def rerun(args: argparse.Namespace) -> int:
@@ -315,4 +323,4 @@ def rerun(args: argparse.Namespace) -> int:
     resolved = resolve_again(args, stored, tags=tags)
     if args.dry_run:
         return dry_run(args, resolved.value, again=stored.value)
-    return _make(args, resolved.trusted(), Rerun(stored.value))
+    return make_run(args, resolved.trusted(), Rerun(stored.value))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
+from rater.files import sysroot
 from rater.plan.options import Trait
 from rater.plan.request import BY_NAME, COMMAND, Request
 from rater.plan.sweep import (
@@ -35,16 +34,17 @@ from rater.plan.sweep import (
     parse_sweep,
     point_label,
 )
+from rater.plan.topology import Topology
+from rater.run.copies.guard import MARKER, guard
+from rater.run.programs.compile import find_command
+from rater.settings.tuner import find_setting
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent
 from rater.workflow.arguments import HOW, Asked
-from rater.workflow.run.workload import name_of
-
-if TYPE_CHECKING:
-    from rater.plan.topology import Topology
-    from rater.workflow.run.resolve import RunPlan
-
+from rater.workflow.run.prepare import checked, make_ready
+from rater.workflow.run.resolve import RunPlan, resolve
+from rater.workflow.run.workload import name_of, untouched_programs
 
 DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
@@ -94,10 +94,10 @@ class SweepOptions(Struct, frozen=True):
     stop_on_failure: bool = False
 
     @classmethod
-    def of(cls, args: argparse.Namespace) -> SweepOptions:
+    def of(cls, args: object) -> SweepOptions:
         """Return what parsed arguments have, of a command that may not have all of them."""
         found = {it: getattr(args, it) for it in cls.__struct_fields__ if hasattr(args, it)}
-        return cls(**found | {"axis": tuple(args.axis)} if "axis" in found else found)
+        return cls(**found | {"axis": tuple(found.get("axis", ()))})
 
     def words(self, but: Collection[str] = ()) -> list[str]:
         """Return what was given in the words of a user, without the options `but`."""
@@ -327,10 +327,6 @@ def resolved_with(
 
     `settings` are those that will be set before.
     """
-    from rater.files import sysroot
-    from rater.settings.tuner import find_setting
-    from rater.workflow.run.prepare import checked
-    from rater.workflow.run.resolve import resolve
 
     try:
         resolved = resolve(request, topology)
@@ -343,8 +339,6 @@ def resolved_with(
 
 def _out_of_reach(resolved: RunPlan) -> list[str]:
     """Say what would be found out only when copies are begun."""
-    from rater.run.programs.compile import find_command
-    from rater.workflow.run.workload import untouched_programs
 
     found: list[str] = []
     if resolved.request.command:
@@ -386,9 +380,6 @@ def build_all(
     starts from all others. Returns which points cannot run with what was built, and why.
     Raises `InputError` where building does not succeed.
     """
-    from rater.run.copies.guard import MARKER, guard
-    from rater.workflow.run.prepare import make_ready
-    from rater.workflow.run.workload import untouched_programs
 
     kinds: dict[object, RunPlan] = {}
     for point in points:
@@ -447,8 +438,6 @@ def _meaning(point: ResolvedPoint) -> object:
 
 
 def _changing_cpus(kinds: Mapping[str, AxisKind]) -> list[str]:
-    from rater.files import sysroot
-    from rater.settings.tuner import find_setting
 
     return [
         name

@@ -160,7 +160,6 @@ class SweepEta:
 _MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either
 _MOST_IN_A_ROW = 3  # runs that could not be made: then something does not mend by itself
 _FIRST_TEST = 3  # blocks, before --until tests
-_AGAIN = -1  # instead of an exit status
 _BUSY = "busy before the start"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
