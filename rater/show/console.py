@@ -7,9 +7,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,17 +24,14 @@ from rater.show.format import (
     align_columns,
     crop,
     crop_apart,
-    format_number,
-    needed_decimals,
-    or_dash,
     sanitize,
     wrap_text,
 )
 from rater.text.secrets import raw_stream
-from rater.text.values import percent, printable_lines, signed_percent
+from rater.text.values import printable_lines
 
 if TYPE_CHECKING:
-    from rater.analysis.results.score import BenchmarkScore, IterationScore
+    pass
 
 # -- Tables of text that never wrap: columns give way in a fixed order when there is little room ---
 
@@ -80,80 +77,6 @@ class Column(Struct, frozen=True):
     def width(self) -> int:
         """Cells of its widest line."""
         return max(cell_len(text) for text in (*self.lines, *self.cells))
-
-
-class _OfCopy(Protocol):
-    @property
-    def copy(self) -> int: ...
-    @property
-    def cpu(self) -> int | None: ...
-    @property
-    def node(self) -> int | None: ...
-
-
-type Of[T] = Callable[[T], object]
-
-
-class Columns[T]:
-    """Makes the columns of a table from what its rows are of; None, as a row too, is `-`."""
-
-    def __init__(self, rows: Sequence[T | None]) -> None:
-        self._rows = rows
-
-    def _values[V](self, value: Callable[[T], V]) -> list[V | None]:
-        return [None if row is None else value(row) for row in self._rows]
-
-    def right(
-        self, heading: Heading, value: Of[T], *, flexible: bool = False, optional: int = 0
-    ) -> Column:
-        """Return a column of values as they are."""
-        cells = [or_dash(one) for one in self._values(value)]
-        return Column(heading, cells, True, flexible, optional)
-
-    def left(
-        self, heading: Heading, value: Of[T], *, flexible: bool = False, optional: int = 0
-    ) -> Column:
-        """Return a column of text, aligned to the left."""
-        column = self.right(heading, value, flexible=flexible, optional=optional)
-        return replace(column, right=False)
-
-    def numbers(
-        self,
-        heading: Heading,
-        value: Callable[[T], float | None],
-        places: int | None = None,
-        optional: int = 0,
-    ) -> Column:
-        """Return a column of numbers, with the decimals they need together without `places`."""
-        values = self._values(value)
-        shown = needed_decimals(values) if places is None else places
-        return Column(heading, [format_number(one, shown) for one in values], optional=optional)
-
-    def percent(
-        self,
-        heading: Heading,
-        share: Callable[[T], float | None],
-        places: int = 1,
-        optional: int = 0,
-    ) -> Column:
-        """Return a column of shares in per cent."""
-        cells = [percent(one, places) for one in self._values(share)]
-        return Column(heading, cells, optional=optional)
-
-    def place(self, of: Callable[[T], _OfCopy | None], which: str = "which copy") -> Column:
-        """Return a column with a copy, its CPU and lgroup, `-` for what is not known."""
-        cells = [
-            ", ".join(map(or_dash, (one.copy, one.cpu, one.node))) if one else "-"
-            for one in self._values(of)
-        ]
-        return Column((f"{which},", "CPU, lgroup"), cells)
-
-    def change(
-        self, heading: Heading, share: Callable[[T], float | None], optional: int = 0
-    ) -> Column:
-        """Return a column of changes in per cent, with their sign."""
-        cells = [signed_percent(one) for one in self._values(share)]
-        return Column(heading, cells, optional=optional)
 
 
 def table_lines(
@@ -245,74 +168,6 @@ def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict
     return shares
 
 
-def seconds_columns(*columns: Sequence[float | None]) -> list[list[str]]:
-    """Return columns of times as cells with the decimals that they need together.
-
-    A row whose smallest time would be left with fewer than three digits has more
-    of them: rows of one table can lie four powers of ten apart.
-    """
-    common = needed_decimals([value for column in columns for value in column])
-    rows = [
-        max(common, needed_decimals(row)) if any(row) else common
-        for row in zip(*columns, strict=True)
-    ]
-    return [
-        [format_number(value, places) for value, places in zip(column, rows, strict=True)]
-        for column in columns
-    ]
-
-
-# -- What stands at the left of tables with a row per benchmark and iteration ----------------------
-
-type Rows = Sequence[tuple[BenchmarkScore, IterationScore]]
-type NotMet = Mapping[tuple[str, int], tuple[int, ...]]  # copies by benchmark and iteration
-
-
-class _OfBenchmark(Protocol):
-    @property
-    def benchmark(self) -> str: ...
-    @property
-    def tune(self) -> str | None: ...
-
-
-def names_with_tunes(rows: Iterable[_OfBenchmark]) -> list[str]:
-    """Return the names of benchmarks, with the tune where there are several."""
-    shown = list(rows)
-    several = len({one.tune for one in shown}) > 1
-    return [f"{one.benchmark} {one.tune or ''}" if several else one.benchmark for one in shown]
-
-
-def benchmark_names(rows: Rows) -> list[str]:
-    """Return the names, each in its first row only, with the tune where there are several."""
-    found = names_with_tunes([benchmark for benchmark, _ in rows])
-    return [
-        name if it is benchmark.iterations[0] else ""
-        for name, (benchmark, it) in zip(found, rows, strict=True)
-    ]
-
-
-def iteration_marks(rows: Rows) -> list[str]:
-    """Return `2*` for the selected of several iterations, `(1)` for one that does not count."""
-    if all(len(benchmark.iterations) == 1 for benchmark, _ in rows):
-        return [str(it.iteration) for _, it in rows]
-    return [
-        f"{it.iteration}{'*' if it.selected else ' '}" if it.counted else f"({it.iteration})"
-        for _, it in rows
-    ]
-
-
-def not_met_columns(rows: Rows, not_met: NotMet) -> list[Column]:
-    """Return a column with how many copies were not placed as planned, where any was not."""
-    return not_met_column([len(not_met.get((it.benchmark, it.iteration), ())) for _, it in rows])
-
-
-def not_met_column(numbers: Sequence[int]) -> list[Column]:
-    """Return the same for how many copies there were in each row."""
-    if not any(numbers):
-        return []
-    return [Column("not as|planned", [str(number) if number else "" for number in numbers])]
-
-
 # -- The console on standard output or error: colours and cursor are ours, text is cleaned ---------
 
 
@@ -391,8 +246,6 @@ def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
 
 # -- Lines, sentences and tables on a console, as wide as it is ------------------------------------
 
-_MOST_REMARKS = 10  # lines of failed copies, and of warnings and notes
-
 
 class Printer:
     """Lines of text on a console, none of it read as rich's markup, none of it wrapped there."""
@@ -441,13 +294,3 @@ class Printer:
     def _clean(self, cell: str, wrap: bool) -> str:
         lines = cell.split("\n") if wrap else [cell]
         return "\n".join(sanitize(as_typed(line), ascii_only=self.ascii_only) for line in lines)
-
-    def some(
-        self, texts: Iterable[str], style: str = "", *, most: int = _MOST_REMARKS, indent: str = ""
-    ) -> None:
-        """Print sentences, and of many only how many more there are."""
-        shown = list(texts)
-        for text in shown[:most]:
-            self.prose(indent + text, style)
-        if len(shown) > most:
-            self.prose(f"{indent}and {len(shown) - most} more (--json has them all)", style)

@@ -34,11 +34,13 @@ from rater.plan.selftest import (
 )
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
+from rater.show.console import Printer
+from rater.show.document import print_parts
 from rater.show.results.selftest import (
     SelfTest,
-    print_selftest,
     refusal,
     selftest_document,
+    selftest_parts,
     speed_words,
     summary,
 )
@@ -306,7 +308,8 @@ def test_the_effect_is_taken_from_the_raw_times() -> None:
 
 def shown(*judged: Judgement, width: int = 80) -> list[str]:
     file = io.StringIO()
-    print_selftest(example(*judged), Console(file=file, width=width, force_terminal=False))
+    console = Console(file=file, width=width, force_terminal=False)
+    print_parts(selftest_parts(example(*judged)), Printer(console))
     return file.getvalue().splitlines()
 
 
@@ -435,7 +438,7 @@ def test_a_promise_is_broken_where_chance_does_not_explain_so_few(found: int, ke
     test = replace(example(judge(CPU, 1.26, [FOUND], 0.03, 3)), promised=(one,), made_noise=0.005)
     assert test.right is kept
     file = io.StringIO()
-    print_selftest(test, Console(file=file, width=80))
+    print_parts(selftest_parts(test), Printer(Console(file=file, width=80)))
     assert f"a node 1.6 % slower in all benchmarks; found in {found} of 20 runs" in " ".join(
         file.getvalue().split()
     )

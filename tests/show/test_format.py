@@ -20,9 +20,12 @@ from rater.plan.schedule import Order, Window, make_plan
 from rater.record.run import MemoryPolicy, Placement, RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.show.compare.comparison import comparison_parts
-from rater.show.console import Column, Columns, Printer, table_lines
+from rater.show.console import Column, Printer, table_lines
 from rater.show.document import (
+    CHANGE,
     GIGABYTES,
+    NUMBER,
+    PERCENT,
     TEXT,
     Field,
     MarkdownPrinter,
@@ -93,14 +96,15 @@ def test_several_lines_become_one_that_shows_where_they_end() -> None:
 
 
 def test_columns_are_made_of_what_the_rows_are_of() -> None:
-    of = Columns([(1, 0.25), None, (20, None)])
-    assert of.right("a|b", lambda row: row[0]).cells == ["1", "-", "20"]
-    assert of.left("a", lambda row: row[1]).right is False
-    assert of.numbers("a", lambda row: row[1]).cells == ["0.250", "-", "-"]
-    assert of.percent("a", lambda row: row[1], 0).cells == ["25", "-", "-"]
-    assert of.change("a", lambda row: row[1]).cells == ["+25.0", "-", "-"]
-    assert of.right("a|b", lambda row: row[0]).lines == ("a", "b")
-    assert of.right(("a|b", "c"), lambda row: row[0]).lines == ("a|b", "c")
+    rows = [{"a": 1, "b": 0.25}, {"a": None}, {"a": 20, "of": {"b": 3}}]
+    assert Field("a|b", "a").column(rows).cells == ["1", "-", "20"]
+    assert Field("a", "b", TEXT).column(rows).right is False
+    assert Field("a", "b", NUMBER).column(rows).cells == ["0.250", "-", "-"]
+    assert Field("a", "b", PERCENT).column(rows).cells == ["25.0", "-", "-"]
+    assert Field("a", "b", CHANGE).column(rows).cells == ["+25.0", "-", "-"]
+    assert Field("a", "of.b").column(rows).cells == ["-", "-", "3"]
+    assert Field("a|b", "a").column(rows).lines == ("a", "b")
+    assert Field(("a|b", "c"), "a").column(rows).lines == ("a|b", "c")
 
 
 def test_the_last_column_goes_on_below_itself_and_commands_stay_whole() -> None:

@@ -21,7 +21,6 @@ from rater.show.compare.comparison import (
     memory_parts,
 )
 from rater.show.compare.differences import trouble_parts
-from rater.show.console import names_with_tunes
 from rater.show.document import (
     CHANGE,
     NUMBER,
@@ -129,8 +128,8 @@ def _memory_parts(lab: PageLab) -> Iterator[Part]:
         yield Line(NO_MEMORY, "dim")
         return
     pairs = [
-        (name, row.cells[0], row.cells[lab.largest])
-        for name, row in zip(names_with_tunes(lab.memory), lab.memory, strict=True)
+        (f"{row.benchmark} {row.tune or ''}".strip(), row.cells[0], row.cells[lab.largest])
+        for row in lab.memory
     ]
     base, most = (_value(lab.comparison.sides[at].label) for at in (0, lab.largest))
 

@@ -18,7 +18,7 @@ from rater.analysis.stats.independence import LEAST_TESTED
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.record.stored import PER_HOUR
 from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
-from rater.show.console import Heading, names_with_tunes
+from rater.show.console import Heading
 from rater.show.document import CHANGE, NUMBER, TEXT, Field, Form, Line, Part, ViewTable
 from rater.show.format import column_letters, format_number
 from rater.text.values import (
@@ -129,7 +129,7 @@ type _Cell = tuple[EffectRow, Side, Effect]
 
 
 def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterator[Part]:
-    """Yield what differs beside the axes, who is compared, the table and what it stands on.
+    """Yield who is compared, the table, what differs beside the axes and what it stands on.
 
     Not `detailed`: what weighs most alone, below the table of a sweep, which has named the points.
     """
@@ -141,8 +141,8 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         shows = (f"`rater show {side.runs[0].run.head.run}`" for side in sides[:2] if side.runs)
         yield f"What they ran: {', '.join(shows)}"
         return
-    yield from difference_parts(comparison, detailed=detailed)
-    yield from trouble_parts(comparison.troubles, most=0 if detailed else 2)
+    if any(one.is_machine for one in comparison.differences if one.significant):
+        yield Line("These runs were made on DIFFERENT MACHINES.", "bold red")
     rows = _compared_rows(comparison)
     shown = rows if detailed else _top_changes(rows, _MOST_BRIEF)
     is_matrix = len(sides) > 2 and len(rows) > 1
@@ -173,6 +173,8 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         if short and not is_matrix:
             yield from _words(comparison)
         yield _inside(comparison)
+    yield from difference_parts(comparison, detailed=detailed)
+    yield from trouble_parts(comparison.troubles, most=0 if detailed else 2)
     yield from _basis_parts(comparison, is_matrix=is_matrix, detailed=detailed)
 
 
@@ -512,7 +514,7 @@ def _level(comparison: Comparison) -> str:
 
 def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[Part]:
     """Yield a line for each benchmark, as many points beside each other as there is room for."""
-    names = dict(zip(map(id, rows), names_with_tunes(rows), strict=True))
+    several = len({row.tune for row in rows}) > 1
     letters = max(map(len, labels)) > _LONGEST_HEADING
     headings = [column_letters(i) for i in range(len(labels))] if letters else labels
     if letters:
@@ -528,8 +530,9 @@ def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[P
         for place, heading in enumerate(headings)
         for word, key in (("average", "average_bytes"), ("most", "max_bytes"))
     ]
-    first = Field("MB a copy", lambda row: names[id(row)], TEXT, flexible=True)
-    yield ViewTable("", rows, (first, *pairs), repeated=1)
+    tune = [Field("tune", lambda row: row.tune, TEXT)] if several else []
+    first = (Field("MB a copy", lambda row: row.benchmark, TEXT, flexible=True), *tune)
+    yield ViewTable("", rows, (*first, *pairs), repeated=len(first))
     yield (
         "Resident memory, hugetlb pages included: average of samples once a second, over copies; "
         "most of any copy. Copies of less than a second have a maximum only."

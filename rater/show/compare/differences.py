@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
-from rater.show.document import TEXT, Field, Line, Part, ViewTable
+from rater.show.document import TEXT, Field, Part, ViewTable
 from rater.show.format import crop
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, percent, runs_text, truncate_list
@@ -44,8 +44,6 @@ def _warnings(title: str, rows: Sequence[tuple[str, str]], most: int = 0) -> Vie
 def difference_parts(comparison: Comparison, *, detailed: bool) -> Iterator[Part]:
     """Yield what weighs, then notes, then what is not known of imported runs."""
     weighs = [one for one in comparison.differences if one.significant]
-    if any(one.is_machine for one in weighs):
-        yield Line("These runs were made on DIFFERENT MACHINES.", "bold red")
     axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
     beside = f" beside {truncate_list(list(axes))}" if axes else ""
     most = _MOST_DIFFERENCES if detailed else 3

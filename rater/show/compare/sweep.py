@@ -13,13 +13,12 @@ from rater.analysis.results.rates import MEAN, Overall, mean_rate
 from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, SweepSlot, Values
 from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading
-from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable
+from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.format import format_duration, format_number, needed_decimals
 from rater.text.values import (
     JsonFields,
     count,
     group_by_key,
-    signed_percent,
     to_json,
     truncate_list,
 )
@@ -146,19 +145,19 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
     unit = next(iter(units)) if len(units) == 1 else RATIO
     places = needed_decimals([result.value for it in view.points for result in it.results])
     form = Form(lambda values: [format_number(value, places) for value in values])
-    base, changes = None, dict[str, float | None]()
+    base, speedups = None, dict[str, float | None]()
     if comparison is not None and comparison.overall is not None:
         base, *others = [side.label for side in comparison.sides]
         cells = zip(others, comparison.overall.cells, strict=True)
-        changes = {base: 0.0}
-        changes |= {side: cell.improvement for side, cell in cells}
+        speedups = {base: 1.0}
+        speedups |= {
+            side: cell.speedup.ratio
+            for side, cell in cells
+            if cell.speedup and cell.improvement is not None
+        }
 
     def extreme(of: Callable[..., float]) -> Callable[[PointView], float | None]:
         return lambda it: of((one.value for one in it.results), default=None)
-
-    def change(point: PointView) -> str | None:
-        share = changes.get(point.label)
-        return None if share is None else signed_percent(share) if share else "0.0"
 
     def runs(point: PointView) -> str | None:
         return None if point.left_out is not None else f"{len(point.runs)}/{view.rounds}"
@@ -170,9 +169,9 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
         Field(rate_heading(unit), lambda point: point.mean, form),
         Field("lowest", extreme(min), form, optional=1),
         Field("highest", extreme(max), form, optional=1),
-        Field("vs first|%" if view.points[0].label == base else "vs base|%", change),
+        Field("speed-|up", lambda point: speedups.get(point.label), decimals(3)),
     )
-    yield ViewTable("", view.points, columns)
+    yield ViewTable("", view.points, columns, note=f"speed-up: over {base}" if base else "")
     yield from _left_out(view)
     without = [p.label for p in view.running if p.runs and not p.results]
     if without:

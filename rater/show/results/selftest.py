@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
-from rich.console import Console
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
@@ -12,7 +13,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.divots.selftest import Deviation, Judgement, PromiseTrials, Tally, Verdict
 from rater.plan.selftest import NotInjected, PlantKind
-from rater.show.console import Columns, Printer
+from rater.show.document import TEXT, Fact, Field, Line, Part, ViewTable, facts
 from rater.show.results.divots import SCOPES
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
@@ -52,79 +53,59 @@ class SelfTest(Struct, frozen=True):
         return self.tally.right and all(one.kept for one in self.promised)
 
 
-def print_selftest(test: SelfTest, console: Console) -> None:
-    """Print what was planted and what was found, side by side."""
-    printer = Printer(console)
+def selftest_parts(test: SelfTest) -> Iterator[Part]:
+    """Yield what was planted and what was found, side by side."""
     how = "Self-test" if test.made_noise is None else f"Made times ({test.made_noise:.1%} noise)"
-    printer.prose(
+    yield Line(
         f"{how}: {copies_text(test.copies)} on CPUs {format_list(test.cpus)} "
-        f"({count(test.lgroups, 'lgroup')}), {' '.join(test.benchmarks)}, "
+        f"({count(test.lgroups, 'NUMA node')}), {' '.join(test.benchmarks)}, "
         f"{count(test.iterations, 'iteration')} of each, seed {test.seed}",
         "bold",
     )
-    printer.prose(
+    repeated = f" {count(test.again, 'run')} repeated: something else slowed the CPUs."
+    yield (
         f"Undisturbed copies differ by {test.spread:.1%}; slowdowns below {test.floor:.1%} are not "
-        "judged."
-        + (
-            f" {count(test.again, 'run')} made once more, because something else slowed the CPUs."
-            if test.again
-            else ""
-        )
+        f"judged.{repeated if test.again else ''}"
     )
-    printer.line()
-    of = Columns(test.judged)
-    printer.table(
-        [
-            of.left("planted", lambda one: one.injection.kind),
-            of.left("where", _where, flexible=True),
-            of.right("slowed|by", lambda one: "" if one.made is None else _by(one.made)),
-            of.left("found", _what_was_found, flexible=True),
-            of.left("", lambda one: one.verdict),
-        ],
-        ["" if one.verdict is Verdict.RIGHT else "red" for one in test.judged],
+    columns = (
+        Field("planted", lambda one: one.injection.kind, TEXT),
+        Field("where", _where, TEXT, flexible=True),
+        Field("slowed|by", lambda one: "" if one.made is None else _by(one.made)),
+        Field("found", _what_was_found, TEXT, flexible=True),
+        Field("", lambda one: one.verdict, TEXT),
     )
-    for trial in test.promised:
-        _print_trials(trial, printer)
+    yield ViewTable(
+        "", test.judged, columns, lambda one: "" if one.verdict is Verdict.RIGHT else "red"
+    )
+    yield facts(map(_trials, test.promised))
     for one in test.judged:
-        _print_wrong(one, printer)
-    if test.missing:
-        printer.line()
-        printer.line("Not planted here:")
-        for missing in test.missing:
-            printer.prose(f"  {missing.kind}: {missing.why}")
-    printer.line()
-    printer.line(summary(test.tally), "green" if test.right else "red")
-    if not test.right:
-        printer.prose(advice(test))
+        if one.verdict is not Verdict.RIGHT:
+            yield facts(_wrong(one), f"{one.injection.kind}, {one.injection.place}")
+    yield facts(((it.kind, it.why) for it in test.missing), "Not planted here")
+    yield Line(summary(test.tally), "green" if test.right else "red")
+    yield None if test.right else advice(test)
 
 
-def _print_trials(one: PromiseTrials, printer: Printer) -> None:
-    """Print how often what is only as slow as a run promises to show was found."""
+def _trials(one: PromiseTrials) -> Fact:
+    """Return how often what is only as slow as a run promises to show was found."""
     what, where = SCOPES[one.scope]
-    printer.prose(
-        f"promised: {what} {percent(one.injection.aimed - 1)} % slower {where}; found in "
-        f"{one.found} of {one.trials} runs",
-        "" if one.kept else "red",
-    )
+    text = f"{what} {percent(one.injection.aimed - 1)} % slower {where}; found in {one.found} of "
+    return "promised", f"{text}{one.trials} runs", "" if one.kept else "red"
 
 
-def _print_wrong(one: Judgement, printer: Printer) -> None:
-    """Print what is wrong with one of them, in full."""
-    if one.verdict is Verdict.RIGHT:
-        return
-    printer.line()
-    printer.prose(f"{one.injection.kind}, {one.injection.place}: {one.injection.how}.", "bold")
-    if one.verdict is Verdict.NOT_JUDGED and one.disturbed:
-        printer.prose(f"  {one.disturbed[0].upper()}{one.disturbed[1:]}.")
+def _wrong(one: Judgement) -> Iterator[Fact]:
+    """Yield what is wrong with one of them, in full."""
+    yield "planted", f"{one.injection.how}."
+    yield "disturbed", one.verdict is Verdict.NOT_JUDGED and one.disturbed
     if one.failed and one.made is not None:
-        printer.prose(f"  It slowed them by only {one.made - 1:.1%}: too little to detect.")
+        yield "too small", f"it slowed them by only {one.made - 1:.1%}: too little to detect"
     elif one.injection.kind is not PlantKind.NOTHING and not one.named:
-        printer.prose("  Not named.")
+        yield "found", "Not named."
     for label, findings in (("false", one.false), ("also true", one.secondary)):
-        for finding in findings[:_MOST_WRONG]:
-            printer.prose(f"  {label}: {finding.kind}, {evidence_line(finding)}")
-        if len(findings) > _MOST_WRONG:
-            printer.line(f"  {label}: {len(findings) - _MOST_WRONG} more (--json has them all)")
+        shown = findings[:_MOST_WRONG]
+        yield from ((label, f"{it.kind}, {evidence_line(it)}") for it in shown)
+        more = len(findings) - len(shown)
+        yield label, more and f"{more} more (--json has them all)"
 
 
 def _where(one: Judgement) -> str:

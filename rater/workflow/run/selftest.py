@@ -68,18 +68,17 @@ from rater.run.host.foreign_load import (
     cpu_ticks,
 )
 from rater.run.programs.compile import cache_root
-from rater.show.console import terminal
 from rater.show.results.selftest import (
     SelfTest,
-    print_selftest,
     refusal,
     refusal_document,
     selftest_document,
+    selftest_parts,
     speed_words,
 )
 from rater.store.connection import default_path
 from rater.text.values import join_and
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import print_json, print_view
 from rater.workflow.run.campaign import ONE_SLOT, Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.session import refuse_plan
@@ -255,10 +254,7 @@ class _SelfTest:
             made_noise=self.made_noise,
             promised=self._promises(clean),
         )
-        if self._args.json:
-            print_json(selftest_document(test))
-        else:
-            print_selftest(test, terminal())
+        print_view(self._args, selftest_document(test), lambda _: selftest_parts(test))
         self.wrong = not replace(test, tally=replace(test.tally, unjudged=0)).right
         return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0
 
