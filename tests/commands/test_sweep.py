@@ -82,8 +82,8 @@ def test_two_axes_by_two_rounds_run_every_point_once_a_block(
     _, out, _ = rater("sweep", "--show", "last")
     shown = [line.split() for line in out.splitlines() if line.split()[2:3] == ["2/2"]]
     (row,) = document["comparison"]["benchmarks"]
-    improved = [0.0, *(cell["improvement"] * 100 for cell in row["points"])]
-    assert [float(line[-1]) for line in shown] == pytest.approx(improved, abs=0.051)
+    speedups = [1.0, *(cell["speedup"]["ratio"] for cell in row["points"])]
+    assert [float(line[-1]) for line in shown] == pytest.approx(speedups, abs=0.00051)
     status, out, _ = rater("sweep", "--list")
     assert "8/8 complete" in " ".join(out.split())
     status, out, _ = rater("sweep", "--resume", "1", "--quiet")

@@ -96,7 +96,8 @@ def _trials(one: PromiseTrials) -> Fact:
 def _wrong(one: Judgement) -> Iterator[Fact]:
     """Yield what is wrong with one of them, in full."""
     yield "planted", f"{one.injection.how}."
-    yield "disturbed", one.verdict is Verdict.NOT_JUDGED and one.disturbed
+    if one.verdict is Verdict.NOT_JUDGED and one.disturbed:
+        yield "disturbed", f"{one.disturbed[0].upper()}{one.disturbed[1:]}."
     if one.failed and one.made is not None:
         yield "too small", f"it slowed them by only {one.made - 1:.1%}: too little to detect"
     elif one.injection.kind is not PlantKind.NOTHING and not one.named:
