@@ -43,7 +43,7 @@ from rater.text.values import JsonFields, group_by_key
 
 # -- The page that tells a run, or several, to someone who was not there: one HTML file ------------
 #
-# Words and tables are those of the terminal (`HtmlPrinter` takes what is printed there);
+# Words and tables are those of the terminal: parts of the same documents (`html_parts`);
 # pictures are drawn by Vega in the reader's browser, from the data of `page_data`. The
 # page asks the network for nothing, and its Content-Security-Policy would not let it.
 

@@ -22,21 +22,20 @@ from rater.show.charts.panels import dot_kinds, group_values, panel_values, seco
 from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.charts.vega import Html, element
-from rater.show.document import Line, print_parts
+from rater.show.document import Line
 from rater.show.format import (
     format_clock,
     format_duration,
     format_gigabytes,
     format_number,
-    run_title,
     sanitize,
 )
-from rater.show.html.shell import HtmlPrinter, html_parts, template
+from rater.show.html.shell import html_parts, template
 from rater.show.results.divots import disturbed_line, finding_parts, visible_line
-from rater.show.results.run import head_parts
+from rater.show.results.run import head_parts, run_words
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, count, group_by_key, percent, truncate_list
+from rater.text.values import count, group_by_key, percent, truncate_list
 
 # -- The top of a page: what ran, what it came to, and what is slow in words that lead to pictures -
 
@@ -53,9 +52,7 @@ def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = Tr
 
     `first`: its words are explained here. `machine`: drawn (`machine_html`).
     """
-    printer = HtmlPrinter()
-    print_parts(head_parts(page_run.run.head), printer)
-    _, *facts = printer.parts
+    _, *facts = head_parts(page_run.run.head)
     title = f"run {page_run.run.head.run}: {', '.join(run_texts(page_run))}"
     machine_line = ", ".join(machine_words(page_run))
     return element(
@@ -63,7 +60,7 @@ def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = Tr
         element(
             "header",
             element("h2" if several else "h1", title),
-            *facts,
+            html_parts(facts),
             element("p", machine_line) if machine_line else "",
             _figures(page_run),
             template("glossary.html") if first else "",
@@ -87,15 +84,10 @@ def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = Tr
 def run_texts(page_run: ReportRun) -> list[str]:
     """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
     head = page_run.run.head
-    what, more = run_title(head.suite, head.benchmarks)
+    what, *more = run_words(head)
     if head.suite is None and len(what) > _LONG:
         what = count(len(head.benchmarks), "benchmark")
-    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
-    words = [f"{what} ({details})" if details else what, *([more] if more else [])]
-    rotated = head.mode == "steady" and head.order == "rotated"
-    words += [f"{head.mode} in rotated order" if rotated else head.mode]
-    words += [copies_text(head.copies)]
-    return [*words, *([count(head.iterations, "iteration")] if head.iterations > 1 else [])]
+    return [what, *more]
 
 
 def score_lost(summary: Summary) -> float | None:

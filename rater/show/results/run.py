@@ -129,8 +129,8 @@ def _next(summary: Summary) -> str:
     return f"rater show {head.run} -v" if failed else f"rater report {head.run}"
 
 
-def head_parts(head: RunHead) -> Iterator[Part]:
-    """Yield what ran, when and where, and how it ended if that was not well."""
+def run_words(head: RunHead) -> list[str]:
+    """Return what ran, and how."""
     what, several = run_title(head.suite, head.benchmarks)
     rotated = head.mode == "steady" and head.order == "rotated"
     words = [
@@ -143,7 +143,12 @@ def head_parts(head: RunHead) -> Iterator[Part]:
         head.iterations > 1 and f"{head.iterations} iterations",
         head.discard and f"the first {head.discard} not counted",
     ]
-    yield Line(f"run {head.run}: {', '.join(word for word in words if word)}", "bold")
+    return [word for word in words if word]
+
+
+def head_parts(head: RunHead) -> Iterator[Part]:
+    """Yield what ran, when and where, and how it ended if that was not well."""
+    yield Line(f"run {head.run}: {', '.join(run_words(head))}", "bold")
     where = [
         head.started_at and f"{started_text(head)} UTC",
         head.hostname and f"on {head.hostname}",
