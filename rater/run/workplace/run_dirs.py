@@ -244,19 +244,7 @@ class RunFolders:
         stop: Callable[[], bool],
         made: Sequence[CopySpec],
     ) -> None:
-        """Set up copies, several at a time, until one fails or `stop` is true."""
-        failed: dict[str, RaterError] = {}  # by the place of its files, which stay
-
-        def one(setup: tuple[Placement, Program, CopySpec]) -> None:
-            with suppress(SetupStopped):
-                try:
-                    if not failed and not stop():
-                        set_up(*setup, lambda: bool(failed) or stop())
-                except RaterError as error:
-                    failed[setup[2].files] = error
-
-        with ThreadPoolExecutor(min(_workers(self._placements), len(setups))) as pool:
-            list(pool.map(one, setups))
+        failed = set_up_all(setups, _workers(self._placements), stop)
         if failed or stop():
             for spec in made:
                 if spec.files not in failed:
@@ -455,6 +443,28 @@ def stderr_ends(files: str, lines: int = 3) -> list[str]:
 def _workers(placements: Sequence[Placement]) -> int:
     cpus = {cpu for placement in placements for cpu in placement.cpus or ()}
     return len(cpus) or len(os.sched_getaffinity(0))
+
+
+def set_up_all(
+    setups: Sequence[tuple[Placement, Program, CopySpec]], workers: int, stop: Callable[[], bool]
+) -> dict[str, RaterError]:
+    """Set up copies, `workers` at a time, until one fails or `stop` is true.
+
+    Return the errors by the place of the files, which are to stay; the first is in front.
+    """
+    failed: dict[str, RaterError] = {}
+
+    def one(setup: tuple[Placement, Program, CopySpec]) -> None:
+        with suppress(SetupStopped):
+            try:
+                if not failed and not stop():
+                    set_up(*setup, lambda: bool(failed) or stop())
+            except RaterError as error:
+                failed[setup[2].files] = error
+
+    with ThreadPoolExecutor(min(workers, len(setups))) as pool:
+        list(pool.map(one, setups))
+    return failed
 
 
 def set_up(
