@@ -29,7 +29,7 @@ class TimeAccount(Struct, frozen=True):
     ran_s: float | None  # had a CPU
     waited_s: float | None  # runnable, but the CPU was others', or another copy's
     throttled_s: float | None  # kept from running by a CPU quota of rater's cgroup
-    stopped_s: float | None  # by a signal or a debugger, as seen once a second
+    stopped_s: float | None  # by a signal or a debugger, as samples of memory saw it
     slept_s: float | None  # the rest: waited for a disk, a lock, a timer
     known: float | None  # share of the CPU time whose waiting was seen: 1 is exact
 

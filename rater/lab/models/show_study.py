@@ -146,7 +146,7 @@ def _memory_parts(lab: PageLab) -> Iterator[Part]:
     )
     yield ViewTable("", pairs, fields)
     yield Line(
-        "Average of samples once a second: copies of less than a second have a maximum only. All "
+        "Average over time: copies of less than a second have a maximum only. All "
         f"layouts: `rater compare sweep:{lab.sweep} --memory`.",
         "dim",
     )

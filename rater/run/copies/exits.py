@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rater.record.events import CopyEnded, ResidentMemory, WorkloadTime
+from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodable
 from rater.run.copies.launch import Child
 from rater.run.copies.limits import KernelKills
@@ -172,7 +172,6 @@ def ended_event(
     expects: bool,
     keeps: bool,
     workloads: tuple[WorkloadTime, ...] = (),
-    memory: ResidentMemory | None = None,
 ) -> CopyEnded:
     """Return the event of a released copy that has ended.
 
@@ -220,7 +219,7 @@ def ended_event(
         late_ns=child.late_ns,
         run_delay_ns=delay_ns,
         run_delay_cpu_ns=delay_cpu_ns,
-        **(to_dict(memory) if memory else {}),
+        **(to_dict(child.memory) if child.memory else {}),
     )
 
 

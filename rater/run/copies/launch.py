@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from rater.errors import RaterError
 from rater.plan.schedule import Step
-from rater.record.events import GateFacts
+from rater.record.events import GateFacts, ResidentMemory
 from rater.record.run import Placement
 from rater.run.host.procfs import SchedTimes
 from rater.run.launcher.inherited import (
@@ -79,6 +79,7 @@ class Child(Struct, eq=False):
     end: Record | None = None
     gate_facts: GateFacts | None = None  # None: not read
     other_threads: Sequence[SchedTimes] = ()  # of all but the first when they were seen last
+    memory: ResidentMemory | None = None  # None: it was not looked at
     filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
     stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
     killed: bool = False

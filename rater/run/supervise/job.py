@@ -34,7 +34,7 @@ from rater.run.copies.limits import KernelKills
 from rater.run.host.idle import IdleWatch
 from rater.run.launcher.table import Record
 from rater.run.observe.counters import MachineReader, PhaseCounters
-from rater.run.observe.observer import FIRST_S, Observer, ResidentLooks
+from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.probe import GateCheck, RunningCopy, Samples
 from rater.run.workplace.run_dirs import RunFolders
 
@@ -196,7 +196,6 @@ class PhaseRecord:
         self._interrupted = False
         self._kills = KernelKills()
         self._samples = Samples(state.emit, placements)
-        self._resident = ResidentLooks()
         pages = state.job.pages
         self._pages = pages.proof(phase.number) if pages is not None else None
         self._counters = (
@@ -221,8 +220,6 @@ class PhaseRecord:
         """Start what observes copies and the machine until the last copy has ended."""
         if self._state.observer is not None:
             nursery.start_soon(self._observe)
-            if not self._state.observer.once:
-                nursery.start_soon(self._resident.watch, children)
             if self._pages is not None:
                 nursery.start_soon(self._pages.watch, children)
         if self._counters is not None:
@@ -288,7 +285,6 @@ class PhaseRecord:
             expects=workplace.expects(child.step.benchmark),
             keeps=workplace.keeps,
             workloads=workloads,
-            memory=self._resident.ended(child),
         )
         copy.finish_ns = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
@@ -304,7 +300,6 @@ class PhaseRecord:
 
     def uncounted(self, child: Child) -> None:
         """Keep a run that does not count, or did not begin, for its files."""
-        self._resident.ended(child)
         if child.filler and child.end is not None and self._counters is not None:
             self._counters.filler_ended(child.copy, child.end.user_ns + child.end.system_ns)
         self._ended.append(EndedCopy(None, child.step, child.spec))
@@ -334,10 +329,8 @@ class PhaseRecord:
         `counted`: what counters came to.
         """
         self._samples.close()
-        if self._state.observer is not None:
-            self._state.observer.looked_ns += self._resident.spent_ns
-            if self._pages is not None:
-                self._state.observer.looked_ns += self._pages.spent_ns
+        if self._state.observer is not None and self._pages is not None:
+            self._state.observer.looked_ns += self._pages.spent_ns
         starts = [it.start_ns for it in self.copies.values() if it.start_ns is not None]
         finishes = [it.finish_ns for it in self.copies.values() if it.finish_ns is not None]
         if not starts or not finishes:

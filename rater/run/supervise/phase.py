@@ -338,7 +338,7 @@ class PhaseRun:
         child.end, child.pid = record, record.pid
         copy = self._copies.remove(child)
         if self._state.observer is not None:
-            self._state.observer.ended(child.pid)
+            self._state.observer.ended(child)
         if self._counting is not None:
             self._counting.ended(child, counts=child.start_ns is not None and not child.filler)
         if child.start_ns is None:

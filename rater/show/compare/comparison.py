@@ -534,7 +534,7 @@ def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[P
     first = (Field("MB a copy", lambda row: row.benchmark, TEXT, flexible=True), *tune)
     yield ViewTable("", rows, (*first, *pairs), repeated=len(first))
     yield (
-        "Resident memory, hugetlb pages included: average of samples once a second, over copies; "
+        "Resident memory, hugetlb pages included: average over time, over copies; "
         "most of any copy. Copies of less than a second have a maximum only."
     )
 

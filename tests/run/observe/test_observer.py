@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -19,7 +20,9 @@ from msgspec.structs import replace
 from rater.errors import InputError
 from rater.plan.options import Cadence, parse_cadence
 from rater.plan.placement.summary import gate_mismatches
+from rater.plan.schedule import make_plan
 from rater.record.events import GateFacts, Sampled
+from rater.run.copies.launch import Child, CopySpec
 from rater.run.host.procfs import (
     PAGE_BYTES,
     Resident,
@@ -37,7 +40,7 @@ from rater.run.host.procfs import (
     read_file,
 )
 from rater.run.launcher.launcher import NAME
-from rater.run.observe.observer import FIRST_S, Observer
+from rater.run.observe.observer import FIRST_S, Look, Observer
 from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe, RunningCopy
 
 MB = 1 << 20
@@ -200,6 +203,13 @@ def python(
 
 def watched(pid: int, copy: int = 0) -> RunningCopy:
     return RunningCopy(phase=0, copy=copy, step=0, pid=pid, start_ns=time.monotonic_ns())
+
+
+def child_of(copy: RunningCopy) -> Child:
+    step = make_plan(["a"], 1).phases[0].queues[0].steps[0]
+    spec = CopySpec(("true",), {}, "/", "/out.")
+    launcher: Any = None
+    return Child(launcher, 1, copy.copy, copy.step, step, spec, pid=copy.pid)
 
 
 def probed(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled | NoSample:
@@ -503,29 +513,57 @@ def test_of_short_copies_some_are_sampled_spread_over_their_numbers_and_of_long_
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     with idle_copies(8) as mine:
         observer = Observer(Cadence())
-        # A sample is taken to cost 250 us, and the turn costs something: there is room for three.
-        short = observe(observer, mine, lambda got: len(got) == 3, then_s=0.3)
+        # A sample is taken to cost 250 us: there is room for four.
+        short = observe(observer, mine, lambda got: len(got) == 4, then_s=0.3)
         monkeypatch.setattr(sure, 600_000_000)
+        monkeypatch.setattr("rater.run.observe.observer._AT_ONCE_NS", 0)
         now = time.monotonic_ns()
         long = [replace(copy, start_ns=now) for copy in mine]
         rest = observe(observer, long, lambda got: len(got) == 8)
     # Multiples of 0.618 without their whole part: 0, 0.09 (5), 0.24 (2), 0.33 (7), 0.47 (4), ...
-    assert [sample.copy for sample in short] == [0, 5, 2]
+    assert [sample.copy for sample in short] == [0, 5, 2, 7]
     assert sorted(sample.copy for sample in rest) == list(range(8))
-    assert [sample.copy for sample in rest[:5]] == [7, 4, 1, 6, 3]  # not seen before
+    assert [sample.copy for sample in rest[:4]] == [4, 1, 6, 3]  # not seen before
     assert rest[0].age_ns >= 600_000_000
 
 
-@pytest.mark.usefixtures("steps_of_100_us")
-def test_cheap_samples_are_made_again_as_soon_as_they_can_be_afforded(
+def test_looks_follow_after_half_a_copy_s_age_and_stand_for_the_time_between(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rater.run.observe.observer._LEAST_AUTO_S", 0.05)
-    with idle_copies(1) as mine:
+    monkeypatch.setattr("rater.run.observe.observer._SHARE", 1.0)
+    sizes = iter([(100, True), (300, False)])
+    monkeypatch.setattr(
+        "rater.run.observe.observer.resident_of_tree", lambda pid: Look(*next(sizes), {})
+    )
+    with idle_copies(1) as [one]:
+        old = replace(one, start_ns=one.start_ns - 9_700_000_000)
+        child = child_of(old)
         observer = Observer(Cadence())
-        samples = observe(observer, mine, lambda got: len(got) == 3)
-    assert len(samples) == 3
-    assert observer.report().share < 0.01
+
+        def enough(got: list[Sampled]) -> bool:
+            if len(got) == 2:
+                observer.ended(child)
+            return len(got) == 2
+
+        first, second = observe(observer, [old], enough)
+    assert 9.7e9 <= first.age_ns < 10.125e9 <= second.age_ns  # 1 2 3 4.5 6.75 10.125
+    memory = child.memory
+    assert memory is not None and (memory.peak_rss_bytes, memory.rss_looks) == (300, 2)
+    assert 9.7e9 <= memory.stopped_ns < 10.125e9
+    share = memory.stopped_ns / second.age_ns
+    assert memory.mean_rss_bytes == pytest.approx(100 * share + 300 * (1 - share), abs=2)
+
+
+def test_copies_that_were_not_afforded_are_sampled_with_a_look_and_the_last_when_they_are_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rater.run.observe.observer._AT_ONCE_NS", 0)
+    monkeypatch.setattr("rater.run.observe.observer._EACH_NS", 0)
+    monkeypatch.setattr("rater.run.observe.observer._SHARE", 0.0)
+    with idle_copies(1) as [one]:
+        old = replace(one, start_ns=one.start_ns - 1_500_000_000)
+        [sample] = observe(Observer(Cadence()), [old], bool)
+    assert sample.age_ns >= 2e9
 
 
 def test_a_sample_that_breaks_stops_the_observer_instead_of_hanging_it(
@@ -535,7 +573,7 @@ def test_a_sample_that_breaks_stops_the_observer_instead_of_hanging_it(
         raise ValueError("what is this file?")
 
     monkeypatch.setattr(Probe, "sample", broken)
-    broke = pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="what is this file"))
+    broke = pytest.raises(ValueError, match="what is this file")
     with idle_copies(1) as mine, broke:
         observe(Observer(Cadence()), mine, bool)
 
@@ -566,7 +604,7 @@ def test_a_copy_that_was_reaped_is_sampled_no_more() -> None:
 
         def enough(got: list[Sampled]) -> bool:
             if len(got) == 2:
-                observer.ended(mine[0].pid)
+                observer.ended(child_of(mine[0]))
             return len(got) == 5
 
         got = observe(observer, mine, enough)
