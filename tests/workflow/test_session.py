@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -414,22 +414,23 @@ while not os.path.exists("looked"):
 
 @pytest.fixture
 def looks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look of a run sees its two copies, when they are ready for it, and lets them end."""
+    """A look sees each of the two copies of a run, when both are ready, and lets them end."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(observer, "EVERY_S", 0.1)
-    monkeypatch.setattr(observer, "_LEAST_AGE_NS", 0)
-    look = observer._looks
+    monkeypatch.setattr(observer, "_LEAST_S", 0.1)
+    look, seen = observer.resident_of_tree, set[int]()
 
-    def once(pids: Sequence[int]) -> tuple[list[observer._Look], int]:
-        if len(pids) < 2 or Path("looked").exists():
-            return [observer._Look(0, False, {})] * len(pids), 0
+    def once(pid: int) -> observer.Look:
+        if pid in seen:
+            return observer.Look(0, stopped=False, threads={})
         while not (Path("ready.0").exists() and Path("ready.1").exists()):
             time.sleep(0.01)
-        found = look(pids)
-        Path("looked").touch()
+        seen.add(pid)
+        found = look(pid)
+        if len(seen) % 2 == 0:
+            Path("looked").touch()
         return found
 
-    monkeypatch.setattr(observer, "_looks", once)
+    monkeypatch.setattr(observer, "resident_of_tree", once)
 
 
 @pytest.mark.usefixtures("nobody_else", "looks_once")
