@@ -92,7 +92,7 @@ def finding_parts(
         (Field("", lambda _: "  ", TEXT), Field("", evidence_line, wrap=True)),
         most=_MOST_EXPLAINED,
     )
-    if not divots and not analysis.disturbed:
+    if seen and not divots and not analysis.disturbed:
         yield Line(seen, "dim")
     if analysis.failed and (divots or analysis.visible):
         runs = count(analysis.failed, "copy run")
