@@ -36,22 +36,20 @@ from rater.text.values import (
 # -- The JSON document of `rater compare --json` ---------------------------------------------------
 
 
-def _points(comparison: Comparison) -> list[dict[str, object]]:
-    return [
-        {
-            "label": side.label,
-            "baseline": place == 0,
-            "values": [dict(point.values) for point in side.points],
-            "runs": side.runs,
-        }
-        for place, side in enumerate(comparison.sides)
-    ]
-
-
 TABLE = {
     Comparison: JsonFields(
         "by margin confidence looks comparisons=compared by_chance",
-        {"points": _points},
+        {
+            "points": lambda it: [
+                {
+                    "label": side.label,
+                    "baseline": side is it.sides[0],
+                    "values": [dict(point.values) for point in side.points],
+                    "runs": side.runs,
+                }
+                for side in it.sides
+            ]
+        },
         "differences copies mixed_copies mixed_kinds",
         {"kinds": lambda comparison: objects("rates runs", comparison.kinds)},
         "left_out",
@@ -112,9 +110,7 @@ _MARKS = {
     Decision.WORSE: "-",
     Decision.SAME: "=",
     Decision.RARELY: "~",
-    Decision.UNKNOWN: "?",
-    Decision.CANNOT_TELL: "?",
-}
+}  # all others: "?"
 _STYLES = {Decision.BETTER: "green", Decision.WORSE: "red", Decision.RARELY: "yellow"}
 _CHANGES = frozenset({Decision.BETTER, Decision.WORSE, Decision.RARELY})
 _MOST_BRIEF = 7  # benchmarks
@@ -361,7 +357,7 @@ def _words(comparison: Comparison) -> Iterator[str]:
 def _marked(cell: Effect) -> str | None:
     if cell.speedup is None:
         return None
-    mark = _MARKS[cell.speedup.verdict] * (2 if cell.holds else 1)
+    mark = _MARKS.get(cell.speedup.verdict, "?") * (2 if cell.holds else 1)
     doubted = cell.speedup.decided and cell.speedup.doubts
     return f"{_factor(cell.speedup) or '-'}{f'({mark})' if doubted else mark}"
 
