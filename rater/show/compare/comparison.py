@@ -317,9 +317,7 @@ def _telling_change(row: EffectRow) -> tuple[bool, float]:
 
 
 def _factor(told: RatioInterval | None) -> str | None:
-    if told is None or told.verdict is Decision.CANNOT_TELL:
-        return None
-    return _figures(told.ratio)
+    return _figures(told.ratio) if told and told.verdict is not Decision.CANNOT_TELL else None
 
 
 def _interval(told: RatioInterval | None) -> str | None:
@@ -510,7 +508,6 @@ def _level(comparison: Comparison) -> str:
 
 def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[Part]:
     """Yield a line for each benchmark, as many points beside each other as there is room for."""
-    several = len({row.tune for row in rows}) > 1
     letters = max(map(len, labels)) > _LONGEST_HEADING
     headings = [column_letters(i) for i in range(len(labels))] if letters else labels
     if letters:
@@ -526,9 +523,8 @@ def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[P
         for place, heading in enumerate(headings)
         for word, key in (("average", "average_bytes"), ("most", "max_bytes"))
     ]
-    tune = [Field("tune", lambda row: row.tune, TEXT)] if several else []
-    first = (Field("MB a copy", lambda row: row.benchmark, TEXT, flexible=True), *tune)
-    yield ViewTable("", rows, (*first, *pairs), repeated=len(first))
+    first = Field("MB a copy", lambda row: f"{row.benchmark} {row.tune or ''}".strip(), TEXT)
+    yield ViewTable("", rows, (first, *pairs), repeated=1)
     yield (
         "Resident memory, hugetlb pages included: average over time, over copies; "
         "most of any copy. Copies of less than a second have a maximum only."
