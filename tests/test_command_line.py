@@ -150,7 +150,7 @@ def test_files_and_options_may_be_mixed(
     monkeypatch.chdir(tmp_path)
     assert main(["import", "a.json", "--json", "b.json"]) == 2
     errors = json.loads(capsys.readouterr().out)["errors"]
-    assert [it.partition(":")[0] for it in errors] == ["a.json", "b.json"]
+    assert [it.partition(";")[0].split()[-1] for it in errors] == ["a.json", "b.json"], errors
 
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["doctor", "counters", "--help"]])

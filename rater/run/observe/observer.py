@@ -105,13 +105,15 @@ class _Watched(Struct, eq=False):
 class Observer:
     """Looks at the copies of a run, phase by phase; on the trio thread.
 
-    `spread`: see `Probe`; False when rater has CPUs of its own.
+    `spread`, `adopter`: see `Probe`; not spread when rater has CPUs of its own.
     """
 
-    def __init__(self, cadence: Cadence, *, spread: bool = True) -> None:
+    def __init__(
+        self, cadence: Cadence, *, spread: bool = True, adopter: int | None = None
+    ) -> None:
         self._cadence = cadence
         self._every_ns = round(cadence.every_s * 1e9) if cadence.every_s else None
-        self._probe = Probe(spread)
+        self._probe = Probe(spread, adopter)
         # Reading is not to be preempted while the kernel holds a lock of a copy's memory for it.
         # Where rater lives on one CPU it would be the supervisor that waits.
         self._prompt = spread and len(os.sched_getaffinity(0)) > 1

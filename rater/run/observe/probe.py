@@ -193,10 +193,11 @@ class Probe:
 
     `spread`: a big copy is read on the CPU it runs on. Reading takes CPU time from
     somebody where every CPU is busy, and so each copy bears its own instead of one
-    bearing all.
+    bearing all. `adopter` has the processes that lost their parents; None: this process.
     """
 
-    def __init__(self, spread: bool) -> None:
+    def __init__(self, spread: bool, adopter: int | None = None) -> None:
+        self._adopter = adopter or os.getpid()
         self.unknown: dict[str, None] = {}  # a set that keeps the order
         self._spread = spread
         self._has_maps = self._present("numa_maps", NO_NUMA_MAPS)
@@ -213,7 +214,7 @@ class Probe:
 
         `directory` is a descriptor of its /proc/PID, `past_gate` that an earlier one
         saw its own program. Children are found through their living parents;
-        `orphans` are those of the copy that lost theirs and are our children now.
+        `orphans` are those of the copy that lost theirs, children of the adopter now.
         """
         begin = time.monotonic_ns()
         total = _Sum()
@@ -222,7 +223,7 @@ class Probe:
                 return NoSample.AT_GATE
             self._process(copy.pid, directory, None, total)
             for orphan in orphans:
-                self._below(orphan, os.getpid(), total)
+                self._below(orphan, self._adopter, total)
         except OSError as error:
             if isinstance(error, PermissionError):
                 self.unknown[NOT_PERMITTED] = None

@@ -74,7 +74,9 @@ class Supervisor:
         self._state = RunState(job, guard, emit, self.stop)
         if job.proof is not None:
             self._state.gates = GateCheck(job.placements, emit)
-            self._state.observer = Observer(job.proof, spread=not job.own_cpus)
+            self._state.observer = Observer(
+                job.proof, spread=not job.own_cpus, adopter=guard.launcher.pid
+            )
             energy = EnergyReader(job.energy) if job.energy is not None else None
             self._state.reader = MachineReader(energy=energy)
         self._job = job

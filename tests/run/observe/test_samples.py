@@ -72,6 +72,16 @@ def test_a_running_copy_is_sampled_and_its_gate_before(
     assert (observed.samples, observed.cadence) == (2, "once")
 
 
+def test_a_process_that_lost_its_parent_is_looked_at_with_its_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until_looked_at(tmp_path, monkeypatch, 1)
+    rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(1))
+    seen = rig.run({"left": f"(sleep 60 >/dev/null &); read x < {tmp_path}/go.0"}, 1)
+    (one,) = seen.of(Sampled)
+    assert one.processes == 2
+
+
 def test_without_a_proof_nothing_is_sampled(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.25"}, 2)
     assert seen.of(Sampled) == []
