@@ -60,11 +60,11 @@ MENU: Menu = {
         "topo": ListedCommand("nodes, CPUs, caches", "commands.machine.register_topo"),
         "settings": ListedCommand("tunable settings", "commands.machine.register_settings"),
         "settings restore": ListedCommand("restore settings", "commands.machine.register_settings"),
-        "suites": ListedCommand("list, show, begin them", "commands.machine.register_suites"),
+        "suites": ListedCommand("list, show, create", "commands.machine.register_suites"),
     },
     "more": {name: ListedCommand(*it) for name, it in COMMANDS.items()},
     "shell": {
-        "trust": ListedCommand("defaults of a folder", "commands.machine.register_trust"),
+        "trust": ListedCommand("use a folder's defaults", "commands.machine.register_trust"),
         "completion": ListedCommand("bash, zsh or fish", "commands.machine.register_completion"),
     },
 }

@@ -269,7 +269,7 @@ def register_trust(subparsers: Subparsers) -> None:
     """Declare `rater trust`."""
     parser = subparsers.add_parser(
         TRUST,
-        help="defaults of a folder",
+        help="use a folder's defaults",
         description=f"Let {LOCAL} of a folder give every option of `rater run` and other commands, "
         "as long as its text stays as it is. Until then it gives none that runs something, names "
         "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",

@@ -100,10 +100,10 @@ def register_rerun(subparsers: Subparsers) -> None:
 
 
 _DESCRIPTION = """\
-Run a suite or a command under every combination of the axes' values (a point), each point once in
-every block (round), in a new random order each block, so that whatever drifts over time hits all
-points alike. rater checks and builds all points before the first run, and puts the machine's
-settings back at the end, however the sweep ends.
+Run a suite or a command under every combination of the axes' values. A combination is a point. Each
+block (round) runs every point once, in a new random order, so that drift over time hits all points
+alike. rater checks and builds all points before the first run. It puts the machine's settings back
+at the end, however the sweep ends.
 
 An axis is an option of `rater run` (copies=1,2,4), what runs (command='./old -x,./new -x'), an
 environment variable of every copy (env:MALLOC_ARENA_MAX=,1; empty: not set) or a setting of the
@@ -140,10 +140,10 @@ def register_sweep(subparsers: Subparsers) -> None:
     sweep.add_argument(
         "--block-order",
         choices=tuple(BlockOrder),
-        help="of the points in a block: shuffled (default), given, or abba: every second block "
+        help="order of points in a block: shuffled (default), given, or abba: every second block "
         "backwards (--order takes these words too)",
     )
-    sweep.add_argument("--seed", type=int, metavar="N", help="of the shuffled orders; stored")
+    sweep.add_argument("--seed", type=int, metavar="N", help="seed of the shuffled orders; stored")
     sweep.add_argument(
         "--until",
         metavar="[energy:]P%",

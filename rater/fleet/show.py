@@ -109,7 +109,7 @@ def odd_text(settings: Iterable[Row]) -> str:
         f"{it['name']} is {it['value'] or 'absent'} (most others: {it['usual'] or 'absent'})"
         for it in settings
     ]
-    return f"set otherwise: {truncate_list(odd, _MOST_NAMED)}"
+    return f"differs: {truncate_list(odd, _MOST_NAMED)}"
 
 
 def _inside_lines(inside: Analysis) -> list[str]:
@@ -164,7 +164,7 @@ def _visible(kind: KindComparison) -> str:
         level = " None is slow against the most common kind." if kind.beside == () else ""
         return f"Cannot tell: {kind.why_not}.{level}"
     return (
-        f"Smallest effect that {count(len(kind.hosts), 'host')} can show: "
+        f"Smallest detectable slowdown ({count(len(kind.hosts), 'host')}): "
         f"{percent(kind.visible_whole)} % in all benchmarks, {percent(kind.visible_one)} % in one."
     )
 
@@ -194,7 +194,9 @@ def fleet_parts(document: Row) -> Iterator[Part]:
         yield f"Not compared: {count(len(without), 'host')}, no benchmark ended well ({named})."
     yield from missing_parts(document["missing"])
     if any(kind["slow"] or kind["slow_beside"] for kind in kinds):
-        yield Line(f"next: `rater divots --confirm fleet:{fleet}`   (run them again)", whole=True)
+        yield Line(
+            f"next: `rater divots --confirm fleet:{fleet}`   (run the slow hosts again)", whole=True
+        )
         yield Line(f"next: `rater report fleet:{fleet}`   (a report of all hosts)", whole=True)
 
 

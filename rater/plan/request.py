@@ -97,8 +97,8 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         traits=RECORDED,
     )
     copies: str | None = _what(  # None: as many as the layout counts, else as it has PUs
-        f"default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: as many as the "
-        "command files have run directories for",
+        f"default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: one per "
+        "run directory in the command files",
         metavar="N|pus|cores|nodes",
         traits=SWEPT | IN_HEAD | MOVES_COPIES,
     )
@@ -127,12 +127,12 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         traits=SWEPT | IN_HEAD,
     )
     order: str | None = _what(
-        "of steady; default homogeneous",
+        "order of benchmarks in steady mode; default homogeneous",
         metavar="homogeneous|rotated",
         traits=SWEPT | IN_HEAD | MOVES_COPIES,
     )
     stagger_ms: float | None = _what(
-        "between the starts of consecutive copies: milliseconds, or with a unit (6s)",
+        "time between the starts of consecutive copies: milliseconds, or with a unit (6s)",
         name="stagger",
         metavar="MS",
         kind=MILLISECONDS,
@@ -246,7 +246,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         "groups to count (`rater doctor counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
     )
     accept_exit: tuple[int, ...] = _how(
-        "exit codes that are no failure, as 0 is: of grep, diff, solvers, timeout",
+        "exit codes that count as success beside 0 (for grep, diff, solvers, timeout)",
         metavar="CODE,...",
         kind=EXIT_CODES,
         traits=MINOR,
@@ -259,7 +259,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         traits=NO_EFFECT,
     )
     grace_s: float = _how(
-        f"from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}",
+        f"seconds from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}",
         metavar="S",
         kind=seconds(0.0),
         traits=NO_EFFECT,
@@ -298,14 +298,14 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
     pages: str | None = _how(
         "page sizes of copies' data: 0%% (all small: what others are compared with), 50%%, "
         "spread:50%%, random:50%%:SEED, 2M@64M-128M, huge, 1G, or by category "
-        "(heap:huge;mmap:base;static:huge); append :best to run even if not all can be had",
+        "(heap:huge;mmap:base;static:huge); append :best to run with what is available",
         metavar="LAYOUT",
         kind=PAGES,
         implies=("setting hugepages.node",),
         traits=SWEPT,
     )
     pages_backing: str | None = _how(
-        "large pages of --pages are: thp (default: transparent ones), hugetlb (of the pool)",
+        "kind of large pages for --pages: thp (default: transparent), hugetlb (from the pool)",
         choices=PAGE_BACKINGS,
         neutral=("thp",),
         implies=("setting hugepages.node",),

@@ -278,7 +278,7 @@ def open_store_for_reading(
         copied, numbers = archive().copy_runs(store, archived)
     remember_runs({number: word for word, number in numbers.items()})
     for word, number in numbers.items():
-        print_error(f"{word} is called run {number} here, and {word} in commands")
+        print_error(f"run {number} below is {word}: use {word} in commands")
     return copied
 
 

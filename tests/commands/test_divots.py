@@ -163,7 +163,7 @@ def test_what_two_or_three_copies_differ_by_once_is_not_called_noise(
     store(document(times))
     _, out, _ = rater("divots")
     assert "Too disturbed" not in out
-    assert "too few copies and iterations to see any" in in_words(out)
+    assert "too few copies and iterations" in in_words(out)
     assert json.loads(rater("divots", "--json")[1])["noise_cost"] is None
 
 
@@ -305,7 +305,10 @@ def test_a_quiet_run_and_one_too_small_to_search_load_no_numpy(rater: Rater) -> 
     small = ("run", "--copies", "1", "--share", "--proof", "off")
     assert not loads_numpy(*small, "--iterations", "3", "--quiet", "--", "true")
     assert not loads_numpy(*small, "--", "true")
-    assert "Divots: too few copies and iterations to see any." in rater("show", "last")[1]
+    assert (
+        "Cannot tell whether a part is slow: too few copies and iterations."
+        in rater("show", "last")[1]
+    )
     assert loads_numpy("show", "last~1")  # searched now, and kept
     assert not loads_numpy("show", "last~1")
 
@@ -464,7 +467,7 @@ def test_what_differs_from_iteration_to_iteration_is_told_with_its_range(
 def test_of_a_run_whose_preparation_failed_it_is_said_that_nothing_ran(rater: Rater) -> None:
     out = rater("run", "--copies", 2, "--iterations", 3, "--prepare", "false", "--", "true")[1]
     for shown in (out, rater("divots", "last")[1]):
-        assert "Nothing ran: there is nothing to be judged." in shown
+        assert "Nothing ran, so there is nothing to judge." in shown
         assert "No divots" not in shown
 
 
@@ -474,7 +477,7 @@ def test_of_a_run_whose_preparation_failed_it_is_said_that_nothing_ran(rater: Ra
         (
             {"group": 0.01, "group-benchmark": 0.016, "copy-benchmark": 0.038, "copy": 0.05},
             "a node 1.0 % in all benchmarks, 1.6 % in one benchmark; "
-            "a copy 3.8 % in one benchmark, 5.0 % once.",
+            "a copy 3.8 % in one benchmark, 5.0 % in one iteration.",
         ),
         # Of one benchmark: the same twice.
         ({"group": 0.016, "group-benchmark": 0.016, "copy": 0.05}, None),
@@ -488,5 +491,5 @@ def test_of_a_run_whose_preparation_failed_it_is_said_that_nothing_ran(rater: Ra
 def test_what_a_run_can_see_is_a_line_by_scope(
     visible: dict[str, float], sizes: str | None
 ) -> None:
-    sizes = sizes or "a node 1.6 % in all benchmarks; a copy 5.0 % once."
+    sizes = sizes or "a node 1.6 % in all benchmarks; a copy 5.0 % in one iteration."
     assert visible_line(visible) == f"Smallest detectable slowdown: {sizes}"

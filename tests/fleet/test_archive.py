@@ -324,9 +324,9 @@ def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: 
     assert "Fleet 1: 1 slow host. 5 hosts compared." in told
     assert "slow host mean slower than the others of its kind % n2 +" in told
     assert "in all benchmarks (median) inside: all copies are equally slow" in told
-    assert "set otherwise: cpu.governor is powersave (most others: performance)" in told
+    assert "differs: cpu.governor is powersave (most others: performance)" in told
     assert "1 host (n5) (apart: microcode 0x77)" in told
-    assert "Smallest effect that 4 hosts can show: " in told
+    assert "Smallest detectable slowdown (4 hosts): " in told
 
 
 @pytest.mark.usefixtures("fleet")
@@ -376,7 +376,7 @@ def test_a_hosts_run_is_shown_and_compared_like_any_other(rater: Rater) -> None:
     status, out, err = rater("show", "fleet:1/n2")
     assert status == 0
     assert "on n2" in out
-    assert "fleet:1/n2 is called run 1 here" in err
+    assert "run 1 below is fleet:1/n2" in err
     for words in (("show", "fleet:1/n2", "-v"), ("divots", "fleet:1/n2", "--json")):
         told = rater(*words)[1]  # what would run again is of that node, and not offered here
         assert "rerun" not in told and "--confirm" not in told

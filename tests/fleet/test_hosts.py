@@ -190,7 +190,7 @@ def test_settings_that_one_host_has_otherwise_are_always_listed() -> None:
     settings = SETTINGS | {2: {"cpu.governor": "powersave"}}
     runs = [run(h, setting=2 if h == "n3" else 1) for h in hosts]
     text = screen(compared(runs, [times(h) for h in hosts], settings))
-    assert "n3 set otherwise: cpu.governor is powersave (most others: performance)" in text
+    assert "n3 differs: cpu.governor is powersave (most others: performance)" in text
 
 
 def test_a_little_less_memory_is_the_same_kind() -> None:

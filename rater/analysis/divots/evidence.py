@@ -316,7 +316,7 @@ def _with_evidence(one: Finding, rows: _Rows) -> Finding:
     measured.sort(key=lambda it: -it.weight)
     known = {name for mine, _ in cells for row in mine for name in row.numbers}
     if not measured and any(measure.name in known for measure in MEASURES):
-        measured.append(Evidence("cause", "nothing that was recorded differs"))
+        measured.append(Evidence("cause", "nothing recorded explains it"))
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
 
 

@@ -414,6 +414,6 @@ def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> Su
     elif without:
         reason = f"no reference time: {', '.join(without)}"
     elif missing:
-        reason = f"not complete: {', '.join(missing)}"
+        reason = f"{', '.join(missing)} did not complete"
     ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
     return SuiteScore(kind, tune, ratio, over, reason)

@@ -251,7 +251,7 @@ def foreign_load_warning(found: ForeignLoad) -> str | None:
     """
     who, parts = busy_names(found), []
     if who:
-        parts.append(f"{join_and(who)}; their work shares the machine with the copies")
+        parts.append(f"{join_and(who)}; this load shares the machine with the copies")
     if found.stolen:
         parts.append(
             f"the hypervisor gives {found.stolen * 100:.0f} % of this machine's CPU time to others "

@@ -423,7 +423,10 @@ def _details(
     if any(_of_pairs(cell) for cell in cells):
         yield "Values are of all runs of a point; speedups are of those in pairs."
     if any(one.by_cpu for one in speedups):
-        yield "Values are by time; speedups are by CPU time, what the copies themselves used."
+        yield (
+            "Values are by elapsed time. Speedups are by CPU time, which excludes the time that "
+            "others took."
+        )
     if comparison.looks > 1:
         yield (
             f"Up to {count(comparison.looks, 'interim look')} were taken (--until, added rounds). "
@@ -485,8 +488,8 @@ def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
             )
         else:
             yield (
-                f"no interval{some_of}: one run per point shows no noise. Alternate several runs: "
-                "`rater sweep --rounds 6 --axis ...`"
+                f"no interval{some_of}: one run per point cannot show the noise. Alternate several "
+                "runs: `rater sweep --rounds 6 --axis ...`"
             )
 
 

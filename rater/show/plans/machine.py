@@ -324,7 +324,7 @@ def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
             Field("more|now", lambda it: it["more_now"]),
             Field("at|most", "more_at_most"),
         )
-        yield ViewTable("Huge pages to be had now", pools, columns)
+        yield ViewTable("Huge pages available now", pools, columns)
         for it in pools:
             yield Line(f"echo {it['total_pages'] + more(it)} > {it['file']}", whole=True)
         gigabytes = next((it["size_bytes"] >> 30 for it in pools if it["more_now"] is None), None)
@@ -341,4 +341,4 @@ def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
         if more(low) != more(high):
             text += f" (node {low['lgroup']}) to {more(high)} (node {high['lgroup']})"
         texts.append(text)
-    yield f"huge pages to be had now on each NUMA node: {'; '.join(texts)}" if texts else None
+    yield f"huge pages available now on each NUMA node: {'; '.join(texts)}" if texts else None

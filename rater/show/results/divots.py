@@ -43,9 +43,9 @@ _FEW = "With so few copies only large effects are detectable."
 SCOPES = {
     "group": ("a node", "in all benchmarks"),
     "group-benchmark": ("a node", "in one benchmark"),
-    "cpu": ("a CPU", "all the time"),
+    "cpu": ("a CPU", "throughout"),
     "copy-benchmark": ("a copy", "in one benchmark"),
-    "copy": ("a copy", "once"),
+    "copy": ("a copy", "in one iteration"),
     "iteration": ("an iteration", "in all benchmarks"),
 }
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
@@ -112,9 +112,9 @@ def disturbed_line(analysis: Analysis, *, shown: bool = False) -> str:
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:
     if head.source == "run" and head.elapsed_s is None:
-        return "Nothing ran: there is nothing to be judged."
+        return "Nothing ran, so there is nothing to judge."
     if nothing_to_compare(head):
-        return "Divots: too few copies and iterations to see any."
+        return "Cannot tell whether a part is slow: too few copies and iterations."
     if analysis.failed:
         return "No divots could have been seen: too few copies ended well."
     if head.source == "import":

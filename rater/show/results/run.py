@@ -282,7 +282,7 @@ def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTa
         Field(*rate, NUMBER),
         Field("rate|mean", "rates.mean", NUMBER),
         Field("runs in|window", "steady.completions", decimals(1)),
-        Field("of them|inside", "steady.whole_runs", optional=2),
+        Field("whole|runs", "steady.whole_runs", optional=2),
         Field("mean|s", "times_s.mean", SECONDS),
         Field("CV|%", "times_s.cv", PERCENT),
         Field("min|s", "times_s.minimum", SECONDS, optional=2),

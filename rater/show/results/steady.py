@@ -60,8 +60,8 @@ def window_parts(document: Row) -> Iterator[Part]:
     least = min((it["occupied"] for it in windows if it["occupied"] is not None), default=1.0)
     if least < ENOUGH:
         yield Line(
-            f"Copies ran only {percent(least)} % of a window: rater's start of the next run and "
-            "set-ups lower the rate. Take longer runs.",
+            f"Copies ran only {percent(least)} % of a window: starting and setting up runs "
+            "took the rest. This lowers the rate: make each run longer.",
             "yellow",
         )
     yield _nodes(windows)

@@ -189,8 +189,8 @@ def scale_points(args: argparse.Namespace) -> int:
     if not scaling.curves and not smt and not rotated:
         raise InputError(
             "\n  ".join(["no curve:", *_reasons(scaling.alone)])
-            + "\nexpected runs of the same with different numbers of copies, as\n"
-            "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4` make them"
+            + "\na curve needs runs of the same with different numbers of copies: use\n"
+            "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4`"
         )
     if file is not None and scaling.curves:
         write_drawing(curves_svg(scaling.curves), file)

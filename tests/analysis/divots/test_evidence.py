@@ -181,7 +181,7 @@ def test_copies_that_are_alike_but_for_their_time_have_no_evidence() -> None:
     run = run_of([row(c) for c in range(COPIES)], samples, readings)
     assert told(run) == []
     (found,) = add_evidence([finding()], run)
-    assert evidence_line(found).endswith("; nothing that was recorded differs")
+    assert evidence_line(found).endswith("; nothing recorded explains it")
     nothing: dict[str, Any] = dict.fromkeys(("cpu_ns", "major_faults", "involuntary_switches"))
     (unknown,) = add_evidence([finding()], stored([row(c, **nothing) for c in range(COPIES)]))
     assert evidence_line(unknown).endswith("; cause not recorded")

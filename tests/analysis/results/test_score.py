@@ -96,7 +96,7 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
     assert iteration.median_copy_s == 4.0
     assert iteration.slowest is not None and iteration.slowest.copy == 0
     assert [(f.copy, f.what) for f in summary.failed] == [(1, "killed by SIGSEGV")]
-    assert summary.suites[0].reason == "not complete: a"
+    assert summary.suites[0].reason == "a did not complete"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_interrupted_run_keeps_the_ratios_it_has_and_gives_no_suite_ratio() -
     assert first.ratio == pytest.approx(4.0)
     assert second.reason == "not complete: 1 of 2 copies finished"
     assert (third.reason, third.iterations) == ("did not run", ())
-    assert summary.suites[0].reason == "not complete: b, c"
+    assert summary.suites[0].reason == "b, c did not complete"
     assert summary.suites[0].over == ("a", "b", "c")
 
 

@@ -286,7 +286,7 @@ def test_who_worked_is_named_and_who_rested_is_not(machine: Machine) -> None:
     )
     assert foreign_load_warning(found) == (
         "busy before the start: kernel thread kswapd0 (pid 55, 1.6 CPUs) and chromium (pid 4711, "
-        "user root, 80 % of a CPU); their work shares the machine with the copies"
+        "user root, 80 % of a CPU); this load shares the machine with the copies"
     )
 
 
@@ -328,7 +328,7 @@ def test_work_of_processes_that_nobody_saw_is_told_as_a_sum(machine: Machine) ->
     assert found.unseen == pytest.approx(1.7)
     assert foreign_load_warning(found) == (
         "busy before the start: small, short-lived or hidden processes (1.7 CPUs together); "
-        "their work shares the machine with the copies"
+        "this load shares the machine with the copies"
     )
 
 
@@ -384,7 +384,7 @@ def test_many_of_one_name_are_told_together_and_the_rest_is_counted() -> None:
         "busy before the start: stress (8 processes, user anna, 8.0 CPUs), "
         "p20 (pid 20, user root, 20 % of a CPU), p21 (pid 21, user root, 20 % of a CPU), "
         "p22 (pid 22, user root, 20 % of a CPU), p23 (pid 23, user root, 20 % of a CPU) and "
-        "3 more processes; their work shares the machine with the copies"
+        "3 more processes; this load shares the machine with the copies"
     )
 
 

@@ -322,8 +322,8 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
             Analysis((), {"group": 0.011, "copy": 0.03}, others_cost=0.0),
             [
                 "What is slow No divots: no copy and no part of the machine stands out. Smallest "
-                "detectable slowdown: a node 1.1 % in all benchmarks; a copy 3.0 % once. The "
-                "machine"
+                "detectable slowdown: a node 1.1 % in all benchmarks; a copy 3.0 % in one "
+                "iteration. The machine"
             ],
         ),
         (
@@ -335,7 +335,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
         ),
         (
             Analysis((), {"copy": 0.3}),
-            ["divots not known", "Smallest detectable slowdown: a copy 30.0 % once."],
+            ["divots not known", "Smallest detectable slowdown: a copy 30.0 % in one iteration."],
         ),
     ],
     ids=["healthy", "failed search", "sees little"],
