@@ -275,8 +275,9 @@ def test_suites_in_the_users_folders_are_listed_with_their_folder(
         "odd",
     ]
     assert lines[at + 4].endswith("broken: `rater suites check odd`")
-    assert f"the name own means {first}/own.toml, not {second}/own.toml" in out
-    assert f"the name mini means the suite that comes with rater, not {second}/mini.toml" in out
+    said = " ".join(out.split())
+    assert f"the name own means {first}/own.toml, not {second}/own.toml" in said
+    assert f"the name mini means the suite that comes with rater, not {second}/mini.toml" in said
     assert err == f"rater: {own.parent}/none (of RATER_SUITES): no such folder\n"
     listed = document(rater("suites", "--json")[1])[len(suite_names()) :]
     assert [(s["name"], s["folder"], s["instead"]) for s in listed] == [
