@@ -363,7 +363,7 @@ def test_a_machine_that_is_not_quiet_is_blamed_itself() -> None:
     text = " ".join(" ".join(lines).split())
     assert "The same work took 40% more CPU time on CPU 1 for a while." in text
     assert "other guests of the host" in text
-    assert "1 run made once more, because something else slowed the CPUs" in text
+    assert "1 run repeated: something else slowed the CPUs" in text
 
 
 def test_too_much_noise_is_a_refusal_with_its_size() -> None:

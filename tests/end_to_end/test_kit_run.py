@@ -50,7 +50,7 @@ def test_64_staggered_copies_of_two_workloads_each_are_run_validated_and_timed(
 ) -> None:
     count, words = kit.count(64), kit.words(64)
     message = ran(f"spec:{kit.root}", "--stagger", "1", "-v")
-    assert "placement as planned: 128 copy runs" in message
+    assert "placement as planned: 128 copy runs" in " ".join(message.split())
     assert rows("SELECT mode, copies, size, tune, stagger_ms FROM run") == [
         ("staggered", 64, "ref", "base", 1.0)
     ]
@@ -351,7 +351,7 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
     ]
     shown = rater("show", "last", "--copies").stdout.splitlines()
     heading = next(line for line in shown if line.startswith("benchmark") and "w1" in line)
-    wanted = "benchmark iter copy CPU lgroup time w1 w2 w3 ended"
+    wanted = "benchmark iter copy CPU node time w1 w2 w3 ended"
     found = [word for word in heading.split() if word not in ("start", "output")]
     assert " ".join(found) == wanted  # start, output: as wide as times allow
     assert re.fullmatch(r"6\.f +1 +2 .* \d\.\d+ +\d\.\d+! +- +exit code 3\b.*", shown[-2]), shown
