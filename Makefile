@@ -17,7 +17,7 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: run test test-fast golden bench torture lint docs captures clean
+.PHONY: run test test-fast golden bench torture lint site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -44,13 +44,15 @@ lint: $(LAUNCHER) $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-# The pages of docs/ and the reference made from the code, in build/site; a broken link is an error,
-# and so is a command of a page that fails or has an unknown option.
-docs: $(STAMP)
+# The pages of docs/ and the reference made from the code, in build/site; a broken link is an error.
+# `docs` runs the commands of the pages as well: one that fails or has an unknown option is an error.
+site: $(STAMP)
 	@$(BIN)/python -c 'import material' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html: $$(find build/site -name '*.html' | wc -l) pages"
+
+docs: site $(LAUNCHER)
 	@$(BIN)/python -m benchmarks.documented
 
 # Every output and picture of README and docs/ anew, from real runs; SCENES="guest fleet": some.
