@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from rater.process import as_typed
-from rater.show.console import COMMAND, Column, Heading, Printer, heading_text
+from rater.show.console import Column, Heading, Printer, heading_text
 from rater.show.format import (
     format_number,
     gigabytes_column,
@@ -22,8 +22,6 @@ from rater.show.format import (
     sanitize,
 )
 from rater.text.values import percent, signed_percent
-
-__all__ = ["COMMAND"]
 
 _WIDE = 10_000  # cells: what is no terminal breaks its lines itself
 
@@ -69,8 +67,9 @@ def _seconds(values: Sequence[float | None]) -> list[str]:
     Times of one table can lie four powers of ten apart.
     """
     common = needed_decimals(values)
-    return [format_number(it, max(common, needed_decimals([it])) if it else common)
-            for it in values]  # fmt: skip
+    return [
+        format_number(it, max(common, needed_decimals([it])) if it else common) for it in values
+    ]
 
 
 def decimals(places: int) -> Form:

@@ -263,9 +263,9 @@ class Observer:
 
     def _affords(self, one: _Watched, now_ns: int, spent_ns: int) -> bool:
         """Tell whether the budget has room for a sample; `spent_ns`: with that and those before."""
-        granted_ns = _SHARE * self._so_far_ns(now_ns)
         if self._cadence != _AUTO:
             return True
+        granted_ns = _SHARE * self._so_far_ns(now_ns)
         if one.owed:
             old = now_ns - one.copy.start_ns >= self._sure_ns
             return old or spent_ns <= granted_ns + _AT_ONCE_NS + _EACH_NS * self._owed

@@ -271,13 +271,12 @@ def counter_parts(counts: RunCounts) -> Iterator[Part]:
     yield _rates_table([it for it in counts.benchmarks if it.rates is not None])
     for it in counts.benchmarks:
         if it.rates is None:
-            rows = [(f"{group.name} {event}", mean) for group in it.groups
-                    for event, mean in group.means]  # fmt: skip
+            means = [(group.name, *mean) for group in it.groups for mean in group.means]
             columns = (
-                Field(_name(it), lambda row: row[0], TEXT),
-                Field("mean|/copy run", lambda row: row[1], NUMBER),
+                Field(_name(it), lambda row: f"{row[0]} {row[1]}", TEXT),
+                Field("mean|/copy run", lambda row: row[2], NUMBER),
             )
-            yield ViewTable("", rows, columns)
+            yield ViewTable("", means, columns)
         else:
             yield _stack_table(it)
     yield facts(_counter_facts(counts))

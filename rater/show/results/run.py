@@ -181,11 +181,11 @@ def score_parts(summary: Summary, document: Row) -> Iterator[Part]:
             label = f"{tune} " if len(suites) > 1 and tune else ""
             whole, *kinds = scores
             places = needed_decimals([score.ratio for score in scores])
-            texts = [f"{it.kind} {format_number(it.ratio, places)}"
-                     for it in kinds if it.over and it.ratio is not None]  # fmt: skip
+            known = [it for it in kinds if it.over and it.ratio is not None]
+            texts = [f"{it.kind} {format_number(it.ratio, places)}" for it in known]
             if whole.ratio is None:
-                yield Line(f"no {label}suite ratio: {'; '.join([whole.reason or '', *texts])}",
-                           "bold")  # fmt: skip
+                reasons = "; ".join([whole.reason or "", *texts])
+                yield Line(f"no {label}suite ratio: {reasons}", "bold")
                 continue
             over = ""
             if summary.selected or summary.left_out:

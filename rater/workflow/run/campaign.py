@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -159,8 +159,8 @@ class Campaign:
         ended: CampaignEnded | None = None
         first: StopOnFirstSignal | None = None
         try:
-            with stoppable() as first, ExitStack() as stack, _undisturbed_at_the_end(first):
-                # Entered in here, left behind that: a signal must not break off putting back.
+            with stoppable() as first, ExitStack() as stack, closing(first):
+                # Left once the first is closed: a signal must not break off putting back.
                 lock = machine_lock(
                     default_lock_path(),
                     holder,
@@ -281,19 +281,7 @@ def stoppable() -> Iterator[StopOnFirstSignal]:
     """
     first = StopOnFirstSignal()
     with handled(first.stop):
-        try:
-            yield first
-        finally:
-            first.close()
-
-
-@contextmanager
-def _undisturbed_at_the_end(first: StopOnFirstSignal) -> Iterator[None]:
-    """Close the first before anything that was entered outside is left, however that happens."""
-    try:
-        yield
-    finally:
-        first.close()
+        yield first
 
 
 def rest_before(request: Request, watch: IdleWatch | None, report: Callable[[str], None]) -> int:

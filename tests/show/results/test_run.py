@@ -29,7 +29,7 @@ from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.example_events import S as CPU_USE_S
 from tests.support.example_events import ended, over, phase, run_of
-from tests.support.example_runs import copy_row, stored
+from tests.support.golden_shapes import suite_run
 from tests.support.printed import parts_of, text_of
 from tests.support.stored_runs import GONE, HOST, query_file, rows
 
@@ -46,24 +46,6 @@ def text_in(stream: io.TextIOWrapper) -> str:
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)
     return buffer.getvalue().decode(stream.encoding)
-
-
-def suite_run(names: list[str], iterations: int, copies: int = 2, **head: Any) -> StoredRun:
-    """Every copy of every benchmark takes 100 s and a little more."""
-    rows = [
-        copy_row(c, 100.0 + c + i, phase=i * len(names) + p, benchmark=name, iteration=i + 1)
-        for i in range(iterations)
-        for p, name in enumerate(names)
-        for c in range(copies)
-    ]
-    return stored(
-        rows,
-        reference_s=1000.0,
-        categories={name: "int" if p % 2 else "fp" for p, name in enumerate(names)},
-        copies=copies,
-        iterations=iterations,
-        **head,
-    )
 
 
 def test_a_console_without_utf_8_gets_plain_ascii() -> None:
