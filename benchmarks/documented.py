@@ -59,8 +59,8 @@ def _prepare(folder: Path, environment: dict[str, str]) -> None:
 
 
 def _skipped(line: str) -> str | None:
-    words = shlex.split(line, comments=True)
-    return next((why for word, why in _NOT_HERE.items() if any(word in it for it in words)), None)
+    words = " ".join(shlex.split(line, comments=True))
+    return next((why for word, why in _NOT_HERE.items() if word in words), None)
 
 
 def _lines(pages: list[Path]) -> Iterator[tuple[Path, str]]:

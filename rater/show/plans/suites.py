@@ -252,10 +252,6 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
     yield "begin your own: `rater suites new NAME`"
 
 
-def _folder(listed: Row) -> str:
-    return f"in {listed['folder']}" if listed["folder"] else ""
-
-
 def trial_parts(trial: Row, name: str, *, is_built: bool) -> Iterator[Part]:
     """Yield what a trial of one benchmark showed; `name` is as wide as its column."""
     more: list[str] = []
