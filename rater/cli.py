@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 from rater import __version__
 from rater.command_line import (
@@ -170,6 +171,8 @@ def _command(argv: Sequence[str] | None) -> int:
     try:
         if CommandTrait.STARTS in traits:
             import_module("rater.run.copies.limits").refuse_small_limits()
+        if args.db:  # a run may be made in another directory
+            args.db = str(Path(args.db).absolute())
         status: int = args.run(args)
         sys.stdout.flush()
     except RaterError as error:

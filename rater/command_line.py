@@ -104,7 +104,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 _MOST_OPTIONS = 12  # that the usage of the help names; the list below it has them all
 _ABSENT = "the following arguments are required"  # argparse's words
-_EXPECTED = {"int": "a whole number", "float": "a number"}
+_EXPECTED: dict[object, str] = {int: "a whole number", float: "a number"}
 
 
 class CommandTrait(Flag):
@@ -169,8 +169,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where help is; exit 2."""
-        for kind, expected in _EXPECTED.items():
-            message = message.replace(f"invalid {kind} value:", f"expected {expected}, got")
         example = self.examples[:1] if _ABSENT in message else ()
         as_in = "".join(f"as in: `{line.partition('  #')[0].rstrip()}`; " for line in example)
         print_error(f"{message}\n  {as_in}more: `{self.prog} --help`")
@@ -190,6 +188,16 @@ class Parser(argparse.ArgumentParser):
             # argparse takes them in one piece only: `rater import a.json --json b.json`.
             setattr(parsed, several.dest, [*getattr(parsed, several.dest), *left])
         return parsed
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Convert a value; what cannot be says itself what is expected, but for numbers."""
+        convert = self._registry_get("type", action.type, action.type)
+        try:
+            return convert(arg_string)
+        except ValueError as error:
+            plain = _EXPECTED.get(convert)
+            why = f"expected {plain}, got {arg_string!r}" if plain else str(error)
+            raise argparse.ArgumentError(action, why) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Report a value that is no choice, with the nearest that is."""

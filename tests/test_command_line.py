@@ -14,19 +14,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import psutil
 import pytest
+from msgspec import StructMeta
 from rich.console import Console
 
 from rater.cli import MENU, build_parser, main
-from rater.command_line import RENAMED, subparsers_of
+from rater.command_line import RENAMED, parsers_below, shown_actions, subparsers_of
+from rater.commands.common import call
 from rater.commands.machine import SHELLS
+from rater.plan.request import OPTIONS
 from rater.process import print_error
 from rater.show.console import paged
 from rater.store.observations import MOST_BENCHMARKS
 from rater.text.secrets import cleaned_streams
+from rater.workflow.arguments import Asked
 from tests.support.calls import Rater
 from tests.support.observations import DOCUMENT, changed
 from tests.support.strangers import give, needs_root, stranger_does, stranger_keeps
@@ -535,6 +541,31 @@ def test_commands_options_and_values_are_completed(
     flags = ["--no-config"] if shell == "fish" else ["--norc"]
     done = subprocess.run([shell, *flags, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ANSWERS, done.stderr
+
+
+def test_a_use_case_takes_every_argument_of_its_command_and_no_other() -> None:
+    every = {"db", "json", "command"}
+    wrong, checked = [], 0
+    for parser in parsers_below(build_parser()):
+        run = parser.get_default("run")
+        if not isinstance(run, partial) or run.func is call:
+            continue
+        use_case = getattr(import_module(f"rater.{run.args[0]}"), run.args[1])
+        given = {it.dest for it in shown_actions(parser)} - {"help"}
+        taken, needed = {"quiet", "dry_run"}, set[str]()  # `plan` ignores those of `run`
+        for name, of in use_case.__annotations__.items():
+            kind = use_case.__globals__.get(of)
+            if isinstance(kind, StructMeta):
+                fields = kind.__struct_fields__
+                taken |= {"suites", *(it.dest for it in OPTIONS)} if kind is Asked else {*fields}
+                needed |= {*fields[: len(fields) - len(kind.__struct_defaults__)]}
+            elif name not in ("return", *(use_case.__kwdefaults__ or {})):
+                needed.add(name)
+        wrong += [f"{parser.prog}: nobody takes {it}" for it in given - taken - needed]
+        wrong += [f"{parser.prog}: no argument {it}" for it in needed - given - every]
+        checked += 1
+    assert wrong == []
+    assert checked > 25
 
 
 def test_every_command_has_examples_and_each_of_them_parses() -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, StructMeta
 
 from rater.command_line import DROPPED, RENAMED, Parser, TopLevelParser, shown_actions
 from rater.errors import InputError
 from rater.files import is_content_trusted, opened, trust_content, user_folder
-from rater.plan.request import BY_NAME
-from rater.workflow.arguments import add_option
+from rater.plan.options import Option, OptionForm
+from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
+from rater.workflow.arguments import Asked
 
 type Subparsers = argparse._SubParsersAction[Parser]
 
@@ -30,19 +34,38 @@ POINTS = (
 )
 
 
+# -- From parsed arguments to the use case of a command --------------------------------------------
+
+
+def call(function: Callable[..., int], args: argparse.Namespace) -> int:
+    """Call a use case with what its parameters name: an argument, or a Struct of several."""
+    assert isinstance(function, FunctionType)
+    values = {name: tuple(it) if isinstance(it, list) else it for name, it in vars(args).items()}
+    given: dict[str, Any] = {}
+    for name, of in function.__annotations__.items():
+        kind = function.__globals__.get(of)
+        if kind is Asked:
+            given[name] = Asked.of(vars(args))
+        elif isinstance(kind, StructMeta):
+            given[name] = kind(**{it: values[it] for it in kind.__struct_fields__ if it in values})
+        elif name in values:
+            given[name] = values[name]
+    status: int = function(**given)
+    return status
+
+
 def lazy_command(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return a command of `rater.MODULE`, which is imported when it is called."""
+    return partial(_call_of, module, function)
 
-    def run(args: argparse.Namespace) -> int:
-        status: int = getattr(import_module(f"rater.{module}"), function)(args)
-        return status
 
-    return run
+def _call_of(module: str, function: str, args: argparse.Namespace) -> int:
+    return call(getattr(import_module(f"rater.{module}"), function), args)
 
 
 def add_common(
     parser: argparse.ArgumentParser,
-    run: str | Callable[[argparse.Namespace], int] | None = None,
+    run: str | Callable[..., int] | None = None,
     *,
     tables: bool = False,
 ) -> None:
@@ -53,6 +76,8 @@ def add_common(
     """
     if isinstance(run, str):
         run = lazy_command(*run.rsplit(".", 1))
+    elif run is not None:
+        run = partial(call, run)
     if run is not None:
         parser.set_defaults(run=run)
     parser.add_argument(
@@ -112,6 +137,45 @@ def add_force_and_share(parser: argparse._ActionsContainer) -> None:
 def add_topology(parser: argparse.ArgumentParser, text: str, **rest: Any) -> None:
     """Add `--topology MACHINE`."""
     parser.add_argument("--topology", metavar="MACHINE", help=text, **rest)
+
+
+# -- The table of options as arguments -------------------------------------------------------------
+
+
+def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+    """Declare what `run` (and every command that plans a run) takes, but the options `without`.
+
+    What was not given is None, False or an empty list: `Request` knows the defaults.
+    """
+    parser.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE[/BENCHMARK]",
+        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
+        f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
+    )
+    for title, options in groupby(OPTIONS, key=lambda it: it.group):
+        group = parser.add_argument_group(title)
+        for option in options:
+            if option.name not in without:
+                add_option(group, option)
+
+
+def add_option(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:
+    """Declare one option of a run; `text`: what it means for another command."""
+    rest: dict[str, Any] = {"help": text or option.help, "dest": option.dest}
+    form, convert = option.kind.form, option.kind.convert
+    if form is OptionForm.FLAG:
+        rest["action"] = "store_true"
+    else:
+        rest |= {"metavar": option.metavar, "choices": option.choices, "type": convert}
+    if form in (OptionForm.SEVERAL, OptionForm.REPEATED):
+        rest |= {"action": "append", "default": []}
+    if form is OptionForm.SEVERAL:
+        rest |= {"action": "extend", "nargs": "+"}
+    if option.const is not None:
+        rest |= {"nargs": "?", "const": option.const}
+    parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **rest)
 
 
 # -- Defaults of options from files: `~/.config/rater/config.toml` and `./rater.toml` --------------
@@ -291,7 +355,7 @@ def _check(action: argparse.Action, text: str) -> None:
     convert = action.type if callable(action.type) else str
     try:
         value = convert(text)
-    except (argparse.ArgumentTypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(str(error)) from None
     if action.choices is not None and value not in action.choices:
         raise ValueError(f"expected one of {', '.join(map(str, action.choices))}, got {text!r}")

@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rater.command_line import CommandTrait, subparsers_of
-from rater.commands.common import LOCAL, TRUST, Subparsers, add_common, add_flag, read_defaults
+from rater.commands.common import (
+    LOCAL,
+    TRUST,
+    Subparsers,
+    add_common,
+    add_flag,
+    read_defaults,
+)
 from rater.errors import InputError
 from rater.files import trusted_files
 from rater.process import print_error
 from rater.text.values import duration_s, size_bytes, to_dict
-from rater.workflow.arguments import print_json, print_view
+from rater.workflow.arguments import Output, print_json, print_view
 
 
 def register_settings(subparsers: Subparsers) -> None:
@@ -73,7 +80,7 @@ def register_suites(subparsers: Subparsers) -> None:
     clean.add_argument(
         "--older", metavar="TIME", type=duration_s, help="unused for so long (default: 30d)"
     )
-    clean.add_argument("--size", metavar="SIZE", type=_size, help="until it has so much")
+    clean.add_argument("--size", metavar="SIZE", type=size_bytes, help="until it has so much")
     add_flag(clean, "--dry-run", help="only say what would go")
     add_common(clean, "workflow.machine.clean")
 
@@ -108,6 +115,7 @@ def register_suites(subparsers: Subparsers) -> None:
     new.add_argument("name", metavar="NAME", help="of the suite; a path to write it somewhere else")
     new.add_argument(
         "--dir",
+        dest="place",
         type=Path,
         metavar="DIR",
         help="folder to write NAME.toml and NAME/ into (default: here)",
@@ -115,7 +123,7 @@ def register_suites(subparsers: Subparsers) -> None:
     add_common(new, "workflow.suites.new")
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(output: Output) -> int:
     from rater.errors import InputError
     from rater.plan.suite_find import find_suites, load_suite
     from rater.show.plans.suites import listed_document, suites_parts
@@ -129,36 +137,36 @@ def _list(args: argparse.Namespace) -> int:
             suite, error = None, str(wrong)
         listed = listed_document(it.name, it.path, it.folder, it.instead, suite)
         found.append(listed | {"error": error})
-    print_view(args, found, suites_parts)
+    print_view(output, found, suites_parts)
     for trouble in troubles:
         print_error(trouble)
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(output: Output, suite: str) -> int:
     from rater.plan.suite_find import load_selection
     from rater.show.plans.suites import suite_document, suite_parts
 
-    print_view(args, suite_document(load_selection(args.suite)), suite_parts)
+    print_view(output, suite_document(load_selection(suite)), suite_parts)
     return 0
 
 
-def _build(args: argparse.Namespace) -> int:
+def _build(output: Output, suite: str, tune: str) -> int:
     """Build all, say all that failed; exit 2 when any did."""
     from rater.plan.suite_find import load_selection
     from rater.run.programs.compile import cache_root
     from rater.run.workplace.trial import try_build
     from rater.workflow.suites import report_trial
 
-    suite, cache = load_selection(args.suite), cache_root()
+    selected, cache = load_selection(suite), cache_root()
     trials = []
-    for benchmark in suite.benchmarks:
-        trials.append(try_build(benchmark, args.tune, cache))
-        if not args.json:  # each when it is over: a whole suite takes minutes
-            report_trial(suite, trials[-1])
-    if args.json:
+    for benchmark in selected.benchmarks:
+        trials.append(try_build(benchmark, tune, cache))
+        if not output.json:  # each when it is over: a whole suite takes minutes
+            report_trial(selected, trials[-1])
+    if output.json:
         facts = [to_dict(trial) for trial in trials]
-        print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})
+        print_json({"suite": selected.name, "path": str(selected.path), "benchmarks": facts})
     return 2 if any(trial.error is not None for trial in trials) else 0
 
 
@@ -190,7 +198,7 @@ def register_topo(subparsers: Subparsers) -> None:
         "hwloc's logical indexes.",
     )
     topo.add_argument(
-        "machine",
+        "described",
         metavar="MACHINE",
         nargs="?",
         help="hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a "
@@ -252,17 +260,10 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= _LONGEST_S:
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"expected a number of seconds, above 0 and at most {_LONGEST_S:g}, got {text!r}"
         )
     return value
-
-
-def _size(text: str) -> int:
-    try:
-        return size_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def register_trust(subparsers: Subparsers) -> None:
@@ -278,7 +279,8 @@ def register_trust(subparsers: Subparsers) -> None:
     way = parser.add_mutually_exclusive_group()
     add_flag(way, "--remove", help="take that back")
     add_flag(way, "--list", dest="listing", help="show what is trusted")
-    add_common(parser, _trust)
+    parser.set_defaults(run=_trust)
+    add_common(parser)
 
 
 def _trust(args: argparse.Namespace) -> int:

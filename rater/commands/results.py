@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Protocol
 
 from rater.commands.common import (
@@ -18,6 +19,7 @@ from rater.commands.common import (
     add_force_and_share,
     add_run_word,
     add_verbose,
+    call,
     lazy_command,
 )
 from rater.errors import InputError
@@ -28,16 +30,11 @@ from rater.wings import Hook
 
 
 class FleetWords(Protocol):
-    """What a wing does where a word means a whole fleet."""
+    """What a wing does where a word means a whole fleet: as the commands of these names."""
 
-    def confirm(self, args: argparse.Namespace) -> int:
-        """Run its slow hosts again."""
-
-    def fleet_divots(self, args: argparse.Namespace) -> int:
-        """Print its slow hosts."""
-
-    def report(self, args: argparse.Namespace) -> int:
-        """Write its page."""
+    confirm: Callable[..., int]
+    fleet_divots: Callable[..., int]
+    report: Callable[..., int]
 
 
 _FLEET_WORDS = Hook[FleetWords]("fleet words")
@@ -152,7 +149,7 @@ def register_results(subparsers: Subparsers) -> None:
         "`rater spec import`.",
     )
     importing.add_argument(
-        "file",
+        "files",
         metavar="FILE",
         nargs="+",
         help="a document, - for standard input, or a database",
@@ -226,13 +223,14 @@ def register_divots(subparsers: Subparsers) -> None:
     trial.add_argument("--pairs", metavar="K", type=int, help="runs of each side; default 5")
     add_force_and_share(trial)
     add_doing(trial, "show what would run; run nothing", "no progress")
-    add_common(parser, _divots)
+    parser.set_defaults(run=_divots)
+    add_common(parser)
 
 
 def _per_cent(text: str) -> float:
     value = parse_percent(text, 1000)
     if not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected per cent above 0, such as 1.5")
+        raise ValueError(f"{text!r}: expected per cent above 0, such as 1.5")
     return value
 
 
@@ -242,14 +240,14 @@ def _divots(args: argparse.Namespace) -> int:
         if given:
             raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
         if is_fleet_word(args.confirm) and "/" not in args.confirm:
-            return _FLEET_WORDS().confirm(args)
+            return call(_FLEET_WORDS().confirm, args)
         return lazy_command("workflow.run.confirm", "confirm")(args)
     given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return _FLEET_WORDS().fleet_divots(args)
+        return call(_FLEET_WORDS().fleet_divots, args)
     return lazy_command("workflow.results.divots", "find_divots")(args)
 
 
@@ -308,12 +306,13 @@ def register_report(subparsers: Subparsers) -> None:
         "the page; - is standard output (default: rater-report-RUN.html in the current directory)",
     )
     add_flag(parser, "--force", help="write over FILE though rater did not make it")
-    add_common(parser, _report)
+    parser.set_defaults(run=_report)
+    add_common(parser)
 
 
 def _report(args: argparse.Namespace) -> int:
     if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return _FLEET_WORDS().report(args)
+        return call(_FLEET_WORDS().report, args)
     return lazy_command("workflow.results.report", "report")(args)
 
 

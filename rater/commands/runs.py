@@ -14,10 +14,13 @@ from rater.commands.common import (
     add_doing,
     add_flag,
     add_force_and_share,
+    add_option,
+    add_run_arguments,
     add_run_word,
     add_sweep_options,
     add_topology,
     add_verbose,
+    call,
     lazy_command,
 )
 from rater.errors import InputError
@@ -25,14 +28,7 @@ from rater.plan.request import BY_NAME
 from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
 from rater.plan.sweep import RETRIES, BlockOrder
 from rater.text.values import duration_s
-from rater.workflow.arguments import (
-    Asked,
-    Output,
-    add_option,
-    add_run_arguments,
-    open_existing_store,
-    print_view,
-)
+from rater.workflow.arguments import Output, open_existing_store, print_view
 
 
 def register_run(subparsers: Subparsers) -> None:
@@ -52,12 +48,13 @@ def register_run(subparsers: Subparsers) -> None:
     )
     add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")
     add_verbose(parser)
-    add_common(parser, _run)
+    parser.set_defaults(run=_run)
+    add_common(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
-    resume = lazy_command("workflow.run.begin", "resume")
-    return (lazy_command("workflow.run.begin", "run") if args.resume is None else resume)(args)
+    function = "run" if args.resume is None else "resume_run"
+    return lazy_command("workflow.run.begin", function)(args)
 
 
 def register_plan(subparsers: Subparsers) -> None:
@@ -178,7 +175,8 @@ def register_sweep(subparsers: Subparsers) -> None:
     add_flag(stored, "--list", dest="listing", help="list them")
     stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
     add_flag(stored, "--example", help="print a file to begin with")
-    add_common(parser, sweep_command, tables=True)
+    parser.set_defaults(run=sweep_command)
+    add_common(parser, tables=True)
 
 
 def sweep_command(args: argparse.Namespace) -> int:
@@ -189,35 +187,32 @@ def sweep_command(args: argparse.Namespace) -> int:
         sys.stdout.write(EXAMPLE)
         return 0
     if args.listing:
-        return _list(args)
+        return call(_list, args)
     if args.retries is not None and args.retries < 0:
         raise InputError(f"--retries {args.retries}: expected 0 or more")
     if args.show is not None:
-        from rater.store.sweeps import find_sweep
-        from rater.workflow.sweep.view import show_sweep
-
-        with open_existing_store(args) as store:
-            every = replace(Output.of(args), verbose=True)
-            show_sweep(every, store, find_sweep(store, args.show))
-        return 0
-    if args.resume is not None:
-        from rater.workflow.sweep.execute import resume
-
-        return resume(args)
-    from rater.workflow.sweep.execute import run_sweep
-    from rater.workflow.sweep.request import SweepOptions
-
-    return run_sweep(Asked.of(args), SweepOptions.of(args), Output.of(args))
+        return call(_show, args)
+    function = "run_sweep" if args.resume is None else "resume_sweep"
+    return lazy_command("workflow.sweep.execute", function)(args)
 
 
-def _list(args: argparse.Namespace) -> int:
+def _show(output: Output, show: str) -> int:
+    from rater.store.sweeps import find_sweep
+    from rater.workflow.sweep.view import show_sweep
+
+    with open_existing_store(output) as store:
+        show_sweep(replace(output, verbose=True), store, find_sweep(store, show))
+    return 0
+
+
+def _list(output: Output) -> int:
     from rater.show.compare.sweep import sweeps_document, sweeps_parts
     from rater.store.sweeps import sweeps
     from rater.workflow.sweep.view import view_of
 
-    with open_existing_store(args) as store:
+    with open_existing_store(output) as store:
         views = [view_of(sweep) for sweep in sweeps(store)]
-    print_view(args, sweeps_document(views), lambda _: sweeps_parts(views))
+    print_view(output, sweeps_document(views), lambda _: sweeps_parts(views))
     return 0
 
 

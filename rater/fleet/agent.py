@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import os
 import shutil
@@ -290,17 +289,16 @@ class Agent:
         )
 
 
-def agent(args: argparse.Namespace) -> int:
+def agent(spec: str, node: str, attempt: int, job: str) -> int:
     """Do one attempt; the exit status is for the scheduler's eyes only."""
-    spec_file = Path(args.spec)
-    folder = SharedFolder(spec_file.parent)
-    spec = folder.spec()
+    folder = SharedFolder(Path(spec).parent)
+    asked = folder.spec()
     with ending_signals() as signals:
-        taken = folder.claim(args.node, args.attempt, args.job)
+        taken = folder.claim(node, attempt, job)
         if taken is not None:
-            print_error(f"{args.node}, attempt {args.attempt}: job {taken} does it already")
+            print_error(f"{node}, attempt {attempt}: job {taken} does it already")
             return 0
-        it = Agent(folder, spec, args.node, args.attempt, args.job, signals)
+        it = Agent(folder, asked, node, attempt, job, signals)
         try:
             verdict = it.run()
         except (RaterError, OSError) as error:

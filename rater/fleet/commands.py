@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 
 from rater.command_line import CommandTrait
-from rater.commands.common import RESTORE, Subparsers, add_common, add_flag, lazy_command
+from rater.commands.common import (
+    RESTORE,
+    Subparsers,
+    add_common,
+    add_flag,
+    add_run_arguments,
+    lazy_command,
+)
 from rater.text.values import duration_s
-from rater.workflow.arguments import add_run_arguments
 
 _FLEET = "a number, last, last~1 or the start of a uuid (default: last)"
 DEFAULT_PENDING_S = 86400.0
@@ -54,7 +60,7 @@ def register(subparsers: Subparsers) -> None:
         sub = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         sub.add_argument("fleet", metavar="FLEET", nargs="?", default="last", help=_FLEET)
         if name == "status":
-            add_flag(sub, "--all", help="every node of a large fleet")
+            add_flag(sub, "--all", dest="every", help="every node of a large fleet")
         else:
             add_flag(sub, "--quiet", help="no news, no table")
         if name == "retry":
@@ -63,8 +69,7 @@ def register(subparsers: Subparsers) -> None:
             add_flag(sub, "--wait", help="until the jobs have ended")
         if name in ("wait", "retry"):
             _add_poll(sub)
-        add_common(sub)
-        sub.set_defaults(run=lazy_command("fleet.run", function))
+        add_common(sub, f"fleet.run.{function}")
     listing = commands.add_parser("list", help="the fleets that are stored")
     add_common(listing, "fleet.run.list_fleets")
 
@@ -168,7 +173,7 @@ def _register_merge(commands: Subparsers) -> None:
         "exit status is then 2. Stop it at any time and call it again.",
     )
     parser.add_argument("target", metavar="TARGET", help="the database to merge into")
-    parser.add_argument("source", metavar="DB", nargs="+", help="a database to merge")
+    parser.add_argument("sources", metavar="DB", nargs="+", help="a database to merge")
     add_flag(parser, "--restore", help=RESTORE)
     add_common(parser, "fleet.merge.merge")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -47,7 +46,7 @@ from rater.fleet.table import fleet_document, fleet_parts
 from rater.process import is_alive, print_error, this_process
 from rater.store.open_database import OpenDatabase
 from rater.text.values import count
-from rater.workflow.arguments import print_view
+from rater.workflow.arguments import Output, print_view
 
 # What is to be done is written down before it is done, so that the next step knows what may have
 # happened: a job may be submitted twice (one of the two runs), an ended job cancelled once more.
@@ -322,10 +321,10 @@ _MOST_FOLLOWED = 16  # nodes whose every step is said
 
 
 def show_fleet(
-    args: argparse.Namespace, fleet: StoredFleet, silent: str | None, *, every: bool = False
+    output: Output, fleet: StoredFleet, silent: str | None, *, every: bool = False
 ) -> None:
     """Print a fleet; `silent`: why the scheduler gave no answer."""
-    print_view(args, fleet_document(fleet, silent), partial(fleet_parts, every=every))
+    print_view(output, fleet_document(fleet, silent), partial(fleet_parts, every=every))
 
 
 def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
@@ -342,7 +341,7 @@ def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
     return no_news if quiet else tell
 
 
-def waited(args: argparse.Namespace, steps: FleetDriver) -> int:
+def waited(output: Output, poll: float | None, steps: FleetDriver) -> int:
     """Go on with a fleet until it has come to its end, collect and show it; return the status.
 
     Ctrl-C ends the waiting alone: jobs go on.
@@ -350,18 +349,18 @@ def waited(args: argparse.Namespace, steps: FleetDriver) -> int:
     said = None
     while True:
         fleet = steps.act(steps.refresh())
-        if steps.silent != said and steps.silent is not None and not args.quiet:
+        if steps.silent != said and steps.silent is not None and not output.quiet:
             print_error(f"the scheduler gave no answer, asking again: {steps.silent}")
         said = steps.silent
         if fleet.is_settled:
             break
-        time.sleep(POLL_S[fleet.asked.backend] if args.poll is None else args.poll)
-    if collect_published(steps, quiet=args.quiet) and not steps.refresh().is_settled:
-        return waited(args, steps)  # what was damaged is measured again
+        time.sleep(POLL_S[fleet.asked.backend] if poll is None else poll)
+    if collect_published(steps, quiet=output.quiet) and not steps.refresh().is_settled:
+        return waited(output, poll, steps)  # what was damaged is measured again
     set_fleet(steps.store, steps.number, begun=1)
     fleet = steps.refresh()
-    if args.json or not args.quiet:
-        show_fleet(args, fleet, steps.silent)
+    if output.json or not output.quiet:
+        show_fleet(output, fleet, steps.silent)
     return 0 if fleet.status == "complete" else 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from rater.store.connection import default_path
 from rater.store.open_database import OpenDatabase
 from rater.store.store import Store, open_store
 from rater.text.values import count, runs_text, to_dict, truncate_list
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import Output, print_json
 
 # A run is the same where its uuid is. One that is not there yet gets the next number here; one that
 # has gone on since (resumed, more copies, judged, searched) is replaced under the number it has;
@@ -440,39 +439,39 @@ def _value(table: MergeTable, column: str) -> tuple[str, str | None]:
 # -- Databases of other machines into one: `rater fleet merge TARGET DB...`, and `rater import DB`
 
 
-def merge(args: argparse.Namespace) -> int:
+def merge(output: Output, target: str, sources: tuple[str, ...], restore: bool) -> int:
     """Merge each database; one that cannot be merged does not keep the others out."""
-    target = Path(args.target)
-    if args.db is not None and default_path(args.db) != target:
+    path = Path(target)
+    if output.db is not None and default_path(output.db) != path.absolute():
         raise InputError(
-            f"--db {args.db}: `rater fleet merge` merges into the database that it is given first "
-            f"({target}); leave out --db"
+            f"--db {output.db}: `rater fleet merge` merges into the database that it is given "
+            f"first ({path}); leave out --db"
         )
-    sources = list(dict.fromkeys(Path(it) for it in args.source))
-    with open_store(target) as store:
-        merged, errors = merge_all(store, sources, args)
-    if args.json:
+    files = list(dict.fromkeys(map(Path, sources)))
+    with open_store(path) as store:
+        merged, errors = merge_all(store, files, output, restore=restore)
+    if output.json:
         print_json({"files": [it.document() for it in merged], "errors": errors})
-    elif len(sources) > 1:
-        print(_total(merged, errors, target))
+    elif len(files) > 1:
+        print(_total(merged, errors, path))
     return InputError.exit_status if errors else 0
 
 
 def merge_all(
-    store: Store, sources: Sequence[Path], args: argparse.Namespace
+    store: Store, sources: Sequence[Path], output: Output, *, restore: bool
 ) -> tuple[list[MergedFile], list[str]]:
     """Merge each, and say what became of it; return that, and why others cannot be merged."""
     merged: list[MergedFile] = []
     errors: list[str] = []
     for path in sources:
         try:
-            result = merge_database(store, path, restore=args.restore)
+            result = merge_database(store, path, restore=restore)
         except SourceRefusedError as error:
             errors.append(str(error))
             print_error(str(error))
             continue
         merged.append(result)
-        if not args.json:
+        if not output.json:
             # Of many files that have nothing new the last line is enough.
             new = result.added, result.replaced, result.sweeps, result.traces
             if any(new) or len(sources) == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import shutil
@@ -12,8 +11,8 @@ import uuid as uuids
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater import __version__
@@ -40,11 +39,11 @@ from rater.fleet.store import (
     unfinished_like,
 )
 from rater.fleet.table import listed_document, listed_parts
-from rater.plan.options import OptionForm, was_given
+from rater.plan.options import OptionForm
 from rater.plan.placement.layout import load_layout, override_layout
 from rater.plan.placement.memory_policy import parse_memory
 from rater.plan.placement.place import check_copies
-from rater.plan.request import OPTIONS, Request
+from rater.plan.request import BY_NAME, OPTIONS, Request
 from rater.plan.schedule import resolve_mode, resolve_window
 from rater.process import print_error, this_process
 from rater.store.connection import default_path
@@ -52,6 +51,7 @@ from rater.store.store import Store, open_store
 from rater.text.values import count, truncate_list
 from rater.workflow.arguments import (
     Asked,
+    Output,
     check_current_directory,
     open_existing_store,
     open_to_list,
@@ -67,10 +67,27 @@ _SETTLE_S = {"slurm": 60.0, "local": 1.0}
 _NOT_PASSED = ("wait", "share")
 
 
-def run(args: argparse.Namespace) -> int:
+class FleetOptions(Struct, frozen=True):
+    """What was typed of a fleet itself; durations in seconds."""
+
+    nodes: str | None
+    parallel: int | None
+    attempts: int
+    minutes: int | None
+    pending_limit: float
+    busy_limit: float
+    settle: float | None
+    backend: str
+    slurm_arg: tuple[str, ...]
+    folder: str | None
+    scratch: str | None
+    allow_partial: bool
+
+
+def run(output: Output, typed: Asked, options: FleetOptions, wait: bool, poll: float | None) -> int:
     """Begin a fleet, or go on with the one that a killed `rater fleet run` left."""
-    asked, nodes = _checked(args)
-    with open_store(default_path(args.db)) as store:
+    asked, nodes = _checked(typed, options)
+    with open_store(default_path(output.db)) as store:
         number = unfinished_like(store, asked, nodes)
         if number is not None:
             set_fleet(store, number, **this_process()._asdict())
@@ -80,12 +97,12 @@ def run(args: argparse.Namespace) -> int:
             number = new_fleet(store, asked, nodes)
         fleet = load_fleet(store, number)
         _make_folder(fleet.asked)
-        steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=args.quiet))
-        if args.wait:
-            return waited(args, steps)
+        steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=output.quiet))
+        if wait:
+            return waited(output, poll, steps)
         steps.act(steps.refresh())
         set_fleet(store, number, begun=1)
-        return _submitted(args, store, steps)
+        return _submitted(output, store, steps)
 
 
 def create_confirming_fleet(store: Store, number: int, nodes: tuple[str, ...]) -> int:
@@ -113,13 +130,13 @@ def create_confirming_fleet(store: Store, number: int, nodes: tuple[str, ...]) -
     return made
 
 
-def _submitted(args: argparse.Namespace, store: Store, steps: FleetDriver) -> int:
+def _submitted(output: Output, store: Store, steps: FleetDriver) -> int:
     fleet = load_fleet(store, steps.number)
-    if not args.quiet or args.json:
-        show_fleet(args, fleet, steps.silent)
+    if not output.quiet or output.json:
+        show_fleet(output, fleet, steps.silent)
     left = sum(not of for of in fleet.attempts.values())
     last = [of[-1] for of in fleet.attempts.values() if of]
-    if not args.quiet:
+    if not output.quiet:
         if left:
             print_error(
                 f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them"
@@ -132,24 +149,26 @@ def _submitted(args: argparse.Namespace, store: Store, steps: FleetDriver) -> in
     return 1 if any(it.state == "refused" for it in last) else 0
 
 
-def _checked(args: argparse.Namespace) -> tuple[FleetRequest, tuple[str, ...]]:
+def _checked(typed: Asked, options: FleetOptions) -> tuple[FleetRequest, tuple[str, ...]]:
     """Return what was typed, and its nodes, checked as far as this machine can tell.
 
     Raises `InputError`.
     """
     check_current_directory()
-    if args.nodes is None:
+    if options.nodes is None:
         raise InputError("--nodes is missing: the nodes to run on, such as --nodes 'n[001-128]'")
-    nodes = expand(args.nodes)
-    _check_numbers(args)
-    request = Asked.of(args, but=_NOT_PASSED).request()
+    nodes = expand(options.nodes)
+    _check_numbers(options)
+    for name in _NOT_PASSED:
+        typed = typed.having(BY_NAME[name], None)
+    request = typed.request()
     _check_request(request)
     directory = Path.cwd()
     if request.command:
         _check_command(request.command[0])
     uuid = str(uuids.uuid4())
-    folder = _home(args) / f"rater-{uuid}"
-    found = {it.name: it for it in backend(args.backend, folder).nodes(nodes)}
+    folder = _home(options.folder) / f"rater-{uuid}"
+    found = {it.name: it for it in backend(options.backend, folder).nodes(nodes)}
     for it in found.values():
         if it.reason is not None:
             print_error(f"warning: {it.name} is {it.word}: {it.reason}")
@@ -162,33 +181,33 @@ def _checked(args: argparse.Namespace) -> tuple[FleetRequest, tuple[str, ...]]:
     asked = FleetRequest(
         uuid=uuid,
         started_at=utc_timestamp(),
-        backend=args.backend,
+        backend=options.backend,
         folder=str(folder),
-        scratch=str(Path(args.scratch or "/var/tmp").absolute()),
+        scratch=str(Path(options.scratch or "/var/tmp").absolute()),
         directory=str(directory),
-        words=words_of(args),
-        command=tuple(args.command) if args.command else None,
+        words=words_of(typed),
+        command=typed.command or None,
         command_line=shlex.join(["rater", *sys.argv[1:]]),
         rater_version=__version__,
-        parallel=args.parallel,
-        attempts=args.attempts,
-        minutes=args.minutes,
-        pending_limit_s=args.pending_limit,
-        settle_s=_SETTLE_S[args.backend] if args.settle is None else args.settle,
-        arguments=tuple(args.slurm_arg),
-        allow_partial=args.allow_partial,
-        busy_limit_s=args.busy_limit,
+        parallel=options.parallel,
+        attempts=options.attempts,
+        minutes=options.minutes,
+        pending_limit_s=options.pending_limit,
+        settle_s=_SETTLE_S[options.backend] if options.settle is None else options.settle,
+        arguments=options.slurm_arg,
+        allow_partial=options.allow_partial,
+        busy_limit_s=options.busy_limit,
     )
     return asked, nodes
 
 
-def _check_numbers(args: argparse.Namespace) -> None:
+def _check_numbers(options: FleetOptions) -> None:
     for name in ("parallel", "attempts", "minutes"):
-        value = getattr(args, name)
+        value = getattr(options, name)
         if value is not None and not 1 <= value <= 10**6:
             raise InputError(f"--{name} {value}: expected a whole number, 1 or more")
     for name in ("pending-limit", "busy-limit", "settle"):
-        value = getattr(args, name.replace("-", "_"))
+        value = getattr(options, name.replace("-", "_"))
         if value is not None and not 0 <= value < 1e9:
             raise InputError(f"--{name} {value:g}: expected seconds, 0 or more")
 
@@ -216,12 +235,11 @@ def _check_command(word: str) -> None:
         print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
 
 
-def words_of(args: argparse.Namespace) -> tuple[str, ...]:
+def words_of(typed: Asked) -> tuple[str, ...]:
     """Return what stands behind `rater run` on a node: suites, and options that were given."""
-    words: list[str] = [*args.suites]
+    words: list[str] = [*typed.suites]
     for option in OPTIONS:
-        value: Any = None if option.dest in _NOT_PASSED else getattr(args, option.dest)
-        if not was_given(value):
+        if (value := typed.options.get(option.name)) is None:
             continue
         if option.kind.form is OptionForm.FLAG:
             words.append(option.typed)
@@ -232,9 +250,9 @@ def words_of(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _home(args: argparse.Namespace) -> Path:
+def _home(folder: str | None) -> Path:
     """Return where fleets have their folders: a place that all nodes see."""
-    named = args.folder or os.environ.get("RATER_FLEETS")
+    named = folder or os.environ.get("RATER_FLEETS")
     if named:
         return Path(named).absolute()
     return default_path(None).absolute().parent / "fleets"
@@ -250,91 +268,91 @@ def _make_folder(asked: FleetRequest) -> None:
 _CANCEL_WAIT_S, _CANCEL_POLL_S = 60.0, 2.0
 
 
-def status(args: argparse.Namespace) -> int:
+def status(output: Output, fleet: str, every: bool) -> int:
     """Look once, store what is seen and show it; nothing is submitted or ended."""
-    with open_existing_store(args) as store:
-        number, silent = find_fleet(store, args.fleet), None
+    with open_existing_store(output) as store:
+        number, silent = find_fleet(store, fleet), None
         try:
             steps = FleetDriver(store, number)
-            fleet, silent = steps.refresh(), steps.silent
+            found, silent = steps.refresh(), steps.silent
         except InputError as error:  # no commands of Slurm, somebody else's: as it is stored
             print_error(str(error))
-            fleet = load_fleet(store, number)
-        show_fleet(args, fleet, silent, every=args.all)
+            found = load_fleet(store, number)
+        show_fleet(output, found, silent, every=every)
     return 0
 
 
 @contextmanager
-def _opened(args: argparse.Namespace, *, news: bool = True) -> Iterator[FleetDriver]:
+def _opened(output: Output, fleet: str, *, news: bool = True) -> Iterator[FleetDriver]:
     """Give the steps of the fleet that a command names; `news`: what becomes of nodes is said."""
-    with open_existing_store(args) as store:
-        number = find_fleet(store, args.fleet)
+    with open_existing_store(output) as store:
+        number = find_fleet(store, fleet)
         nodes = len(load_fleet(store, number).nodes)
-        yield FleetDriver(store, number, update_printer(nodes, quiet=args.quiet or not news))
+        yield FleetDriver(store, number, update_printer(nodes, quiet=output.quiet or not news))
 
 
-def _shown(args: argparse.Namespace, steps: FleetDriver, fleet: StoredFleet) -> None:
-    if args.json or not args.quiet:
-        show_fleet(args, fleet, steps.silent)
+def _shown(output: Output, steps: FleetDriver, fleet: StoredFleet) -> None:
+    if output.json or not output.quiet:
+        show_fleet(output, fleet, steps.silent)
 
 
-def wait(args: argparse.Namespace) -> int:
+def wait(output: Output, fleet: str, poll: float | None) -> int:
     """Submit what is due, try lost nodes again, until nothing is left to be done; collect."""
-    with _opened(args) as steps:
-        return waited(args, steps)
+    with _opened(output, fleet) as steps:
+        return waited(output, poll, steps)
 
 
-def cancel(args: argparse.Namespace) -> int:
+def cancel(output: Output, fleet: str, wait: bool) -> int:
     """End a fleet: nothing more is submitted, jobs are told to publish what they have and end."""
-    with open_existing_store(args) as store:  # before whose its folder is matters
-        fleet = load_fleet(store, find_fleet(store, args.fleet))
-    if fleet.is_settled:
-        print_error(f"fleet {fleet.number} has no jobs left: {fleet.status}")
+    with open_existing_store(output) as store:  # before whose its folder is matters
+        found = load_fleet(store, find_fleet(store, fleet))
+    if found.is_settled:
+        print_error(f"fleet {found.number} has no jobs left: {found.status}")
         return 0
-    with _opened(args) as steps:
-        cancelled_at = fleet.cancelled_at or utc_timestamp()
+    with _opened(output, fleet) as steps:
+        cancelled_at = found.cancelled_at or utc_timestamp()
         set_fleet(steps.store, steps.number, cancelled_at=cancelled_at)
         steps.folder.mark_cancelled(True)
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:
-            fleet = steps.act(steps.refresh(), submit=False)
-            if not fleet.live or time.monotonic() > until_s or not args.wait:
+            found = steps.act(steps.refresh(), submit=False)
+            if not found.live or time.monotonic() > until_s or not wait:
                 break
-            time.sleep(min(_CANCEL_POLL_S, POLL_S[fleet.asked.backend]))
-        if fleet.live and args.wait:
-            ending = f"{count(len(fleet.live), 'job')} still ending"
-            print_error(f"{ending}; `rater fleet status {fleet.number}` looks again")
-        _shown(args, steps, fleet)
+            time.sleep(min(_CANCEL_POLL_S, POLL_S[found.asked.backend]))
+        if found.live and wait:
+            ending = f"{count(len(found.live), 'job')} still ending"
+            print_error(f"{ending}; `rater fleet status {found.number}` looks again")
+        _shown(output, steps, found)
         return 1 if steps.silent else 0
 
 
-def collect(args: argparse.Namespace) -> int:
+def collect(output: Output, fleet: str) -> int:
     """Admit what was published so far; the exit status says whether anything was set aside."""
-    with _opened(args, news=False) as steps:
+    with _opened(output, fleet, news=False) as steps:
         try:
             steps.refresh()
         except InputError as error:
             print_error(str(error))
-        aside = collect_published(steps, quiet=args.quiet)
-        _shown(args, steps, load_fleet(steps.store, steps.number))
+        aside = collect_published(steps, quiet=output.quiet)
+        _shown(output, steps, load_fleet(steps.store, steps.number))
     return 1 if aside else 0
 
 
-def retry(args: argparse.Namespace) -> int:
+def retry(output: Output, fleet: str, nodes: str | None, wait: bool, poll: float | None) -> int:
     """Try nodes again that came to less than all: those that may, or those that are named."""
-    with _opened(args) as steps:
-        fleet = steps.refresh()
-        wanted = _retried(fleet, args.nodes)
+    with _opened(output, fleet) as steps:
+        found = steps.refresh()
+        wanted = _retried(found, nodes)
         if not wanted:
-            what = "all of these nodes are complete" if args.nodes else fleet.status
-            print_error(f"fleet {fleet.number}: nothing to try again ({what})")
+            what = "all of these nodes are complete" if nodes else found.status
+            print_error(f"fleet {found.number}: nothing to try again ({what})")
             return 0
-        if fleet.cancelled_at is not None:
-            fleet = take_back_cancelling(steps, wanted)
-        fleet = steps.act(fleet, again=wanted)
-        if args.wait:
-            return waited(args, steps)
-        _shown(args, steps, fleet)
+        if found.cancelled_at is not None:
+            found = take_back_cancelling(steps, wanted)
+        found = steps.act(found, again=wanted)
+        if wait:
+            return waited(output, poll, steps)
+        _shown(output, steps, found)
     return 0
 
 
@@ -358,11 +376,11 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
     )
 
 
-def list_fleets(args: argparse.Namespace) -> int:
+def list_fleets(output: Output) -> int:
     """Print the fleets that are stored; no scheduler is asked."""
     lines: tuple[StoredFleet, ...] = ()
-    if (store := open_to_list(args)) is not None:
+    if (store := open_to_list(output)) is not None:
         with store:
             lines = fleets(store)
-    print_view(args, listed_document(lines), listed_parts)
+    print_view(output, listed_document(lines), listed_parts)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -58,7 +57,7 @@ from rater.process import print_error
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
 from rater.text.values import truncate_list
-from rater.workflow.arguments import open_existing_store, print_view
+from rater.workflow.arguments import Output, open_existing_store, print_view
 from rater.workflow.results.divots import load_or_analyse, parse_limit
 from rater.workflow.results.report import deliver_page, page_path
 
@@ -68,61 +67,63 @@ _ROUNDS = 3
 _MOST_SUSPECTS = 64
 
 
-def confirm(args: argparse.Namespace) -> int:
+def confirm(output: Output, confirm: str, finding: int | None, pairs: int | None) -> int:
     """Run the rounds and say which hosts are slow again; 0 where one is."""
-    rounds = _ROUNDS if args.pairs is None else args.pairs
+    rounds = _ROUNDS if pairs is None else pairs
     if rounds < LEAST_PAIRS:
         raise InputError(f"--pairs {rounds}: expected {LEAST_PAIRS} or more")
-    with open_existing_store(args) as store:
-        fleet = one_fleet(store, [args.confirm], "divots --confirm")
+    with open_existing_store(output) as store:
+        fleet = one_fleet(store, [confirm], "divots --confirm")
         load_fleet(store, fleet)  # else nobody knows how its hosts are reached
         found = compare_fleet(results(store, fleet))
-        chosen = _chosen(args, fleet, found)
-        pairs = pairs_of(found, [one.host for one in chosen], rounds)
-        trial = HostConfirmView(fleet, [suspect_of(one) for one in chosen], pairs)
-        if args.dry_run or not (args.quiet or args.json):
-            print_view(args, host_trial_document(trial), trial_plan_parts)
-        if args.dry_run:
+        chosen = _chosen(finding, fleet, found)
+        paired = pairs_of(found, [one.host for one in chosen], rounds)
+        trial = HostConfirmView(fleet, [suspect_of(one) for one in chosen], paired)
+        if output.dry_run or not (output.quiet or output.json):
+            print_view(output, host_trial_document(trial), trial_plan_parts)
+        if output.dry_run:
             return 0
         numbers = [
             _round(
-                store, fleet, [name for it in them for name in (it.suspect.host, it.quiet)], args
+                store,
+                fleet,
+                [name for it in them for name in (it.suspect.host, it.quiet)],
+                quiet=output.quiet,
             )
-            for them in pairs
+            for them in paired
         ]
         measured = [{it.host: it for it in results(store, number)} for number in numbers]
     verdicts = [
-        judge_suspect(suspect, list(zip(pairs, measured, strict=True)))
+        judge_suspect(suspect, list(zip(paired, measured, strict=True)))
         for suspect in trial.suspects
     ]
-    trial = HostConfirmView(fleet, trial.suspects, pairs, numbers, verdicts)
-    print_view(args, host_trial_document(trial), trial_verdict_parts)
+    trial = HostConfirmView(fleet, trial.suspects, paired, numbers, verdicts)
+    print_view(output, host_trial_document(trial), trial_verdict_parts)
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     if any(it is not None and it.answer in again for it in verdicts):
         return 0
     return NOT_JUDGED if None in verdicts else 1
 
 
-def _chosen(args: argparse.Namespace, fleet: int, found: FleetComparison) -> list[SlowHost]:
+def _chosen(finding: int | None, fleet: int, found: FleetComparison) -> list[SlowHost]:
     slow = list(found.slow)
     if not slow:
         raise InputError(f"fleet:{fleet} has no slow hosts: there is nothing to confirm")
-    if args.finding is not None:
-        if not 1 <= args.finding <= len(slow):
+    if finding is not None:
+        if not 1 <= finding <= len(slow):
             raise InputError(
-                f"--finding {args.finding}: of the slow hosts of fleet:{fleet} expected 1 to "
-                f"{len(slow)}"
+                f"--finding {finding}: of the slow hosts of fleet:{fleet} expected 1 to {len(slow)}"
             )
-        return [slow[args.finding - 1]]
+        return [slow[finding - 1]]
     if len(slow) > _MOST_SUSPECTS:
         print_error(f"the {_MOST_SUSPECTS} slowest of {len(slow)} slow hosts are confirmed")
     return slow[:_MOST_SUSPECTS]
 
 
-def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace) -> int:
+def _round(store: Store, fleet: int, nodes: list[str], *, quiet: bool) -> int:
     """Make a fleet of these nodes with what the first one ran; return its number."""
     number = create_confirming_fleet(store, fleet, tuple(dict.fromkeys(nodes)))
-    steps = FleetDriver(store, number, update_printer(len(set(nodes)), quiet=args.quiet))
+    steps = FleetDriver(store, number, update_printer(len(set(nodes)), quiet=quiet))
     while not steps.act(steps.refresh()).is_settled:
         time.sleep(POLL_S[load_fleet(store, number).asked.backend])
     collect_published(steps, quiet=True)
@@ -132,11 +133,11 @@ def _round(store: Store, fleet: int, nodes: list[str], args: argparse.Namespace)
 # -- `rater fleet history`: a host against its fleets over weeks, or a benchmark over all of them --
 
 
-def history(args: argparse.Namespace) -> int:
+def history(output: Output, name: str) -> int:
     """Print the histories of a name: one for each program, the last one run first."""
-    with open_existing_store(args) as store:
-        found = histories_in(store, args.name)
-    print_view(args, history_document(found), histories_parts)
+    with open_existing_store(output) as store:
+        found = histories_in(store, name)
+    print_view(output, history_document(found), histories_parts)
     return 0
 
 
@@ -174,13 +175,13 @@ _REPORT_MOST_OPENED = 40  # slow hosts whose own divots are on the page
 _MOST_HISTORIES = 12
 
 
-def report(args: argparse.Namespace) -> int:
+def report(output: Output, which: tuple[str, ...], file: str | None, force: bool) -> int:
     """Write the page of a fleet."""
-    with open_existing_store(args) as store:
-        fleet = one_fleet(store, args.which, "report")
-        path = page_path(args, f"fleet-{fleet}")
+    with open_existing_store(output) as store:
+        fleet = one_fleet(store, which, "report")
+        path = page_path(output, file, f"fleet-{fleet}", force=force)
         page = page_data(store, fleet)
-    return deliver_page(args, path, fleet_page(page), {"fleet": fleet}, summary_line(page))
+    return deliver_page(output, path, fleet_page(page), {"fleet": fleet}, summary_line(page))
 
 
 def page_data(store: Store, fleet: int) -> FleetPage:
@@ -235,16 +236,22 @@ _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is
 Inside = dict[str, Analysis]  # by host
 
 
-def fleet_divots(args: argparse.Namespace) -> int:
+def fleet_divots(
+    output: Output,
+    which: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    threshold_group: float,
+    threshold_copy: float,
+) -> int:
     """Print the slow hosts of a fleet, and the divots of the slowest ones; see `_gate`."""
-    limits = [parse_limit(text, (SLOW_HOST,)) for text in args.fail_on]
-    with open_existing_store(args) as store:
-        fleet = one_fleet(store, args.which, "divots")
-        thresholds = Thresholds(args.threshold_group, args.threshold_copy)
+    limits = [parse_limit(text, (SLOW_HOST,)) for text in fail_on]
+    with open_existing_store(output) as store:
+        fleet = one_fleet(store, which, "divots")
+        thresholds = Thresholds(threshold_group, threshold_copy)
         found, _, own, missing, _ = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
     divots = {host: divot_rows(it.findings) for host, it in own.items()}
     document = fleet_document(fleet, found, own, missing) | {"divots": divots}
-    print_view(args, document, fleet_parts)
+    print_view(output, document, fleet_parts)
     return _gate(min(least for _, least in limits), found, missing) if limits else 0
 
 

@@ -12,11 +12,10 @@ from rater.commands.common import (
     add_doing,
     add_file,
     add_flag,
+    add_run_arguments,
     add_sweep_options,
-    lazy_command,
 )
 from rater.text.values import duration_s
-from rater.workflow.arguments import add_run_arguments
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -126,8 +125,7 @@ def _register_study(actions: Subparsers) -> None:
     study.add_argument("--show", metavar="SWEEP", help="of a sweep that is stored; runs nothing")
     add_doing(study, "show all layouts; run nothing", "no progress, no summary")
     add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
-    add_common(pages)
-    pages.set_defaults(run=lazy_command("lab.models.study", "lab_pages"))
+    add_common(pages, "lab.models.study.lab_pages")
 
 
 def _register_trace(actions: Subparsers) -> None:
@@ -231,7 +229,7 @@ def _register_trace(actions: Subparsers) -> None:
 
 def _pages(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 40:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
+        raise ValueError(f"expected a whole number above 0, got {text!r}")
     return int(text)
 
 
@@ -241,6 +239,4 @@ def _rate(text: str) -> float:
         value = float(text.removesuffix("%")) / (100 if is_percent else 1)
         if 1e-6 <= value <= 1:
             return value
-    raise argparse.ArgumentTypeError(
-        f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}"
-    )
+    raise ValueError(f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 import shlex
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping
 from enum import Flag, StrEnum, auto
 from typing import Any, Protocol, cast
@@ -41,7 +39,7 @@ def parse_cadence(text: str) -> Cadence | None:
         return None if text == "off" else Cadence(once=text == "once")
     try:
         every_s = duration_s(text)
-    except ArgumentTypeError:
+    except ValueError:
         every_s = math.nan
     if not (LEAST_EVERY_S <= every_s < math.inf):
         raise InputError(
@@ -70,7 +68,7 @@ class OptionForm(StrEnum):
 class ArgumentKind(Struct, frozen=True):
     """A kind of value: how one is read, and what it is checked and turned into.
 
-    `convert` takes a text, and raises ValueError or ArgumentTypeError as argparse wants it. `check`
+    `convert` takes a text, and raises `ValueError` that says what is expected. `check`
     takes the option as it is typed and what was parsed, and returns what a `Request` holds; it
     raises `InputError`.
     """
@@ -246,11 +244,9 @@ class Option(Struct, frozen=True, kw_only=True):
         """Return what `argparse` makes of one value; raises `InputError`, `where` in front."""
         try:
             value = self.kind.convert(text)
-        except argparse.ArgumentTypeError as error:
-            raise InputError(f"{where} {text!r}: {error}") from None
-        except ValueError:
-            expected = "a whole number" if self.kind.convert is int else "a number"
-            raise InputError(f"{where} {text!r}: expected {expected}") from None
+        except ValueError as error:
+            expected = "expected a whole number" if self.kind.convert is int else error
+            raise InputError(f"{where} {text!r}: {expected}") from None
         if self.choices is not None and value not in self.choices:
             raise InputError(f"{where} {text!r}: expected one of {', '.join(self.choices)}")
         return value

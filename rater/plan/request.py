@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from functools import partial
@@ -67,8 +66,8 @@ def _seconds_or_none(name: str, default_s: float) -> Callable[[str], float]:
     def convert(text: str) -> float:
         try:
             return duration_s(text)
-        except argparse.ArgumentTypeError:
-            raise argparse.ArgumentTypeError(
+        except ValueError:
+            raise ValueError(
                 f"expected seconds (or 90s, 5m), got {text!r}; write "
                 f"--{name}={default_s:g}, or put --{name} last"
             ) from None

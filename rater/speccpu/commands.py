@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import time
@@ -11,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from rater.command_line import Parser
 from rater.commands.common import Subparsers, add_common, add_topology
 from rater.errors import InputError
 from rater.process import print_error
-from rater.workflow.arguments import print_json, print_view
+from rater.workflow.arguments import Output, print_json, print_view
 
 if TYPE_CHECKING:
     from rater.plan.topology import Topology
@@ -49,7 +50,7 @@ def _register_import(actions: Subparsers) -> None:
         "does not keep the others out; the exit status is then 2.",
     )
     parser.add_argument(
-        "file", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log; - for standard input"
+        "files", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log; - for standard input"
     )
     add_topology(
         parser,
@@ -120,14 +121,14 @@ def _copies(text: str) -> int:
 
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
     if not 1 <= number <= MOST_COPIES:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_COPIES}")
+        raise ValueError(f"{text!r}: expected a number from 1 to {MOST_COPIES}")
     return number
 
 
 def _macro(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not re.fullmatch(r"[A-Za-z_][\w-]*", name, re.ASCII):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME or NAME=VALUE of a macro")
+        raise ValueError(f"{text!r}: expected NAME or NAME=VALUE of a macro")
     return name, value if equals else "1"
 
 
@@ -137,28 +138,40 @@ def _kinds(text: str) -> frozenset[str]:
     kinds = frozenset(part.strip() for part in text.split(",") if part.strip())
     unknown = sorted(kinds - set(KINDS))
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r}: expected some of {', '.join(KINDS)}")
+        raise ValueError(f"{unknown[0]!r}: expected some of {', '.join(KINDS)}")
     return kinds
 
 
-def _lint(args: argparse.Namespace) -> int:
+class LintOptions(Struct, frozen=True):
+    """What was asked for of a check."""
+
+    config: str
+    topology: str | None
+    copies: int | None
+    section: str | None
+    define: tuple[tuple[str, str], ...]
+    label: str | None
+    ignore: frozenset[str]
+
+
+def _lint(output: Output, asked: LintOptions) -> int:
     from rater.speccpu.lint.bind_list import LintContext, read_source
     from rater.speccpu.lint.check import lint
     from rater.speccpu.show import lint_document, lint_parts
 
-    topology = _machine(args.topology)
-    source = read_source(Path(args.config), dict(args.define), args.label)
-    found = lint(LintContext(source, topology, args.copies, args.section, args.ignore))
+    topology = _machine(asked.topology)
+    source = read_source(Path(asked.config), dict(asked.define), asked.label)
+    found = lint(LintContext(source, topology, asked.copies, asked.section, asked.ignore))
     if not found.scopes:
-        why = f" for {args.section}" if args.section else ""
+        why = f" for {asked.section}" if asked.section else ""
         more = f" ({'; '.join(found.unchecked[:3])})" if len(found.unchecked) > 1 else ""
         raise InputError(
-            f"{args.config}: no submit, bind or bindN line{why}: nothing to check{more}"
+            f"{asked.config}: no submit, bind or bindN line{why}: nothing to check{more}"
         )
     machine = topology.source if topology else None
     hint = _hint(found, topology)
     print_view(
-        args,
+        output,
         lint_document(found, source, machine),
         lambda _: lint_parts(found, source, machine, hint=hint),
     )
@@ -189,40 +202,46 @@ def _hint(found: LintReport, topology: Topology | None) -> str:
 _SAYING_S = 5.0  # between two words on how far the reading is
 
 
-def import_spec(args: argparse.Namespace) -> int:
+def import_spec(
+    output: Output,
+    files: tuple[str, ...],
+    topology: str | None,
+    define: tuple[tuple[str, str], ...],
+    label: str | None,
+) -> int:
     """Import result files, one run each; what one of them lacks does not keep the others out."""
     from rater.speccpu.results.read import read_spec, to_import
     from rater.speccpu.show import import_document, import_parts
     from rater.store.connection import default_path
     from rater.store.store import open_store
 
-    topology = _machine(args.topology)
+    where = _machine(topology)
     documents = []
     errors: list[str] = []
     store = None
     try:
-        for place, name in enumerate(args.file):
+        for place, name in enumerate(files):
             try:
-                file = read_spec(Path(name), _progress(name), dict(args.define), args.label)
-                one = to_import(file, topology)
+                file = read_spec(Path(name), _progress(name), dict(define), label)
+                one = to_import(file, where)
             except InputError as error:
                 errors.append(str(error))
                 print_error(error)
                 continue
-            store = store or open_store(default_path(args.db))
+            store = store or open_store(default_path(output.db))
             number, added = store.add(one.stored, one.copies())
-            if args.json:
+            if output.json:
                 documents.append(import_document(one, number, added))
                 continue
             if place:
                 print()
-            asked = topology or args.define or args.label
+            asked = where or define or label
             again = f" (to read it so: `rater rm {number}` first)" if asked else ""
-            print_view(args, one, partial(import_parts, run=number, added=added, again=again))
+            print_view(output, one, partial(import_parts, run=number, added=added, again=again))
     finally:
         if store is not None:
             store.close()
-    if args.json:
+    if output.json:
         print_json({"runs": documents, "errors": errors})
     return InputError.exit_status if errors else 0
 

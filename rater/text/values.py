@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -29,12 +28,12 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def duration_s(text: str) -> float:
-    """Return seconds of `90`, `90s`, `500ms`, `1.5h`, `1m30s`; raises `ArgumentTypeError`."""
+    """Return seconds of `90`, `90s`, `500ms`, `1.5h`, `1m30s`; raises `ValueError`."""
     return _duration(text, "seconds", 1.0)
 
 
 def duration_ms(text: str) -> float:
-    """Return milliseconds of `6000`, `6s`, `500us`; raises `ArgumentTypeError`."""
+    """Return milliseconds of `6000`, `6s`, `500us`; raises `ValueError`."""
     return _duration(text, "milliseconds", 1e-3)
 
 
@@ -55,7 +54,7 @@ def _duration(text: str, plain: str, unit_s: float) -> float:
     word = text.strip()
     parts = list(_PART.finditer(word))
     if not parts or "".join(part[0] for part in parts) != word:
-        raise ArgumentTypeError(
+        raise ValueError(
             f"expected {plain} or a number with a unit (500ms, 90s, 2m, 1h30m), got {text!r}"
         )
     return sum(float(part[1]) * (_UNITS_S[part[2]] / unit_s) for part in parts)

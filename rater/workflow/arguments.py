@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
-from rater.plan.options import Option, OptionForm, was_given
+from rater.plan.options import Option, was_given
 from rater.plan.request import (
     BY_NAME,
     COMMAND,
@@ -27,48 +25,11 @@ from rater.plan.request import (
 from rater.process import print_error, remember_runs
 
 if TYPE_CHECKING:
-    from rater.show.console import Printer
     from rater.show.document import Part
     from rater.store.store import Store
 
 
-# -- What the user typed for a run: the table of options as arguments, and the `Request` of them ---
-
-
-def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """Declare what `run` (and every command that plans a run) takes, but the options `without`.
-
-    What was not given is None, False or an empty list: `Request` knows the defaults.
-    """
-    parser.add_argument(
-        "suites",
-        nargs="*",
-        metavar="SUITE[/BENCHMARK]",
-        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
-        f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
-    )
-    for title, options in groupby(OPTIONS, key=lambda it: it.group):
-        group = parser.add_argument_group(title)
-        for option in options:
-            if option.name not in without:
-                add_option(group, option)
-
-
-def add_option(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:
-    """Declare one option of a run; `text`: what it means for another command."""
-    rest: dict[str, Any] = {"help": text or option.help, "dest": option.dest}
-    form, convert = option.kind.form, option.kind.convert
-    if form is OptionForm.FLAG:
-        rest["action"] = "store_true"
-    else:
-        rest |= {"metavar": option.metavar, "choices": option.choices, "type": convert}
-    if form in (OptionForm.SEVERAL, OptionForm.REPEATED):
-        rest |= {"action": "append", "default": []}
-    if form is OptionForm.SEVERAL:
-        rest |= {"action": "extend", "nargs": "+"}
-    if option.const is not None:
-        rest |= {"nargs": "?", "const": option.const}
-    parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **rest)
+# -- What was asked for, as commands make it of what was typed -------------------------------------
 
 
 class Asked(Struct, frozen=True):
@@ -80,14 +41,14 @@ class Asked(Struct, frozen=True):
     defaults: frozenset[str] = frozenset()  # those that a file of defaults gave
 
     @classmethod
-    def of(cls, args: argparse.Namespace, but: Collection[str] = ()) -> Asked:
-        """Return what parsed arguments have, without the options `but`."""
-        values = {it.name: getattr(args, it.dest, None) for it in OPTIONS if it.name not in but}
+    def of(cls, arguments: Mapping[str, Any]) -> Asked:
+        """Return what parsed arguments have, by name."""
+        values = {it.name: arguments.get(it.dest) for it in OPTIONS}
         return cls(
-            tuple(args.suites),
-            None if args.command is None else tuple(args.command),
+            tuple(arguments["suites"]),
+            None if arguments["command"] is None else tuple(arguments["command"]),
             {name: value for name, value in values.items() if was_given(value)},
-            frozenset(args.defaults),
+            frozenset(arguments["defaults"]),
         )
 
     def having(self, option: Option, value: object) -> Asked:
@@ -147,25 +108,24 @@ class Asked(Struct, frozen=True):
         return others
 
 
-def tags_from(args: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    """Return what --tag was given; raises `InputError` for what is no KEY=VALUE."""
-    option = BY_NAME["tag"]
-    found: tuple[tuple[str, str], ...] = option.kind.check(option.typed, args.tag)
-    return found
+class StartOptions(Struct, frozen=True):
+    """How a run is made, not which: what may stand beside `--resume`."""
+
+    force: bool = False
+    share: bool = False
+    wait: float | None = None  # seconds
+
+    def on(self, request: Request) -> Request:
+        """Return a stored request as it is to be made now."""
+        return replace(
+            request,
+            force=request.force or self.force,
+            share=request.share or self.share,
+            wait_s=self.wait,
+        )
 
 
-def with_common(request: Request, args: argparse.Namespace) -> Request:
-    """Return a stored request with `--force`, `--share` and `--wait` as they were given now."""
-    return replace(
-        request,
-        force=request.force or args.force,
-        share=request.share or args.share,
-        wait_s=args.wait,
-    )
-
-
-# What says how a run is made, not which: it may stand beside `--resume`.
-HOW = ("force", "share", "wait")
+START_OPTIONS = StartOptions.__struct_fields__
 
 
 def _check_kit(asked: Asked) -> bool:
@@ -201,16 +161,14 @@ def _check_kit(asked: Asked) -> bool:
 
 # -- What every use case shares: an existing store, JSON or text on standard output, a word aside --
 
-_RUN_WORDS = ("which", "points", "baseline")  # arguments that are words for runs
 
-
-def open_existing_store(args: argparse.Namespace | Output) -> Store:
+def open_existing_store(output: Output) -> Store:
     """Open the database, which there must be."""
     from rater.files import is_there
     from rater.store.connection import default_path
     from rater.store.store import open_store
 
-    path = default_path(args.db)
+    path = default_path(output.db)
     if not is_there(path):
         raise InputError(
             f"there is no database {path}; `rater run` makes it, or name another with --db"
@@ -218,13 +176,13 @@ def open_existing_store(args: argparse.Namespace | Output) -> Store:
     return open_store(path)
 
 
-def open_to_list(args: argparse.Namespace) -> Store | None:
+def open_to_list(output: Output) -> Store | None:
     """Open the database; None, and a word, where there is none yet and none is named."""
     from rater.files import is_there
     from rater.store.connection import default_path
 
-    if args.db or is_there(default_path(None)):
-        return open_existing_store(args)
+    if output.db or is_there(default_path(None)):
+        return open_existing_store(output)
     print_error(f"there is no database {default_path(None)} yet")
     return None
 
@@ -237,12 +195,7 @@ class Output(Struct, frozen=True):
     quiet: bool = False
     verbose: bool = False
     dry_run: bool = False
-    format: str | None = None
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Output:
-        """Return what parsed arguments have."""
-        return cls(**{it: getattr(args, it) for it in cls.__struct_fields__ if hasattr(args, it)})
+    format: str | None = None  # md or csv: as Markdown, or the tables alone
 
 
 class FleetArchive(Protocol):
@@ -255,23 +208,17 @@ class FleetArchive(Protocol):
         """Return a store of copies of what words mean, and their numbers there."""
 
 
-def open_store_for_reading(
-    args: argparse.Namespace | Output, named: Sequence[str] | None = None
-) -> Store:
-    """Open the database, which there must be, of a command that only reads runs.
+def open_store_for_reading(output: Output, words: Iterable[str | None]) -> Store:
+    """Open the database, which there must be, of a command that only reads the runs of `words`.
 
-    `named`: its words for runs, where they are not among `args`. Where they name runs in the
-    archive of a fleet (`fleet:3/n017`), these are copied, and the store has them alone.
+    Where they name runs in the archive of a fleet (`fleet:3/n017`), these are copied, and the
+    store has them alone.
     """
     from rater.wings import Hook
 
     archive = Hook[FleetArchive]("fleet archive")
-    store = open_existing_store(args)
-    words: list[str | None] = [*(named or ())]
-    for name in _RUN_WORDS:
-        given = getattr(args, name, None)
-        words += [given] if isinstance(given, str) else given or []
-    archived = archive().fleet_words(words)
+    store = open_existing_store(output)
+    archived = archive().fleet_words([*words])
     if not archived:
         return store
     with store:
@@ -292,29 +239,20 @@ def check_current_directory() -> None:
         ) from error
 
 
-def print_view[D](
-    args: argparse.Namespace | Output, document: D, parts: Callable[[D], Iterable[Part]]
-) -> None:
+def print_view[D](output: Output, document: D, parts: Callable[[D], Iterable[Part]]) -> None:
     """Print a JSON document as it is, or its tables and sentences as `--format` says."""
-    if args.json:
+    if output.json:
         print_json(document)
         return
-    from rater.show.document import print_parts, write_csv
-
-    if getattr(args, "format", None) == "csv":
-        write_csv(parts(document), sys.stdout)
-    else:
-        print_parts(parts(document), _printer(args))
-
-
-def _printer(args: argparse.Namespace | Output) -> Printer:
     from rater.show.console import Printer, terminal
+    from rater.show.document import MarkdownPrinter, print_parts, write_csv
 
-    if getattr(args, "format", None) == "md":
-        from rater.show.document import MarkdownPrinter
-
-        return MarkdownPrinter(sys.stdout)
-    return Printer(terminal())
+    if output.format == "csv":
+        write_csv(parts(document), sys.stdout)
+    elif output.format == "md":
+        print_parts(parts(document), MarkdownPrinter(sys.stdout))
+    else:
+        print_parts(parts(document), Printer(terminal()))
 
 
 JSON_VERSION = 1  # of documents: grows when a key is taken away or comes to mean something else

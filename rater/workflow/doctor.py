@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -29,7 +28,7 @@ from rater.settings.tuner import SettingsSession, available_settings, find_setti
 from rater.text.cpuset import parse_set
 from rater.text.secrets import command_text
 from rater.text.values import truncate_list
-from rater.workflow.arguments import open_existing_store, print_view
+from rater.workflow.arguments import Output, open_existing_store, print_view
 
 if TYPE_CHECKING:
     from rater.show.plans.machine import DoctorView
@@ -87,41 +86,49 @@ class RunSettings:
 # -- `rater doctor`: this machine read, judged and shown; or mended for the time of a command ------
 
 
-def doctor(args: argparse.Namespace) -> int:
+def doctor(
+    output: Output,
+    checks: tuple[str, ...],
+    run_of: str | None,
+    fix: bool,
+    command: tuple[str, ...] | None,
+) -> int:
     """Show what was found; 0 whatever it is: `--json` has the counts."""
     from rater.show.plans.machine import doctor_document, doctor_parts
 
-    if args.fix:
-        return fix(args)
-    if args.command is not None:
+    if fix:
+        if checks or run_of or output.json:
+            raise InputError("--fix takes a command behind `--` and nothing else")
+        return _run_tuned(command or ())
+    if command is not None:
         raise InputError("a command behind `--` belongs to --fix: `rater doctor --fix -- COMMAND`")
-    view = _of_run(args) if args.run_of else _now(with_load=True)
-    findings = _named(view.findings, args.checks)
-    if args.checks and not args.json:
+    view = _of_run(output, run_of) if run_of else _now()
+    findings = _named(view.findings, checks)
+    if checks and not output.json:
         view = replace(view, findings=findings, rooms=(), tuned={})
-    detailed = bool(args.checks) or args.verbose
-    print_view(args, doctor_document(view), partial(doctor_parts, detailed=detailed))
+    detailed = bool(checks) or output.verbose
+    print_view(output, doctor_document(view), partial(doctor_parts, detailed=detailed))
     return 0
 
 
-def _now(*, with_load: bool) -> DoctorView:
+def _now() -> DoctorView:
     from rater.show.plans.machine import DoctorView
 
     root = sysroot()
-    findings = examine(facts_now(root, with_load=with_load))
+    findings = examine(facts_now(root, with_load=True))
     tuned = tuned_settings(findings, names_here(root))
     return DoctorView(findings, pool_rooms(root / "proc", root / "sys"), tuned, "this machine")
 
 
-def _of_run(args: argparse.Namespace) -> DoctorView:
+def _of_run(output: Output, word: str) -> DoctorView:
     from rater.show.plans.machine import DoctorView
 
-    with open_existing_store(args) as store:
-        run = store.load(store.find(args.run_of))
+    with open_existing_store(output) as store:
+        run = store.load(store.find(word))
     return DoctorView(examine(facts_of_run(run)), (), {}, f"the machine of run {run.head.run}")
 
 
-def _named(findings: tuple[DoctorFinding, ...], names: list[str]) -> tuple[DoctorFinding, ...]:
+def _named(findings: tuple[DoctorFinding, ...], names: Sequence[str]) -> tuple[DoctorFinding, ...]:
     known = {check.name.lower(): check.name for check in CHECKS}
     wanted = {known.get(name.lower()) for name in names}
     for name in names:
@@ -143,16 +150,14 @@ def _tuned_now() -> dict[str, str]:
     return tuned_settings(examine(facts_now(root, with_load=False)), names_here(root))
 
 
-def fix(args: argparse.Namespace) -> int:
+def _run_tuned(command: Sequence[str]) -> int:
     """Run a command with what the doctor would set; return the command's exit status."""
-    if args.checks or args.run_of or args.json:
-        raise InputError("--fix takes a command behind `--` and nothing else")
-    if not args.command:
+    if not command:
         raise InputError(
             "--fix sets settings for the time of a command: `rater doctor --fix -- make bench`; "
             "`rater run --tuned` does so for a run"
         )
-    what = f"rater doctor --fix -- {command_text(args.command)}"[:80]
+    what = f"rater doctor --fix -- {command_text(command)}"[:80]
     with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
         pass  # nobody times copies now, whom that would disturb; the command may be a rater
     for warning in restore_leftover_settings():
@@ -162,10 +167,10 @@ def fix(args: argparse.Namespace) -> int:
         print_error("nothing to set: recommended settings are in place, or not on this machine")
     with SettingsSession(sysroot(), default_journal_path(), what) as tuner:
         RunSettings(tuner, print_error).set(wanted)
-        return _ended(args.command)
+        return _ended(command)
 
 
-def _ended(command: list[str]) -> int:
+def _ended(command: Sequence[str]) -> int:
     """Run a command to its end; a signal that ends rater ends it first."""
     try:
         process = subprocess.Popen(command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -48,7 +47,8 @@ from rater.run.host.procfs import list_folder
 from rater.run.observe.energy import energy_sources
 from rater.run.programs.compile import CACHED, cache_root, compile_program, find_command
 from rater.run.programs.inputs import remove_run_dir
-from rater.settings.restore import forget, restore_leftovers
+from rater.settings.restore import forget as forget_leftovers
+from rater.settings.restore import restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, lacking
 from rater.show.document import Line
 from rater.show.plans.machine import (
@@ -63,16 +63,16 @@ from rater.show.plans.machine import (
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
-from rater.workflow.arguments import print_json, print_view
+from rater.workflow.arguments import Output, print_json, print_view
 
 
-def topo(args: argparse.Namespace) -> int:
+def topo(output: Output, described: str | None) -> int:
     """Print this machine, or one from a file or a description."""
-    if args.machine is None:
+    if described is None:
         view = TopoView(machine.discover_topology(), read_node_memory())
     else:
-        view = TopoView(machine.load_topology(args.machine))
-    print_view(args, topo_document(view), topo_parts)
+        view = TopoView(machine.load_topology(described))
+    print_view(output, topo_document(view), topo_parts)
     return 0
 
 
@@ -141,25 +141,24 @@ def _not_counted(probed: Sequence[GroupProbe]) -> tuple[str, ...]:
     )
 
 
-def counters(args: argparse.Namespace) -> int:
+def counters(output: Output, groups: tuple[str, ...]) -> int:
     """Show what this machine can count, each group tried."""
     root = sysroot()
     processor = this_processor(root)
-    wanted = args.groups or ["all,software"]
-    choices = [choose_groups(word, processor) for word in wanted]
-    groups: dict[TableGroup, None] = dict.fromkeys(
+    choices = [choose_groups(word, processor) for word in groups or ("all,software",)]
+    of_tables: dict[TableGroup, None] = dict.fromkeys(
         group for one in choices for turn in one.turns for group in turn
     )
-    rows = [_group_row(it) for it in map(partial(probe_group, root=root), groups)]
+    rows = [_group_row(it) for it in map(partial(probe_group, root=root), of_tables)]
     energy = None
-    if not args.groups:
+    if not groups:
         energy = [
             {"source": it.name, "domains": [one.name for one in it.domains], "refused": it.refused}
             for it in energy_sources(root)
         ]
     notes = tuple(dict.fromkeys(note for one in choices for note in one.notes))
     document = counters_document(processor, rows, energy, notes)
-    print_view(args, document, counters_parts)
+    print_view(output, document, counters_parts)
     return 0
 
 
@@ -187,36 +186,37 @@ def _group_row(it: GroupProbe) -> dict[str, object]:
 # -- What the machine can be set to, and putting it back -------------------------------------------
 
 
-def show_settings(args: argparse.Namespace) -> int:
+def show_settings(output: Output, names: tuple[str, ...]) -> int:
     """Print the settings that a sweep can set, and what they are now."""
     root = sysroot()
     here = available_settings(root)
-    if args.names:
-        wanted = [find_setting(name, root).name for name in args.names]
+    if names:
+        wanted = [find_setting(name, root).name for name in names]
         here = tuple(
             setting
             for setting in here
             if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
         )
-    document = settings_document(here, root, () if args.names else lacking(root), journal_paths())
-    print_view(args, document, partial(settings_parts, detailed=bool(args.names)))
+    document = settings_document(here, root, () if names else lacking(root), journal_paths())
+    print_view(output, document, partial(settings_parts, detailed=bool(names)))
     return 0
 
 
-def restore(args: argparse.Namespace) -> int:
+def restore(output: Output, force: bool, forget: bool) -> int:
     """Put back what a killed sweep left changed; 1 where something could not be."""
     root = sysroot()
     messages: list[str] = []
     done = True
     found = [path for path in journal_paths() if is_there(path)]
     for path in found:
-        if args.forget:
-            messages.append(f"Nothing was changed. The previous values are in {forget(root, path)}")
+        if forget:
+            kept = forget_leftovers(root, path)
+            messages.append(f"Nothing was changed. The previous values are in {kept}")
         else:
-            done = restore_leftovers(root, path, messages.append, force=args.force) and done
+            done = restore_leftovers(root, path, messages.append, force=force) and done
     if not found:
         messages.append("nothing to put back: no sweep left settings changed")
-    if args.json:
+    if output.json:
         paths = [str(path) for path in journal_paths()]
         print_json({"journals": paths, "restored": done, "said": messages})
     else:
@@ -256,25 +256,25 @@ def _removed(path: Path) -> str | None:
     return None
 
 
-def clean(args: argparse.Namespace) -> int:
+def clean(output: Output, older: float | None, size: int | None) -> int:
     """Remove what was not used for long, then what was not used longest; 1 where it cannot be."""
     cache, gone, troubles = cache_root(), [], []
-    older_s = _UNUSED_S if args.older is None and args.size is None else args.older
+    older_s = _UNUSED_S if older is None and size is None else older
     with machine_lock(default_lock_path(), f"rater suites clean, process {os.getpid()}"):
         entries = sorted(_cached(cache))
         kept = sum(it.bytes for it in entries)
         for it in entries:
             old = older_s is not None and time.time() - it.used_s > older_s
-            if old or (args.size is not None and kept > args.size):
-                trouble = None if args.dry_run else _removed(it.path)
+            if old or (size is not None and kept > size):
+                trouble = None if output.dry_run else _removed(it.path)
                 troubles += [trouble] if trouble else []
                 gone += [] if trouble else [it]
                 kept -= 0 if trouble else it.bytes
     freed = sum(it.bytes for it in gone)
-    if args.json:
+    if output.json:
         print_json({"cache": str(cache), "removed": len(gone), "bytes": freed, "left_bytes": kept})
     else:
-        would = "would go" if args.dry_run else "removed"
+        would = "would go" if output.dry_run else "removed"
         print(f"{cache}: {would}: {len(gone)} of {len(entries)}, {freed / 1e6:.3g} MB", end="")
         print(f"; {kept / 1e6:.3g} MB stay")
     for trouble in troubles:
@@ -285,7 +285,7 @@ def clean(args: argparse.Namespace) -> int:
 # -- `rater plan layouts`: the built-in ones, and one as its file ----------------------------------
 
 
-def list_layouts(args: argparse.Namespace) -> int:
+def list_layouts(output: Output) -> int:
     """Print the built-in layouts, and what is wrong with those that do not read."""
     found: list[dict[str, object]] = []
     for name in layout_names():
@@ -294,22 +294,22 @@ def list_layouts(args: argparse.Namespace) -> int:
             found.append(layout_document(load_layout(name), path))
         except InputError as error:
             found.append({"name": name, "path": str(path), "error": str(error)})
-    print_view(args, found, layouts_parts)
+    print_view(output, found, layouts_parts)
     return 0
 
 
-def show_layout(args: argparse.Namespace) -> int:
+def show_layout(output: Output, layout: str) -> int:
     """Print a layout's file, which is TOML again; one that does not read is an error."""
-    if args.layout.partition(":")[0] in EXPLICIT and ":" in args.layout:
-        layout, path = load_layout(args.layout), None
-        lines = written_text(layout).splitlines()
+    if layout.partition(":")[0] in EXPLICIT and ":" in layout:
+        found, path = load_layout(layout), None
+        lines = written_text(found).splitlines()
     else:
-        path = layout_path(args.layout)
+        path = layout_path(layout)
         text = layout_text(path)
-        layout = parse_layout(text, path)
+        found = parse_layout(text, path)
         lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
     print_view(
-        args, layout_document(layout, path), lambda _: [Line(it, whole=True) for it in lines]
+        output, layout_document(found, path), lambda _: [Line(it, whole=True) for it in lines]
     )
     return 0
 

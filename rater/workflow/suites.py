@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -44,7 +43,7 @@ from rater.show.document import print_parts
 from rater.show.plans.suites import trial_parts
 from rater.text.documents import NAME, NAME_EXPECTED, Mistake, MistakesError, bytes_of
 from rater.text.values import to_dict
-from rater.workflow.arguments import print_json
+from rater.workflow.arguments import Output, print_json
 from rater.workflow.machine import OF_SUITE, generator_failures, missing_programs
 
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
@@ -68,52 +67,60 @@ def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -
     print_parts(trial_parts(document, name, is_built=is_built), Printer(terminal()))
 
 
-def check(args: argparse.Namespace) -> int:
+class CheckOptions(Struct, frozen=True):
+    """What was asked for of a check."""
+
+    tune: str
+    try_size: str | None  # "": the default one; None: nothing is run
+    timeout: float  # seconds
+
+
+def check(output: Output, suite: str | None, options: CheckOptions) -> int:
     """Exit 2 when the file is wrong, 1 when a program is missing or a benchmark fails."""
 
-    if args.suite is None:
-        raise InputError(_no_suite(args.try_size))
-    name, named = split_selection(args.suite)
+    if suite is None:
+        raise InputError(_no_suite(options.try_size))
+    name, named = split_selection(suite)
     try:
-        suite, mistakes = load_with_mistakes(find_suite(name))
+        found, mistakes = load_with_mistakes(find_suite(name))
     except MistakesError as error:  # not TOML, or of another format
-        if args.json:
+        if output.json:
             print_json({"ok": False, "mistakes": _mistakes(error.mistakes)})
         raise
     if mistakes:
-        unmistaken = _unmistaken(suite, mistakes)
-        checked = [c for c in _checks(unmistaken, named, args, run=False) if c.trial.error]
+        unmistaken = _unmistaken(found, mistakes)
+        checked = [c for c in _checks(unmistaken, named, options, run=False) if c.trial.error]
         for one in checked:
-            if not args.json:
-                report_trial(suite, one.trial)
-        if args.json:
-            print_json({**_json(suite, checked, []), "ok": False, "mistakes": _mistakes(mistakes)})
+            if not output.json:
+                report_trial(found, one.trial)
+        if output.json:
+            print_json({**_json(found, checked, []), "ok": False, "mistakes": _mistakes(mistakes)})
         raise MistakesError(mistakes)
-    suite = select_from_suite(suite, args.suite)
+    found = select_from_suite(found, suite)
     checked = []
-    run = args.try_size is not None
+    run = options.try_size is not None
     with guarded() if run else nullcontext():
-        for one in _checks(suite, named, args, run=run):
-            if not args.json:
-                report_trial(suite, one.trial, one.left_out)
+        for one in _checks(found, named, options, run=run):
+            if not output.json:
+                report_trial(found, one.trial, one.left_out)
             checked.append(one)
-    return _conclude(suite, checked, args)
+    return _conclude(found, checked, output)
 
 
 def _checks(
-    suite: Suite, named: Sequence[str], args: argparse.Namespace, *, run: bool
+    suite: Suite, named: Sequence[str], options: CheckOptions, *, run: bool
 ) -> Iterator[Checked]:
     """Check one benchmark after the other; those `named` by the user are never left out."""
 
     cache = cache_root()
-    limits = Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
+    limits = Limits(options.timeout, _OUTPUT_LIMIT_BYTES)
     left: SetupFiles | None = None
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
         yield Checked(SuiteTrial(OF_SUITE, "\n".join(missing[OF_SUITE])))
     elif run:
         try:
-            left = try_setup(suite, args.try_size or None, cache, limits)
+            left = try_setup(suite, options.try_size or None, cache, limits)
         except InputError as error:
             yield Checked(SuiteTrial(OF_SUITE, str(error)))
     with trial_folder(cache) if run else nullcontext(cache) as work:
@@ -122,13 +129,13 @@ def _checks(
             if problems and "missing" in suite.leave_out and benchmark.name not in named:
                 yield Checked(SuiteTrial(benchmark.name, None), "; ".join(problems))
             elif problems or not run:
-                yield Checked(_built(benchmark, problems, args.tune, cache))
+                yield Checked(_built(benchmark, problems, options.tune, cache))
             else:
                 yield Checked(
                     try_run(
                         benchmark,
-                        args.tune,
-                        args.try_size or None,
+                        options.tune,
+                        options.try_size or None,
                         cache=cache,
                         work=work,
                         limits=limits,
@@ -161,14 +168,14 @@ def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
     return replace(suite, benchmarks=tuple(whole))
 
 
-def _conclude(suite: Suite, checked: Sequence[Checked], args: argparse.Namespace) -> int:
+def _conclude(suite: Suite, checked: Sequence[Checked], output: Output) -> int:
     """Say what is doubtful, and the sum of it all."""
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
     warnings = suite_warnings(suite, DEFAULT_SIZE, bytes_of, answered)
     trials = [c.trial for c in checked]
     failed = [trial.benchmark for trial in trials if trial.error is not None]
-    if args.json:
+    if output.json:
         print_json({**_json(suite, checked, warnings), "ok": not failed, "mistakes": []})
         return 1 if failed else 0
     for warning in warnings:
@@ -224,9 +231,9 @@ _NAME = "NAME"  # stands for the suite's name in the files of the example
 _MAIN = "suite.toml"  # the example's file that becomes NAME.toml; the others go to NAME/
 
 
-def new(args: argparse.Namespace) -> int:
+def new(output: Output, name: str, place: Path | None) -> int:
     """Write an example that runs; return the exit status."""
-    main, programs = _places(args.name, args.dir)
+    main, programs = _places(name, place)
     written = _write(main, programs)
     # In a folder of suites its name is enough.
     by_name = main.parent.absolute() in suite_folders()
@@ -236,7 +243,7 @@ def new(args: argparse.Namespace) -> int:
         (typed_command(f"rater run {shown} --size test"), "a copy on every CPU, all at once"),
         (f"${{EDITOR:-vi}} {shlex.quote(_as_path(main))}", "put your own program in"),
     ]
-    if args.json:
+    if output.json:
         print_json(
             {
                 "suite": main.stem,
@@ -255,13 +262,13 @@ def new(args: argparse.Namespace) -> int:
     return 0
 
 
-def _places(name: str, folder: Path | None) -> tuple[Path, Path]:
+def _places(name: str, place: Path | None) -> tuple[Path, Path]:
     """Return where the suite's file and the folder of its programs go.
 
     Raises `InputError` when the name is none, is taken, or something lies there.
     """
 
-    programs = (folder or Path()) / name.removesuffix(".toml")
+    programs = (place or Path()) / name.removesuffix(".toml")
     stem = programs.name
     if not NAME.fullmatch(stem) or name.endswith("/"):
         raise InputError(f"suites new: {name!r}: {NAME_EXPECTED}, or the path of one")

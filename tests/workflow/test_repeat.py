@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.cli import main
+from rater.commands.common import add_run_arguments
 from rater.errors import InputError
 from rater.plan.request import Request, request_from_json, request_to_json
 from rater.plan.suite import Command, Expected, Size
@@ -22,7 +23,7 @@ from rater.run.copies.guard import remove_unnamed
 from rater.run.programs.script import CommandLine, digest_of_workload, process_settings
 from rater.store.store import open_store
 from rater.text.values import to_dict
-from rater.workflow.arguments import Asked, add_run_arguments
+from rater.workflow.arguments import Asked
 from rater.workflow.run.repeat import pin_suites
 from tests.support.calls import Rater, rater, rows
 from tests.support.example_runs import HEAD
@@ -54,7 +55,7 @@ def asked(*words: str, command: list[str] | None = None) -> Request:
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)
     there = argparse.Namespace(command=command, defaults=())
-    return Asked.of(parser.parse_args(words, there)).request()
+    return Asked.of(vars(parser.parse_args(words, there))).request()
 
 
 # -- what was asked for, as JSON -----------------------------------------------------------------

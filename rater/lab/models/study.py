@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -70,23 +69,37 @@ class LabPage(Struct, frozen=True):
         return self.file or Path(f"rater-lab-pages-{sweep}.html")
 
 
-def lab_pages(args: argparse.Namespace) -> int:
+class StudyOptions(Struct, frozen=True):
+    """What was typed of a study itself."""
+
+    layouts: str | None
+    quick: bool
+
+
+def lab_pages(
+    output: Output,
+    *,
+    asked: Asked,
+    sweep: SweepOptions,
+    study: StudyOptions,
+    show: str | None,
+    file: str | None,
+    y: str,
+) -> int:
     """Sweep page layouts, or take a sweep that is stored, and tell what it came to."""
-    page = _page_of(args)
-    if args.show is not None:
-        own = [f"--{name}" for name in ("layouts", "quick") if getattr(args, name)]
-        given = [*Asked.of(args).words(), *SweepOptions.of(args).words(), *own]
-        if given:
-            raise InputError(f"--show {args.show} runs nothing: leave out {' '.join(given)}")
-        with open_existing_store(args) as store:
-            _tell(page, args.y, Output.of(args), store, find_sweep(store, args.show))
+    page = _page_of(None if file is None else Path(file), json=output.json)
+    if show is not None:
+        own = [f"--{name}" for name in study.__struct_fields__ if getattr(study, name)]
+        if given := [*asked.words(), *sweep.words(), *own]:
+            raise InputError(f"--show {show} runs nothing: leave out {' '.join(given)}")
+        with open_existing_store(output) as store:
+            _tell(page, y, output, store, find_sweep(store, show))
         return 0
-    return run_sweep(*_sweep_of(args), partial(tell_ended, page, args.y))
+    return run_sweep(*_sweep_of(asked, sweep, study), output, partial(tell_ended, page, y))
 
 
-def _page_of(args: argparse.Namespace) -> LabPage:
-    path = None if args.file is None else Path(args.file)
-    if path is None and args.json:  # to programs the document alone
+def _page_of(path: Path | None, *, json: bool) -> LabPage:
+    if path is None and json:  # to programs the document alone
         return LabPage(path, None)
     if path is not None:
         check_page(path, force=False)
@@ -98,33 +111,33 @@ def _page_of(args: argparse.Namespace) -> LabPage:
         return LabPage(path, None)
 
 
-def _sweep_of(args: argparse.Namespace) -> tuple[Asked, SweepOptions, Output]:
-    layouts = args.layouts or (QUICK_LAYOUTS if args.quick else LAYOUTS)
+def _sweep_of(asked: Asked, own: SweepOptions, study: StudyOptions) -> tuple[Asked, SweepOptions]:
+    layouts = study.layouts or (QUICK_LAYOUTS if study.quick else LAYOUTS)
     wanted = [parse_pages(text) for text in layouts.split(",")]
     if not any(layout.is_base for layout in wanted):
         raise InputError(
             f"--layouts {layouts}: layouts are compared with 0%, which is none of them; add it"
         )
-    asked, own = Asked.of(args), replace(SweepOptions.of(args), axis=(f"{PAGES}={layouts}",))
+    own = replace(own, axis=(f"{PAGES}={layouts}",))
     if not asked.suites and asked.command is None:
         asked = replace(asked, suites=(SUITE,))
-    if args.quick:
+    if study.quick:
         quick = {"iterations": 1} | ({"size": "test"} if asked.command is None else {})
         asked = replace(asked, options=quick | asked.options)
         own = replace(own, rounds=2 if own.rounds is None else own.rounds)
-    return asked, own, Output.of(args)
+    return asked, own
 
 
-def tell_ended(page: LabPage, y: str, args: Output, store: Store, sweep: int) -> None:
+def tell_ended(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> None:
     """Tell what a sweep that has ended came to, however early it did."""
     slots = load_sweep(store, sweep).slots
     if len({it.slot.point for it in slots if it.done}) < 2:  # stopped: nothing to compare
-        show_sweep(args, store, sweep)
+        show_sweep(output, store, sweep)
     else:
-        _tell(page, y, args, store, sweep)
+        _tell(page, y, output, store, sweep)
 
 
-def _tell(page: LabPage, y: str, args: Output, store: Store, sweep: int) -> None:
+def _tell(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> None:
     word = f"{PREFIX}{sweep}"
     points = load_points(store, [word])
     lab = page_lab(
@@ -135,10 +148,10 @@ def _tell(page: LabPage, y: str, args: Output, store: Store, sweep: int) -> None
         predicting=predicting_of(y),
         traces=traces_of(store, points),
     )
-    path = None if args.json and page.file is None else _write(page, store, lab)
+    path = None if output.json and page.file is None else _write(page, store, lab)
     document = lab_document(lab) | {"file": None if path is None else str(path)}
-    print_view(args, document, lambda _: lab_parts(lab))
-    if args.json:
+    print_view(output, document, lambda _: lab_parts(lab))
+    if output.json:
         return
     if path is None:
         print_error(
@@ -169,27 +182,34 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
 # -- `rater lab model`: what describes the layouts of a sweep, and how well it predicts ------------
 
 
-def model_sweep(args: argparse.Namespace) -> int:
+def model_sweep(
+    output: Output,
+    *,
+    which: str,
+    x: str | None,
+    y: str,
+    axis: str | None,
+    degree: int,
+    file: str | None,
+) -> int:
     """Print the models of a sweep."""
-    file = drawing_file(args.file)
-    wanted = ModelRequest(
-        predicting_of(args.y), None if args.x is None else PredictorKind(args.x), args.axis
-    )
-    with open_existing_store(args) as store:
-        number = find_sweep(store, args.which)
+    drawing = drawing_file(file)
+    wanted = ModelRequest(predicting_of(y), None if x is None else PredictorKind(x), axis)
+    with open_existing_store(output) as store:
+        number = find_sweep(store, which)
         told = missing_points(store, [f"{PREFIX}{number}"])
-        models = models_in(store, number, wanted, args.degree)
+        models = models_in(store, number, wanted, degree)
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
-    if file is not None:
+    if drawing is not None:
         names = truncate_list([one.observed.name for one in models])
-        write_drawing(models_svg(models, f"sweep {number}: {names}"), file)
+        write_drawing(models_svg(models, f"sweep {number}: {names}"), drawing)
 
     def parts(_: object) -> Iterator[Part]:
         yield from models_parts(models, [*told, *disturbed])
         if file is not None:
-            yield Line(f"{args.file}: {count(len(models), 'panel')}", whole=True)
+            yield Line(f"{file}: {count(len(models), 'panel')}", whole=True)
 
-    print_view(args, models_document(number, models, told, disturbed), parts)
+    print_view(output, models_document(number, models, told, disturbed), parts)
     return 0
 
 

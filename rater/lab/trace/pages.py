@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,53 +105,73 @@ from rater.workflow.sweep.request import SweepOptions
 _HUGE = PAGE_SIZES[2]
 
 
-def pages(args: argparse.Namespace) -> int:
+class TraceOptions(Struct, frozen=True):
+    """What was asked for of a trace."""
+
+    which: str | None  # SUITE/BENCHMARK
+    command: tuple[str, ...] | None
+    trace: str | None  # a stored one
+    size: str | None
+    tune: str
+    tlb: str | None
+    sizes: str
+    budget: int | None
+    loads: str
+    sample: float
+    check: str | None
+    rounds: int
+    measure: bool
+    timeout: float  # seconds
+    file: str | None
+
+
+def pages(output: Output, asked: TraceOptions, listing: bool) -> int:
     """Trace one program and rank the mappings of its data to page sizes; or show what there is."""
-    file = drawing_file(args.file)
-    if args.listing:
-        return _list(args)
-    if args.trace is not None:
-        if args.which is not None or args.command is not None:
+    file = drawing_file(asked.file)
+    if listing:
+        return _list(output)
+    if asked.trace is not None:
+        if asked.which is not None or asked.command is not None:
             raise InputError("--show names a trace that is there: leave the program out")
-        with open_existing_store(args) as store:
-            stored = load_trace(store, find_trace(store, args.trace))
-        if args.measure:
+        with open_existing_store(output) as store:
+            stored = load_trace(store, find_trace(store, asked.trace))
+        if asked.measure:
             stored = replace(stored, costs=machine_costs(cache_root(), anew=True))
     else:
-        stored = _record_trace(args)
-    _present(args, stored, file)
+        stored = _record_trace(output, asked)
+    _present(output, asked, stored, file)
     return 0
 
 
-def _record_trace(args: argparse.Namespace) -> StoredTrace:
+def _record_trace(output: Output, asked: TraceOptions) -> StoredTrace:
     check_current_directory()
-    sizes = parse_page_sizes(args.sizes)
-    cache, limits = cache_root(), Limits(args.timeout, _OUTPUT_LIMIT_BYTES)
-    named = parse_tlb(args.tlb) if args.tlb else None
+    sizes = parse_page_sizes(asked.sizes)
+    cache, limits = cache_root(), Limits(asked.timeout, _OUTPUT_LIMIT_BYTES)
+    named = parse_tlb(asked.tlb) if asked.tlb else None
     tools = build_tools(find_valgrind(), cache)
-    with open_store(default_path(args.db)) as store:  # what cannot be stored is not traced
+    with open_store(default_path(output.db)) as store:  # what cannot be stored is not traced
         with guarded():
-            subject = subject_of(args, cache, limits)
-            measured = machine_costs(cache, anew=args.measure)
+            subject = subject_of(asked, cache, limits)
+            measured = machine_costs(cache, anew=asked.measure)
             tlb = named or own_tlb(measured)
             with trial_folder(cache) as work:
                 stage = Sandbox(subject, work)
-                trace = _traced(subject, stage, tools, tlb, sizes, rate=args.sample, limits=limits)
+                trace = _traced(subject, stage, tools, tlb, sizes, rate=asked.sample, limits=limits)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
         return load_trace(store, number)
 
 
-def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -> None:
-    trace, loads = stored.trace, Loads(args.loads)
+def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Path | None) -> None:
+    trace, loads = stored.trace, Loads(asked.loads)
     tlb = parse_tlb(trace.tlb)
     costs = page_costs(stored.costs, tlb)
     ranked = rank_mappings(trace, costs)
     saved_ns = [it.saved_ns(loads) for it in ranked]
     times = stored.checks
-    if args.check:
-        times = run_check(args, stored, ranked, saved_ns)
-        with open_existing_store(args) as store:
+    if asked.check:
+        times = run_check(output, asked, stored, ranked, saved_ns)
+        with open_existing_store(output) as store:
             keep_check(store, stored.number, times)
     check = checked(ranked, saved_ns, times)
     if file is not None:
@@ -160,20 +179,28 @@ def _present(args: argparse.Namespace, stored: StoredTrace, file: Path | None) -
 
     def parts(_: object) -> Iterator[Part]:
         yield from trace_parts(trace, tlb, stored.number)
-        yield from ranking_parts(trace, ranked, costs, loads=loads, budget=args.budget)
+        yield from ranking_parts(trace, ranked, costs, loads=loads, budget=asked.budget)
         if check is not None:
             yield from check_parts(check)
         if file is not None:
-            yield Line(f"{args.file}: {len(trace.reuse)} panels", whole=True)
+            yield Line(f"{asked.file}: {len(trace.reuse)} panels", whole=True)
 
-    asked = {"loads": loads, "budget": args.budget, "number": stored.number, "check": check}
-    print_view(args, pages_document(trace, ranked, costs, **asked), parts)
+    document = pages_document(
+        trace,
+        ranked,
+        costs,
+        loads=loads,
+        budget=asked.budget,
+        number=stored.number,
+        check=check,
+    )
+    print_view(output, document, parts)
 
 
-def _list(args: argparse.Namespace) -> int:
-    with open_existing_store(args) as store:
+def _list(output: Output) -> int:
+    with open_existing_store(output) as store:
         heads = trace_heads(store)
-    print_view(args, [to_dict(it) for it in heads], lambda _: heads_parts(heads))
+    print_view(output, [to_dict(it) for it in heads], lambda _: heads_parts(heads))
     return 0
 
 
@@ -269,23 +296,23 @@ class TraceTarget(Struct, frozen=True):
     program: Callable[[tuple[str, ...]], Program]  # what stands in front of each command
 
 
-def subject_of(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTarget:
+def subject_of(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
     """Build, find and set up what the command line means; raises `InputError`."""
-    if args.command is not None and args.which is not None:
+    if asked.command is not None and asked.which is not None:
         raise InputError(
-            f"both a benchmark ({args.which}) and a command behind `--`: one trace is of one"
+            f"both a benchmark ({asked.which}) and a command behind `--`: one trace is of one"
         )
-    if args.command is not None:
-        return _of_command(args.command)
-    if args.which is None:
+    if asked.command is not None:
+        return _of_command(asked.command)
+    if asked.which is None:
         raise InputError(
             "what is to be traced? SUITE/BENCHMARK, as in `rater lab trace mini/gups`, or a "
             "command: `rater lab trace -- ./program`"
         )
-    return _of_suite(args, cache, limits)
+    return _of_suite(asked, cache, limits)
 
 
-def _of_command(command: list[str]) -> TraceTarget:
+def _of_command(command: Sequence[str]) -> TraceTarget:
     if not command:
         raise InputError(
             "nothing behind `--`; expected a command, as in `rater lab trace -- ./bench`"
@@ -300,18 +327,19 @@ def _of_command(command: list[str]) -> TraceTarget:
     return TraceTarget(name, None, None, tuple(command), (found,), program)
 
 
-def _of_suite(args: argparse.Namespace, cache: Path, limits: Limits) -> TraceTarget:
-    suite = select_from_suite(load_suite(split_selection(args.which)[0]), args.which)
+def _of_suite(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
+    which = asked.which or ""
+    suite = select_from_suite(load_suite(split_selection(which)[0]), which)
     if len(suite.benchmarks) != 1:
         names = ", ".join(it.name for it in suite.benchmarks[:20])
-        raise InputError(f"{args.which} is {len(suite.benchmarks)} benchmarks, trace one: {names}")
+        raise InputError(f"{which} is {len(suite.benchmarks)} benchmarks, trace one: {names}")
     [benchmark] = suite.benchmarks
-    size = pick_size(benchmark, args.size)
+    size = pick_size(benchmark, asked.size)
     if size is None:
         known = ", ".join(benchmark.sizes)
-        raise InputError(f"benchmark {benchmark.name} has no size {args.size}; there are: {known}")
+        raise InputError(f"benchmark {benchmark.name} has no size {asked.size}; there are: {known}")
     left = try_setup(suite, size.name, cache, limits)
-    built = build(benchmark, args.tune, cache, size)
+    built = build(benchmark, asked.tune, cache, size)
     lines = command_lines(benchmark, size, built)
     inputs = ready_inputs(benchmark, size, cache, left)
     environment = benchmark_environment(suite, benchmark, size, cache)
@@ -382,7 +410,8 @@ _ITERATIONS = 3  # of a run, of which the fastest counts: other load only adds
 
 
 def run_check(
-    args: argparse.Namespace,
+    output: Output,
+    asked: TraceOptions,
     stored: StoredTrace,
     ranked: Sequence[RankedMapping],
     saved_ns: Sequence[float],
@@ -391,7 +420,7 @@ def run_check(
 
     Raises `InputError` where a layout is refused, `RunError` where runs did not end well.
     """
-    places = mappings_to_check(stored.trace, ranked, saved_ns, every=args.check == "all")
+    places = mappings_to_check(stored.trace, ranked, saved_ns, every=asked.check == "all")
     if len(places) == 1:
         raise InputError("--check: the program touches no data that could have larger pages")
     layouts = [mapping_layout(ranked[place].mapping.sizes) for place in places]
@@ -404,14 +433,14 @@ def run_check(
             found[layout] = tuple(_time_s(it.run) for it in by_block)
 
     trace = stored.trace
-    options = {"copies": "1", "iterations": _ITERATIONS, "timeout": args.timeout}
-    asked = Asked(command=trace.command, options=options)
+    options = {"copies": "1", "iterations": _ITERATIONS, "timeout": asked.timeout}
+    typed = Asked(command=trace.command, options=options)
     if trace.suite is not None:
-        options |= {"tune": args.tune, **({"size": trace.size} if trace.size else {})}
-        asked = Asked((f"{trace.suite}/{trace.name}",), options=options)
+        options |= {"tune": asked.tune, **({"size": trace.size} if trace.size else {})}
+        typed = Asked((f"{trace.suite}/{trace.name}",), options=options)
     axis = (f"pages={','.join(layouts)}",)
-    own = SweepOptions(axis=axis, rounds=args.rounds, stop_on_failure=True)
-    status = run_sweep(asked, own, Output(args.db, json=args.json), keep)
+    own = SweepOptions(axis=axis, rounds=asked.rounds, stop_on_failure=True)
+    status = run_sweep(typed, own, Output(output.db, json=output.json), keep)
     if status != 0 or set(found) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
     return {layout: found[layout] for layout in layouts}

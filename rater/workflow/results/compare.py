@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.model import Comparison, cpi_changes
@@ -26,7 +27,7 @@ from rater.show.compare.comparison import (
 from rater.show.document import Line, Part
 from rater.store.store import Store
 from rater.text.values import parse_percent, truncate_list
-from rater.workflow.arguments import open_store_for_reading, print_view
+from rater.workflow.arguments import Output, open_store_for_reading, print_view
 from rater.workflow.results.points import (
     NOT_DONE,
     check_distinct,
@@ -42,19 +43,33 @@ _WORSE = "worse"
 CPU_TIME = "cpu"  # no axis: the word of --by for CPU time
 
 
-def compare_points(args: argparse.Namespace) -> int:
+class CompareOptions(Struct, frozen=True):
+    """What was asked for of a comparison."""
+
+    points: tuple[str, ...]
+    baseline: str | None
+    within: str
+    by: tuple[str, ...]
+    memory: bool
+    csv: bool
+    fail_on: str | None
+    file: str | None
+
+
+def compare_points(output: Output, options: CompareOptions) -> int:
     """Print the comparison; return the exit status."""
-    if args.memory:
-        return _compare_memory(args)
-    if args.csv:
+    if options.memory:
+        return _compare_memory(output, options)
+    if options.csv:
         raise InputError(
             "--csv belongs to --memory; `rater compare --json` has all of a comparison"
         )
-    file = drawing_file(args.file)
-    worst = _fail_on(args.fail_on)
-    with open_store_for_reading(args) as store:
+    file = drawing_file(options.file)
+    worst = _fail_on(options.fail_on)
+    words = options.points
+    with open_store_for_reading(output, [*words, options.baseline]) as store:
         comparison, without = compare_words(
-            store, args.points, args.within, baseline=args.baseline, by=args.by
+            store, words, options.within, baseline=options.baseline, by=options.by
         )
     counted = cpi_changes(comparison.sides)
     if file is not None:
@@ -71,7 +86,7 @@ def compare_points(args: argparse.Namespace) -> int:
         yield from comparison_parts(comparison)
         yield from cpi_parts(counted, comparison.sides)
 
-    print_view(args, document, parts)
+    print_view(output, document, parts)
     return 0 if worst is None else _gate(comparison, worst, without)
 
 
@@ -103,22 +118,22 @@ def compare_words(
     return comparison, missing_points(store, words)
 
 
-def _compare_memory(args: argparse.Namespace) -> int:
+def _compare_memory(output: Output, options: CompareOptions) -> int:
     given = {
-        "--baseline": args.baseline,
-        "--by": args.by,
-        "--fail-on": args.fail_on,
-        "-o": args.file,
-        "--json beside --csv": args.csv and args.json,
+        "--baseline": options.baseline,
+        "--by": options.by,
+        "--fail-on": options.fail_on,
+        "-o": options.file,
+        "--json beside --csv": options.csv and output.json,
     }
     wrong = [name for name, value in given.items() if value]
     if wrong:
         raise InputError(f"--memory compares nothing: leave out {truncate_list(wrong)}")
-    with open_store_for_reading(args) as store:
-        points = load_points(store, args.points)
-        without = missing_points(store, args.points)
+    with open_store_for_reading(output, options.points) as store:
+        points = load_points(store, options.points)
+        without = missing_points(store, options.points)
     rows, labels = memory_rows(points), [point.label for point in points]
-    if args.csv:
+    if options.csv:
         write_memory_csv(rows, labels, sys.stdout)
         return 0
 
@@ -126,7 +141,8 @@ def _compare_memory(args: argparse.Namespace) -> int:
         yield from (Line(text, "yellow") for text in without)
         yield from memory_parts(rows, labels)
 
-    print_view(args, memory_document(rows, labels) | {"points_without_runs": list(without)}, parts)
+    document = memory_document(rows, labels) | {"points_without_runs": list(without)}
+    print_view(output, document, parts)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +44,7 @@ from rater.store.store import (
     copy_runs,
 )
 from rater.text.values import parse_percent, runs_text
+from rater.workflow.arguments import Output, open_store_for_reading, print_view
 
 if TYPE_CHECKING:
     from rater.show.document import Part
@@ -247,24 +247,29 @@ MOST_PER_CENT = 1000
 _KINDS = tuple(str(one) for one in Kind if one is not Kind.LAYOUT)
 
 
-def find_divots(args: argparse.Namespace) -> int:
+def find_divots(
+    output: Output,
+    *,
+    which: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    threshold_group: float,
+    threshold_copy: float,
+    fresh: bool,
+) -> int:
     """Print what is slow in the runs; 1 where --fail-on says so, 3 where that cannot be judged."""
     from rater.show.results.divots import between_parts, divot_parts
     from rater.show.results.to_json import divots_document
-    from rater.workflow.arguments import open_store_for_reading, print_view
 
-    limits = [parse_limit(text) for text in args.fail_on]
-    thresholds = Thresholds(args.threshold_group, args.threshold_copy)
-    with open_store_for_reading(args) as store:
-        numbers = list(
-            dict.fromkeys(n for spec in args.which or ["last"] for n in store.find_all(spec))
-        )
+    limits = [parse_limit(text) for text in fail_on]
+    thresholds = Thresholds(threshold_group, threshold_copy)
+    with open_store_for_reading(output, which) as store:
+        numbers = list(dict.fromkeys(n for spec in which or ["last"] for n in store.find_all(spec)))
         heads = {head.run: head for head in store.runs(numbers)}
         for number in numbers:
             if number not in heads:
                 store.load(number)  # which says that it is not there
         runs = [
-            (heads[number], load_or_analyse(store, heads[number], thresholds, fresh=args.fresh))
+            (heads[number], load_or_analyse(store, heads[number], thresholds, fresh=fresh))
             for number in numbers
         ]
         between = find_recurring(store, runs, every=True)
@@ -274,12 +279,12 @@ def find_divots(args: argparse.Namespace) -> int:
 
     def parts(_: object) -> Iterator[Part]:
         for head, analysis in runs:
-            yield from divot_parts(head, analysis, every=args.verbose)
-        shown = (between, len(runs)) if args.verbose else (sure, len(judged))
+            yield from divot_parts(head, analysis, every=output.verbose)
+        shown = (between, len(runs)) if output.verbose else (sure, len(judged))
         if shown[1] > 1:
             yield from between_parts(*shown)
 
-    print_view(args, divots_document(runs, between), parts)
+    print_view(output, divots_document(runs, between), parts)
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1

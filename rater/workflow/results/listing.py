@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.results.disturbed import disturbed_members
 from rater.errors import InputError, RaterError
@@ -20,23 +21,33 @@ from rater.store.connection import StoreError
 from rater.store.read import RunFilter
 from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score
 from rater.text.values import duration_s
-from rater.workflow.arguments import open_to_list, print_view
+from rater.workflow.arguments import Output, open_to_list, print_view
 
 _MOST_RUNS = 10**9  # SQLite's numbers end
 
 
-def list_runs(args: argparse.Namespace) -> int:
+class ListOptions(Struct, frozen=True):
+    """Which runs were asked for."""
+
+    limit: int | None
+    tag: tuple[str, ...]
+    host: str | None
+    suite: str | None
+    since: str | None
+
+
+def list_runs(output: Output, options: ListOptions) -> int:
     """Print the runs that are stored: the latest ones, or those that are asked for."""
-    wanted = _filter(args)
+    wanted = _filter(options)
     page = RunPage((), 0, narrowed=wanted != RunFilter())
-    if (store := open_to_list(args)) is not None:
+    if (store := open_to_list(output)) is not None:
         with store:
-            fits = None if args.json or not sys.stdout.isatty() else rows_that_fit()
-            limit = fits if args.limit is None else min(args.limit, _MOST_RUNS) or None
+            fits = None if output.json or not sys.stdout.isatty() else rows_that_fit()
+            limit = fits if options.limit is None else min(options.limit, _MOST_RUNS) or None
             # A document must not depend on how fast the machine is.
-            page = _page(store, wanted, limit, math.inf if args.json else _LONGEST_S)
-    documents = [_document(it) for it in page.runs] if args.json else []
-    print_view(args, documents, lambda _: list_parts(page))
+            page = _page(store, wanted, limit, math.inf if output.json else _LONGEST_S)
+    documents = [_document(it) for it in page.runs] if output.json else []
+    print_view(output, documents, lambda _: list_parts(page))
     return 0
 
 
@@ -67,14 +78,14 @@ def _document(run: ListedRun) -> dict[str, Any]:
     )
 
 
-def _filter(args: argparse.Namespace) -> RunFilter:
-    if args.limit is not None and args.limit < 0:
-        raise InputError(f"--limit {args.limit}: expected a number of runs, 0 for all")
+def _filter(options: ListOptions) -> RunFilter:
+    if options.limit is not None and options.limit < 0:
+        raise InputError(f"--limit {options.limit}: expected a number of runs, 0 for all")
     return RunFilter(
-        tags=tuple(_tag(text) for text in args.tag),
-        host=args.host,
-        suite=args.suite,
-        since=None if args.since is None else _since(args.since, datetime.now(UTC)),
+        tags=tuple(_tag(text) for text in options.tag),
+        host=options.host,
+        suite=options.suite,
+        since=None if options.since is None else _since(options.since, datetime.now(UTC)),
     )
 
 
@@ -91,7 +102,7 @@ def _since(text: str, now: datetime) -> str:
         try:  # a number alone: of what?
             ago_s = -1.0 if text.strip().isdecimal() else duration_s(text)
             moment = now - timedelta(seconds=ago_s) if ago_s >= 0 else None
-        except (argparse.ArgumentTypeError, ValueError, OverflowError):
+        except (ValueError, OverflowError):
             moment = None
     if moment is None:
         raise InputError(

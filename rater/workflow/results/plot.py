@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.results.copies import Cell, counts_of, group_cells
@@ -24,7 +25,7 @@ from rater.show.format import sanitize
 from rater.show.html.story import ReportRun, run_data
 from rater.show.results.cpu_use import counts_rows
 from rater.store.store import Store
-from rater.workflow.arguments import open_store_for_reading, print_json_rows
+from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.results.stored import run_beside
@@ -51,37 +52,49 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
 # -- `rater show plot`: the times of a run's copies as a picture, in the terminal or in a file -----
 
 
-def plot(args: argparse.Namespace) -> int:
+class PlotOptions(Struct, frozen=True):
+    """What was asked for of a picture."""
+
+    benchmark: str | None
+    iteration: int | None
+    file: str | None
+    machine: bool
+    timeline: bool
+    cpi: bool
+
+
+def plot(output: Output, which: tuple[str, ...], options: PlotOptions) -> int:
     """Draw in the terminal or into a file."""
-    file = drawing_file(args.file)
-    words = args.which or ["last"]
-    if args.cpi:
-        return _draw_cpi(args, words, file)
+    file = drawing_file(options.file)
+    words = which or ("last",)
+    if options.cpi:
+        return _draw_cpi(output, words, options, file)
     if len(words) > 1:
         raise InputError(f"{' '.join(words)}: expected one run; several are drawn with --cpi")
-    args.which = words[0]
-    if args.machine or args.timeline:
-        return _draw_other(args, file)
-    with open_store_for_reading(args) as store:
-        run = store.load(store.find(args.which))
+    if options.machine or options.timeline:
+        return _draw_other(output, words[0], options, file)
+    with open_store_for_reading(output, words) as store:
+        run = store.load(store.find(words[0]))
         divots = load_or_analyse(store, run.head, Thresholds(), fresh=False, run=run)
     cells = group_cells(run)
-    benchmark = _chosen(args.benchmark, args.iteration, cells, run.head)
+    benchmark = _chosen(options.benchmark, options.iteration, cells, run.head)
     picture = picture_of(
         run.head,
         cells,
         labels_from(divots.sure),
         benchmark=benchmark,
-        iteration=args.iteration,
-        ranges=args.json or file is not None,
+        iteration=options.iteration,
+        ranges=output.json or file is not None,
     )
     if file is not None:
         write_drawing(picture_svg(picture), file)
-    if args.json:
-        print_json_rows(picture_document(picture, run.head, args.file))
+    if output.json:
+        print_json_rows(picture_document(picture, run.head, options.file))
     elif file is not None:
         panels = len(picture.panels)
-        print(f"{args.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else ""))
+        print(
+            f"{options.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else "")
+        )
     else:
         console = terminal()
         with paged(console):
@@ -89,40 +102,40 @@ def plot(args: argparse.Namespace) -> int:
     return 0
 
 
-def _draw_other(args: argparse.Namespace, file: Path | None) -> int:
-    what = "--machine" if args.machine else "--timeline"
+def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | None) -> int:
+    what = "--machine" if options.machine else "--timeline"
     if file is None:
         raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
-    if args.machine and (args.benchmark is not None or args.iteration is not None):
+    if options.machine and (options.benchmark is not None or options.iteration is not None):
         raise InputError("--machine is of the whole run: leave out --benchmark and --iteration")
-    with open_store_for_reading(args) as store:
-        shown = load_report_run(store, store.load(store.find(args.which)))
+    with open_store_for_reading(output, [word]) as store:
+        shown = load_report_run(store, store.load(store.find(word)))
     head = shown.run.head
-    benchmark = _chosen(args.benchmark, args.iteration, shown.cells, head)
+    benchmark = _chosen(options.benchmark, options.iteration, shown.cells, head)
     data = run_data(shown, {})
-    if args.machine:
+    if options.machine:
         if not data["machine"]:
             raise InputError(f"run {head.run}: it is not known where its copies ran")
         svg = machine_svg(data)
     else:
-        svg = timeline_svg(data, _bracket(data, benchmark, args.iteration, head))
+        svg = timeline_svg(data, _bracket(data, benchmark, options.iteration, head))
     write_drawing(svg, file)
-    if args.json:
-        print_json_rows({"run": head.run, "file": args.file})
+    if output.json:
+        print_json_rows({"run": head.run, "file": options.file})
     else:
-        print(f"{args.file}: {what.removeprefix('--')}, run {head.run}")
+        print(f"{options.file}: {what.removeprefix('--')}, run {head.run}")
     return 0
 
 
-def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None) -> int:
-    if args.iteration is not None:
+def _draw_cpi(output: Output, words: Sequence[str], options: PlotOptions, file: Path | None) -> int:
+    if options.iteration is not None:
         raise InputError("--cpi is of all iterations together: leave out --iteration")
-    with open_store_for_reading(args) as store:
+    with open_store_for_reading(output, words) as store:
         points = load_points(store, words)
     counted = [(point.label, counts_of(point.runs)) for point in points]
-    if args.benchmark is not None:
+    if options.benchmark is not None:
         counted = [
-            (label, tuple(it for it in some if args.benchmark in it.benchmark))
+            (label, tuple(it for it in some if options.benchmark in it.benchmark))
             for label, some in counted
         ]
     chart = cpi_chart(counted)
@@ -134,11 +147,11 @@ def _draw_cpi(args: argparse.Namespace, words: Sequence[str], file: Path | None)
     title = " and ".join(label for label, _ in counted)
     if file is not None:
         write_drawing(cpi_svg(chart, title), file)
-    if args.json:
+    if output.json:
         rows = [{"point": label, "counters": counts_rows(some)} for label, some in counted]
-        print_json_rows({"file": args.file, "points": rows})
+        print_json_rows({"file": options.file, "points": rows})
     elif file is not None:
-        print(f"{args.file}: CPI of {title}")
+        print(f"{options.file}: CPI of {title}")
     else:
         printer = Printer(terminal())
         for line in cpi_lines(chart, printer.width):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +24,7 @@ from rater.show.html.shell import is_page
 from rater.store.store import Store
 from rater.text.cpuset import format_list
 from rater.text.values import count, runs_text
-from rater.workflow.arguments import open_store_for_reading, print_json, print_view
+from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
@@ -44,48 +43,48 @@ _MOST_RUNS = 12  # every run on a page has its panels
 _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that
 
 
-def report(args: argparse.Namespace) -> int:
+def report(output: Output, which: tuple[str, ...], file: str | None, force: bool) -> int:
     """Write the page."""
-    with open_store_for_reading(args) as store:
-        points, without_runs = _points(store, args.which or ["last"])
+    with open_store_for_reading(output, which) as store:
+        points, without_runs = _points(store, which or ["last"])
         tests = count_interim_looks(store, points)
         shown, notes = _shown(points)
         numbers = [run.head.run for run in shown]
-        path = page_path(args, "-".join(map(str, numbers)))
+        path = page_path(output, file, "-".join(map(str, numbers)), force=force)
         vega = library()  # before the work: it may not be installed
         pages = [load_report_run(store, run) for run in shown]
         searched = [(it.run.head, it.divots) for it in pages if it.divots is not None]
         between = find_recurring(store, searched)
     page = report_html(pages, vega, _together(points, tests, (*without_runs, *notes), between))
-    return deliver_page(args, path, page, {"runs": numbers}, runs_text(numbers))
+    return deliver_page(output, path, page, {"runs": numbers}, runs_text(numbers))
 
 
-def page_path(args: argparse.Namespace, name: str) -> Path:
+def page_path(output: Output, file: str | None, name: str, *, force: bool) -> Path:
     """Return where a page goes, which is about `name`. Raises `InputError`."""
-    if args.file == "":  # a variable of the caller's that is empty: no reason to guess a name
+    if file == "":  # a variable of the caller's that is empty: no reason to guess a name
         raise InputError(
             "-o '': expected the name of a page, or - for standard output; without -o it is "
             f"rater-report-{name}.html in the current directory"
         )
-    path = Path(args.file or f"rater-report-{name}.html")
-    if args.file != _STDOUT:
-        check_page(path, force=args.force)
-    elif args.json:
+    path = Path(file or f"rater-report-{name}.html")
+    if file != _STDOUT:
+        check_page(path, force=force)
+    elif output.json:
         raise InputError("-o - --json: both would be written to standard output; leave one out")
     return path
 
 
 def deliver_page(
-    args: argparse.Namespace, path: Path, page: str, document: dict[str, object], about: str
+    output: Output, path: Path, page: str, document: dict[str, object], about: str
 ) -> int:
     """Write a page, and say where it is and what it is about."""
     data = page.encode()
-    if args.file == _STDOUT:
+    if path == Path(_STDOUT):
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return 0
     write_output(path, data)
-    if args.json:
+    if output.json:
         print_json(document | {"file": str(path), "bytes": len(data)})
     else:
         size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} KB"
@@ -177,14 +176,14 @@ LAW_SCALES = {"log": LawScale.LOG, "rate": LawScale.RATE}  # by the words of --l
 _MOST_REASONS = 6
 
 
-def scale_points(args: argparse.Namespace) -> int:
+def scale_points(output: Output, which: tuple[str, ...], file: str | None, law: str) -> int:
     """Print the curves."""
-    file = drawing_file(args.file)
-    with open_store_for_reading(args) as store:
-        words = list(dict.fromkeys(args.which))
+    drawing = drawing_file(file)
+    with open_store_for_reading(output, which) as store:
+        words = list(dict.fromkeys(which))
         points = load_points(store, words)
         missing = missing_points(store, words)
-    scaling = scaling_curves(points, LAW_SCALES[args.law])
+    scaling = scaling_curves(points, LAW_SCALES[law])
     smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
     if not scaling.curves and not smt and not rotated:
         raise InputError(
@@ -192,16 +191,16 @@ def scale_points(args: argparse.Namespace) -> int:
             + "\na curve needs runs of the same with different numbers of copies: use\n"
             "`rater run ... --copies N` or `rater sweep --axis copies=1,2,4`"
         )
-    if file is not None and scaling.curves:
-        write_drawing(curves_svg(scaling.curves), file)
+    if drawing is not None and scaling.curves:
+        write_drawing(curves_svg(scaling.curves), drawing)
 
     def parts(_: object) -> Iterator[Part]:
         yield from scaling_parts(scaling, smt, rotated, missing)
         if file is not None and scaling.curves:
             panels = {one.name for curve in scaling.curves for one in curve.series}
-            yield Line(f"{args.file}: {count(len(panels), 'panel')}", whole=True)
+            yield Line(f"{file}: {count(len(panels), 'panel')}", whole=True)
 
-    print_view(args, scaling_document(scaling, smt, rotated, missing), parts)
+    print_view(output, scaling_document(scaling, smt, rotated, missing), parts)
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.results.counters import run_counts
@@ -58,7 +58,7 @@ _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
 
 
 def print_result(
-    args: argparse.Namespace | Output,
+    output: Output,
     store: Store,
     run: StoredRun,
     *,
@@ -92,7 +92,7 @@ def print_result(
     every = proof or len(summary.proof.copies) <= _MOST_PROOFS
     document: dict[str, object] = {
         **summary_document(summary, pair),
-        "placement": proof_document(summary.proof, every=every) if args.json else None,
+        "placement": proof_document(summary.proof, every=every) if output.json else None,
         "notable": notable_document(readings.notable),
     }
     if summary.pages is not None:
@@ -110,7 +110,7 @@ def print_result(
         document |= disturbed_members(divots)
 
     def parts(document: Row) -> Iterator[Part]:
-        verbose = getattr(args, "verbose", False)
+        verbose = output.verbose
         if not (proof or cpus or counters or copies) or verbose:
             yield from run_parts(
                 summary,
@@ -134,7 +134,7 @@ def print_result(
             if any(copy.workloads for copy in run.copies):
                 yield from copy_run_parts(run)
 
-    print_view(args, document, parts)
+    print_view(output, document, parts)
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
@@ -147,37 +147,49 @@ def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
     return None if number is None else store.load(number)
 
 
-def show_run(args: argparse.Namespace) -> int:
+class CopiesOptions(Struct, frozen=True):
+    """What was asked for of copies' times."""
+
+    baseline: str | None  # a run
+    baseline_iteration: int | None
+    drop: int | None  # the slowest copies
+
+
+def show_run(
+    output: Output,
+    which: str,
+    of_copies: CopiesOptions,
+    *,
+    with_proof: bool,
+    with_copies: bool,
+    with_cpus: bool,
+    with_counters: bool,
+) -> int:
     """Print the results of a stored run."""
-    _check_copies_options(args)
-    with open_store_for_reading(args) as store:
-        run = store.load(store.find(args.which))
-        baseline = None if args.baseline is None else store.load(store.find(args.baseline))
+    if of_copies.drop is not None and of_copies.drop < 0:
+        raise InputError(f"--drop {of_copies.drop}: expected a number of copies, 0 or more")
+    for option in () if with_copies else CopiesOptions.__struct_fields__:
+        if getattr(of_copies, option) is not None:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"{name} belongs to --copies: `rater show {which} --copies ...`")
+    word = of_copies.baseline
+    with open_store_for_reading(output, [which, word]) as store:
+        run = store.load(store.find(which))
+        baseline = None if word is None else store.load(store.find(word))
         print_result(
-            args,
+            output,
             store,
             run,
             after_run=False,
-            proof=args.with_proof,
-            copies=_copies_view(args, run, baseline) if args.with_copies else None,
-            cpus=args.with_cpus,
-            counters=args.with_counters,
+            proof=with_proof,
+            copies=_copies_view(of_copies, run, baseline) if with_copies else None,
+            cpus=with_cpus,
+            counters=with_counters,
         )
     return 0
 
 
-def _check_copies_options(args: argparse.Namespace) -> None:
-    if args.drop is not None and args.drop < 0:
-        raise InputError(f"--drop {args.drop}: expected a number of copies, 0 or more")
-    for option in ("baseline", "baseline_iteration", "drop"):
-        if getattr(args, option) is not None and not args.with_copies:
-            name = f"--{option.replace('_', '-')}"
-            raise InputError(f"{name} belongs to --copies: `rater show {args.which} --copies ...`")
-
-
-def _copies_view(
-    args: argparse.Namespace, run: StoredRun, baseline: StoredRun | None
-) -> CopiesView:
+def _copies_view(options: CopiesOptions, run: StoredRun, baseline: StoredRun | None) -> CopiesView:
     from rater.analysis.results.copies import (
         group_cells,
         median_copy_times,
@@ -190,19 +202,19 @@ def _copies_view(
     theirs = cells if baseline is None else group_cells(baseline)
     head = run.head if baseline is None else baseline.head
     there = sorted({cell.iteration for cell in theirs})
-    if args.baseline_iteration is not None and args.baseline_iteration not in there:
+    if options.baseline_iteration is not None and options.baseline_iteration not in there:
         known = ", ".join(map(str, there)) or "none"
         raise InputError(
-            f"--baseline-iteration {args.baseline_iteration}: run {head.run} has not this "
+            f"--baseline-iteration {options.baseline_iteration}: run {head.run} has not this "
             f"iteration; expected one of its own: {known}"
         )
-    drop = args.drop or 0
+    drop = options.drop or 0
     return CopiesView(
         head=run.head,
         baseline=head,
-        baseline_iteration=args.baseline_iteration,
+        baseline_iteration=options.baseline_iteration,
         drop=drop,
-        times=normalise(cells, median_copy_times(theirs, args.baseline_iteration), drop),
+        times=normalise(cells, median_copy_times(theirs, options.baseline_iteration), drop),
         pairs=ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
     )
 
@@ -221,7 +233,7 @@ class Merge(Protocol):
     """How a wing takes in the databases of other machines."""
 
     def merge_all(
-        self, store: Store, sources: Sequence[Path], args: argparse.Namespace
+        self, store: Store, sources: Sequence[Path], output: Output, *, restore: bool
     ) -> tuple[Sequence[MergedFile], list[str]]:
         """Merge each, and say what became of it; return that, and why others cannot be merged."""
 
@@ -232,16 +244,15 @@ _MOST_BYTES = 128_000_000  # a document of 600,000 copy runs: half a minute, 1 G
 _PIECE_BYTES = 1 << 20
 
 
-def import_documents(args: argparse.Namespace) -> int:
+def import_documents(output: Output, files: tuple[str, ...], restore: bool) -> int:
     """Store the run of each document; one that cannot be read does not keep the others out."""
-    files: list[str] = args.file
     documents = []
     merged: list[MergedFile] = []
     errors: list[str] = []
     for file in files:
         if file not in _STDIN and is_database(Path(file)):
-            with open_store(default_path(args.db)) as store:
-                taken, refused = _MERGE().merge_all(store, [Path(file)], args)
+            with open_store(default_path(output.db)) as store:
+                taken, refused = _MERGE().merge_all(store, [Path(file)], output, restore=restore)
             merged += taken
             errors += refused
             continue
@@ -254,8 +265,8 @@ def import_documents(args: argparse.Namespace) -> int:
             errors.append(str(error))
             print_error(str(error))
         else:
-            documents.append(_add(args, stored))
-    if args.json:
+            documents.append(_add(output, stored))
+    if output.json:
         several = {"runs": documents, "errors": errors}
         if merged:
             several["files"] = [it.document() for it in merged]
@@ -263,13 +274,13 @@ def import_documents(args: argparse.Namespace) -> int:
     return InputError.exit_status if errors else 0
 
 
-def _add(args: argparse.Namespace, stored: StoredRun) -> dict[str, Any]:
-    with open_store(default_path(args.db)) as store:
+def _add(output: Output, stored: StoredRun) -> dict[str, Any]:
+    with open_store(default_path(output.db)) as store:
         number, added = store.add(stored)
     uuid, observations = stored.head.uuid, len(stored.copies)
-    if not args.json and added:
+    if not output.json and added:
         print(f"run {number}: {observations} observations of {uuid} imported")
-    elif not args.json:
+    elif not output.json:
         print(f"run {number}: {uuid} is stored already, nothing was added")
     return {"run": number, "uuid": uuid, "added": added, "observations": observations}
 
@@ -300,21 +311,21 @@ def _read_all(stream: BinaryIO) -> bytes:
 # -- What is stored: `rater export`, `rm` ----------------------------------------------------------
 
 
-def export_run(args: argparse.Namespace) -> int:
+def export_run(output: Output, which: str) -> int:
     """Write a run on standard output in the format that was asked for."""
-    if args.json and args.format in ("csv", "parquet"):
+    form = output.format
+    if output.json and form in ("csv", "parquet"):
         raise InputError(
-            f"--format {args.format} is no JSON document: leave out --json, or --format "
-            f"{args.format}"
+            f"--format {form} is no JSON document: leave out --json, or --format {form}"
         )
-    with open_store_for_reading(args) as store:
-        stored = store.load(store.find(args.which))
-    if args.format == "csv":
+    with open_store_for_reading(output, [which]) as store:
+        stored = store.load(store.find(which))
+    if form == "csv":
         write_csv(stored, sys.stdout)
-    elif args.format == "parquet":
+    elif form == "parquet":
         _write_parquet(stored)
     else:
-        make = full_document if args.format == "json" else observations_document
+        make = full_document if form == "json" else observations_document
         write_document(make(stored), sys.stdout)
     return 0
 
@@ -342,19 +353,19 @@ def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> 
         raise InputError("nothing was removed")
 
 
-def remove(args: argparse.Namespace) -> int:
+def remove(output: Output, which: tuple[str, ...], yes: bool) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
     from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 
-    with open_existing_store(args) as store:
+    with open_existing_store(output) as store:
         # One of somebody else's may name folders of our own runs.
         ours = store.writer is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
-        of_sweeps = [which for which in args.which if which.startswith(PREFIX)]
-        sweeps = list(dict.fromkeys(find_sweep(store, which) for which in of_sweeps))
-        words = [which for which in args.which if which not in of_sweeps]
-        named = list(dict.fromkeys(n for which in words for n in store.find_all(which)))
-        if not args.yes:
+        of_sweeps = [it for it in which if it.startswith(PREFIX)]
+        sweeps = list(dict.fromkeys(find_sweep(store, it) for it in of_sweeps))
+        words = [it for it in which if it not in of_sweeps]
+        named = list(dict.fromkeys(n for it in words for n in store.find_all(it)))
+        if not yes:
             _ask([*of_sweeps, *(it for it in words if it.startswith(TAG))], sweeps, named)
         numbers = remove_sweeps(store, sweeps, named)
     for uuid in numbers.values():
@@ -362,7 +373,7 @@ def remove(args: argparse.Namespace) -> int:
         trouble = remove_run_dir(cache_root() / "work" / folder) if folder else None
         if trouble:
             print_error(trouble)
-    if args.json:
+    if output.json:
         print_json({"removed": [*numbers], **({"sweeps": sweeps} if sweeps else {})})
     else:
         for number in numbers:

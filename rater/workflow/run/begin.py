@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
 from rater.errors import InputError
 from rater.files import Trusted
-from rater.plan.request import Request
+from rater.plan.request import BY_NAME, Request
 from rater.plan.schedule import Plan
 from rater.plan.sweep import SweepSlot
 from rater.process import print_error
@@ -34,13 +33,13 @@ from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.text.values import count, to_json
 from rater.workflow.arguments import (
-    HOW,
+    START_OPTIONS,
     Asked,
     Output,
+    StartOptions,
     check_current_directory,
     open_existing_store,
     print_view,
-    tags_from,
 )
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.results.divots import store_placement_verdicts
@@ -65,7 +64,7 @@ from rater.workflow.run.session import MadeRun, refuse_plan, stderr_excerpt
 class OneRun(Campaign):
     """A campaign of one run."""
 
-    args: argparse.Namespace | Output
+    output: Output
     new: RunLauncher
     _status: int = field(init=False)
 
@@ -78,8 +77,8 @@ class OneRun(Campaign):
         self._status, run = made.status, made.run
         if run is None:
             return False
-        if self.args.json or not self.args.quiet:
-            print_result(self.args, self.store, run, proved=made.proved)
+        if self.output.json or not self.output.quiet:
+            print_result(self.output, self.store, run, proved=made.proved)
         if said := stderr_excerpt(run):
             print_error(said)
         if made.status == 0:
@@ -102,19 +101,19 @@ def _is_uncounted(request: Request, run: StoredRun) -> bool:
     return True
 
 
-def make_run(args: argparse.Namespace | Output, asked: Trusted[RunPlan], new: RunLauncher) -> int:
+def make_run(output: Output, asked: Trusted[RunPlan], new: RunLauncher) -> int:
     """Make a run and show it; return the exit status."""
     plan = asked.value
     refuse_plan(plan)
     return (
         OneRun(
             what=f"rater run {new.uuid[:8]}",
-            database=default_path(args.db),
+            database=default_path(output.db),
             cache=cache_root(),
             points=Trusted({0: CampaignPoint("", plan.request, plan)}),
-            quiet=args.quiet,
-            screen=not args.quiet,
-            args=args,
+            quiet=output.quiet,
+            screen=not output.quiet,
+            output=output,
             new=new,
         )
         .execute()
@@ -202,27 +201,27 @@ class Resume(RunLauncher):
         )
 
 
-def resume(args: argparse.Namespace) -> int:
+def resume_run(output: Output, asked: Asked, start: StartOptions, resume: str) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    if given := Asked.of(args).words(but=HOW):
+    if given := asked.words(but=START_OPTIONS):
         raise InputError(
-            f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a run is run "
+            f"--resume {resume}: leave out {' '.join(given)}: what is left of a run is run "
             "as it was asked for; `rater run` and `rater rerun` make a new one"
         )
-    with open_existing_store(args) as store:
-        again = load_again(args, store, args.resume)
+    with open_existing_store(output) as store:
+        again = load_again(store, resume, force=start.force)
     run, head = again.value, again.value.head
     if head.status is RunStatus.RUNNING:
         raise InputError(f"run {head.run} is still running; end it first, or wait for it")
-    resolved = resolve_again(args, again, head.benchmarks)
+    resolved = resolve_again(again, start, head.benchmarks, dry_run=output.dry_run)
     left = left_of(resolved.value.plan, run)
-    if args.dry_run:
-        return _dry_run(args, run, left, resolved.value)
+    if output.dry_run:
+        return _dry_run(output, run, left, resolved.value, force=start.force)
     if not left.ahead:
-        return _nothing_left(args, run, left)
+        return _nothing_left(output, run, left)
     keep = resolved.value.request.keep
-    attempt = Resume(run, cache_root() / "work", force=args.force, keep=keep)
-    return make_run(args, resolved.trusted(), attempt)
+    attempt = Resume(run, cache_root() / "work", force=start.force, keep=keep)
+    return make_run(output, resolved.trusted(), attempt)
 
 
 def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
@@ -263,9 +262,9 @@ def _taken_up(left: RemainingPlan, at: str) -> str:
     return f"{text}; discarded incomplete: {'; '.join(torn)}" if torn else text
 
 
-def _nothing_left(args: argparse.Namespace, run: StoredRun, left: RemainingPlan) -> int:
+def _nothing_left(output: Output, run: StoredRun, left: RemainingPlan) -> int:
     head = run.head
-    with open_existing_store(args) as store:
+    with open_existing_store(output) as store:
         if head.status in (RunStatus.KILLED, RunStatus.INTERRUPTED):
             failed = f"{left.failed} of {left.runs_done} copy runs failed" if left.failed else None
             store.close_run(
@@ -278,49 +277,50 @@ def _nothing_left(args: argparse.Namespace, run: StoredRun, left: RemainingPlan)
             )
             run = store.load(head.run)
             store_placement_verdicts(store, run)
-        if not args.quiet:
+        if not output.quiet:
             print_error(f"run {head.run}: nothing is missing of {count(len(left.phases), 'phase')}")
-        if args.json or not args.quiet:
-            print_result(args, store, run)
+        if output.json or not output.quiet:
+            print_result(output, store, run)
     return 0 if run.head.status is RunStatus.COMPLETE else 1
 
 
 def _dry_run(
-    args: argparse.Namespace, run: StoredRun, left: RemainingPlan, resolved: RunPlan
+    output: Output, run: StoredRun, left: RemainingPlan, resolved: RunPlan, *, force: bool
 ) -> int:
     planned = tuned_settings_of(resolved.request)
     found = changed_conditions(run, conditions_now(resolved), planned)
     weighty = [it for it in found if it.significant]
-    weighs = refusal(run, weighty) if weighty and left.ahead and not args.force else None
+    weighs = refusal(run, weighty) if weighty and left.ahead and not force else None
     refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
     document = remainder_document(run.head, left) | {
         "executes": EXECUTED.of(executed_commands(resolved)),
         "differences": changes_document(found),
         "refused": refused,
     }
-    print_view(args, to_json(document), remainder_parts)
+    print_view(output, to_json(document), remainder_parts)
     return 0
 
 
 # -- `rater run` and `rater rerun`: planned, then shown (`--dry-run`) or made ----------------------
 
 
-def run(args: argparse.Namespace) -> int:
+def run(output: Output, asked: Asked) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
-    request = Asked.of(args).request()
+    request = asked.request()
     check_current_directory()
     resolved = resolve(request, machine.discover_topology())
-    if args.dry_run:
-        return dry_run(args, resolved)
-    return make_run(args, Trusted(resolved), RunLauncher())
+    if output.dry_run:
+        return dry_run(output, resolved)
+    return make_run(output, Trusted(resolved), RunLauncher())
 
 
-def rerun(args: argparse.Namespace) -> int:
-    """Make a stored run once more; return the exit status."""
-    tags = tags_from(args)
-    with open_existing_store(args) as store:
-        stored = load_again(args, store, args.which)
-    resolved = resolve_again(args, stored, tags=tags)
-    if args.dry_run:
-        return dry_run(args, resolved.value, again=stored.value)
-    return make_run(args, resolved.trusted(), Rerun(stored.value))
+def rerun(output: Output, which: str, tag: tuple[str, ...], start: StartOptions) -> int:
+    """Make a stored run once more, with these tags besides; return the exit status."""
+    option = BY_NAME["tag"]
+    tags = option.kind.check(option.typed, tag)
+    with open_existing_store(output) as store:
+        stored = load_again(store, which, force=start.force)
+    resolved = resolve_again(stored, start, tags=tags, dry_run=output.dry_run)
+    if output.dry_run:
+        return dry_run(output, resolved.value, again=stored.value)
+    return make_run(output, resolved.trusted(), Rerun(stored.value))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from dataclasses import dataclass, field
 from itertools import batched
 from statistics import median
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import (
@@ -49,7 +49,7 @@ from rater.show.results.divots import (
 from rater.show.results.to_json import evidence_line
 from rater.store.connection import default_path
 from rater.text.values import count
-from rater.workflow.arguments import open_existing_store, print_view, with_common
+from rater.workflow.arguments import Output, StartOptions, open_existing_store, print_view
 from rater.workflow.results.divots import load_or_analyse, refusal
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.repeat import (
@@ -69,15 +69,24 @@ DEFAULT_PAIRS = 5
 _SIDES = ("a", "b")
 
 
-def confirm(args: argparse.Namespace) -> int:
+class ConfirmOptions(Struct, frozen=True):
+    """What was asked for of a trial."""
+
+    confirm: str  # the run
+    finding: int | None
+    pairs: int | None
+    fresh: bool
+
+
+def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int:
     """Run the pairs, print the verdict; 0: confirmed, 1: not, and also where it cannot be run.
 
     With --dry-run always 0: refused or not, it was said what would run.
     """
-    pairs = DEFAULT_PAIRS if args.pairs is None else args.pairs
+    pairs = DEFAULT_PAIRS if options.pairs is None else options.pairs
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
-    again, number, finding, findings = _chosen(args)
+    again, number, finding, findings = _chosen(output, options, start)
     run = again.value
     topology = machine.discover_topology()
     refused = refusal(run, topology)
@@ -94,14 +103,14 @@ def confirm(args: argparse.Namespace) -> int:
         commands=("", ""),
     )
     if trial is None:
-        print_view(args, trial_document(view), lambda _: trial_parts(view))
-        return 0 if args.dry_run else 1
-    requests = _requests(args, again, trial)
+        print_view(output, trial_document(view), lambda _: trial_parts(view))
+        return 0 if output.dry_run else 1
+    requests = _requests(again, trial, start, dry_run=output.dry_run)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
-    if args.dry_run or not args.json:
-        print_view(args, trial_document(view), lambda _: trial_parts(view))
-    if args.dry_run:
-        if not args.json:
+    if output.dry_run or not output.json:
+        print_view(output, trial_document(view), lambda _: trial_parts(view))
+    if output.dry_run:
+        if not output.json:
             executed = EXECUTED.of(executed_commands(resolve(requests[0], topology)))
             print_parts([executed_facts(executed)], Printer(terminal()))
         if again.doubt is not None:
@@ -111,12 +120,12 @@ def confirm(args: argparse.Namespace) -> int:
     plans = [resolve(request, topology) for request in asked]
     pairs_run = _Pairs(
         what=f"rater divots --confirm {run.head.run}",
-        database=default_path(args.db),
+        database=default_path(output.db),
         cache=cache_root(),
         points=Trusted({n: CampaignPoint(_SIDES[n], it.request, it) for n, it in enumerate(plans)}),
         slots=order_slots((0, 1), pairs, BlockOrder.GIVEN, 0),
         quiet=True,
-        args=args,
+        output=output,
         view=view,
         slowdown=trial.slowdown,
     )
@@ -124,26 +133,26 @@ def confirm(args: argparse.Namespace) -> int:
 
 
 def _chosen(
-    args: argparse.Namespace,
+    output: Output, options: ConfirmOptions, start: StartOptions
 ) -> tuple[Sourced[StoredRun], int, Finding, tuple[Finding, ...]]:
-    with open_existing_store(args) as store:
-        again = load_again(args, store, args.confirm)
+    with open_existing_store(output) as store:
+        again = load_again(store, options.confirm, force=start.force)
         run = again.value
-        analysis = load_or_analyse(store, run.head, Thresholds(), fresh=args.fresh, run=run)
+        analysis = load_or_analyse(store, run.head, Thresholds(), fresh=options.fresh, run=run)
     found = [one for one in analysis.findings if not one.explained]
-    number = 1 if args.finding is None else args.finding
+    number = 1 if options.finding is None else options.finding
     if not 1 <= number <= len(found):
         what = f"run {run.head.run} has {count(len(found), 'divot')}"
         raise InputError(
             f"--finding {number}: {what}, numbered from 1"
             if found
-            else f"--confirm {args.confirm}: run {run.head.run} has no divots to confirm"
+            else f"--confirm {options.confirm}: run {run.head.run} has no divots to confirm"
         )
     return again, number, found[number - 1], analysis.findings
 
 
 def _requests(
-    args: argparse.Namespace, run: Sourced[StoredRun], trial: ConfirmPlan
+    run: Sourced[StoredRun], trial: ConfirmPlan, start: StartOptions, *, dry_run: bool
 ) -> tuple[Request, Request]:
     """Return what both sides ask for; raises `InputError` for runs of a kit."""
     head = run.value.head
@@ -153,9 +162,9 @@ def _requests(
             f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
             f"copies: `rater rerun {head.run}` shows whether the divot comes back"
         )
-    chdir_to(args, run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN)
+    chdir_to(run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
     request = replace(
-        select_benchmarks(pin_suites(with_common(request, args), head), trial.benchmarks),
+        select_benchmarks(pin_suites(start.on(request), head), trial.benchmarks),
         copies=str(trial.copies),
         # A barrier, one iteration: pairs are what is repeated.
         mode=None,
@@ -193,7 +202,7 @@ def _command(request: Request) -> str:
 class _Pairs(Campaign):
     """Both sides in turn, and how much slower the first one was in each pair."""
 
-    args: argparse.Namespace
+    output: Output
     view: ConfirmView
     slowdown: float  # as it was found
     _times: list[dict[str, float]] = field(default_factory=list)  # of the pair's sides so far
@@ -229,7 +238,7 @@ class _Pairs(Campaign):
                 one, other = self._numbers[-2:]
                 raise RunError(f"runs {one} and {other} have no benchmark in common")
             self._slowdowns.append(slowdown)
-            if not self.args.quiet and not self.args.json:
+            if not self.output.quiet and not self.output.json:
                 told = f"  pair {slot.block} of {self.view.pairs}: {(slowdown - 1) * 100:+.1f} %"
                 print(told, file=sys.stderr)
         return False
@@ -253,6 +262,6 @@ class _Pairs(Campaign):
             foreign=(median(here), median(there)) if here and there else None,
             disturbed=disturbed,
         )
-        print_view(self.args, trial_document(done), lambda _: verdict_parts(done))
+        print_view(self.output, trial_document(done), lambda _: verdict_parts(done))
         good = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
         return CampaignEnded(RunStatus.COMPLETE, None, NOT_JUDGED if disturbed else 1 - good)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 from collections import Counter
@@ -391,7 +390,7 @@ def _kit_problems(resolved: RunPlan) -> list[str]:
     return KITS().kit_problems(kits, resolved.plan.copies) if kits else []
 
 
-def obstacles(args: argparse.Namespace, resolved: RunPlan) -> list[str]:
+def obstacles(database: str | None, resolved: RunPlan) -> list[str]:
     """Return why lock, database or the machine's settings cannot be had."""
 
     def lock() -> None:
@@ -400,15 +399,15 @@ def obstacles(args: argparse.Namespace, resolved: RunPlan) -> list[str]:
             with machine_lock(path, "", share=resolved.request.share):
                 pass
 
-    def database() -> None:
-        path = default_path(args.db)
+    def opened() -> None:
+        path = default_path(database)
         if is_there(path):
             open_store(path).close()
 
     def settings() -> None:
         refuse_unsettable(tuned_settings_of(resolved.request))
 
-    return _failures([lock, database, settings])
+    return _failures([lock, opened, settings])
 
 
 def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -50,10 +49,9 @@ from rater.show.plans.plan import (
     plan_document,
     plan_parts,
 )
-from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.text.values import to_json
-from rater.workflow.arguments import Asked, print_json_rows, print_view, with_common
+from rater.workflow.arguments import Asked, Output, StartOptions, print_json_rows, print_view
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
 from rater.workflow.run.prepare import checked, obstacles
@@ -67,19 +65,15 @@ from rater.workflow.run.resolve import (
 from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload
 
 
-def plan(args: argparse.Namespace) -> int:
+def plan(output: Output, asked: Asked, topology: str | None) -> int:
     """Print what would run where, on this machine or on one that is only described."""
-    request = Asked.of(args).request()
-    topology = (
-        machine.discover_topology()
-        if args.topology is None
-        else machine.load_topology(args.topology)
-    )
-    document = document_of(resolve(request, topology))
-    if args.json:
+    request = asked.request()
+    where = machine.discover_topology() if topology is None else machine.load_topology(topology)
+    document = document_of(resolve(request, where))
+    if output.json:
         print_json_rows(document)
     else:
-        print_view(args, document, plan_parts)
+        print_view(output, document, plan_parts)
     return 0
 
 
@@ -215,67 +209,66 @@ def request_of(head: RunHead) -> Request:
 
 
 def judged[T](
-    args: argparse.Namespace, asked: Sourced[T], what: str, requests: Iterable[str | None]
+    asked: Sourced[T], what: str, requests: Iterable[str | None], *, force: bool
 ) -> Sourced[T]:
     """Return what a database has with why nobody knows that this user asked for it.
 
-    `requests`: what it was asked for, as JSON. No doubt with --force.
+    `requests`: what it was asked for, as JSON. No doubt with `force`.
     """
     why = asked.doubt
     for text in requests:
         with suppress(ValueError, AttributeError, RecursionError):  # told when it is read
             merged = json.loads(text or "{}").get(MERGED_FROM)
             why = why or (merged and f"it was merged from {merged}")
-    if why is None or args.force:
+    if why is None or force:
         return Sourced(asked.value, None)
     told = f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it"
     return Sourced(asked.value, told)
 
 
-def load_again(args: argparse.Namespace, store: Store, word: str) -> Sourced[StoredRun]:
+def load_again(store: Store, word: str, *, force: bool) -> Sourced[StoredRun]:
     """Return the run that a word means, to be run again."""
     asked = store.load_asked(store.find(word))
     head, there, here = asked.value.head, asked.value.host, machine_id()
     if asked.doubt is None and here is not None and here != there.machine_id_hash:
         doubt = f"it was made on another machine ({there.hostname or 'not known'})"
         asked = Sourced(asked.value, doubt)
-    return judged(args, asked, f"run {head.run}", [head.request])
+    return judged(asked, f"run {head.run}", [head.request], force=force)
 
 
 def resolve_again(
-    args: argparse.Namespace,
     run: Sourced[StoredRun],
+    start: StartOptions,
     benchmarks: Sequence[str] | None = None,
     tags: tuple[tuple[str, str], ...] = (),
+    *,
+    dry_run: bool,
 ) -> Sourced[RunPlan]:
     """Plan a stored run once more, in the directory it was called in, which becomes ours.
 
-    `benchmarks`: just these; `tags`: more of them. A dry run says among its refusals that others
+    `benchmarks`: just these; `tags`: more of them. A `dry_run` says among its refusals that others
     may have written what it shows. Raises `InputError` that says which run.
     """
     head = run.value.head
     request = request_of(head)
-    chdir_to(args, run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN)
+    chdir_to(run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
     with _naming(head):
         request = pin_suites(request, head)
         if benchmarks is not None:
             request = select_benchmarks(request, benchmarks)
-        request = replace(with_common(request, args), tags=(*request.tags, *tags))
+        request = replace(start.on(request), tags=(*request.tags, *tags))
         resolved = resolve(request, machine.discover_topology())
     others = () if run.doubt is None else (run.doubt,)
     return Sourced(replace(resolved, refusals=(*others, *resolved.refusals)), run.doubt)
 
 
-def chdir_to(
-    args: argparse.Namespace, where: Sourced[str], what: str, way_out: str = _LOOKED_FOR
-) -> None:
+def chdir_to(where: Sourced[str], what: str, way_out: str = _LOOKED_FOR, *, dry_run: bool) -> None:
     """Make a directory ours, where `what` was made; what the caller named stays where it is.
 
     Whatever runs what a database says comes through here. Raises `InputError` when it cannot be
     entered, or when others may have written that database, unless nothing will be run.
     """
-    args.db = str(default_path(args.db).absolute())
-    directory = where.value if args.dry_run else where.trusted().value
+    directory = where.value if dry_run else where.trusted().value
     for name in _PLACES:
         if os.environ.get(name):
             os.environ[name] = str(Path(os.environ[name]).absolute())
@@ -364,10 +357,10 @@ def changed_conditions(
 # -- `--dry-run`: the plan, and whether the run would be refused -----------------------------------
 
 
-def dry_run(args: argparse.Namespace, resolved: RunPlan, again: StoredRun | None = None) -> int:
+def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -> int:
     """Show a run that is not made, and what differs from the one it would repeat."""
     needs, warnings, refusals = checked(resolved, cache_root())
-    refusals = tuple(dict.fromkeys([*refusals, *obstacles(args, resolved)]))
+    refusals = tuple(dict.fromkeys([*refusals, *obstacles(output.db, resolved)]))
     document = document_of(resolved, warnings, refusals) | {
         "dry_run": True,
         "memory_bytes": needs.memory_bytes,
@@ -390,5 +383,5 @@ def dry_run(args: argparse.Namespace, resolved: RunPlan, again: StoredRun | None
         if since:
             yield from difference_parts(it["differences"], since)
 
-    print_view(args, document, parts)
+    print_view(output, document, parts)
     return 0

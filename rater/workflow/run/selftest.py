@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import shlex
@@ -78,7 +77,7 @@ from rater.show.results.selftest import (
 )
 from rater.store.connection import default_path
 from rater.text.values import join_and
-from rater.workflow.arguments import print_json, print_view
+from rater.workflow.arguments import Output, print_json, print_view
 from rater.workflow.run.campaign import ONE_SLOT, Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.session import refuse_plan
@@ -99,26 +98,40 @@ _NOISE = 0.005  # of made times: standard deviation of the log, a quiet machine
 _UNDISTURBED_S = 10.0
 
 
-def selftest(args: argparse.Namespace) -> int:
+class SelfTestOptions(Struct, frozen=True):
+    """What was asked for of a self-test."""
+
+    copies: int | None
+    quick: bool
+    seconds: float
+    seed: int | None
+    until_idle: float | None  # seconds
+    simulate: bool
+    topology: str | None
+    keep: bool
+    wait: float | None  # seconds
+
+
+def selftest(output: Output, asked: SelfTestOptions) -> int:
     """Inject and find; return the exit status."""
-    if args.copies is not None and args.copies < 1:
-        raise InputError(f"--copies {args.copies}: expected a number of copies, 1 or more")
-    for name, seconds in (("seconds", args.seconds), ("until-idle", args.until_idle)):
+    if asked.copies is not None and asked.copies < 1:
+        raise InputError(f"--copies {asked.copies}: expected a number of copies, 1 or more")
+    for name, seconds in (("seconds", asked.seconds), ("until-idle", asked.until_idle)):
         if seconds is not None and not 0 < seconds < 1e6:
             raise InputError(f"--{name} {seconds:g}: expected seconds above 0")
-    if args.topology is not None and not args.simulate:
+    if asked.topology is not None and not asked.simulate:
         raise InputError("--topology: copies run on this machine only; add --simulate for another")
-    if args.simulate:
-        return _Simulation(args).run()
-    if args.db is not None and not args.keep:
+    if asked.simulate:
+        return _Simulation(output, asked).run()
+    if output.db is not None and not asked.keep:
         raise InputError(
-            f"--db {args.db}: a self-test's runs go to a temporary database; add --keep to "
+            f"--db {output.db}: a self-test's runs go to a temporary database; add --keep to "
             "store them in this one"
         )
-    if args.keep:
-        return _Experiment(args, default_path(args.db)).run()
+    if asked.keep:
+        return _Experiment(output, asked, default_path(output.db)).run()
     with scratch_folder() as folder:
-        test = _Experiment(args, folder / "rater.db")
+        test = _Experiment(output, asked, folder / "rater.db")
         try:
             return test.run()
         finally:
@@ -160,10 +173,11 @@ class _SelfTest:
 
     made_noise: float | None = None
 
-    def __init__(self, args: argparse.Namespace, topology: Topology) -> None:
-        self._args = args
+    def __init__(self, output: Output, asked: SelfTestOptions, topology: Topology) -> None:
+        self._output = output
+        self._asked = asked
         self._topology = topology
-        self._seed = random.randrange(10**6) if args.seed is None else args.seed
+        self._seed = random.randrange(10**6) if asked.seed is None else asked.seed
         self._choice = random.Random(self._seed)
         self._again = 0
         self.wrong = False  # something went wrong that its runs may tell more about
@@ -179,11 +193,11 @@ class _SelfTest:
         """Plan the runs, and what is planted in them."""
         of = self._topology
         request = Request(
-            (_FEWER_KERNELS if self._args.quick else _KERNELS,),
-            copies=str(self._args.copies or usual_copies(len(of.pus), len(of.nodes))),
+            (_FEWER_KERNELS if self._asked.quick else _KERNELS,),
+            copies=str(self._asked.copies or usual_copies(len(of.pus), len(of.nodes))),
             iterations=iterations,
             size="test",
-            wait_s=self._args.wait,
+            wait_s=self._asked.wait,
         )
         self._resolved = resolve(request, of)
         self._iterations = iterations
@@ -254,7 +268,7 @@ class _SelfTest:
             made_noise=self.made_noise,
             promised=self._promises(clean),
         )
-        print_view(self._args, selftest_document(test), lambda _: selftest_parts(test))
+        print_view(self._output, selftest_document(test), lambda _: selftest_parts(test))
         self.wrong = not replace(test, tally=replace(test.tally, unjudged=0)).right
         return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0
 
@@ -263,14 +277,14 @@ class _SelfTest:
 
     def _refuse(self, spread: Deviation, ran: RunResult) -> int:
         text = refusal(spread, ran.disturbed or ran.others_words, NOISIEST)
-        if self._args.json:
+        if self._output.json:
             print_json(refusal_document(text, spread, ran.others, self._seed))
         print_error(text)
         return TOO_NOISY
 
     def _same_again(self) -> str:
         """Return the command that plants the same again."""
-        args = self._args
+        args = self._asked
         more = " --simulate" if args.simulate else ""
         more += f" --topology {shlex.quote(args.topology)}" if args.topology is not None else ""
         more += f" --copies {args.copies}" if args.copies is not None else ""
@@ -289,18 +303,18 @@ type Tried = tuple[RunResult, Judgement | None]
 class _Experiment(_SelfTest):
     """Real copies, slowed by processes that compete with them."""
 
-    def __init__(self, args: argparse.Namespace, database: Path) -> None:
-        super().__init__(args, machine.discover_topology())
+    def __init__(self, output: Output, asked: SelfTestOptions, database: Path) -> None:
+        super().__init__(output, asked, machine.discover_topology())
         self._database = database
         self._last_repeat_s = time.monotonic() + _REPEATS_S
 
     def run(self) -> int:
         """Run everything and show it; return the exit status."""
-        asked = self._args
+        asked = self._asked
         usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
         if usual and not ForeignLoadSampler().busy().quiet:
             print_error("selftest in short (--quick), as other work goes on here")
-            asked.quick = True
+            self._asked = asked = replace(asked, quick=True)
         self._set_up(LEAST_ITERATIONS)
         once_s = sum(self._resolved.expected_s.values()) * _OVERHEAD * (1 + len(self._plants))
         iterations = min(0 if asked.quick else int(asked.seconds / once_s), _MOST_ITERATIONS)
@@ -319,7 +333,7 @@ class _Experiment(_SelfTest):
         return self._runs.execute().exit_status
 
     def _given_up(self, last: Judgement) -> bool:
-        late = time.monotonic() > self._last_repeat_s and not self._args.until_idle
+        late = time.monotonic() > self._last_repeat_s and not self._asked.until_idle
         return late and last.verdict is Verdict.NOT_JUDGED
 
     def _run_once(self, injection: Injection, what: str, judged: Judge) -> Tried:
@@ -329,7 +343,7 @@ class _Experiment(_SelfTest):
         spite of it is right.
         """
         what = f"{what}: {injection.kind}, {injection.place}"
-        patience_s = time.monotonic() + (self._args.until_idle or 0.0)
+        patience_s = time.monotonic() + (self._asked.until_idle or 0.0)
         tries = 0
         while True:
             print_error(f"selftest {what}")
@@ -469,11 +483,10 @@ class _Simulation(_SelfTest):
 
     made_noise = _NOISE
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        of = args.topology
-        super().__init__(
-            args, machine.discover_topology() if of is None else machine.load_topology(of)
-        )
+    def __init__(self, output: Output, asked: SelfTestOptions) -> None:
+        of = asked.topology
+        where = machine.discover_topology() if of is None else machine.load_topology(of)
+        super().__init__(output, asked, where)
 
     def run(self) -> int:
         """Plant in made times and find; return the exit status."""
@@ -503,7 +516,7 @@ class _Simulation(_SelfTest):
         return promised_injections(visible, *shape, self._choice)
 
     def _try(self, scope: str, size: float) -> PromiseTrials:
-        trials = _QUICK_TRIALS if self._args.quick else _TRIALS
+        trials = _QUICK_TRIALS if self._asked.quick else _TRIALS
         tried = [self._promised({scope: size})[scope] for _ in range(trials)]
         seen = [self._names(self._make(one).found.findings, one) for one in tried]
         return PromiseTrials(scope, tried[0], trials, sum(seen))

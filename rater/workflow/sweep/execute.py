@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import shlex
 import sys
@@ -42,13 +41,13 @@ from rater.store.sweeps import (
     undo_resume,
 )
 from rater.workflow.arguments import (
-    HOW,
+    START_OPTIONS,
     Asked,
     Output,
+    StartOptions,
     check_current_directory,
     open_existing_store,
     print_view,
-    with_common,
 )
 from rater.workflow.run.campaign import CampaignPoint
 from rater.workflow.run.head import directory_here, utc_timestamp
@@ -69,7 +68,7 @@ from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
 
 
-def run_sweep(typed: Asked, own: SweepOptions, args: Output, shown: Shown = show_sweep) -> int:
+def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = show_sweep) -> int:
     """Look at all points, then make the runs; return the exit status."""
     check_current_directory()
     here = available_settings(sysroot())
@@ -80,15 +79,15 @@ def run_sweep(typed: Asked, own: SweepOptions, args: Output, shown: Shown = show
     )
     refused = refused_together(points)
     same = _same_problems(asked, points)
-    if args.dry_run:
-        return _dry_run(args, asked, points, same)
+    if output.dry_run:
+        return _dry_run(output, asked, points, same)
     if same:
         raise InputError("\n".join(same))
     if refused is not None:
         if not asked.skip_refused or all(point.refusals for point in points):
             way = "" if asked.skip_refused else "\n--skip-refused leaves them out"
             raise InputError(refused + way)
-        if not args.quiet:
+        if not output.quiet:
             print_error(f"left out, {refused}")
     usable = {point.point: point for point in points if not point.refusals}
 
@@ -104,7 +103,7 @@ def run_sweep(typed: Asked, own: SweepOptions, args: Output, shown: Shown = show
             why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
             raise InputError(f"--until energy: {why[0]}")
     return execute_sweep(
-        *(args, asked.kinds, Trusted(usable), begin),
+        *(output, asked.kinds, Trusted(usable), begin),
         of=" ".join(typed.suites),
         retries=own.retries,
         until=asked.until,
@@ -172,19 +171,19 @@ def _store(store: Store, asked: SweepRequest, points: Sequence[ResolvedPoint]) -
 
 
 def _dry_run(
-    args: Output,
+    output: Output,
     asked: SweepRequest,
     points: Sequence[ResolvedPoint],
     same: Sequence[str],
 ) -> int:
     view = dry_view(asked, points)
     view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
-    print_view(args, dry_document(view), lambda _: dry_parts(view))
+    print_view(output, dry_document(view), lambda _: dry_parts(view))
     return 0
 
 
 def execute_sweep(
-    args: Output,
+    output: Output,
     kinds: Mapping[str, AxisKind],
     asked: Trusted[dict[int, ResolvedPoint]],
     enter: Callable[[Store, Mapping[int, str]], int],
@@ -204,7 +203,7 @@ def execute_sweep(
     """
     sweep = SweepCampaign(
         what=f"rater sweep {of}".strip(),
-        database=default_path(args.db),
+        database=default_path(output.db),
         cache=cache_root(),
         points=Trusted(
             {
@@ -213,8 +212,8 @@ def execute_sweep(
                 if it.request is not None
             }
         ),
-        quiet=args.quiet,
-        screen=not args.quiet and sys.stderr.isatty(),
+        quiet=output.quiet,
+        screen=not output.quiet and sys.stderr.isatty(),
         resolved=asked.value,
         kinds=kinds,
         enter=enter,
@@ -231,52 +230,54 @@ def execute_sweep(
     if ended.status is RunStatus.INTERRUPTED or ended.reason:
         way = f"; `rater sweep --resume {number}` goes on" if ended.goes_on else ""
         print_error(f"sweep {number}: {ended.reason}{way}")
-    if args.json or not args.quiet:
-        with open_existing_store(args) as store:
-            shown(args, store, number)
+    if output.json or not output.quiet:
+        with open_existing_store(output) as store:
+            shown(output, store, number)
     return ended.exit_status
 
 
 # -- A stored sweep that goes on: exactly what is missing of it, or more rounds --------------------
 
 
-def resume(args: argparse.Namespace) -> int:
+def resume_sweep(
+    output: Output, asked: Asked, own: SweepOptions, start: StartOptions, resume: str
+) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
-    own, shown = SweepOptions.of(args), Output.of(args)
-    if given := [*Asked.of(args).words(but=HOW), *own.words(but=("rounds", "retries"))]:
+    if given := [*asked.words(but=START_OPTIONS), *own.words(but=("rounds", "retries"))]:
         raise InputError(
-            f"--resume {args.resume}: leave out {' '.join(given)}: what is left of a sweep is run "
+            f"--resume {resume}: leave out {' '.join(given)}: what is left of a sweep is run "
             "as it was asked for"
         )
-    with open_existing_store(args) as store:
-        stored = load_asked_sweep(store, find_sweep(store, args.resume))
+    with open_existing_store(output) as store:
+        stored = load_asked_sweep(store, find_sweep(store, resume))
     sweep = stored.value
-    again = judged(args, stored, f"sweep {sweep.number}", [it.request for it in sweep.points])
-    asked = sweep.asked
+    requests = [it.request for it in sweep.points]
+    again = judged(stored, f"sweep {sweep.number}", requests, force=start.force)
+    before = sweep.asked
     if sweep.status is RunStatus.RUNNING:
         raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
-    rounds = asked.rounds if args.rounds is None else args.rounds
-    if rounds < asked.rounds:
+    rounds = before.rounds if own.rounds is None else own.rounds
+    if rounds < before.rounds:
         raise InputError(
-            f"--rounds {rounds}: sweep {sweep.number} has {asked.rounds}; more can be added"
+            f"--rounds {rounds}: sweep {sweep.number} has {before.rounds}; more can be added"
         )
     # A sweep whose `--until` was decided lacks the blocks behind that; what else is not there
     # was removed, and is made again.
     was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
     last = max((it.slot.block for it in sweep.slots if it.done), default=0)
     lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last]
-    is_asked_for_more = args.rounds is not None and (
-        rounds > asked.rounds or (was_decided and bool(sweep.missing))
+    is_asked_for_more = own.rounds is not None and (
+        rounds > before.rounds or (was_decided and bool(sweep.missing))
     )
     if not is_asked_for_more and not lacking:
-        return _nothing_left(shown, sweep)
-    chdir_to(args, again.of(asked.directory), f"sweep {sweep.number}")
+        return _nothing_left(output, sweep)
+    chdir_to(again.of(before.directory), f"sweep {sweep.number}", dry_run=output.dry_run)
     kinds = dict(sweep.axes)
-    points = _points_again(args, sweep, kinds)
-    if args.dry_run:
-        return _show_missing(shown, sweep, again.of(points))
+    points = _points_again(sweep, kinds, start)
+    if output.dry_run:
+        return _show_missing(output, sweep, again.of(points))
     more = order_slots(
-        sorted(points), rounds, asked.block_order, asked.seed, first=asked.rounds + 1
+        sorted(points), rounds, before.block_order, before.seed, first=before.rounds + 1
     )
 
     def begin(store: Store, _: Mapping[int, str]) -> int:
@@ -284,25 +285,25 @@ def resume(args: argparse.Namespace) -> int:
         return sweep.number
 
     return execute_sweep(
-        replace(shown, db=args.db),  # as it is from the directory of the sweep
+        output,
         kinds,
         again.of(points).trusted(),
         begin,
         retries=own.retries,
         undo=lambda store: undo_resume(store, sweep),
-        until=None if was_decided and is_asked_for_more else asked.until,
-        compare_before=not args.force,
+        until=None if was_decided and is_asked_for_more else before.until,
+        compare_before=not start.force,
     )
 
 
 def _points_again(
-    args: argparse.Namespace, sweep: StoredSweep, kinds: Mapping[str, AxisKind]
+    sweep: StoredSweep, kinds: Mapping[str, AxisKind], start: StartOptions
 ) -> dict[int, ResolvedPoint]:
     asked = {}
     for point in sweep.points:
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
-            asked[point.point] = PointRequest(point.values, with_common(request, args))
+            asked[point.point] = PointRequest(point.values, start.on(request))
     found = resolve_points(asked, kinds, machine.discover_topology(), cache_root())
     refused = refused_together(found)
     if refused is not None:
@@ -310,18 +311,18 @@ def _points_again(
     return {point.point: point for point in found}
 
 
-def _nothing_left(args: Output, sweep: StoredSweep) -> int:
-    if not args.quiet:
+def _nothing_left(output: Output, sweep: StoredSweep) -> int:
+    if not output.quiet:
         why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
         print_error(f"sweep {sweep.number}: nothing is missing{why}")
-    if args.json or not args.quiet:
-        with open_existing_store(args) as store:
-            show_sweep(args, store, sweep.number)
+    if output.json or not output.quiet:
+        with open_existing_store(output) as store:
+            show_sweep(output, store, sweep.number)
     return 1 if any(it.failed for it in sweep.slots) else 0
 
 
 def _show_missing(
-    args: Output, sweep: StoredSweep, points: Sourced[dict[int, ResolvedPoint]]
+    output: Output, sweep: StoredSweep, points: Sourced[dict[int, ResolvedPoint]]
 ) -> int:
     view = view_of(sweep)
     runs = [executed_commands(point.resolved) for point in points.value.values() if point.resolved]
@@ -334,5 +335,5 @@ def _show_missing(
         yield from map(executed_facts, executes)
         yield from (f"REFUSED  `--resume` would refuse this: {text}" for text in refused)
 
-    print_view(args, sweep_document(view) | document, parts)
+    print_view(output, sweep_document(view) | document, parts)
     return 0

@@ -41,14 +41,14 @@ from rater.settings.tuner import find_setting
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent
-from rater.workflow.arguments import HOW, Asked
+from rater.workflow.arguments import START_OPTIONS, Asked
 from rater.workflow.run.prepare import checked, make_ready
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.workload import name_of, untouched_programs
 
 DEFAULT_ROUNDS = 6  # fewer are too few to see whether they are independent
 OWN_TAGS = ("sweep", "block")  # what a sweep's runs are tagged with, beside their axes
-_WITH_FILE = ("tag", *HOW)  # options that may stand beside a sweep's file
+_WITH_FILE = ("tag", *START_OPTIONS)  # options that may stand beside a sweep's file
 _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
@@ -92,12 +92,6 @@ class SweepOptions(Struct, frozen=True):
     retries: int | None = None
     skip_refused: bool = False
     stop_on_failure: bool = False
-
-    @classmethod
-    def of(cls, args: object) -> SweepOptions:
-        """Return what parsed arguments have, of a command that may not have all of them."""
-        found = {it: getattr(args, it) for it in cls.__struct_fields__ if hasattr(args, it)}
-        return cls(**found | {"axis": tuple(found.get("axis", ()))})
 
     def words(self, but: Collection[str] = ()) -> list[str]:
         """Return what was given in the words of a user, without the options `but`."""

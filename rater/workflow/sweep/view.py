@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rater.workflow.sweep.request import ResolvedPoint, SweepRequest
 
 
-def show_sweep(args: Output, store: Store, number: int) -> None:
+def show_sweep(output: Output, store: Store, number: int) -> None:
     """Print a sweep with its points' results and their comparison with the first.
 
     At its end on a terminal what a screen has room for, unless `-v` asks for all.
@@ -39,12 +39,12 @@ def show_sweep(args: Output, store: Store, number: int) -> None:
     view = view_of(sweep, results_of(store, sweep))
     comparison = comparison_of(store, sweep)
     document = sweep_document(view)
-    if args.json:
+    if output.json:
         from rater.show.compare.comparison import comparison_document
 
         document |= {"comparison": comparison and comparison_document(comparison)}
-    detailed = args.verbose or not sys.stdout.isatty()
-    print_view(args, document, lambda _: sweep_parts(view, comparison, detailed=detailed))
+    detailed = output.verbose or not sys.stdout.isatty()
+    print_view(output, document, lambda _: sweep_parts(view, comparison, detailed=detailed))
 
 
 def view_of(
