@@ -147,7 +147,7 @@ def test_a_database_may_be_called_as_a_command_is(
     (tmp_path / "config.toml").write_text("[list]\nlimit = 3\n[show]\ncpus = true\n")
     monkeypatch.setenv("RATER_CONFIG", str(tmp_path / "config.toml"))
     assert main(["--db", "show", "list"]) == 2
-    assert "there is no database show;" in capsys.readouterr().err
+    assert f"there is no database {tmp_path}/show;" in capsys.readouterr().err
 
 
 def test_files_and_options_may_be_mixed(
