@@ -143,13 +143,13 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
 def test_a_disturbed_run_that_is_not_right_is_made_once_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never_named(_: object, injection: Injection, *__: object) -> Judgement:
+    def never_named(injection: Injection, *_: object, **__: object) -> Judgement:
         return judge(injection, None, [], 0.05, 3, others=0.5)
 
     monkeypatch.setattr(selftest, "NOISIEST", math.inf)
     monkeypatch.setattr(selftest, "_OTHERS", -1.0)  # whatever others take is too much
     monkeypatch.setattr(selftest, "_REPEATS", 1)
-    monkeypatch.setattr(selftest._Experiment, "_judge", never_named)
+    monkeypatch.setattr(selftest, "judge", never_named)
     assert main(["doctor", "selftest", "--quick", "--copies", "3", "--json"]) == 3
     said = capsys.readouterr()
     document = json.loads(said.out)
@@ -197,14 +197,14 @@ def test_one_undisturbed_run_is_enough_to_refuse_and_names_who_is_busy(
 def test_what_is_not_judged_for_too_long_is_given_up(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never_named(_: object, injection: Injection, *__: object) -> Judgement:
+    def never_named(injection: Injection, *_: object, **__: object) -> Judgement:
         return judge(injection, None, [], 0.05, 3, others=0.5)
 
     monkeypatch.setattr(selftest, "NOISIEST", math.inf)
     monkeypatch.setattr(selftest, "_OTHERS", -1.0)
     monkeypatch.setattr(selftest, "_REPEATS", 5)
     monkeypatch.setattr(selftest, "_REPEATS_S", 0.0)
-    monkeypatch.setattr(selftest._Experiment, "_judge", never_named)
+    monkeypatch.setattr(selftest, "judge", never_named)
     assert main(["doctor", "selftest", "--quick", "--copies", "8", "--json"]) == 3
     document = json.loads(capsys.readouterr().out)
     assert (document["made_again"], document["not_judged"]) == (0, 1)

@@ -68,15 +68,15 @@ class OneRun(Campaign):
     new: RunLauncher
     _status: int = field(init=False)
 
-    def attempt(self, _: SweepSlot) -> RunLauncher:
+    def attempt(self, *_: object) -> RunLauncher:
         """Return the one there is."""
         return self.new
 
-    def judge(self, _: SweepSlot, made: MadeRun, *__: object) -> bool:
+    def judge(self, _: SweepSlot, made: MadeRun, *__: object) -> None:
         """Show what came of it."""
         self._status, run = made.status, made.run
         if run is None:
-            return False
+            return
         if self.output.json or not self.output.quiet:
             print_result(self.output, self.store, run, proved=made.proved)
         if said := stderr_excerpt(run):
@@ -85,7 +85,6 @@ class OneRun(Campaign):
             self._status = int(_is_uncounted(self.points.value[0].request, run))
         elif made.status <= 128 and (self.quiet or not f"{made.reason}".endswith("failed")):
             print_error(f"run {made.number} failed: {made.reason}")
-        return False
 
     def conclude(self) -> CampaignEnded:
         """Return how it ended."""

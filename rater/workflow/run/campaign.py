@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rater.run.host.idle import IdleWatch
 
 ONE_SLOT = (SweepSlot(1, 1, 0),)
+_MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either
 
 
 class CampaignPoint(Struct, frozen=True):
@@ -85,19 +86,21 @@ class Campaign:
     slots: Sequence[SweepSlot] = ONE_SLOT
     quiet: bool = False
     screen: bool = False  # show each run as it goes
+    retries: int = 0  # of a run that others disturbed
     tuner: SettingsSession = field(init=False)
     store: Store = field(init=False)
     _left: tuple[str, ...] = ()  # what a dead rater left of the settings
     _load: ForeignLoadSampler | None = None  # begun as the last run ended
+    _in_vain: int = 0  # runs, one after the other, that stayed disturbed
 
     # -- what its kinds say ------------------------------------------------------------------------
 
     def begin(self, stack: ExitStack) -> None:
         """Do what comes before the first run, with the machine held; `stack` is left at the end."""
 
-    def attempt(self, slot: SweepSlot) -> RunLauncher:
-        """Return how the run of a slot is stored."""
-        del slot
+    def attempt(self, slot: SweepSlot, tries: int) -> RunLauncher:
+        """Return how the run of a slot is stored; `tries`: runs that were made for it before."""
+        del slot, tries
         return RunLauncher()
 
     def listeners(self, slot: SweepSlot, keeper: Guard) -> Sequence[Sink]:
@@ -118,8 +121,20 @@ class Campaign:
         assert plan is not None
         return plan
 
-    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot], tries: int) -> bool:
-        """Say what came of a run; tell whether it is to be made again. `tries`: runs before it."""
+    def disturbance(self, slot: SweepSlot, made: MadeRun) -> str | None:
+        """Return what others did to a run, where that was too much."""
+        del slot, made
+        return None
+
+    def repeats(self, tries: int) -> bool:
+        """Tell whether a disturbed run is made again."""
+        return tries < self.retries and self._in_vain < _MOST_IN_VAIN
+
+    def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
+        """Drop a disturbed run, which is made again."""
+
+    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot]) -> None:
+        """Say what came of a run that counts."""
         raise NotImplementedError
 
     def not_made(self, slot: SweepSlot, error: RaterError) -> None:
@@ -204,7 +219,7 @@ class Campaign:
                 if place or tries:
                     status = rest_before(point.request, watch, self.say)
                 if status == 0:
-                    status, again = self._make(slot, point, ahead, tries)
+                    status, again = self._make(slot, ahead, tries)
                 if status > 128:
                     return CampaignEnded.stopped(status)
                 tries += 1
@@ -213,25 +228,33 @@ class Campaign:
                 return ended
         return self.conclude()
 
-    def _make(
-        self, slot: SweepSlot, point: CampaignPoint, ahead: Sequence[SweepSlot], tries: int
-    ) -> tuple[int, bool]:
+    def _make(self, slot: SweepSlot, ahead: Sequence[SweepSlot], tries: int) -> tuple[int, bool]:
+        """Make one run; return its status, and whether it is made again, as others disturbed it."""
         try:
-            made = self.make_run(slot, point)
+            made = self._run(slot, tries)
         except (StoreError, ConditionsChangedError, SettingChangedError):
             raise
         except RaterError as error:
             self.not_made(slot, error)
             return 0, False
-        return made.status, self.judge(slot, made, ahead, tries)
+        why = self.disturbance(slot, made) if made.status <= 128 else None
+        if why and self.repeats(tries):
+            self.discard(slot, made, why)
+            return made.status, True
+        self._in_vain = self._in_vain + 1 if why else 0
+        if self.retries and self._in_vain == _MOST_IN_VAIN:
+            self.say("runs stay disturbed: no more of them are made again")
+        self.judge(slot, made, ahead)
+        return made.status, False
 
-    def make_run(self, slot: SweepSlot, point: CampaignPoint) -> MadeRun:
+    def _run(self, slot: SweepSlot, tries: int) -> MadeRun:
         """Make one run, with what it sets of the machine put back behind it."""
+        point = self.points.value[slot.point]
 
         def report(text: str) -> None:
             self.say(text, point)
 
-        attempt = self.attempt(slot)
+        attempt = self.attempt(slot, tries)
         with RunSettings(self.tuner, report) as own:
             self.set_up(point, own)
             session = Session(

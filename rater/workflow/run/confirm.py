@@ -218,13 +218,13 @@ class _Pairs(Campaign):
         side = (("side", _SIDES[slot.point]), ("pair", str(slot.block)))
         return replace(plan, request=replace(plan.request, tags=((TAG, f"{self.view.run}"), *side)))
 
-    def judge(self, slot: SweepSlot, made: MadeRun, *_: object) -> bool:
+    def judge(self, slot: SweepSlot, made: MadeRun, *_: object) -> None:
         """Keep the times of a side, and with the second one compare them."""
         run = made.run
         if made.status or run is None:
             print_error(f"run {made.number} did not end well: no verdict")
             self._failed = made.status or 1
-            return False
+            return
         readings = run_counters(run)
         self._numbers.append(made.number)
         self._times.append(times_of(run))
@@ -241,7 +241,6 @@ class _Pairs(Campaign):
             if not self.output.quiet and not self.output.json:
                 told = f"  pair {slot.block} of {self.view.pairs}: {(slowdown - 1) * 100:+.1f} %"
                 print(told, file=sys.stderr)
-        return False
 
     def check_stop(self, *_: object) -> CampaignEnded | None:
         """End it with the first run that did not end well."""

@@ -8,17 +8,16 @@ import shlex
 import shutil
 import tempfile
 import time
-from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.divots.findings import analyse
-from rater.analysis.divots.model.finding import Analysis, Finding, Thresholds
+from rater.analysis.divots.model.finding import Analysis, Thresholds
 from rater.analysis.divots.selftest import (
     NOISIEST,
     STEADY,
@@ -53,7 +52,7 @@ from rater.plan.selftest import (
 )
 from rater.plan.sweep import SweepSlot
 from rater.plan.topology import Topology
-from rater.process import StoppedBySignal, print_error
+from rater.process import print_error
 from rater.record.run import CopyStatus, Placement, RunStatus
 from rater.record.stored import StoredRun, TimeRow
 from rater.run.copies.disturb import Injector
@@ -78,9 +77,10 @@ from rater.show.results.selftest import (
 from rater.store.connection import default_path
 from rater.text.values import join_and
 from rater.workflow.arguments import Output, print_json, print_view
-from rater.workflow.run.campaign import ONE_SLOT, Campaign, CampaignEnded, CampaignPoint
-from rater.workflow.run.resolve import RunPlan, resolve
-from rater.workflow.run.session import refuse_plan
+from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
+from rater.workflow.run.head import RunLauncher
+from rater.workflow.run.resolve import resolve
+from rater.workflow.run.session import MadeRun, refuse_plan
 
 _KERNELS = "mini/moldyn,vm,rays"  # busy with computing: what slows them is what we do
 _FEWER_KERNELS = "mini/moldyn,vm"
@@ -88,6 +88,7 @@ _OVERHEAD = 1.3  # of what the kernels take by themselves
 _MOST_ITERATIONS = 12
 _REPEATS = 5
 _REPEATS_S = 100.0  # no run is made once more after that: who waits for an answer gets one
+_WRONG = 1  # exit status: its runs may tell more about it
 TOO_NOISY = 3  # exit status: neither right nor wrong, it could not be told
 _NAMED_SHARE = 0.05  # of a CPU, over a whole run: processes that are named
 _NOT_TRIED = "not tried: other work went on for too long"
@@ -122,22 +123,20 @@ def selftest(output: Output, asked: SelfTestOptions) -> int:
     if asked.topology is not None and not asked.simulate:
         raise InputError("--topology: copies run on this machine only; add --simulate for another")
     if asked.simulate:
-        return _Simulation(output, asked).run()
+        return _simulate(output, asked)
     if output.db is not None and not asked.keep:
         raise InputError(
             f"--db {output.db}: a self-test's runs go to a temporary database; add --keep to "
             "store them in this one"
         )
     if asked.keep:
-        return _Experiment(output, asked, default_path(output.db)).run()
+        return _inject(output, asked, default_path(output.db))
     with scratch_folder() as folder:
-        test = _Experiment(output, asked, folder / "rater.db")
-        try:
-            return test.run()
-        finally:
-            if test.wrong:
-                kept = shutil.move(folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-"))
-                print_error(f"its runs are in {kept}")
+        status = _inject(output, asked, folder / "rater.db")
+        if status == _WRONG:
+            kept = shutil.move(folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-"))
+            print_error(f"its runs are in {kept}")
+    return status
 
 
 class RunResult(Struct, frozen=True):
@@ -168,253 +167,220 @@ class RunResult(Struct, frozen=True):
         return "" if self.unsteady is None else speed_words(*largest_speed_change(self.costs))
 
 
+@dataclass
 class _SelfTest:
-    """One self-test: an undisturbed run, one for each plant, and what they came to."""
+    """What is planted in an undisturbed run and one run for each plant, and what they came to."""
 
+    output: Output
+    asked: SelfTestOptions
+    topology: Topology
+    iterations: int = LEAST_ITERATIONS
     made_noise: float | None = None
+    judged: list[Judgement] = field(default_factory=list)
+    again: int = 0
+    clean: RunResult | None = None
+    spread: Deviation | None = None  # of the undisturbed run
 
-    def __init__(self, output: Output, asked: SelfTestOptions, topology: Topology) -> None:
-        self._output = output
-        self._asked = asked
-        self._topology = topology
-        self._seed = random.randrange(10**6) if asked.seed is None else asked.seed
-        self._choice = random.Random(self._seed)
-        self._again = 0
-        self.wrong = False  # something went wrong that its runs may tell more about
-
-    @abstractmethod
-    def _run_once(self, injection: Injection, what: str, judged: Judge) -> Tried:
-        """Make the run of one injection, and judge it."""
-
-    def _promises(self, _: RunResult) -> tuple[PromiseTrials, ...]:
-        return ()
-
-    def _set_up(self, iterations: int) -> None:
+    def __post_init__(self) -> None:
         """Plan the runs, and what is planted in them."""
-        of = self._topology
+        asked, of = self.asked, self.topology
+        self.seed = random.randrange(10**6) if asked.seed is None else asked.seed
+        self.choice = random.Random(self.seed)
         request = Request(
-            (_FEWER_KERNELS if self._asked.quick else _KERNELS,),
-            copies=str(self._asked.copies or usual_copies(len(of.pus), len(of.nodes))),
-            iterations=iterations,
+            (_FEWER_KERNELS if asked.quick else _KERNELS,),
+            copies=str(asked.copies or usual_copies(len(of.pus), len(of.nodes))),
+            iterations=self.iterations,
             size="test",
-            wait_s=self._asked.wait,
+            wait_s=asked.wait,
         )
-        self._resolved = resolve(request, of)
-        self._iterations = iterations
-        self._cpu_of = {it.copy: it.cpu for it in self._placements if it.cpu is not None}
-        self._plants, self._missing = plan_injections(self._placements, iterations, self._choice)
+        self.run = resolve(request, of)
+        self.cpu_of = {it.copy: it.cpu for it in self.run.placements if it.cpu is not None}
+        plants, missing = plan_injections(self.run.placements, self.iterations, self.choice)
+        self.injections, self.missing = (CLEAN, *plants), [*missing]
 
-    @property
-    def _placements(self) -> Sequence[Placement]:
-        return self._resolved.placements
-
-    @property
-    def _benchmarks(self) -> tuple[str, ...]:
-        return self._resolved.plan.benchmarks
-
-    def _judge(
-        self, injection: Injection, effect: float | None, ran: RunResult, floor: float
-    ) -> Judgement:
+    def judge(self, injection: Injection, ran: RunResult) -> Judgement | None:
+        """Judge a run; None: too noisy to plant anything."""
+        effect = None
+        if injection is CLEAN:
+            self.clean, self.spread = ran, spread_of(ran.times, ran.costs, self.cpu_of)
+        elif self.clean is not None:
+            effect = plant_size(injection, ran.times, self.clean.times)
+        if self.spread is None or self.spread.size > NOISIEST:
+            return None
         return judge(
-            *(injection, effect, ran.found.findings, floor, self._iterations),
+            *(injection, effect, ran.found.findings, floor_of(self.spread.size), self.iterations),
             others=ran.taken,
             unsteady=ran.unsteady,
             disturbed=ran.disturbed,
         )
 
-    def _test(self) -> int:
-        spread: Deviation | None = None
-
-        def judge_noise(ran: RunResult) -> Judgement | None:
-            nonlocal spread
-            spread = spread_of(ran.times, ran.costs, self._cpu_of)
-            if spread is None or spread.size > NOISIEST:
-                return None
-            return self._judge(CLEAN, None, ran, floor_of(spread.size))
-
-        runs = 1 + len(self._plants)
-        clean, first = self._run_once(CLEAN, f"1 of {runs}", judge_noise)
-        if spread is None:
+    def take(self, judgement: Judgement | None) -> None:
+        """Keep what was judged."""
+        if self.spread is None:
             raise RunError("no copy of the undisturbed run ended well: see `rater run mini`")
-        if first is None:
-            return self._refuse(spread, clean)
-        floor = floor_of(spread.size)
-        judged, missing = [first], [*self._missing]
-        for number, injection in enumerate(self._plants, 2):
-            if self._given_up(judged[-1]):
-                missing.append(NotInjected(injection.kind, _NOT_TRIED))
-                continue
+        self.judged += [judgement] if judgement else []
 
-            def judge_plant(ran: RunResult, injection: Injection = injection) -> Judgement:
-                effect = plant_size(injection, ran.times, clean.times)
-                return self._judge(injection, effect, ran, floor)
-
-            _, judgement = self._run_once(injection, f"{number} of {runs}", judge_plant)
-            judged += [judgement] if judgement else []
+    def show(self, promised: tuple[PromiseTrials, ...] = ()) -> int:
+        """Print what it came to, or why nothing was planted; return the exit status."""
+        spread, clean = self.spread, self.clean
+        assert spread is not None
+        assert clean is not None
+        if not self.judged:
+            text = refusal(spread, clean.disturbed or clean.others_words, NOISIEST)
+            if self.output.json:
+                print_json(refusal_document(text, spread, clean.others, self.seed))
+            print_error(text)
+            return TOO_NOISY
         test = SelfTest(
-            copies=len(self._placements),
-            cpus=tuple(sorted(set(self._cpu_of.values()))),
-            lgroups=len({it.node for it in self._placements}),
-            benchmarks=self._benchmarks,
-            iterations=self._iterations,
-            seed=self._seed,
+            copies=len(self.run.placements),
+            cpus=tuple(sorted(set(self.cpu_of.values()))),
+            lgroups=len({it.node for it in self.run.placements}),
+            benchmarks=self.run.plan.benchmarks,
+            iterations=self.iterations,
+            seed=self.seed,
             spread=spread.size,
-            floor=floor,
-            judged=tuple(judged),
-            missing=tuple(missing),
-            tally=tally(judged),
-            again=self._again,
-            command=self._same_again(),
+            floor=floor_of(spread.size),
+            judged=tuple(self.judged),
+            missing=tuple(self.missing),
+            tally=tally(self.judged),
+            again=self.again,
+            command=self._command(),
             made_noise=self.made_noise,
-            promised=self._promises(clean),
+            promised=promised,
         )
-        print_view(self._output, selftest_document(test), lambda _: selftest_parts(test))
-        self.wrong = not replace(test, tally=replace(test.tally, unjudged=0)).right
-        return 1 if self.wrong else TOO_NOISY if test.tally.unjudged else 0
+        print_view(self.output, selftest_document(test), lambda _: selftest_parts(test))
+        if not replace(test, tally=replace(test.tally, unjudged=0)).right:
+            return _WRONG
+        return TOO_NOISY if test.tally.unjudged else 0
 
-    def _given_up(self, _: Judgement) -> bool:
-        return False
-
-    def _refuse(self, spread: Deviation, ran: RunResult) -> int:
-        text = refusal(spread, ran.disturbed or ran.others_words, NOISIEST)
-        if self._output.json:
-            print_json(refusal_document(text, spread, ran.others, self._seed))
-        print_error(text)
-        return TOO_NOISY
-
-    def _same_again(self) -> str:
+    def _command(self) -> str:
         """Return the command that plants the same again."""
-        args = self._asked
-        more = " --simulate" if args.simulate else ""
-        more += f" --topology {shlex.quote(args.topology)}" if args.topology is not None else ""
-        more += f" --copies {args.copies}" if args.copies is not None else ""
-        more += " --quick" if args.quick else ""
-        more += "" if args.seconds == SECONDS else f" --seconds {args.seconds:g}"
-        return f"rater doctor selftest --seed {self._seed}{more}"
+        asked = self.asked
+        more = " --simulate" if asked.simulate else ""
+        more += f" --topology {shlex.quote(asked.topology)}" if asked.topology is not None else ""
+        more += f" --copies {asked.copies}" if asked.copies is not None else ""
+        more += " --quick" if asked.quick else ""
+        more += "" if asked.seconds == SECONDS else f" --seconds {asked.seconds:g}"
+        return f"rater doctor selftest --seed {self.seed}{more}"
 
 
-type Judge = Callable[[RunResult], Judgement | None]  # None: too noisy to plant anything
-type Tried = tuple[RunResult, Judgement | None]
+# -- Copies that run: a campaign of one run for each injection -------------------------------------
 
 
-# -- Copies that run -------------------------------------------------------------------------------
-
-
-class _Experiment(_SelfTest):
-    """Real copies, slowed by processes that compete with them."""
-
-    def __init__(self, output: Output, asked: SelfTestOptions, database: Path) -> None:
-        super().__init__(output, asked, machine.discover_topology())
-        self._database = database
-        self._last_repeat_s = time.monotonic() + _REPEATS_S
-
-    def run(self) -> int:
-        """Run everything and show it; return the exit status."""
-        asked = self._asked
-        usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
-        if usual and not ForeignLoadSampler().busy().quiet:
-            print_error("selftest in short (--quick), as other work goes on here")
-            self._asked = asked = replace(asked, quick=True)
-        self._set_up(LEAST_ITERATIONS)
-        once_s = sum(self._resolved.expected_s.values()) * _OVERHEAD * (1 + len(self._plants))
-        iterations = min(0 if asked.quick else int(asked.seconds / once_s), _MOST_ITERATIONS)
-        if iterations > LEAST_ITERATIONS:
-            self._choice = random.Random(self._seed)
-            self._set_up(iterations)
-        plan = self._resolved
-        refuse_plan(plan)
-        self._runs = _Injected(
-            what="rater doctor selftest",
-            database=self._database,
-            cache=cache_root(),
-            points=Trusted({0: CampaignPoint("", plan.request, plan)}),
-            test=self._test,
-        )
-        return self._runs.execute().exit_status
-
-    def _given_up(self, last: Judgement) -> bool:
-        late = time.monotonic() > self._last_repeat_s and not self._asked.until_idle
-        return late and last.verdict is Verdict.NOT_JUDGED
-
-    def _run_once(self, injection: Injection, what: str, judged: Judge) -> Tried:
-        """Run one injection, and judge it; again where it is not right and its CPUs were disturbed.
-
-        A disturbance can only hide what was planted or add to it, so that what is right in
-        spite of it is right.
-        """
-        what = f"{what}: {injection.kind}, {injection.place}"
-        patience_s = time.monotonic() + (self._asked.until_idle or 0.0)
-        tries = 0
-        while True:
-            print_error(f"selftest {what}")
-            self._wait_until_idle(patience_s)
-            ran = self._execute(injection)
-            judgement = judged(ran)
-            tries += 1
-            if judgement is not None and judgement.verdict is Verdict.RIGHT:
-                return ran, judgement
-            # Of a machine that is too noisy one run is enough to say so, unless it is waited for.
-            calm = judgement is not None and not ran.disturbed
-            enough = tries > _REPEATS or time.monotonic() > self._last_repeat_s
-            impatient = enough or judgement is None
-            if calm or (impatient and time.monotonic() > patience_s):
-                return ran, judgement
-            self._again += 1
-            what = f"once more: {ran.disturbed or 'copies differ too much'}"
-
-    def _wait_until_idle(self, patience_s: float) -> None:
-        """Wait until others leave the CPUs of the copies alone; `patience_s`: of the clock."""
-        quiet, before = 0, _busy_s()
-        while quiet < _SAMPLES and time.monotonic() < patience_s:
-            time.sleep(_SAMPLE_S)
-            after = _busy_s()
-            busy_s = (after.get(cpu, 0.0) - before.get(cpu, 0.0) for cpu in self._cpu_of.values())
-            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
-            before = after
-
-    def _execute(self, injection: Injection) -> RunResult:
-        runs, watch = self._runs, ForeignLoadSampler()
-        runs.injection = injection
-        made = runs.make_run(ONE_SLOT[0], runs.points.value[0])
-        if made.status > 128:
-            raise StoppedBySignal(made.status - 128)
-        if made.status or made.run is None or runs.injector is None:
-            raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
-        times = runs.store.times(made.number)
-        found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
-        busy = watch.busy(_NAMED_SHARE, stale_s=math.inf)
-        return result_of(made.run, found, runs.injector.taken_s, busy)
+def _inject(output: Output, asked: SelfTestOptions, database: Path) -> int:
+    usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
+    if usual and not ForeignLoadSampler().busy().quiet:
+        print_error("selftest in short (--quick), as other work goes on here")
+        asked = replace(asked, quick=True)
+    test = _SelfTest(output, asked, machine.discover_topology())
+    once_s = sum(test.run.expected_s.values()) * _OVERHEAD * len(test.injections)
+    iterations = min(0 if asked.quick else int(asked.seconds / once_s), _MOST_ITERATIONS)
+    if iterations > LEAST_ITERATIONS:
+        asked = replace(asked, seed=test.seed)
+        test = _SelfTest(output, asked, test.topology, iterations)
+    refuse_plan(test.run)
+    points = {}
+    for number, it in enumerate(test.injections):
+        request = replace(test.run.request, tags=((TAG, str(it.kind)),))
+        points[number] = CampaignPoint(it.kind, request, replace(test.run, request=request))
+    runs = _Injected(
+        what="rater doctor selftest",
+        database=database,
+        cache=cache_root(),
+        points=Trusted(points),
+        slots=[SweepSlot(1, number + 1, number) for number in points],
+        retries=_REPEATS,
+        test=test,
+    )
+    return runs.execute().exit_status
 
 
 @dataclass(kw_only=True)
 class _Injected(Campaign):
-    """The runs of a self-test, which says itself which are made, and how often."""
+    """Real copies, slowed by processes that compete with them."""
 
-    test: Callable[[], int]
-    injection: Injection = CLEAN
-    injector: Injector | None = None
-
-    def plan_of(self, slot: SweepSlot) -> RunPlan:
-        """Return the run with the tag of what is injected."""
-        plan = super().plan_of(slot)
-        tags = ((TAG, str(self.injection.kind)),)
-        return replace(plan, request=replace(plan.request, tags=tags))
-
-    def listeners(self, _: SweepSlot, keeper: Guard) -> tuple[Injector]:
-        """Return what slows copies."""
-        plan = self.points.value[0].plan
-        assert plan is not None
-        self.injector = Injector(self.injection, plan.placements, keeper)
-        return (self.injector,)
+    test: _SelfTest
+    _until_s: float = field(default_factory=lambda: time.monotonic() + _REPEATS_S)
+    _patience_s: float = 0.0  # until when a quiet machine is waited for, of the clock
+    _watch: ForeignLoadSampler = field(init=False)
+    _injector: Injector = field(init=False)
+    _ran: RunResult = field(init=False)
+    _judgement: Judgement | None = None
 
     def say(self, text: str, point: CampaignPoint | None = None) -> None:
         """Tell whom it waits for, and nothing of single runs."""
         if point is None:
             super().say(text)
 
-    def make_all(self) -> CampaignEnded:
-        """Make what the self-test asks for."""
-        return CampaignEnded(RunStatus.COMPLETE, None, self.test())
+    def attempt(self, slot: SweepSlot, tries: int) -> RunLauncher:
+        """Wait until others leave the CPUs of the copies alone, where that was asked for."""
+        if tries == 0:
+            it = self.test.injections[slot.point]
+            self.say(f"selftest {slot.position} of {len(self.slots)}: {it.kind}, {it.place}")
+            self._patience_s = time.monotonic() + (self.test.asked.until_idle or 0.0)
+        quiet, before = 0, _busy_s()
+        while quiet < _SAMPLES and time.monotonic() < self._patience_s:
+            time.sleep(_SAMPLE_S)
+            after = _busy_s()
+            busy_s = (after.get(it, 0.0) - before.get(it, 0.0) for it in self.test.cpu_of.values())
+            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
+            before = after
+        self._watch = ForeignLoadSampler()
+        return RunLauncher()
+
+    def listeners(self, slot: SweepSlot, keeper: Guard) -> tuple[Injector]:
+        """Return what slows copies."""
+        injection = self.test.injections[slot.point]
+        self._injector = Injector(injection, self.test.run.placements, keeper)
+        return (self._injector,)
+
+    def disturbance(self, slot: SweepSlot, made: MadeRun) -> str | None:
+        """Return what others did to a run that is not right.
+
+        They can only hide what was planted or add to it: what is right in spite of it is right.
+        """
+        injection = self.test.injections[slot.point]
+        if made.status or made.run is None:
+            raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
+        times = self.store.times(made.number)
+        found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
+        busy = self._watch.busy(_NAMED_SHARE, stale_s=math.inf)
+        self._ran = result_of(made.run, found, self._injector.taken_s, busy)
+        self._judgement = self.test.judge(injection, self._ran)
+        if self._judgement is None:
+            return self._ran.disturbed or "copies differ too much"
+        return None if self._judgement.verdict is Verdict.RIGHT else self._ran.disturbed or None
+
+    def repeats(self, tries: int) -> bool:
+        """Tell whether to go on: of a machine that is too noisy one run is enough to say so."""
+        late = time.monotonic() > self._until_s
+        usual = tries < self.retries and not late and self._judgement is not None
+        return usual or time.monotonic() <= self._patience_s
+
+    def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
+        """Count it."""
+        del slot, made
+        self.test.again += 1
+        self.say(f"selftest once more: {why}")
+
+    def judge(self, *_: object) -> None:
+        """Keep what it came to."""
+        self.test.take(self._judgement)
+
+    def check_stop(self, _: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
+        """Give up what is left on a machine that is too noisy, or disturbed for too long."""
+        if not self.test.judged:
+            return self.conclude()
+        late = time.monotonic() > self._until_s and not self.test.asked.until_idle
+        if not ahead or not late or self.test.judged[-1].verdict is not Verdict.NOT_JUDGED:
+            return None
+        given_up = [self.test.injections[it.point].kind for it in ahead]
+        self.test.missing += [NotInjected(kind, _NOT_TRIED) for kind in given_up]
+        return self.conclude()
+
+    def conclude(self) -> CampaignEnded:
+        """Show what it came to."""
+        return CampaignEnded(RunStatus.COMPLETE, None, self.test.show())
 
 
 def result_of(
@@ -478,51 +444,41 @@ def _busy_s() -> dict[int, float]:
 # -- Made times: what the detector finds on a quiet machine of this shape, whatever this one does --
 
 
-class _Simulation(_SelfTest):
-    """The same plants in made times."""
+def _simulate(output: Output, asked: SelfTestOptions) -> int:
+    """Plant in made times and find; return the exit status."""
+    of = asked.topology
+    where = machine.discover_topology() if of is None else machine.load_topology(of)
+    test = _SelfTest(output, asked, where, made_noise=_NOISE)
+    placements, benchmarks = test.run.placements, test.run.plan.benchmarks
+    if not benchmarks:
+        raise InputError("no kernel of the self-test fits this machine: fewer --copies")
+    threads = Counter(pu.core for pu in where.pus)
+    core_pus = sorted((pu.os, threads[pu.core]) for pu in where.pus)
 
-    made_noise = _NOISE
+    def make(injection: Injection) -> RunResult:
+        rows = made_rows(injection, placements, benchmarks, test.iterations, test.choice)
+        found = analyse([rows], [(it, None) for it in benchmarks], Thresholds(), core_pus=core_pus)
+        return RunResult(times_of_rows(rows, benchmarks), found)
 
-    def __init__(self, output: Output, asked: SelfTestOptions) -> None:
-        of = asked.topology
-        where = machine.discover_topology() if of is None else machine.load_topology(of)
-        super().__init__(output, asked, where)
+    def planned(visible: dict[str, float]) -> dict[str, Injection]:
+        shape = placements, benchmarks, test.iterations
+        return promised_injections(visible, *shape, test.choice)
 
-    def run(self) -> int:
-        """Plant in made times and find; return the exit status."""
-        self._set_up(LEAST_ITERATIONS)
-        if not self._benchmarks:
-            raise InputError("no kernel of the self-test fits this machine: fewer --copies")
-        return self._test()
+    def tried(scope: str, size: float) -> PromiseTrials:
+        trials = _QUICK_TRIALS if asked.quick else _TRIALS
+        plants = [planned({scope: size})[scope] for _ in range(trials)]
+        seen = [
+            any(names(it, one, test.iterations) for it in make(one).found.findings)
+            for one in plants
+        ]
+        return PromiseTrials(scope, plants[0], trials, sum(seen))
 
-    def _run_once(self, injection: Injection, _: str, judged: Judge) -> Tried:
-        ran = self._make(injection)
-        return ran, judged(ran)
-
-    def _make(self, injection: Injection) -> RunResult:
-        names = self._benchmarks
-        rows = made_rows(injection, self._placements, names, self._iterations, self._choice)
-        threads = Counter(pu.core for pu in self._topology.pus)
-        core_pus = sorted((pu.os, threads[pu.core]) for pu in self._topology.pus)
-        found = analyse([rows], [(it, None) for it in names], Thresholds(), core_pus=core_pus)
-        return RunResult(times_of_rows(rows, names), found)
-
-    def _promises(self, clean: RunResult) -> tuple[PromiseTrials, ...]:
-        visible = clean.found.visible
-        return tuple(self._try(it, visible[it]) for it in self._promised(visible))
-
-    def _promised(self, visible: dict[str, float]) -> dict[str, Injection]:
-        shape = self._placements, self._benchmarks, self._iterations
-        return promised_injections(visible, *shape, self._choice)
-
-    def _try(self, scope: str, size: float) -> PromiseTrials:
-        trials = _QUICK_TRIALS if self._asked.quick else _TRIALS
-        tried = [self._promised({scope: size})[scope] for _ in range(trials)]
-        seen = [self._names(self._make(one).found.findings, one) for one in tried]
-        return PromiseTrials(scope, tried[0], trials, sum(seen))
-
-    def _names(self, findings: Iterable[Finding], one: Injection) -> bool:
-        return any(names(it, one, self._iterations) for it in findings)
+    for injection in test.injections:
+        test.take(test.judge(injection, make(injection)))
+        if not test.judged:
+            return test.show()
+    visible = test.clean.found.visible if test.clean else {}
+    return test.show(tuple(tried(it, visible[it]) for it in planned(visible)))
 
 
 def made_rows(

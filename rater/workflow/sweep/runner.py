@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
+from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.disturbed import is_taken
 from rater.errors import InputError, RaterError, RunError
 from rater.files import Trusted, sysroot
@@ -29,7 +30,14 @@ from rater.show.plans.plan import changes_text
 from rater.show.results.listing import DISTURBED
 from rater.store.connection import StoreError
 from rater.store.store import Store
-from rater.store.sweeps import StoredSweep, create_slot_run, discard_run, end_sweep, load_sweep
+from rater.store.sweeps import (
+    SlotRun,
+    StoredSweep,
+    create_slot_run,
+    discard_run,
+    end_sweep,
+    load_sweep,
+)
 from rater.text.values import count, group_by_key, truncate_list
 from rater.workflow.doctor import RunSettings, tuned_settings_of
 from rater.workflow.run.campaign import (
@@ -157,7 +165,6 @@ class SweepEta:
 
 # -- The runs of a sweep, one after the other: settings, rests, progress, the end ------------------
 
-_MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either
 _MOST_IN_A_ROW = 3  # runs that could not be made: then something does not mend by itself
 _FIRST_TEST = 3  # blocks, before --until tests
 _BUSY = "busy before the start"
@@ -176,20 +183,22 @@ class SweepCampaign(Campaign):
     may_leave_out: bool  # points that cannot run
     compare_before: bool  # refuse to go on where something changed
     until: float | None
-    retries: int
     sweep: StoredSweep = field(init=False)
     number: int | None = None
     _times: SweepEta = field(init=False)
     _reported: set[str] = field(default_factory=set)
     _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
     _began_s: float = 0.0
+    _took_s: float = 0.0
+    _now: SlotRun = field(init=False)  # of the last run, with that and what is slow in it
+    _stored: StoredRun = field(init=False)
+    _found: Analysis | None = None
     _changes_cpus: bool = False  # so that every run looks at the topology anew
     _made: int = 0  # runs that were begun
     _broken: list[int] = field(default_factory=list)  # runs of which no copy ended well
     _failed: int = 0
     _not_made: int = 0
     _in_a_row: int = 0
-    _in_vain: int = 0
 
     def begin(self, stack: ExitStack) -> None:
         """Try the settings, build all, and store that it begins."""
@@ -233,7 +242,7 @@ class SweepCampaign(Campaign):
             self.say(f"changed for the sweep, restored at its end: {told}")
         return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
 
-    def attempt(self, slot: SweepSlot) -> RunLauncher:
+    def attempt(self, slot: SweepSlot, _: int) -> RunLauncher:
         """Return a run that is stored together with its slot."""
         self._began_s = time.monotonic()
         values = self.resolved[slot.point].values
@@ -352,54 +361,51 @@ class SweepCampaign(Campaign):
             text = f"{point.label}: {text}"
         super().say(text)
 
-    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot], tries: int) -> bool:
-        """Say what came of a run; tell whether others disturbed it, and it is made again."""
+    def disturbance(self, slot: SweepSlot, made: MadeRun) -> str | None:
+        """Return what others cost the copies of a run that is done, where that was too much."""
         from rater.workflow.results.divots import analysis_for_results
 
+        self._took_s = time.monotonic() - self._began_s
+        self._stored = made.run or self.store.load(made.number)
+        (self._now,) = (
+            it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot
+        )
+        self._found = analysis_for_results(self.store, self._stored) if self._now.done else None
+        is_disturbed = self._found is not None and is_taken(self._found.others_cost)
+        return self._found.disturbed[0] if self._found is not None and is_disturbed else None
+
+    def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
+        """Keep it, but not as a run of the sweep."""
+        discard_run(self.store, made.number, why)
+        self.say(f"{self._where(slot)}: run {made.number} is made again: {why}")
+
+    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot]) -> None:
+        """Say what came of a run, and how long those ahead will take."""
         if made.status > 128:
-            return False
-        took_s = time.monotonic() - self._began_s
-        (now,) = [it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot]
-        stored = made.run or self.store.load(made.number)
-        where = self._where(slot)
+            return
+        now, stored, where = self._now, self._stored, self._where(slot)
         if not now.done:
             self._not_made += 1
             self._in_a_row += 1
             reason = stored.head.reason or stored.head.status.value
             print_error(f"{where}: run {made.number} not done: {reason}")
-            return False
+            return
         self._in_a_row = 0
-        found = analysis_for_results(self.store, stored)
-        disturbed = found is not None and is_taken(found.others_cost)
-        if found is not None and disturbed and tries < self._retries:
-            why = found.disturbed[0]
-            discard_run(self.store, made.number, why)
-            self.say(f"{where}: run {made.number} is made again: {why}")
-            return True
-        tried = bool(self._retries)
-        self._in_vain = self._in_vain + 1 if disturbed else 0
-        if tried and not self._retries:
-            self.say("runs stay disturbed: no more of them are made again")
-        self._times.add(slot.point, now.elapsed_s, took_s)
+        self._times.add(slot.point, now.elapsed_s, self._took_s)
         self._failed += bool(now.failed)
         said = _result(stored, failed=bool(now.failed))
-        said += f", {DISTURBED}" if found is not None and found.disturbed else ""
+        said += f", {DISTURBED}" if self._found is not None and self._found.disturbed else ""
         left_s = self._times.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {format_duration(left_s)} left"
         if now.failed and self.quiet:
             print_error(f"{where}: {said}")
-        self.say(f"{where}: {said} ({format_duration(took_s)}){left}")
+        self.say(f"{where}: {said} ({format_duration(self._took_s)}){left}")
         if now.failed:
             self._broken += [] if any(map(is_good, stored.copies)) else [made.number]
             why = stderr_excerpt(stored)
             if why and why not in self._reported:
                 self._reported.add(why)
                 print_error(why)
-        return False
-
-    @property
-    def _retries(self) -> int:
-        return self.retries if self._in_vain < _MOST_IN_VAIN else 0
 
     def _where(self, slot: SweepSlot) -> str:
         in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
