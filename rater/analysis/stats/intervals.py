@@ -266,9 +266,10 @@ def _mixture(estimate: Estimate, more: int = 0) -> list[_Part]:
 def _reach_of(estimate: Estimate, confidence: float) -> _LogInterval:
     if not estimate.error():  # nor blur, then
         return _LogInterval(estimate.log_ratio, estimate.log_ratio)
-    parts = _mixture(estimate)
+    parts, measured = _mixture(estimate), estimate.log_ratio
     low, high = (_quantile(parts, confidence, sign) for sign in (-1, 1))
-    return _LogInterval(low - estimate.blur, high + estimate.blur)
+    # A drift moves what is probable, and may move it past what was measured: that widens.
+    return _LogInterval(min(low, measured) - estimate.blur, max(high, measured) + estimate.blur)
 
 
 def _quantile(parts: Sequence[_Part], confidence: float, sign: int) -> float:
@@ -286,10 +287,11 @@ def _quantile(parts: Sequence[_Part], confidence: float, sign: int) -> float:
 
 
 def _by_chance(estimate: Estimate) -> float:
-    """Return how often chance goes so far from 0."""
+    """Return how often chance goes so far to the side of 0 on which the estimate lies."""
     parts = _mixture(estimate)
-    tails = [sum(one.beyond(sign * estimate.blur, -sign) for one in parts) for sign in (1, -1)]
-    return min(1.0, 2 * min(tails) / sum(one.weight for one in parts))
+    side = 1 if estimate.log_ratio > 0 else -1
+    tail = sum(one.beyond(side * estimate.blur, -side) for one in parts)
+    return min(1.0, 2 * tail / sum(one.weight for one in parts))
 
 
 def ratio_interval(

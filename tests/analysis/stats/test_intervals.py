@@ -507,6 +507,18 @@ def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> No
     assert drift.widening < 1 / 5
 
 
+def test_a_step_that_moves_what_is_probable_leaves_the_estimate_in_its_interval() -> None:
+    stepped, usual = [0.0, 0.01, 2.01, 2.0, 2.01, 2.0], [0.01, 0.0, 0.01, 0.0, 0.01]
+    told = runs(stepped, usual, 11)  # made after the others
+    assert told.low == pytest.approx(0.987, abs=0.001)
+    assert told.high == told.ratio == pytest.approx(3.79, abs=0.001)
+    assert (told.decided, told.p) == (False, 1.0)
+    told = runs(usual, stepped[:5], 10)
+    assert told.low == pytest.approx(0.133, abs=0.001)
+    assert told.high == told.ratio
+    assert told.verdict is Decision.WORSE
+
+
 def test_one_run_against_several_is_not_judged() -> None:
     told = runs([0.3], [0.0, 0.001, -0.001])
     assert (told.words, told.p) == ("inconclusive: one run of one side", None)
