@@ -25,7 +25,7 @@ from rater.fleet.shared_folder import SharedFolder, copy_whole
 from rater.record.run import RunStatus, is_fleet_word
 from rater.settings.known import is_volatile
 from rater.store.open_database import OpenDatabase
-from rater.store.rows import insert_row, read_rows
+from rater.store.rows import Database
 from rater.store.store import Store, open_store
 from rater.text.secrets import command_text
 from rater.text.values import count, group_by_key, truncate_list
@@ -121,13 +121,13 @@ def latest(runs: Iterable[IndexedRun]) -> dict[str, tuple[IndexedRun, ...]]:
 # -- The archive: whole databases by their SHA-256 -------------------------------------------------
 
 
-def archived_file(connection: sqlite3.Connection, sha256: str) -> Path:
+def archived_file(connection: Database, sha256: str) -> Path:
     """Return where an archived database is: in the folder NAME.archive beside the open one."""
     path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
     return path.with_name(f"{path.name}.archive") / f"{sha256}.db"
 
 
-def copy_archived(connection: sqlite3.Connection, sha256: str, into: Path) -> Path:
+def copy_archived(connection: Database, sha256: str, into: Path) -> Path:
     """Copy an archived database into a folder, where it may be brought up to date.
 
     Raises `RunError` where it is gone or damaged.
@@ -261,9 +261,9 @@ def admit_database(
                 of_file = {**key, "sha256": sha256, "bytes": whole.stat().st_size}
                 for run in found.runs:
                     of_file["setting"] = _setting(connection, run["setting"])
-                    insert_row(connection, "fleet_run", None, **run | of_file)
+                    connection.insert("fleet_run", None, **run | of_file)
                 for result in found.results:
-                    insert_row(connection, "result", None, **result, **key)
+                    connection.insert("result", None, **result, **key)
         except sqlite3.IntegrityError as error:
             reason = f"{published}: its rows are not as rater makes them ({error})"
             return Admission(AdmitOutcome.SET_ASIDE, reason)
@@ -277,9 +277,7 @@ def admit_database(
 _OF = "fleet = :fleet AND host = :host AND attempt = :attempt"
 
 
-def _known(
-    connection: sqlite3.Connection, key: dict[str, Any]
-) -> tuple[str | None, tuple[bool, int]]:
+def _known(connection: Database, key: dict[str, Any]) -> tuple[str | None, tuple[bool, int]]:
     """Return the checksum of what an attempt has in the archive, and what that is worth."""
     sha256, complete, well = connection.execute(
         f"SELECT max(sha256), min(status = '{RunStatus.COMPLETE}'), sum(copy_runs - failed) "
@@ -313,7 +311,7 @@ def _extract(database: Path) -> _Extract:
     return found
 
 
-def _results(connection: sqlite3.Connection, run: int) -> Iterator[dict[str, Any]]:
+def _results(connection: Database, run: int) -> Iterator[dict[str, Any]]:
     """Return rows of `result`: brackets and median copies of iterations in seconds, as JSON."""
     for query in (_BRACKETS, _MEDIANS):
         times: dict[str, list[tuple[float | None, float]]] = {}
@@ -338,14 +336,14 @@ def _digits(seconds: float) -> float:
     return float(f"{seconds:.7g}")
 
 
-def _setting(connection: sqlite3.Connection, settings: str) -> int:
+def _setting(connection: Database, settings: str) -> int:
     digest = hashlib.sha256(settings.encode()).hexdigest()
     known = connection.execute(
         "SELECT id FROM fleet_setting WHERE sha256 = ?", (digest,)
     ).fetchone()
     if known is not None:
         return int(known[0])
-    return insert_row(connection, "fleet_setting", None, sha256=digest, settings=settings)
+    return connection.insert("fleet_setting", None, sha256=digest, settings=settings)
 
 
 # -- The index read: runs and times of hosts -------------------------------------------------------
@@ -353,7 +351,7 @@ def _setting(connection: sqlite3.Connection, settings: str) -> int:
 _COLUMNS = ", ".join(IndexedRun.__struct_fields__)
 
 
-def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
+def fleet_number(connection: Database, word: FleetReference) -> int:
     """Return the number of the fleet that a word means; raises `InputError` where it has no runs.
 
     Fleets that confirm another one are no `fleet:last`.
@@ -378,7 +376,7 @@ def fleet_number(connection: sqlite3.Connection, word: FleetReference) -> int:
     return number
 
 
-def _nothing_collected(connection: sqlite3.Connection, fleet: int, host: str | None) -> InputError:
+def _nothing_collected(connection: Database, fleet: int, host: str | None) -> InputError:
     """Return what to say of a fleet, or a host of it, of which no run is collected."""
     what = f"fleet:{fleet}" + ("" if host is None else f"/{host}")
     nodes = [
@@ -408,15 +406,15 @@ def _nothing_collected(connection: sqlite3.Connection, fleet: int, host: str | N
 
 
 def indexed_runs(
-    connection: sqlite3.Connection, fleet: int, host: str | None = None
+    connection: Database, fleet: int, host: str | None = None
 ) -> tuple[IndexedRun, ...]:
     """Return the runs of a fleet, of all attempts, by host."""
     where = "WHERE fleet = :fleet" + (" AND host = :host" if host is not None else "")
     query = f"SELECT {_COLUMNS} FROM fleet_run {where} ORDER BY host, attempt, run"
-    return tuple(read_rows(connection, IndexedRun, query, fleet=fleet, host=host))
+    return tuple(connection.read(IndexedRun, query, fleet=fleet, host=host))
 
 
-def times_of(connection: sqlite3.Connection, fleet: int) -> tuple[HostTimes, ...]:
+def times_of(connection: Database, fleet: int) -> tuple[HostTimes, ...]:
     """Return the times of all hosts of a fleet, of all attempts."""
     return tuple(
         HostTimes(host, attempt, run, benchmark, _times(bracket_s), _times(copy_s))
@@ -428,9 +426,7 @@ def times_of(connection: sqlite3.Connection, fleet: int) -> tuple[HostTimes, ...
     )
 
 
-def settings_of(
-    connection: sqlite3.Connection, numbers: Iterable[int]
-) -> dict[int, dict[str, str]]:
+def settings_of(connection: Database, numbers: Iterable[int]) -> dict[int, dict[str, str]]:
     """Return settings of machines by their number."""
     wanted = set(numbers)
     return {
@@ -440,7 +436,7 @@ def settings_of(
     }
 
 
-def find_archived(connection: sqlite3.Connection, text: str) -> IndexedRun:
+def find_archived(connection: Database, text: str) -> IndexedRun:
     """Return the archived run that `fleet:N/HOST` means: of several the last in its database.
 
     Raises `InputError` for a fleet without a host, and for one that is not there.
@@ -472,7 +468,7 @@ def find_archived(connection: sqlite3.Connection, text: str) -> IndexedRun:
 
 
 @contextmanager
-def opened_run(connection: sqlite3.Connection, run: IndexedRun) -> Iterator[Store]:
+def opened_run(connection: Database, run: IndexedRun) -> Iterator[Store]:
     """Open a copy of the archived database that an indexed run is in, brought up to date."""
     with (
         scratch_folder() as scratch,
@@ -540,7 +536,7 @@ def fleet_words(words: Sequence[str | None]) -> list[str]:
 # -- What histories go by --------------------------------------------------------------------------
 
 
-def fleets_with(connection: sqlite3.Connection, host: str | None = None) -> list[int]:
+def fleets_with(connection: Database, host: str | None = None) -> list[int]:
     """Return the fleets that have runs (of a host).
 
     Without those that confirm another one: their hosts were chosen because they are slow.
@@ -553,13 +549,13 @@ def fleets_with(connection: sqlite3.Connection, host: str | None = None) -> list
     return [number for (number,) in rows]
 
 
-def command_of(connection: sqlite3.Connection, fleet: int) -> str | None:
+def command_of(connection: Database, fleet: int) -> str | None:
     """Return the command line that the nodes of a fleet ran, None for suites."""
     row = connection.execute("SELECT command FROM fleet WHERE id = ?", (fleet,)).fetchone()
     return command_text(json.loads(row[0])) if row and row[0] else None
 
 
-def known_names(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+def known_names(connection: Database) -> tuple[list[str], list[str]]:
     """Return the hosts and the benchmarks that the index knows."""
     hosts = connection.execute("SELECT DISTINCT host FROM fleet_run ORDER BY 1")
     names = connection.execute("SELECT DISTINCT benchmark FROM result ORDER BY 1")

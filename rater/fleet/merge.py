@@ -29,6 +29,7 @@ from rater.process import ProcessId, is_alive, print_error
 from rater.record.run import RunStatus
 from rater.store.connection import default_path
 from rater.store.open_database import OpenDatabase
+from rater.store.rows import Database
 from rater.store.store import Store, open_store
 from rater.text.values import count, runs_text, to_dict, truncate_list
 from rater.workflow.arguments import Output, print_json
@@ -147,7 +148,7 @@ def _was_merged(store: OpenDatabase, sha256: str) -> bool:
 
 
 def _merge(
-    connection: sqlite3.Connection,
+    connection: Database,
     source: SourceCopy,
     path: Path,
     writer: str | None,
@@ -215,7 +216,7 @@ def _map(table: str) -> str:
     return f"merge_{table}"
 
 
-def _make_map(connection: sqlite3.Connection, table: MergeTable) -> None:
+def _make_map(connection: Database, table: MergeTable) -> None:
     connection.execute(f"DROP TABLE IF EXISTS temp.{_map(table.name)}")
     connection.execute(
         f"CREATE TEMP TABLE {_map(table.name)} "
@@ -224,7 +225,7 @@ def _make_map(connection: sqlite3.Connection, table: MergeTable) -> None:
 
 
 def _choose(
-    connection: sqlite3.Connection,
+    connection: Database,
     root: MergeTable,
     tables: tuple[MergeTable, ...],
     running: list[int],
@@ -262,7 +263,7 @@ def _choose(
 
 
 def _progress(
-    connection: sqlite3.Connection,
+    connection: Database,
     root: MergeTable,
     tables: tuple[MergeTable, ...],
     schema: str,
@@ -283,7 +284,7 @@ def _progress(
     return (*got, rows)
 
 
-def _runs_here(connection: sqlite3.Connection, root: MergeTable, number: int) -> bool:
+def _runs_here(connection: Database, root: MergeTable, number: int) -> bool:
     """Tell whether a process of this machine is making it now."""
     if "boot_id" not in root.columns:
         return False
@@ -296,9 +297,7 @@ def _runs_here(connection: sqlite3.Connection, root: MergeTable, number: int) ->
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def _merge_shared(
-    connection: sqlite3.Connection, table: MergeTable, tables: tuple[MergeTable, ...]
-) -> None:
+def _merge_shared(connection: Database, table: MergeTable, tables: tuple[MergeTable, ...]) -> None:
     """Add the rows that are wanted and not there, and map all that are."""
     name, columns = table.name, ", ".join(table.columns)
     same = " AND ".join(f"ours.{it} IS theirs.{it}" for it in table.columns)
@@ -324,7 +323,7 @@ def _merge_shared(
     )
 
 
-def _merge_root(connection: sqlite3.Connection, root: MergeTable) -> None:
+def _merge_root(connection: Database, root: MergeTable) -> None:
     """Add the new ones in the order of their numbers there, write over those that went on."""
     name, number = root.name, root.number
     values, joins = _values(root)
@@ -347,7 +346,7 @@ def _merge_root(connection: sqlite3.Connection, root: MergeTable) -> None:
     )
 
 
-def _remove_stale(connection: sqlite3.Connection, table: MergeTable) -> None:
+def _remove_stale(connection: Database, table: MergeTable) -> None:
     """Remove what those that went on do not have any more; rows without a key all go."""
     replaced = (
         f"SELECT new FROM temp.{_map(table.owner or '')} AS owner WHERE state = '{_REPLACED}'"

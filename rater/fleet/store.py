@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import RunStatus, escape_undecodable
 from rater.store.open_database import OpenDatabase
 from rater.store.read import find_numbered
-from rater.store.rows import Value, insert_row, read_table
+from rater.store.rows import Database, Value
 from rater.store.store import Store
 from rater.text.secrets import command_text
 from rater.text.values import group_by_key, to_dict
@@ -176,9 +175,9 @@ def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) ->
     }
     owner: dict[str, Any] = this_process()._asdict()
     with store.writing("beginning a fleet") as connection:
-        number = insert_row(connection, "fleet", asked, **texts, **owner)
+        number = connection.insert("fleet", asked, **texts, **owner)
         for place, node in enumerate(nodes):
-            insert_row(connection, "fleet_node", fleet_id=number, position=place, node=node)
+            connection.insert("fleet_node", fleet_id=number, position=place, node=node)
     return number
 
 
@@ -223,7 +222,7 @@ def intend(
         ).fetchone()
         if is_there or ended:
             return None
-        insert_row(connection, "fleet_attempt", made, fleet_id=number, verdict=None)
+        connection.insert("fleet_attempt", made, fleet_id=number, verdict=None)
         _note(connection, number, made, now_s)
     return made
 
@@ -275,15 +274,15 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
         if not heads:
             raise InputError(f"there is no fleet {number}; `rater fleet list` shows what there is")
         begun, cancelled_at, *owner = heads[0]
-        (asked,) = read_table(connection, FleetRequest, "fleet", id=number)
+        (asked,) = connection.read_table(FleetRequest, "fleet", id=number)
         nodes = tuple(
             node
             for (node,) in connection.execute(
                 "SELECT node FROM fleet_node WHERE fleet_id = ? ORDER BY position", (number,)
             )
         )
-        found = read_table(
-            *(connection, NodeAttempt, "fleet_attempt"),
+        found = connection.read_table(
+            *(NodeAttempt, "fleet_attempt"),
             order="node, attempt",
             finish=_with_verdict,
             fleet_id=number,
@@ -328,5 +327,5 @@ def _key(number: int, it: NodeAttempt) -> dict[str, Value]:
     return {"fleet": number, "node": it.node, "attempt": it.attempt, "seen": it.version}
 
 
-def _note(connection: sqlite3.Connection, number: int, it: NodeAttempt, now_s: float) -> None:
-    insert_row(connection, "fleet_change", it, fleet_id=number, at_s=now_s)
+def _note(connection: Database, number: int, it: NodeAttempt, now_s: float) -> None:
+    connection.insert("fleet_change", it, fleet_id=number, at_s=now_s)

@@ -210,59 +210,6 @@ class AtGate:
         return self.gate.mems if self.gate else None
 
 
-class CopyEnded(AtGate, Struct, frozen=True):
-    """A copy ended and was reaped; one database transaction."""
-
-    phase: int
-    benchmark: str
-    iteration: int
-    copy: int
-    step: int
-    pid: int
-    start_ns: int
-    planned_start_ns: int | None
-    finish_ns: int
-    status: CopyStatus
-    exit_code: int | None  # None when a signal ended it
-    signal: int | None
-    user_ns: int  # CPU time in user mode as the kernel counted it, gate included
-    system_ns: int  # the same in system mode
-    gate_cpu_ns: int  # CPU time the gate had used before the release, to be taken off
-    max_rss_bytes: int | None  # None when it is below what can be told (see run/copies/launch.py)
-    minor_faults: int
-    major_faults: int
-    voluntary_switches: int
-    involuntary_switches: int
-    note: str | None  # in words, what is odd: "left 2 processes behind", "wrote more than 1 GiB"
-    run_dir: str | None  # where its files are, if kept: a directory, or a pattern of names
-    validity: Validity = Validity.UNCHECKED  # NOT_CHECKED when there is nothing to compare with
-    gate: GateFacts | None = None  # None: was not looked at
-    last_cpu: int | None = None  # its first thread ran on at the end; None: not looked at
-    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
-    late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
-    mean_rss_bytes: int | None = None  # see `ResidentMemory`; None: not looked at
-    peak_rss_bytes: int | None = None
-    rss_looks: int | None = None
-    stopped_ns: int | None = None
-    # How long its threads were runnable without a CPU, all together (sched-stats.rst of the
-    # kernel), and the CPU time of the threads that this is known of. None: not known.
-    run_delay_ns: int | None = None
-    run_delay_cpu_ns: int | None = None
-
-    @property
-    def elapsed_ns(self) -> int:
-        """Release to end."""
-        return self.finish_ns - self.start_ns
-
-    @property
-    def cpu_ns(self) -> int:
-        """User and system CPU time of the copy itself.
-
-        Read before the release, the gate's share can exceed what the kernel rounds the whole to.
-        """
-        return max(0, self.user_ns + self.system_ns - self.gate_cpu_ns)
-
-
 class OutputChecked(Struct, frozen=True):
     """The output of a copy that had ended well was compared with what was expected."""
 
@@ -307,6 +254,79 @@ class EventCount(Struct, frozen=True):
         return self.value * self.enabled_ns / self.running_ns
 
 
+class CopyEnded(AtGate, Struct, frozen=True):
+    """One run of one benchmark by one copy, and where it was planned to run: a row of `copy`.
+
+    Emitted when the copy was reaped, in one transaction; of an imported run most is not known.
+    What is found later is added to the row: by `OutputChecked`, `CopyCounted`, `PagesHad`,
+    `PlacementJudgement`.
+    """
+
+    phase: int
+    benchmark: str
+    tune: str | None  # None in the row: the run's
+    iteration: int
+    copy: int
+    step: int  # position in the copy's queue, from 0
+    counted: bool  # False for discarded iterations
+    cpu: int | None
+    core: int | None
+    llc: int | None
+    node: int | None
+    package: int | None
+    mem_nodes: tuple[int, ...]  # nodes its memory was bound to or found on; empty: not known
+    planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
+    start_ns: int | None  # None: not known (imported); so is finish_ns then
+    finish_ns: int | None
+    elapsed_ns: int  # release to end
+    status: CopyStatus
+    exit_code: int | None  # None when a signal ended it
+    signal: int | None
+    validity: Validity  # NOT_CHECKED when there is nothing to compare with
+    validity_detail: str | None
+    # User and system CPU time, the gate's taken off. Read before the release, the gate's share can
+    # exceed what the kernel rounds the whole to: never below 0.
+    cpu_ns: int | None
+    user_ns: int | None = None  # gate included; None: not known (imported); the same below
+    system_ns: int | None = None
+    gate_cpu_ns: int | None = None  # CPU time the gate had used before the release
+    max_rss_bytes: int | None = None  # None: below what can be told (see run/copies/exits.py)
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    pid: int | None = None
+    note: str | None = None  # in words, what is odd: "left 2 processes behind"
+    run_dir: str | None = None  # where its files are, if kept: a directory, or a pattern of names
+    metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
+    gate: GateFacts | None = None  # None: not looked at
+    last_cpu: int | None = None  # its first thread ran on at the end; None: not known
+    placement: str | None = None  # as planned? "met", "not met", "not known"; None: not judged
+    placement_note: str | None = None  # why it is not "met", in words
+    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
+    late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
+    counts: tuple[EventCount, ...] = ()  # of its counters, group after group; (): none
+    pages: tuple[PageRegion, ...] = ()  # by category; (): --pages was not given
+    mean_rss_bytes: int | None = None  # see `ResidentMemory`; None: not looked at
+    peak_rss_bytes: int | None = None
+    rss_looks: int | None = None
+    stopped_ns: int | None = None
+    # How long its threads were runnable without a CPU, all together (sched-stats.rst of the
+    # kernel), and the CPU time of the threads that this is known of. None: not known.
+    run_delay_ns: int | None = None
+    run_delay_cpu_ns: int | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Release to end, seconds."""
+        return self.elapsed_ns / 1e9
+
+    @property
+    def cpu_s(self) -> float | None:
+        """User and system CPU seconds of the copy itself."""
+        return None if self.cpu_ns is None else self.cpu_ns / 1e9
+
+
 class CopyCounted(Struct, frozen=True):
     """What the counters of a copy's run came to, after its end."""
 
@@ -327,20 +347,64 @@ class PhaseCounted(Struct, frozen=True):
     close_ns: int
 
 
+class PublishedResult(Struct, frozen=True):
+    """What an imported result file says itself of a bracket; None for what it does not say."""
+
+    copies: int | None  # that ran, whether or not their times are in the file
+    reported_s: float | None  # start of the first copy to finish of the last
+    reference_s: float | None
+    ratio: float | None
+    selected: bool | None  # whether it stands for the benchmark
+    valid: str | None  # S: valid; CE, RE, VE, NR, ...: why not
+    errors: str | None  # a line each
+
+    @property
+    def fault(self) -> str | None:
+        """Why the file calls it not valid, None where it does not."""
+        if self.valid in (None, "S"):
+            return None
+        words = _FAULTS.get(self.valid or "", f"the file calls it {self.valid}")
+        return f"{words}: {self.errors.splitlines()[0]}" if self.errors else words
+
+
+_FAULTS = {
+    "CE": "it could not be built (CE)",
+    "RE": "it failed while it ran (RE)",
+    "VE": "its output was wrong (VE)",
+    "NR": "it did not run (NR)",
+}
+
+
 class PhaseEnded(Struct, frozen=True):
-    """The last copy of a phase has finished (or was stopped): one bracket."""
+    """One bracket: emitted when the last copy of a phase finished or was stopped.
+
+    The times are None while the phase had not ended when rater died, and for imported runs without
+    start times: the slowest copy is then all that is known of the bracket.
+    """
 
     phase: int
-    benchmark: str | None
-    iteration: int | None
+    benchmark: str | None  # None: the phase ran several (rotated order)
+    iteration: int | None  # own ones count from 1, imported ones as recorded
+    tune: str | None  # None in the row: the run's
     counted: bool
-    start_ns: int  # first release
-    finish_ns: int  # last finish
-    last_start_ns: int  # release of the last copy to start its first step
-    first_finish_ns: int  # finish of the first copy to end its last step
+    start_ns: int | None  # first release
+    finish_ns: int | None  # last finish
+    last_start_ns: int | None  # release of the last copy to start its first step
+    first_finish_ns: int | None  # finish of the first copy to end its last step
     complete: bool  # every copy of the plan ran to its end, well or not
+    torn: bool = False  # an attempt that was interrupted; the phase was run again as a whole
     window_start_ns: int | None = None  # steady mode: the window in which completions count
     window_finish_ns: int | None = None
+    reported: PublishedResult | None = None  # of a result file's bracket
+
+    @property
+    def bracket_s(self) -> float | None:
+        """First release to last finish, as measured, else as the result file says."""
+        if self.reported is not None and self.reported.reported_s is not None:
+            return self.reported.reported_s
+        if self.start_ns is None or self.finish_ns is None:
+            return None
+        return (self.finish_ns - self.start_ns) / 1e9
 
 
 class PhaseTorn(Struct, frozen=True):

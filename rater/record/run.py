@@ -115,40 +115,6 @@ class Placement(Struct, frozen=True):
     memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
 
 
-class Run(Struct, frozen=True):
-    """Head of a run, emitted once, before the first phase."""
-
-    uuid: str
-    started_at: str  # UTC, ISO 8601 with "Z"
-    mode: str  # homogeneous, rotated, staggered, steady
-    order: str  # homogeneous or rotated: who runs what
-    copies: int
-    iterations: int
-    discard: int  # first iterations that are measured but not counted
-    stagger_ms: float  # 0: all copies are released together
-    increment: int  # of the ring, rotated order only; 1 otherwise
-    suite: str | None  # None for a plain command
-    size: str | None
-    tune: str | None
-    layout: str
-    memory: str
-    timeout_s: float | None
-    wrap: str | None
-    command_line: str  # how rater was called, as a shell would take it
-    rater_version: str
-    tags: tuple[tuple[str, str], ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()  # what --env added
-    benchmarks: tuple[BenchmarkUsed, ...] = ()
-    placements: tuple[Placement, ...] = ()
-    warnings: tuple[str, ...] = ()
-    warmup_s: float | None = None  # steady mode: from the first release to the window
-    window_s: float | None = None  # steady mode: in which completions count
-    directory: str | None = None  # where rater was called
-    request: str | None = None  # what the user asked for, as JSON: enough to ask for it again
-    suite_path: str | None = None
-    suite_sha256: str | None = None  # of the suite file's text
-
-
 class Host(Struct, frozen=True):
     """The machine a run was made on; what is not known of an imported one is None."""
 

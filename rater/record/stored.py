@@ -9,17 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.record.events import (
-    AtGate,
+    CopyEnded,
     CpuReadings,
-    EventCount,
-    GateFacts,
     MachineReadings,
     Observed,
-    PageRegion,
     PhaseCounted,
+    PhaseEnded,
     Sampled,
-    WorkloadTime,
 )
+from rater.record.events import PublishedResult as PublishedResult  # noqa: PLC0414 - until it is renamed
 from rater.record.run import (
     BenchmarkUsed,
     CopyStatus,
@@ -30,6 +28,8 @@ from rater.record.run import (
     Validity,
 )
 
+StoredCopy = CopyEnded
+StoredBracket = PhaseEnded
 RATIO, PER_HOUR = "ratio", "copies/hour"  # units of the one number of a run
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
@@ -88,34 +88,6 @@ class RunHead(Struct, frozen=True):
         return folder_of(self.uuid)
 
 
-class PublishedResult(Struct, frozen=True):
-    """What an imported result file says itself of a bracket; None for what it does not say."""
-
-    copies: int | None  # that ran, whether or not their times are in the file
-    reported_s: float | None  # start of the first copy to finish of the last
-    reference_s: float | None
-    ratio: float | None
-    selected: bool | None  # whether it stands for the benchmark
-    valid: str | None  # S: valid; CE, RE, VE, NR, ...: why not
-    errors: str | None  # a line each
-
-    @property
-    def fault(self) -> str | None:
-        """Why the file calls it not valid, None where it does not."""
-        if self.valid in (None, "S"):
-            return None
-        words = _FAULTS.get(self.valid or "", f"the file calls it {self.valid}")
-        return f"{words}: {self.errors.splitlines()[0]}" if self.errors else words
-
-
-_FAULTS = {
-    "CE": "it could not be built (CE)",
-    "RE": "it failed while it ran (RE)",
-    "VE": "its output was wrong (VE)",
-    "NR": "it did not run (NR)",
-}
-
-
 class ImportedFile(Struct, frozen=True):
     """The file that a run was read from."""
 
@@ -128,103 +100,6 @@ class ImportedFile(Struct, frozen=True):
     peak_mean: float | None
     problems: int  # lines that could not be read
     disagreements: int  # values that its own numbers contradict
-
-
-class StoredBracket(Struct, frozen=True):
-    """One phase of a stored run.
-
-    The times are None while the phase had not ended when rater died, and for
-    imported runs without start times: the slowest copy is then all that is
-    known of the bracket.
-    """
-
-    phase: int
-    benchmark: str | None  # None: the phase ran several (rotated order)
-    iteration: int | None  # own ones count from 1, imported ones as recorded
-    tune: str | None
-    counted: bool
-    start_ns: int | None
-    finish_ns: int | None
-    last_start_ns: int | None
-    first_finish_ns: int | None
-    complete: bool  # every copy of the plan ran to its end, well or not
-    torn: bool = False  # an attempt that was interrupted; the phase was run again as a whole
-    window_start_ns: int | None = None  # steady mode: the window in which completions count
-    window_finish_ns: int | None = None
-    reported: PublishedResult | None = None  # of a result file's bracket
-
-    @property
-    def bracket_s(self) -> float | None:
-        """First release to last finish, as measured, else as the result file says."""
-        if self.reported is not None and self.reported.reported_s is not None:
-            return self.reported.reported_s
-        if self.start_ns is None or self.finish_ns is None:
-            return None
-        return (self.finish_ns - self.start_ns) / 1e9
-
-
-class StoredCopy(AtGate, Struct, frozen=True):
-    """One run of one benchmark by one copy, with where it was planned to run."""
-
-    phase: int
-    benchmark: str
-    tune: str | None
-    iteration: int
-    copy: int
-    step: int  # position in the copy's queue, from 0
-    counted: bool  # False for discarded iterations
-    cpu: int | None
-    core: int | None
-    llc: int | None
-    node: int | None
-    package: int | None
-    mem_nodes: tuple[int, ...]  # nodes its memory was bound to or found on; empty: not known
-    planned_start_ns: int | None
-    start_ns: int | None  # None: not known (imported); so is finish_ns then
-    finish_ns: int | None
-    elapsed_ns: int
-    status: CopyStatus
-    exit_code: int | None
-    signal: int | None
-    validity: Validity
-    validity_detail: str | None
-    cpu_ns: int | None  # user + system, the gate's taken off
-    user_ns: int | None = None  # gate included; None: not known (imported); the same below
-    system_ns: int | None = None
-    gate_cpu_ns: int | None = None
-    max_rss_bytes: int | None = None
-    minor_faults: int | None = None
-    major_faults: int | None = None
-    voluntary_switches: int | None = None
-    involuntary_switches: int | None = None
-    pid: int | None = None
-    note: str | None = None
-    run_dir: str | None = None
-    metrics: tuple[tuple[str, float], ...] = ()  # what it reported, in the suite's order
-    gate: GateFacts | None = None  # None: not looked at
-    last_cpu: int | None = None  # its first thread ran on at the end; None: not known
-    placement: str | None = None  # as planned? "met", "not met", "not known"; None: not judged
-    placement_note: str | None = None  # why it is not "met", in words
-    workloads: tuple[WorkloadTime, ...] = ()  # those that began, in order; (): a single command
-    late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
-    counts: tuple[EventCount, ...] = ()  # of its counters, group after group; (): none
-    pages: tuple[PageRegion, ...] = ()  # by category; (): --pages was not given
-    mean_rss_bytes: int | None = None  # resident, over looks once a second; None: not looked at
-    peak_rss_bytes: int | None = None  # highest of these
-    rss_looks: int | None = None
-    stopped_ns: int | None = None  # as it looked then
-    run_delay_ns: int | None = None  # runnable without a CPU, all threads; None: not known
-    run_delay_cpu_ns: int | None = None  # CPU time of the threads that is known of
-
-    @property
-    def elapsed_s(self) -> float:
-        """Release to end, seconds."""
-        return self.elapsed_ns / 1e9
-
-    @property
-    def cpu_s(self) -> float | None:
-        """User and system CPU seconds of the copy itself."""
-        return None if self.cpu_ns is None else self.cpu_ns / 1e9
 
 
 class TimeRow(NamedTuple):

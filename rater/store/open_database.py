@@ -14,6 +14,7 @@ from typing import NoReturn, Self
 from rater.errors import RaterError
 from rater.files import Sourced, resolve_trusted_folder
 from rater.store.connection import StoreError, connect, translated
+from rater.store.rows import Database
 
 # SQLite goes on writing into a file that has no name any more, and says nothing of it; what it
 # wrote is gone with the last descriptor. Until then all of it can be copied through the open
@@ -41,6 +42,7 @@ class OpenDatabase:
         self._place = path.absolute()  # whatever the current directory is later
         found = connect(path)
         self._connection, self._file, self.writer = found.connection, found.file, found.writer
+        self._database = Database(self._connection)
         _rescued.pop(self._file, None)  # the number of one that was lost, given again
 
     def __enter__(self) -> Self:
@@ -74,13 +76,13 @@ class OpenDatabase:
 
     # -- for modules with tables of their own (`store.sweeps`) ------------------------------------
 
-    def writing(self, doing: str) -> AbstractContextManager[sqlite3.Connection]:
-        """Give the connection inside one transaction, all or nothing; `doing` is for errors."""
+    def writing(self, doing: str) -> AbstractContextManager[Database]:
+        """Give the database inside one transaction, all or nothing; `doing` is for errors."""
         # Immediate: a reader that turns writer later may find itself locked out.
         return self._transaction(doing, "BEGIN IMMEDIATE")
 
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Give the connection inside one view of all tables, whatever a running rater adds."""
+    def reading(self) -> AbstractContextManager[Database]:
+        """Give the database inside one view of all tables, whatever a running rater adds."""
         return self._transaction("reading", "BEGIN")
 
     @contextmanager
@@ -107,11 +109,11 @@ class OpenDatabase:
     # -- inside ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self, doing: str, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, doing: str, begin: str) -> Iterator[Database]:
         try:
             self._connection.execute(begin)
             try:
-                yield self._connection
+                yield self._database
                 self._connection.execute("COMMIT")
             finally:
                 if self._connection.in_transaction:

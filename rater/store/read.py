@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -46,14 +45,7 @@ from rater.record.stored import (
     StoredCopy,
     StoredRun,
 )
-from rater.store.rows import (
-    read_by,
-    read_columns,
-    read_rows,
-    read_table,
-    read_values,
-    rows_of_columns,
-)
+from rater.store.rows import Database, rows_of_columns
 from rater.text.values import truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"
@@ -63,24 +55,22 @@ _COPY_RUN = ("phase", "copy", "step")
 _gate = cache(GateFacts)  # the same few, copy after copy
 
 
-def run_heads(
-    connection: sqlite3.Connection, numbers: Iterable[int] | None = None
-) -> tuple[RunHead, ...]:
+def run_heads(database: Database, numbers: Iterable[int] | None = None) -> tuple[RunHead, ...]:
     """Return the heads of all runs by number, or those of `numbers` that are there, as given."""
     if numbers is None:
-        return _heads(connection, None)
-    return tuple(head for number in numbers for head in _heads(connection, number))
+        return _heads(database, None)
+    return tuple(head for number in numbers for head in _heads(database, number))
 
 
-def _heads(connection: sqlite3.Connection, run_id: int | None) -> tuple[RunHead, ...]:
+def _heads(database: Database, run_id: int | None) -> tuple[RunHead, ...]:
     names: defaultdict[int, list[str]] = defaultdict(list)
     tags: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     where = "WHERE run_id = :run" if run_id is not None else ""
     query = f"SELECT run_id, name FROM benchmark {where} ORDER BY run_id, position"
-    for run, name in read_values(connection, query, int, str, run=run_id):
+    for run, name in database.read_values(query, int, str, run=run_id):
         names[run].append(name)
     query = f"SELECT run_id, name, value FROM tag {where} ORDER BY run_id, name"
-    for run, name, value in read_values(connection, query, int, str, str, run=run_id):
+    for run, name, value in database.read_values(query, int, str, str, run=run_id):
         tags[run].append((name, value))
 
     def finish(values: dict[str, Any]) -> None:
@@ -92,12 +82,12 @@ def _heads(connection: sqlite3.Connection, run_id: int | None) -> tuple[RunHead,
         run = values["run"]
         values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
 
-    return tuple(read_rows(connection, RunHead, named("runs"), finish=finish, run=run_id))
+    return tuple(database.read(RunHead, named("runs"), finish=finish, run=run_id))
 
 
-def owner_of(connection: sqlite3.Connection, run_id: int) -> ProcessId | None:
+def owner_of(database: Database, run_id: int) -> ProcessId | None:
     """Return the process that made a run, None for imported ones."""
-    row = connection.execute(
+    row = database.execute(
         "SELECT pid, pid_start, boot_id FROM run WHERE id = ?", (run_id,)
     ).fetchone()
     return _owner(*row)
@@ -109,9 +99,9 @@ def _owner(pid: object, pid_start: object, boot_id: object) -> ProcessId | None:
     return None
 
 
-def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
+def load_run(database: Database, run_id: int) -> StoredRun:
     """Return a run with all its rows; raises `InputError` when there is none of this number."""
-    heads = _heads(connection, run_id)
+    heads = _heads(database, run_id)
     if not heads:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
     if heads[0].copies > MOST_COPIES:  # a number that pages and pictures would make room for
@@ -121,16 +111,16 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         )
 
     def table[T](kind: type[T], name: str, **how: Any) -> tuple[T, ...]:
-        return read_table(connection, kind, name, run_id=run_id, **how)
+        return database.read_table(kind, name, run_id=run_id, **how)
 
     def query[T](kind: type[T], text: str, **how: Any) -> tuple[T, ...]:
-        return tuple(read_rows(connection, kind, text, run=run_id, **how))
+        return tuple(database.read(kind, text, run=run_id, **how))
 
     def query_by[T](kind: type[T], text: str, *keys: str) -> dict[tuple[Any, ...], list[T]]:
-        return read_by(connection, kind, text, keys, run=run_id)
+        return database.read_by(kind, text, keys, run=run_id)
 
     def plain(text: str, *kinds: Any) -> list[Any]:
-        return read_values(connection, text, *kinds, run=run_id)
+        return database.read_values(text, *kinds, run=run_id)
 
     pairs = "SELECT name, value FROM {} WHERE run_id = :run ORDER BY name"
     notes = plain("SELECT kind, text FROM note WHERE run_id = :run ORDER BY id", str, str)
@@ -172,7 +162,7 @@ def load_run(connection: sqlite3.Connection, run_id: int) -> StoredRun:
         placements=table(Placement, "placement", order="copy"),
         pus=table(MachinePU, "pu", order="cpu"),
         brackets=query(StoredBracket, named("brackets"), finish=bracket),
-        copies=_copies(connection, run_id),
+        copies=_copies(database, run_id),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
         samples=query(Sampled, named("samples")),
@@ -194,17 +184,17 @@ def named(query: str) -> str:
     return (folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
 
 
-def _copies(connection: sqlite3.Connection, run_id: int) -> tuple[StoredCopy, ...]:
+def _copies(database: Database, run_id: int) -> tuple[StoredCopy, ...]:
     metrics: defaultdict[tuple[int, ...], list[tuple[str, float]]] = defaultdict(list)
     kinds = (int, int, int, str, float)
-    for *key, name, value in read_values(connection, named("metrics"), *kinds, run=run_id):
+    for *key, name, value in database.read_values(named("metrics"), *kinds, run=run_id):
         metrics[tuple(key)].append((name, value))
-    workloads = read_by(connection, WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
-    counts = read_by(connection, EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
-    pages = read_by(connection, PageRegion, named("page_regions"), _COPY_RUN, run=run_id)
+    workloads = database.read_by(WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
+    counts = database.read_by(EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
+    pages = database.read_by(PageRegion, named("page_regions"), _COPY_RUN, run=run_id)
 
     found: list[StoredCopy] = []
-    for columns in read_columns(connection, StoredCopy, named("copies"), run=run_id):
+    for columns in database.read_columns(StoredCopy, named("copies"), run=run_id):
         gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
         keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
         columns |= {
@@ -244,7 +234,7 @@ class RunFilter(Struct, frozen=True):
 
 
 def matching(
-    connection: sqlite3.Connection, wanted: RunFilter, limit: int | None = None
+    database: Database, wanted: RunFilter, limit: int | None = None
 ) -> tuple[tuple[int, ...], int]:
     """Return the numbers of the latest `limit` runs (None: all), and how many match in all."""
     conditions, values = [], []
@@ -266,8 +256,8 @@ def matching(
         conditions.append("coalesce(run.started_at, run.stored_at) >= ?")
         values.append(wanted.since)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    (count,) = connection.execute(f"SELECT count(*) FROM run {where}", values).fetchone()
-    rows = connection.execute(
+    (count,) = database.execute(f"SELECT count(*) FROM run {where}", values).fetchone()
+    rows = database.execute(
         f"SELECT run.id FROM run {where} ORDER BY run.id DESC LIMIT ?",
         (*values, -1 if limit is None else limit),
     )
@@ -279,13 +269,13 @@ def _like(text: str) -> str:
     return "GLOB ?" if set(text) & set("*?[") else "= ?"
 
 
-def named_runs(connection: sqlite3.Connection, numbers: Sequence[int]) -> str:
+def named_runs(database: Database, numbers: Sequence[int]) -> str:
     """Return runs as text, with their uuids, the last one first."""
     query = "SELECT id, uuid FROM run WHERE id = ?"
-    return _named([connection.execute(query, (it,)).fetchone() for it in reversed(numbers)])
+    return _named([database.execute(query, (it,)).fetchone() for it in reversed(numbers)])
 
 
-def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
+def find_all(database: Database, path: Path, spec: str) -> tuple[int, ...]:
     """Return the numbers of the runs that `spec` means, ascending; several only for `tag:K=V`.
 
     Raises `InputError` when nothing, or otherwise more than one run, is meant.
@@ -295,21 +285,21 @@ def find_all(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int
             f"{spec}: a run in the archive of a fleet can be read (show, divots, plot, report, "
             "compare, scale, export) and neither removed nor run again"
         )
-    (newest,) = connection.execute("SELECT max(id) FROM run").fetchone()
+    (newest,) = database.execute("SELECT max(id) FROM run").fetchone()
     if newest is None:
         raise InputError(f"{path}: no runs stored yet; `rater run` makes one")
     if spec.startswith(TAG):
-        return _with_tag(connection, path, spec)
+        return _with_tag(database, path, spec)
     last = _LAST.fullmatch(spec)
     if last:
-        found = connection.execute(
+        found = database.execute(
             "SELECT id FROM run ORDER BY id DESC LIMIT 1 OFFSET ?", (int(last[1] or 0),)
         ).fetchone()
         if found is None:
-            (stored,) = connection.execute("SELECT count(*) FROM run").fetchone()
+            (stored,) = database.execute("SELECT count(*) FROM run").fetchone()
             raise InputError(f"{spec}: only {stored} runs are stored in {path}")
         return tuple(found)
-    return (_by_number_or_uuid(connection, newest, path, spec),)
+    return (_by_number_or_uuid(database, newest, path, spec),)
 
 
 def find_numbered(
@@ -346,17 +336,17 @@ def _number_meant(word: str, known: Sequence[_Known]) -> int | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def _by_number_or_uuid(connection: sqlite3.Connection, newest: int, path: Path, spec: str) -> int:
+def _by_number_or_uuid(database: Database, newest: int, path: Path, spec: str) -> int:
     only_digits = _DIGITS.fullmatch(spec) is not None
     if only_digits and len(spec) <= _MOST_DIGITS:
         number = int(spec)
-        if connection.execute("SELECT 1 FROM run WHERE id = ?", (number,)).fetchone():
+        if database.execute("SELECT 1 FROM run WHERE id = ?", (number,)).fetchone():
             return number
     may_be_uuid = spec and not (only_digits and len(spec) < _DIGITS_OF_A_UUID)
     meant: list[_Known] = []
     if may_be_uuid:
         # A range of the index on uuids, the last one first.
-        meant = connection.execute(
+        meant = database.execute(
             "SELECT id, uuid FROM run WHERE uuid >= ? AND uuid < ? ORDER BY id DESC",
             (escape_undecodable(spec), f"{escape_undecodable(spec)}{_LARGEST_SIGN}"),
         ).fetchall()
@@ -372,11 +362,11 @@ def _by_number_or_uuid(connection: sqlite3.Connection, newest: int, path: Path, 
     )
 
 
-def _with_tag(connection: sqlite3.Connection, path: Path, spec: str) -> tuple[int, ...]:
+def _with_tag(database: Database, path: Path, spec: str) -> tuple[int, ...]:
     name, equals, value = escape_undecodable(spec).removeprefix(TAG).partition("=")
     if not equals or not name.strip():
         raise InputError(f"{spec!r}: expected tag:KEY=VALUE, as `rater run --tag` was given it")
-    rows = connection.execute(
+    rows = database.execute(
         "SELECT run_id FROM tag WHERE name = ? AND value = ? ORDER BY run_id", (name.strip(), value)
     )
     found = tuple(number for (number,) in rows)

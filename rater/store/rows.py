@@ -50,54 +50,180 @@ _NUMBERS = tuple[int, ...]  # where a field of these has no None, an empty one i
 _ROWS_AT_ONCE = 32
 _ROWS_READ_AT_ONCE = 1000
 
-_columns: dict[str, dict[str, bool]] = {}
-_writers: dict[Any, tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]] = {}
 
+class Database:
+    """A connection of SQLite with rows of it as Structs, in and out."""
 
-def insert_row(
-    connection: sqlite3.Connection,
-    table: str,
-    row: object = None,
-    *,
-    replace: bool = False,
-    **more: Value,
-) -> int:
-    """Insert what of `row` are columns of the table, and `more`; return the new row's number.
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self._columns: dict[str, dict[str, bool]] = {}  # of a table, and whether it may be NULL
+        self._writers: dict[Any, tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]] = {}
 
-    `more` goes before an attribute of the same name.
-    """
-    verb, names, values_of = _writer(connection, table, type(row), tuple(more), replace)
-    statement = _statement(verb, names, 1)
-    return connection.execute(statement, (*more.values(), *values_of(row))).lastrowid or 0
+    def insert(
+        self, table: str, row: object = None, *, replace: bool = False, **more: Value
+    ) -> int:
+        """Insert what of `row` are columns of the table, and `more`; return the new row's number.
 
+        `more` goes before an attribute of the same name.
+        """
+        verb, names, values_of = self._writer(table, type(row), tuple(more), replace)
+        statement = _statement(verb, names, 1)
+        return self.execute(statement, (*more.values(), *values_of(row))).lastrowid or 0
 
-def insert_rows(
-    connection: sqlite3.Connection,
-    table: str,
-    rows: Iterable[object],
-    *,
-    replace: bool = False,
-    each: Callable[[Any], Mapping[str, Value]] = lambda _: {},
-    **more: Value,
-) -> None:
-    """Insert rows of one class, with what `each` returns for a row, and all with the same `more`.
+    def insert_all(
+        self, table: str, rows: Iterable[object], *, replace: bool = False, **more: Value
+    ) -> None:
+        """Insert rows of one class, all with the same `more`.
 
-    Several rows a statement: for each statement SQLite makes the lists of CHECK anew, which
-    takes half of the time of a row of `copy`. Columns that are NULL in all of them are left
-    out, most of those of an imported run: NULL is the default of each that may be it.
-    """
-    same, may_be_null = tuple(more.values()), _columns_of(connection, table)
-    for this_some in _in_few_sizes(rows):
-        first = (*more, *each(this_some[0]))
-        verb, names, values_of = _writer(connection, table, type(this_some[0]), first, replace)
-        values = [(*same, *each(row).values(), *values_of(row)) for row in this_some]
-        columns = {
-            name: column
-            for name, column in zip(names, zip(*values, strict=True), strict=True)
-            if column.count(None) < len(values) or not may_be_null[name]
-        }
-        given = [*chain.from_iterable(zip(*columns.values(), strict=True))]
-        connection.execute(_statement(verb, tuple(columns), len(values)), given)
+        Several rows a statement: for each statement SQLite makes the lists of CHECK anew, which
+        takes half of the time of a row of `copy`. Columns that are NULL in all of them are left
+        out, most of those of an imported run: NULL is the default of each that may be it.
+        """
+        same, may_be_null = tuple(more.values()), self._columns_of(table)
+        for some in _in_few_sizes(rows):
+            verb, names, values_of = self._writer(table, type(some[0]), tuple(more), replace)
+            values = [(*same, *values_of(row)) for row in some]
+            columns = {
+                name: column
+                for name, column in zip(names, zip(*values, strict=True), strict=True)
+                if column.count(None) < len(values) or not may_be_null[name]
+            }
+            given = [*chain.from_iterable(zip(*columns.values(), strict=True))]
+            self.execute(_statement(verb, tuple(columns), len(values)), given)
+
+    def read[T](
+        self,
+        kind: type[T],
+        query: str,
+        *,
+        finish: Callable[[dict[str, Any]], None] | None = None,
+        **parameters: Value,
+    ) -> list[T]:
+        """Return the rows of a query as `kind`; `finish` makes fields of what are none.
+
+        Raises `InputError` for a value that is not of its field's type.
+        """
+        return self.read_by(kind, query, (), finish=finish, **parameters)[()]
+
+    def read_by[T](
+        self,
+        kind: type[T],
+        query: str,
+        keys: tuple[str, ...],
+        *,
+        finish: Callable[[dict[str, Any]], None] | None = None,
+        **parameters: Value,
+    ) -> defaultdict[tuple[Any, ...], list[T]]:
+        """Return the same by the columns called `keys`, which are no fields."""
+        found: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
+        for columns in self.read_columns(kind, query, **parameters):
+            if finish:
+                for row in zip(*columns.values(), strict=True):
+                    values = dict(zip(columns, row, strict=True))
+                    finish(values)
+                    found[tuple([values.pop(name) for name in keys])].append(kind(**values))
+                continue
+            of = zip(*[columns.pop(name) for name in keys], strict=True) if keys else repeat(())
+            for key, made in zip(of, rows_of_columns(kind, columns), strict=False):
+                found[key].append(made)
+        return found
+
+    def read_columns(
+        self, kind: type[Any], query: str, **parameters: Value
+    ) -> Iterator[dict[str, Sequence[Any]]]:
+        """Yield the columns of some rows at a time, by name, with values as the fields of `kind`.
+
+        A value that comes again is decoded once.
+        """
+        cursor = self.execute(query, parameters)
+        names = [column[0] for column in cursor.description]
+        decoders = {name: _decoder(kind, name) for name in names}
+        while rows := cursor.fetchmany(_ROWS_READ_AT_ONCE):
+            columns: dict[str, Sequence[Any]] = dict(
+                zip(names, zip(*rows, strict=True), strict=True)
+            )
+            for name, (types, decode, nothing) in decoders.items():
+                self.check_types(name, columns[name], types)
+                if decode is None:
+                    continue
+                known = {None: nothing}
+                for value in {*columns[name]} - known.keys():
+                    try:
+                        known[value] = decode(value)
+                    except (ValueError, TypeError, AttributeError) as error:
+                        raise self._damaged(name, value, f" ({error})") from error
+                columns[name] = [known[value] for value in columns[name]]
+            yield columns
+
+    def read_table[T](
+        self,
+        kind: type[T],
+        table: str,
+        *,
+        order: str = "1",
+        finish: Callable[[dict[str, Any]], None] | None = None,
+        **where: Value,
+    ) -> tuple[T, ...]:
+        """Return the rows of a table that have these values, columns that are fields of `kind`."""
+        known: Any = kind
+        own = known.__struct_fields__
+        names = ", ".join(name for name in self._columns_of(table) if name in own)
+        those = " AND ".join(f"{name} = :{name}" for name in where)
+        query = f"SELECT {names} FROM {table} WHERE {those} ORDER BY {order}"
+        return tuple(self.read(kind, query, finish=finish, **where))
+
+    def read_values(self, query: str, *kinds: Any, **parameters: Value) -> list[Any]:
+        """Return the rows of a query as they are, their columns of these kinds (`str | None`).
+
+        Raises `InputError` for a value of another kind.
+        """
+        cursor = self.execute(query, parameters)
+        columns = [*zip(*cursor.fetchall(), strict=True)]
+        for number, (kind, column) in enumerate(zip(kinds, columns, strict=bool(columns))):
+            name, types = cursor.description[number][0], _types_of(kind)
+            self.check_types(name, column, types)
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                try:
+                    columns[number] = tuple(map(kind, column))
+                except ValueError as error:
+                    raise self._damaged(name, None, f" ({error})") from error
+        return [*zip(*columns, strict=True)]
+
+    def check_types(self, name: str, column: Iterable[Value], types: Set[type]) -> None:
+        """Raise `InputError` where a column that was read has a value of another type."""
+        if not types >= {*map(type, column)}:
+            raise self._damaged(name, next(it for it in column if type(it) not in types))
+
+    def _damaged(self, name: str, value: Value | bytes, why: str = "") -> InputError:
+        path = self.execute("PRAGMA database_list").fetchone()[2]
+        return InputError(
+            f"{path}: a row is damaged: {name} is {describe_value(value)}{why}; remove its run "
+            "with `rater rm RUN`, or name another database with --db"
+        )
+
+    def _columns_of(self, table: str) -> dict[str, bool]:
+        if table not in self._columns:
+            query = 'SELECT name, NOT "notnull" FROM pragma_table_info(?)'
+            self._columns[table] = dict(self.execute(query, (table,)).fetchall())
+        return self._columns[table]
+
+    def _writer(
+        self, table: str, kind: type[Any], more: tuple[str, ...], replace: bool
+    ) -> tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]:
+        key = (table, kind, more, replace)
+        if key not in self._writers:
+            columns = self._columns_of(table)
+            own = [name for name in columns if name not in more and hasattr(kind, name)]
+            verb = f"INSERT{' OR REPLACE' if replace else ''} INTO {table}"
+            encoders = [
+                (place, encode)
+                for place, name in enumerate(own)
+                if (encode := _encoder(kind, name, nullable=columns[name]))
+            ]
+            self._writers[key] = (verb, (*more, *own), _taker(own, encoders))
+        return self._writers[key]
 
 
 @cache
@@ -117,109 +243,6 @@ def _in_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
             size //= 2
 
 
-def read_rows[T](
-    connection: sqlite3.Connection,
-    kind: type[T],
-    query: str,
-    *,
-    finish: Callable[[dict[str, Any]], None] | None = None,
-    **parameters: Value,
-) -> list[T]:
-    """Return the rows of a query as `kind`; `finish` makes fields of what are none.
-
-    Raises `InputError` for a value that is not of its field's type.
-    """
-    return read_by(connection, kind, query, (), finish=finish, **parameters)[()]
-
-
-def read_by[T](
-    connection: sqlite3.Connection,
-    kind: type[T],
-    query: str,
-    keys: tuple[str, ...],
-    *,
-    finish: Callable[[dict[str, Any]], None] | None = None,
-    **parameters: Value,
-) -> defaultdict[tuple[Any, ...], list[T]]:
-    """Return the same by the columns called `keys`, which are no fields."""
-    found: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
-    for columns in read_columns(connection, kind, query, **parameters):
-        if finish:
-            for row in zip(*columns.values(), strict=True):
-                values = dict(zip(columns, row, strict=True))
-                finish(values)
-                found[tuple([values.pop(name) for name in keys])].append(kind(**values))
-            continue
-        of = zip(*[columns.pop(name) for name in keys], strict=True) if keys else repeat(())
-        for key, made in zip(of, rows_of_columns(kind, columns), strict=False):
-            found[key].append(made)
-    return found
-
-
-def read_columns(
-    connection: sqlite3.Connection, kind: type[Any], query: str, **parameters: Value
-) -> Iterator[dict[str, Sequence[Any]]]:
-    """Yield the columns of some rows at a time, by name, with values as the fields of `kind`.
-
-    A value that comes again is decoded once.
-    """
-    cursor = connection.execute(query, parameters)
-    names = [column[0] for column in cursor.description]
-    decoders = {name: _decoder(kind, name) for name in names}
-    while rows := cursor.fetchmany(_ROWS_READ_AT_ONCE):
-        columns: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
-        for name, (types, decode, nothing) in decoders.items():
-            check_types(connection, name, columns[name], types)
-            if decode is None:
-                continue
-            known = {None: nothing}
-            for value in {*columns[name]} - known.keys():
-                try:
-                    known[value] = decode(value)
-                except (ValueError, TypeError, AttributeError) as error:
-                    raise _damaged(connection, name, value, f" ({error})") from error
-            columns[name] = [known[value] for value in columns[name]]
-        yield columns
-
-
-def read_values(
-    connection: sqlite3.Connection, query: str, *kinds: Any, **parameters: Value
-) -> list[Any]:
-    """Return the rows of a query as they are, their columns of these kinds (`str | None`).
-
-    Raises `InputError` for a value of another kind.
-    """
-    cursor = connection.execute(query, parameters)
-    columns = [*zip(*cursor.fetchall(), strict=True)]
-    for number, (kind, column) in enumerate(zip(kinds, columns, strict=bool(columns))):
-        name, types = cursor.description[number][0], _types_of(kind)
-        check_types(connection, name, column, types)
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            try:
-                columns[number] = tuple(map(kind, column))
-            except ValueError as error:
-                raise _damaged(connection, name, None, f" ({error})") from error
-    return [*zip(*columns, strict=True)]
-
-
-def check_types(
-    connection: sqlite3.Connection, name: str, column: Iterable[Value], types: Set[type]
-) -> None:
-    """Raise `InputError` where a column that was read has a value of another type."""
-    if not types >= {*map(type, column)}:
-        raise _damaged(connection, name, next(it for it in column if type(it) not in types))
-
-
-def _damaged(
-    connection: sqlite3.Connection, name: str, value: Value | bytes, why: str = ""
-) -> InputError:
-    path = connection.execute("PRAGMA database_list").fetchone()[2]
-    return InputError(
-        f"{path}: a row is damaged: {name} is {describe_value(value)}{why}; remove its run with "
-        "`rater rm RUN`, or name another database with --db"
-    )
-
-
 def rows_of_columns[T](kind: type[T], columns: Mapping[str, Iterable[Any]]) -> Iterator[T]:
     """Return Structs from columns called as its fields; else with the default."""
     known: Any = kind
@@ -234,53 +257,6 @@ def defaults_of(kind: Any) -> dict[str, Any]:
     """Return the values of fields of a Struct that it need not be given."""
     names, values = kind.__struct_fields__, kind.__struct_defaults__
     return dict(zip(names[len(names) - len(values) :], values, strict=True))
-
-
-def read_table[T](
-    connection: sqlite3.Connection,
-    kind: type[T],
-    table: str,
-    *,
-    order: str = "1",
-    finish: Callable[[dict[str, Any]], None] | None = None,
-    **where: Value,
-) -> tuple[T, ...]:
-    """Return the rows of a table that have these values: the columns that are fields of `kind`."""
-    known: Any = kind
-    own = known.__struct_fields__
-    names = ", ".join(name for name in _columns_of(connection, table) if name in own)
-    those = " AND ".join(f"{name} = :{name}" for name in where)
-    query = f"SELECT {names} FROM {table} WHERE {those} ORDER BY {order}"
-    return tuple(read_rows(connection, kind, query, finish=finish, **where))
-
-
-def _columns_of(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
-    if table not in _columns:
-        query = 'SELECT name, NOT "notnull" FROM pragma_table_info(?)'
-        _columns[table] = dict(connection.execute(query, (table,)).fetchall())
-    return _columns[table]
-
-
-def _writer(
-    connection: sqlite3.Connection,
-    table: str,
-    kind: type[Any],
-    more: tuple[str, ...],
-    replace: bool,
-) -> tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]:
-    key = (table, kind, more, replace)
-    if key not in _writers:
-        columns = _columns_of(connection, table)
-        own = [name for name in columns if name not in more and hasattr(kind, name)]
-        names = (*more, *own)
-        verb = f"INSERT{' OR REPLACE' if replace else ''} INTO {table}"
-        encoders = [
-            (place, encode)
-            for place, name in enumerate(own)
-            if (encode := _encoder(kind, name, nullable=columns[name]))
-        ]
-        _writers[key] = (verb, names, _taker(own, encoders))
-    return _writers[key]
 
 
 def _taker(
@@ -436,21 +412,21 @@ def _check_version(version: int, newest: int, path: Path) -> None:
         )
 
 
-def refuse_drifted(connection: sqlite3.Connection) -> None:
+def refuse_drifted(database: Database) -> None:
     """Raise `InputError` where a database lacks columns of the schema that it says it has.
 
     A step that was edited after it had been applied leaves such ones: raters between releases
     did that, until steps were frozen (`db/released.txt`). Said before a run begins: a row that
     cannot be stored is known only when its copy has run.
     """
-    lacks = lacking(connection)
+    lacks = lacking(database.connection)
     if lacks:
-        path = connection.execute("PRAGMA database_list").fetchone()[2]
+        path = database.execute("PRAGMA database_list").fetchone()[2]
+        version = number_of(database.connection, "user_version")
         raise InputError(
-            f"{path}: made by a rater between two releases: schema "
-            f"{number_of(connection, 'user_version')} without {truncate_list(lacks)}; no run can "
-            "be "
-            "added. Name another database with --db; the `sqlite3` shell reads what is in this one"
+            f"{path}: made by a rater between two releases: schema {version} without "
+            f"{truncate_list(lacks)}; no run can be added. Name another database with --db; the "
+            "`sqlite3` shell reads what is in this one"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
@@ -17,14 +16,11 @@ from rater.files import Sourced
 from rater.plan.sweep import ENVIRONMENT
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
-from rater.record.run import BenchmarkUsed, Host, MachinePU, Placement, Run, RunStatus
+from rater.record.run import BenchmarkUsed, MachinePU, Placement, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
 from rater.store.insert import (
     JUDGED,
-    InsertContext,
     append_events,
-    context_of,
-    insert_imported,
     insert_run,
     place_copies,
 )
@@ -39,7 +35,7 @@ from rater.store.read import (
     owner_of,
     run_heads,
 )
-from rater.store.rows import check_types, insert_row, read_table, read_values, refuse_drifted
+from rater.store.rows import Database, refuse_drifted
 from rater.text.secrets import Redactor
 
 # -- The database as the rest of rater sees it -----------------------------------------------------
@@ -60,33 +56,18 @@ class Store(OpenDatabase):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._contexts: dict[int, InsertContext] = {}
         self._secrets: dict[tuple[str, str], str] = {}  # what stands for them
 
     # -- writing --------------------------------------------------------------------------------
 
-    def create_run(
-        self,
-        run: Run,
-        host: Host,
-        settings: Iterable[tuple[str, str]],
-        pus: Iterable[MachinePU],
-        owner: ProcessId | None = None,
-    ) -> int:
-        """Store the head of a run that begins now; return its number.
+    def create_run(self, run: StoredRun, owner: ProcessId | None = None) -> int:
+        """Store a run that begins now; return its number.
 
         `owner` is the process that makes the run (this one when not given): when it is
         gone and the run has no end, the run is called killed.
         """
-        with self.writing("beginning a run"):
-            return insert_run(
-                self._connection,
-                run,
-                host,
-                settings=settings,
-                pus=pus,
-                owner=owner or this_process(),
-            )
+        with self.writing("beginning a run") as database:
+            return insert_run(database, run, owner=owner or this_process())
 
     def claim_run(
         self,
@@ -106,30 +87,29 @@ class Store(OpenDatabase):
         at it. Raises `InputError` when another rater has it, or has had it since then.
         """
         owner = owner or this_process()
-        with self.writing("taking up a run") as connection:
-            refuse_drifted(connection)
-            _check_free(connection, run_id, resumed)
-            connection.executemany(_TEAR, ((run_id, phase) for phase in torn))
+        with self.writing("taking up a run") as database:
+            refuse_drifted(database)
+            _check_free(database, run_id, resumed)
+            database.executemany(_TEAR, ((run_id, phase) for phase in torn))
             taken = (owner.pid, owner.pid_start, owner.boot_id)
-            connection.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
+            database.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
             # Where copies that ended were stays in their rows.
-            place_copies(connection, run_id, placements, pus)
-            connection.executemany(_NOTE, ((run_id, text) for text in notes))
-        self._contexts.pop(run_id, None)
+            place_copies(database, run_id, placements, pus)
+            database.executemany(_NOTE, ((run_id, text) for text in notes))
 
     def close_run(
         self, run_id: int, *, resumed: int, status: RunStatus, reason: str | None, note: str
     ) -> None:
         """Say how a run ended of which nothing is missing; raises `InputError` as `claim_run`."""
-        with self.writing("ending a run") as connection:
-            _check_free(connection, run_id, resumed)
-            connection.execute(_CLOSE, (status, reason, run_id))
-            connection.execute(_NOTE, (run_id, note))
+        with self.writing("ending a run") as database:
+            _check_free(database, run_id, resumed)
+            database.execute(_CLOSE, (status, reason, run_id))
+            database.execute(_NOTE, (run_id, note))
 
     def judge_placements(self, run_id: int, judged: Iterable[PlacementJudgement]) -> None:
         """Store with each copy run whether its placement was as planned."""
-        with self.writing("judging placements") as connection:
-            connection.executemany(JUDGED, ({**asdict(it), "run_id": run_id} for it in judged))
+        with self.writing("judging placements") as database:
+            database.executemany(JUDGED, ({**asdict(it), "run_id": run_id} for it in judged))
 
     def append(self, run_id: int, *events: Event) -> None:
         """Store events in one transaction, all or none; after an error they may be tried again.
@@ -140,10 +120,8 @@ class Store(OpenDatabase):
         is_edge = any(isinstance(event, PhaseEnded | RunEnded) for event in events)
         if is_edge and self._leave_if_lost():
             events = (Noted(f"{self.lost}"), *events)
-        with self.writing("storing a result") as connection:
-            context = self._contexts.get(run_id) or context_of(connection, run_id)
-            self._contexts[run_id] = context
-            append_events(connection, run_id, events, context)
+        with self.writing("storing a result") as database:
+            append_events(database, run_id, events)
         if is_edge:
             self._checkpoint()
 
@@ -154,39 +132,37 @@ class Store(OpenDatabase):
 
         `copies` instead of the run's own: of a run too large to hold them all at once.
         """
-        with self.writing("importing a run") as connection:
-            known = connection.execute(
+        with self.writing("importing a run") as database:
+            known = database.execute(
                 "SELECT id FROM run WHERE uuid = ?", (stored.head.uuid,)
             ).fetchone()
             if known:
                 return known[0], False
             # Named by hand: it is wanted back.
-            connection.execute("DELETE FROM removed WHERE uuid = ?", (stored.head.uuid,))
-            every = stored.copies if copies is None else copies
-            return insert_imported(connection, stored, every), True
+            database.execute("DELETE FROM removed WHERE uuid = ?", (stored.head.uuid,))
+            return insert_run(database, stored, copies), True
 
     def keep_divots(self, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]) -> None:
         """Store what was found slow in a run, in the place of what was known before."""
-        with self.writing("storing divots"):
-            connection = self._connection
-            connection.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
-            insert_row(connection, "divot_search", search, run_id=run_id)
+        with self.writing("storing divots") as database:
+            database.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
+            database.insert("divot_search", search, run_id=run_id)
             for position, it in enumerate(divots):
                 own: dict[str, Any] = {"evidence": it.evidence, "finding": it.finding}
-                insert_row(connection, "divot", it.of, run_id=run_id, position=position, **own)
+                database.insert("divot", it.of, run_id=run_id, position=position, **own)
 
     # -- reading --------------------------------------------------------------------------------
 
     def runs(self, numbers: Iterable[int] | None = None) -> tuple[RunHead, ...]:
         """Return the heads of runs (None: of all, as they were stored), without secrets."""
-        with self.reading():
-            heads = run_heads(self._connection, numbers)
+        with self.reading() as database:
+            heads = run_heads(database, numbers)
         return tuple(redacted_head(head, Redactor(self._secrets)) for head in heads)
 
     def matching(self, wanted: RunFilter, limit: int | None) -> tuple[tuple[int, ...], int]:
         """Return the numbers of the latest `limit` runs that match, and how many match in all."""
-        with self.reading():
-            return matching(self._connection, wanted, limit)
+        with self.reading() as database:
+            return matching(database, wanted, limit)
 
     def load(self, run_id: int) -> StoredRun:
         """Return a run with all its rows, to be shown: without secrets; `InputError`: none."""
@@ -194,8 +170,8 @@ class Store(OpenDatabase):
 
     def load_asked(self, run_id: int) -> Sourced[StoredRun]:
         """Return the same with its secrets, to be run again where nobody else can have asked."""
-        with self.reading():
-            return self.sourced(load_run(self._connection, run_id))
+        with self.reading() as database:
+            return self.sourced(load_run(database, run_id))
 
     def find(self, spec: str) -> int:
         """Return the number of the one run that RUN means.
@@ -204,29 +180,29 @@ class Store(OpenDatabase):
         run stored most recently, whenever it started. Raises `InputError` when
         nothing, or more than one run, is meant.
         """
-        with self.reading():
-            found = find_all(self._connection, self.path, spec)
+        with self.reading() as database:
+            found = find_all(database, self.path, spec)
             if len(found) > 1:
                 raise InputError(
                     f"{spec}: {len(found)} runs have this tag, and one is wanted: "
-                    f"{named_runs(self._connection, found)}; take the number of one of them"
+                    f"{named_runs(database, found)}; take the number of one of them"
                 )
         return found[0]
 
     def find_all(self, spec: str) -> tuple[int, ...]:
         """Return the same where several runs are allowed: `tag:K=V` means all that have the tag."""
-        with self.reading():
-            return find_all(self._connection, self.path, spec)
+        with self.reading() as database:
+            return find_all(database, self.path, spec)
 
     def times(self, run_id: int) -> RunTimes:
         """Return the copy times of a run as narrow rows: all that the search for divots reads.
 
         A million rows take a few seconds and 112 MB, not objects.
         """
-        with self.reading():
+        with self.reading() as database:
             numbers: dict[tuple[str, str | None], int] = {}
-            chunks = tuple(_chunks(self._connection, run_id, numbers))
-            cores = read_values(self._connection, _CORES, int, int, run=run_id)
+            chunks = tuple(_chunks(database, run_id, numbers))
+            cores = database.read_values(_CORES, int, int, run=run_id)
             return RunTimes(tuple(numbers), chunks, tuple(cores))
 
     def divots(self, run_id: int) -> tuple[DivotSearch, tuple[str, ...]] | None:
@@ -234,11 +210,11 @@ class Store(OpenDatabase):
 
         None as well where copy runs were added since (a resumed run).
         """
-        with self.reading():
-            for search in read_table(self._connection, DivotSearch, "divot_search", run_id=run_id):
-                if search.copy_runs == copy_runs(self._connection, run_id):
+        with self.reading() as database:
+            for search in database.read_table(DivotSearch, "divot_search", run_id=run_id):
+                if search.copy_runs == copy_runs(database, run_id):
                     query = "SELECT finding FROM divot WHERE run_id = :run ORDER BY position"
-                    found = read_values(self._connection, query, str, run=run_id)
+                    found = database.read_values(query, str, run=run_id)
                     return search, tuple(text for (text,) in found)
         return None
 
@@ -247,8 +223,8 @@ class Store(OpenDatabase):
 
         `split`: with large blocks apart. Empty: there was none.
         """
-        with self.reading():
-            rows = self._connection.execute(
+        with self.reading() as database:
+            rows = database.execute(
                 named("page_extents"),
                 {
                     "command": used.command,
@@ -319,25 +295,25 @@ def _request(text: str, redactor: Redactor) -> str:
 # -- Runs and whole sweeps leave the database, with all that hangs on them -------------------------
 
 
-def remove_runs(connection: sqlite3.Connection, run_ids: Iterable[int]) -> None:
+def remove_runs(database: Database, run_ids: Iterable[int]) -> None:
     """Remove runs inside the caller's transaction; raises `InputError` while one still runs."""
     for run_id in run_ids:
         # Nothing more of it is read: a run with damaged rows has to go as well.
         running = "SELECT 1 FROM run WHERE id = ? AND status = ?"
-        if connection.execute(running, (run_id, RunStatus.RUNNING)).fetchone():
-            owner = owner_of(connection, run_id)
+        if database.execute(running, (run_id, RunStatus.RUNNING)).fetchone():
+            owner = owner_of(database, run_id)
             if owner and is_alive(owner):
                 raise InputError(
                     f"run {run_id} is still running (rater's process {owner.pid}); end it first"
                 )
-        keep_removed(connection, "run", run_id)
-        connection.execute("DELETE FROM run WHERE id = ?", (run_id,))
-    connection.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+        keep_removed(database, "run", run_id)
+        database.execute("DELETE FROM run WHERE id = ?", (run_id,))
+    database.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
 
 
-def keep_removed(connection: sqlite3.Connection, table: str, number: int) -> None:
+def keep_removed(database: Database, table: str, number: int) -> None:
     """Note that a run or sweep is to be removed: merging and importing leave it out from now on."""
-    connection.execute(
+    database.execute(
         f"INSERT OR IGNORE INTO removed (uuid, kind) SELECT uuid, '{table}' FROM {table} "
         "WHERE id = ?",
         (number,),
@@ -388,24 +364,24 @@ _CORES = (
 
 
 def _chunks(
-    connection: sqlite3.Connection, run_id: int, numbers: dict[tuple[str, str | None], int]
+    database: Database, run_id: int, numbers: dict[tuple[str, str | None], int]
 ) -> Iterator[Any]:
     import numpy as np  # noqa: PLC0415 - heavy; the search for divots, which reads this, loads it
 
-    rows = connection.execute(named("times"), {"run": run_id})
+    rows = database.execute(named("times"), {"run": run_id})
     name, tune, *others = (column[0] for column in rows.description)
     assert (name, tune, *others) == ("benchmark", "tune", *TimeRow._fields[1:])
     while chunk := rows.fetchmany(_CHUNK):
         names, tunes, *columns = zip(*chunk, strict=True)
         for other, column in zip(others, columns, strict=True):
-            check_types(connection, other, column, {int, float, NoneType})
+            database.check_types(other, column, {int, float, NoneType})
         of = [numbers.setdefault(it, len(numbers)) for it in zip(names, tunes, strict=True)]
         yield np.array([of, *columns], dtype=np.float64).T
 
 
-def copy_runs(connection: sqlite3.Connection, run_id: int) -> int:
+def copy_runs(database: Database, run_id: int) -> int:
     """Return how many copy runs are stored."""
-    count: int = connection.execute(
+    count: int = database.execute(
         "SELECT count(*) FROM copy WHERE run_id = ?", (run_id,)
     ).fetchone()[0]
     return count
@@ -420,22 +396,22 @@ class RunScore(Struct, frozen=True):
     version: int  # of the formula
 
 
-def keep_score(connection: sqlite3.Connection, run_id: int, score: RunScore) -> None:
+def keep_score(database: Database, run_id: int, score: RunScore) -> None:
     """Store the number of a run, in the place of what was known before."""
-    insert_row(connection, "run_score", score, replace=True, run_id=run_id)
+    database.insert("run_score", score, replace=True, run_id=run_id)
 
 
-def kept_score(connection: sqlite3.Connection, run_id: int, version: int) -> RunScore | None:
+def kept_score(database: Database, run_id: int, version: int) -> RunScore | None:
     """Return the number of a run; None: not worked out yet, or from other rows than it has."""
-    for score in read_table(connection, RunScore, "run_score", run_id=run_id, version=version):
-        if score.copy_runs == copy_runs(connection, run_id):
+    for score in database.read_table(RunScore, "run_score", run_id=run_id, version=version):
+        if score.copy_runs == copy_runs(database, run_id):
             return score
     return None
 
 
-def divot_count(connection: sqlite3.Connection, run_id: int) -> int | None:
+def divot_count(database: Database, run_id: int) -> int | None:
     """Return how many divots were found in a run; None: it was not searched."""
-    (count,) = connection.execute(
+    (count,) = database.execute(
         "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
         "FROM divot_search AS search WHERE run_id = ? AND version <> ?",
         (run_id, NOT_SEARCHED),
@@ -455,8 +431,8 @@ _CLOSE = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
 _NOTE = "INSERT INTO note (run_id, kind, text) VALUES (?, 'note', ?)"
 
 
-def _check_free(connection: sqlite3.Connection, run_id: int, resumed: int) -> None:
-    row = connection.execute(_STATE, (run_id,)).fetchone()
+def _check_free(database: Database, run_id: int, resumed: int) -> None:
+    row = database.execute(_STATE, (run_id,)).fetchone()
     if row is None:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
     source, status, times, *made_by = row

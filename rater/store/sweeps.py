@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,10 +13,11 @@ from rater.errors import InputError
 from rater.files import Sourced
 from rater.plan.sweep import AxisKind, BlockOrder, SweepMeasure, SweepSlot, Values, point_label
 from rater.process import ProcessId, is_alive, this_process
-from rater.record.run import Host, MachinePU, Run, RunStatus, escape_undecodable
+from rater.record.run import RunStatus, escape_undecodable
+from rater.record.stored import StoredRun
 from rater.store.insert import insert_run
 from rater.store.read import find_numbered, named
-from rater.store.rows import insert_row, insert_rows, read_rows, read_table, read_values
+from rater.store.rows import Database
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
 
@@ -109,18 +109,18 @@ def new_sweep(
         "file": None if asked.file is None else escape_undecodable(asked.file),
     }
     made_by: dict[str, Any] = this_process()._asdict()
-    with store.writing("beginning a sweep") as connection:
+    with store.writing("beginning a sweep") as database:
         status = RunStatus.RUNNING
-        number = insert_row(connection, "sweep", asked, status=status, **made_by, **texts)
+        number = database.insert("sweep", asked, status=status, **made_by, **texts)
         of: dict[str, Any] = {"sweep_id": number}
         for place, (name, kind) in enumerate(axes):
-            insert_row(connection, "sweep_axis", **of, position=place, name=name, kind=kind)
+            database.insert("sweep_axis", **of, position=place, name=name, kind=kind)
         for it in points:
-            insert_row(connection, "sweep_point", it, **of, label=escape_undecodable(it.label))
+            database.insert("sweep_point", it, **of, label=escape_undecodable(it.label))
             for axis, value in it.values:
                 kept = escape_undecodable(value)
-                insert_row(connection, "sweep_value", **of, point=it.point, axis=axis, value=kept)
-        insert_rows(connection, "sweep_slot", slots, sweep_id=number)
+                database.insert("sweep_value", **of, point=it.point, axis=axis, value=kept)
+        database.insert_all("sweep_slot", slots, sweep_id=number)
     return number
 
 
@@ -132,34 +132,34 @@ def claim_sweep(
     `resumed` is how often it had been taken up when the caller looked at it. Raises
     `InputError` when another rater has it, or has had it since then.
     """
-    with store.writing("taking up a sweep") as connection:
-        found = connection.execute("SELECT resumed FROM sweep WHERE id = ?", (number,)).fetchone()
+    with store.writing("taking up a sweep") as database:
+        found = database.execute("SELECT resumed FROM sweep WHERE id = ?", (number,)).fetchone()
         if found is None:
             raise InputError(f"there is no sweep {number} any more")
-        owner = _running(connection, number)
+        owner = _running(database, number)
         if owner:
             raise InputError(f"sweep {number} is still running (rater's process {owner.pid})")
         if found != (resumed,):
             raise InputError(f"sweep {number} was taken up by another rater meanwhile; try again")
-        connection.execute(
+        database.execute(
             "UPDATE sweep SET status = :status, reason = NULL, ended_at = NULL, "
             "resumed = resumed + 1, extended = extended + (rounds < :rounds), rounds = :rounds, "
             "pid = :pid, pid_start = :pid_start, boot_id = :boot_id WHERE id = :number",
             {"number": number, "status": RunStatus.RUNNING, "rounds": rounds}
             | this_process()._asdict(),
         )
-        insert_rows(connection, "sweep_slot", slots, sweep_id=number)
+        database.insert_all("sweep_slot", slots, sweep_id=number)
 
 
 def undo_resume(store: Store, before: StoredSweep) -> None:
     """Leave a sweep that was taken up as it was before: nothing was made of it."""
     status = RunStatus.INTERRUPTED if before.status is RunStatus.KILLED else before.status
-    with store.writing("giving back a sweep") as connection:
-        connection.execute(
+    with store.writing("giving back a sweep") as database:
+        database.execute(
             "DELETE FROM sweep_slot WHERE sweep_id = ? AND block > ?",
             (before.number, before.asked.rounds),
         )
-        connection.execute(
+        database.execute(
             "UPDATE sweep SET status = ?, reason = ?, ended_at = ?, rounds = ?, extended = ? "
             "WHERE id = ?",
             (status, before.reason, before.ended_at, before.asked.rounds, before.extended)
@@ -173,9 +173,9 @@ def count_looks(store: Store, runs: Iterable[int]) -> int:
     Those with `--until` look after every block from the third on; blocks that were added
     later were asked for because of what the earlier ones said. 1 for all other runs.
     """
-    with store.reading() as connection:
+    with store.reading() as database:
         found = [
-            connection.execute(
+            database.execute(
                 "SELECT CASE WHEN until IS NULL THEN 1 + extended ELSE rounds - 2 END "
                 "FROM sweep_run JOIN sweep ON sweep.id = sweep_id WHERE run_id = ?",
                 (run,),
@@ -189,11 +189,7 @@ def create_slot_run(
     store: Store,
     number: int,
     slot: SweepSlot,
-    run: Run,
-    host: Host,
-    *,
-    settings: Iterable[tuple[str, str]],
-    pus: Iterable[MachinePU],
+    run: StoredRun,
     phases: int,
 ) -> int:
     """Store the head of a run and what it is of the sweep in one transaction; return its number.
@@ -203,8 +199,8 @@ def create_slot_run(
     """
     place = (number, slot.block, slot.point)
     of_slot = "sweep_id = ? AND block = ? AND point = ? AND replaced = 0"
-    with store.writing("beginning a run") as connection:
-        done = connection.execute(
+    with store.writing("beginning a run") as database:
+        done = database.execute(
             "SELECT run_id FROM sweep_progress "
             "WHERE sweep_id = ? AND block = ? AND point = ? AND done",
             place,
@@ -214,15 +210,13 @@ def create_slot_run(
                 f"run {done[0]} was made meanwhile for this point of sweep {number}; "
                 f"`rater sweep --resume {number}` goes on"
             )
-        before = connection.execute(
-            f"SELECT run_id FROM sweep_run WHERE {of_slot}", place
-        ).fetchone()
-        run_id = insert_run(connection, run, host, settings=settings, pus=pus, owner=this_process())
+        before = database.execute(f"SELECT run_id FROM sweep_run WHERE {of_slot}", place).fetchone()
+        run_id = insert_run(database, run, owner=this_process())
         if before:
-            connection.execute(f"UPDATE sweep_run SET replaced = 1 WHERE {of_slot}", place)
-            _tag(connection, before[0], _REPLACED, str(run_id))
+            database.execute(f"UPDATE sweep_run SET replaced = 1 WHERE {of_slot}", place)
+            _tag(database, before[0], _REPLACED, str(run_id))
         of: dict[str, Any] = {"sweep_id": number, "block": slot.block, "point": slot.point}
-        insert_row(connection, "sweep_run", run_id=run_id, phases=phases, **of)
+        database.insert("sweep_run", run_id=run_id, phases=phases, **of)
     return run_id
 
 
@@ -231,22 +225,22 @@ def discard_run(store: Store, run: int, why: str) -> None:
 
     Its tags do not say any longer which point and block it was of: that is not so.
     """
-    with store.writing("marking a run") as connection:
-        connection.execute(
+    with store.writing("marking a run") as database:
+        database.execute(
             "DELETE FROM tag WHERE run_id = ? AND (name = 'block' OR name IN (SELECT name FROM "
             "sweep_axis JOIN sweep_run USING (sweep_id) WHERE sweep_run.run_id = tag.run_id))",
             (run,),
         )
-        connection.execute("UPDATE sweep_run SET replaced = 1 WHERE run_id = ?", (run,))
-        _tag(connection, run, _NOT_COUNTED, escape_undecodable(why))
+        database.execute("UPDATE sweep_run SET replaced = 1 WHERE run_id = ?", (run,))
+        _tag(database, run, _NOT_COUNTED, escape_undecodable(why))
 
 
 def end_sweep(
     store: Store, number: int, status: RunStatus, reason: str | None, ended_at: str
 ) -> None:
     """Store how a sweep ended."""
-    with store.writing("ending a sweep") as connection:
-        connection.execute(
+    with store.writing("ending a sweep") as database:
+        database.execute(
             "UPDATE sweep SET status = ?, reason = ?, ended_at = ? WHERE id = ?",
             (status, reason, ended_at, number),
         )
@@ -259,8 +253,8 @@ def load_sweep(store: Store, number: int) -> StoredSweep:
 
 def load_asked_sweep(store: Store, number: int) -> Sourced[StoredSweep]:
     """Return the same with its secrets, to make its runs where nobody else can have asked."""
-    with store.reading() as connection:
-        found = _load(connection, [number])
+    with store.reading() as database:
+        found = _load(database, [number])
     if not found:
         raise InputError(f"there is no sweep {number}; `rater sweep --list` shows what there is")
     return store.sourced(found[0])
@@ -268,9 +262,9 @@ def load_asked_sweep(store: Store, number: int) -> Sourced[StoredSweep]:
 
 def sweeps(store: Store) -> tuple[StoredSweep, ...]:
     """Return all sweeps in the order they were begun."""
-    with store.reading() as connection:
-        numbers = [row[0] for row in connection.execute("SELECT id FROM sweep ORDER BY id")]
-        return tuple(map(_redacted, _load(connection, numbers)))
+    with store.reading() as database:
+        numbers = [row[0] for row in database.execute("SELECT id FROM sweep ORDER BY id")]
+        return tuple(map(_redacted, _load(database, numbers)))
 
 
 def find_sweep(store: Store, spec: str) -> int:
@@ -279,20 +273,20 @@ def find_sweep(store: Store, spec: str) -> int:
     SWEEP is a number, `last`, `last~1` or the start of a uuid, with or without `sweep:`
     before it. Raises `InputError` when it means none, or several.
     """
-    with store.reading() as connection:
-        known = connection.execute("SELECT id, uuid FROM sweep ORDER BY id DESC").fetchall()
+    with store.reading() as database:
+        known = database.execute("SELECT id, uuid FROM sweep ORDER BY id DESC").fetchall()
     words = {"kind": "sweep", "makes": "rater sweep", "lists": "rater sweep --list"}
     return find_numbered(store.path, spec, known, **words)
 
 
-def _tag(connection: sqlite3.Connection, run: int, name: str, value: str) -> None:
-    insert_row(connection, "tag", replace=True, run_id=run, name=name, value=value)
+def _tag(database: Database, run: int, name: str, value: str) -> None:
+    database.insert("tag", replace=True, run_id=run, name=name, value=value)
 
 
-def _running(connection: sqlite3.Connection, number: int) -> ProcessId | None:
+def _running(database: Database, number: int) -> ProcessId | None:
     """Return the process that runs a sweep now, None where there is none."""
     query = "SELECT pid, pid_start, boot_id FROM sweep WHERE id = ? AND status = ?"
-    row = connection.execute(query, (number, RunStatus.RUNNING.value)).fetchone()
+    row = database.execute(query, (number, RunStatus.RUNNING.value)).fetchone()
     return ProcessId(*row) if row and is_alive(ProcessId(*row)) else None
 
 
@@ -302,16 +296,16 @@ def _redacted(sweep: StoredSweep) -> StoredSweep:
     return replace(sweep, points=tuple(replace(it, label=point_label(it.values)) for it in shown))
 
 
-def _load(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[StoredSweep]:
-    return [it for number in numbers for it in _loaded(connection, number)]
+def _load(database: Database, numbers: Sequence[int]) -> list[StoredSweep]:
+    return [it for number in numbers for it in _loaded(database, number)]
 
 
-def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
+def _loaded(database: Database, number: int) -> list[StoredSweep]:
     query = "SELECT name, kind FROM sweep_axis WHERE sweep_id = :sweep ORDER BY position"
-    axes = read_values(connection, query, str, AxisKind, sweep=number)
+    axes = database.read_values(query, str, AxisKind, sweep=number)
     values: defaultdict[int, dict[str, str]] = defaultdict(dict)
     query = "SELECT point, axis, value FROM sweep_value WHERE sweep_id = :sweep"
-    for place, axis, value in read_values(connection, query, int, str, str, sweep=number):
+    for place, axis, value in database.read_values(query, int, str, str, sweep=number):
         values[place][axis] = value
 
     def point(row: dict[str, Any]) -> None:
@@ -326,18 +320,16 @@ def _loaded(connection: sqlite3.Connection, number: int) -> list[StoredSweep]:
         owner = ProcessId(row.pop("pid"), row.pop("pid_start"), row.pop("boot_id"))
         if row["status"] is RunStatus.RUNNING and not is_alive(owner):
             row["status"] = RunStatus.KILLED
-        (row["asked"],) = read_table(connection, SweepSpec, "sweep", id=number)
+        (row["asked"],) = database.read_table(SweepSpec, "sweep", id=number)
         if (until := row["asked"].until) is not None and until <= 0:
             raise InputError(f"sweep {number} is damaged: until {until}; `rater rm` it")
         row["axes"] = tuple(axes)
-        row["points"] = read_table(
-            connection, SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number
+        row["points"] = database.read_table(
+            SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number
         )
-        row["slots"] = tuple(
-            read_rows(connection, SlotRun, named("sweep_runs"), finish=slot, sweep=number)
-        )
+        row["slots"] = tuple(database.read(SlotRun, named("sweep_runs"), finish=slot, sweep=number))
 
-    return read_rows(connection, StoredSweep, _HEAD, finish=sweep, sweep=number)
+    return database.read(StoredSweep, _HEAD, finish=sweep, sweep=number)
 
 
 def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> dict[int, str]:
@@ -346,27 +338,27 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> d
     Returns the uuids of the runs that are gone by number: those named first, then the sweeps' own.
     Raises `InputError` while a sweep, or a run, still runs.
     """
-    with store.writing("removing a sweep") as connection:
+    with store.writing("removing a sweep") as database:
         gone = dict.fromkeys(runs)
         for sweep in sweeps:
-            owner = _running(connection, sweep)
+            owner = _running(database, sweep)
             if owner:
                 raise InputError(
                     f"sweep {sweep} is still running (rater's process {owner.pid}); end it first"
                 )
             gone |= dict.fromkeys(
                 run
-                for (run,) in connection.execute(
+                for (run,) in database.execute(
                     "SELECT run_id FROM sweep_run WHERE sweep_id = ? ORDER BY run_id", (sweep,)
                 )
             )
         uuids = {
             run: uuid
             for run in gone
-            for (uuid,) in connection.execute("SELECT uuid FROM run WHERE id = ?", (run,))
+            for (uuid,) in database.execute("SELECT uuid FROM run WHERE id = ?", (run,))
         }
-        remove_runs(connection, gone)
+        remove_runs(database, gone)
         for sweep in sweeps:
-            keep_removed(connection, "sweep", sweep)
-        connection.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))
+            keep_removed(database, "sweep", sweep)
+        database.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))
     return uuids

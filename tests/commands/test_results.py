@@ -16,10 +16,10 @@ from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.calls import rows as rows_of
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.made_runs import make_run
 from tests.support.observations import DOCUMENT, observed
-from tests.support.stored_runs import GONE, HOST, PUS
+from tests.support.stored_runs import GONE, PUS, append
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_a_score_is_worked_out_again_when_the_run_has_more_copies(
     make_run(database, finished=False, owner=GONE)
     assert parsed(rater("list", "--json")[1])[0]["score"] is None
     with open_store(database) as store:
-        store.append(1, ended(1, 4.0), over(0.0, 4.0))
+        append(store, 1, ended(1, 4.0), over(0.0, 4.0))
         for copy in (0, 1):
-            store.append(1, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+            append(store, 1, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
     assert round(parsed(rater("list", "--json")[1])[0]["score"]) == 5
 
 
@@ -355,21 +355,20 @@ def test_a_run_that_still_runs_is_not_removed(database: Path, rater: Rater) -> N
 def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) -> None:
     """Two copies of gups, 2 s each time: once, or for 60 s."""
     run = replace(
-        run_of(2, window_s=window_s),
-        uuid=uuid,
+        with_head(run_of(2, window_s=window_s), uuid=uuid),
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
     with open_store(database) as store:
-        number = store.create_run(run, HOST, (), PUS, GONE)
-        store.append(number, phase(window_s=window_s))
+        number = store.create_run(replace(run, pus=PUS), GONE)
+        append(store, number, phase(window_s=window_s))
         steps = 30 if window_s else 1
         for copy in range(2):
             for step in range(steps):
                 end = ended(copy, 2.0 * step + 2, start_s=2.0 * step, step=step)
                 good = OutputChecked(0, "gups", 1, copy, step, Validity.VALID, None)
-                store.append(number, end, good)
-        store.append(number, over(0.0, 2.0 * steps, window_s=window_s))
-        store.append(number, RunEnded(RunStatus.COMPLETE, None))
+                append(store, number, end, good)
+        append(store, number, over(0.0, 2.0 * steps, window_s=window_s))
+        append(store, number, RunEnded(RunStatus.COMPLETE, None))
 
 
 def test_a_steady_run_is_shown_beside_the_latest_homogeneous_one(

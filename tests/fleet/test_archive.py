@@ -241,7 +241,7 @@ def test_a_failed_transaction_leaves_no_row_and_no_half_file(into: Store, publis
         connection.execute(
             "CREATE TEMP TRIGGER stop BEFORE INSERT ON result BEGIN SELECT raise(FAIL, 'x'); END"
         )
-        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
+        connection.connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
     assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.SET_ASIDE
     assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
     assert [it for it in archived(into) if it.suffix != ".db"] == []

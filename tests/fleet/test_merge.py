@@ -42,7 +42,7 @@ from tests.support.full_database import full_database
 from tests.support.made_runs import make_run
 from tests.support.observations import DOCUMENT
 from tests.support.released import copy_of
-from tests.support.stored_runs import GONE, HOST, PUS, begin, with_uuid
+from tests.support.stored_runs import GONE, append, begin, with_uuid
 
 
 def content(path: Path) -> str:
@@ -80,7 +80,7 @@ def test_a_new_table_that_belongs_to_no_run_or_sweep_is_an_error(table: str, sto
     with store.writing("a new rater") as connection:
         connection.execute(f"CREATE TABLE {table}")
         with pytest.raises(RuntimeError, match=r"table mood: .*whose it is"):
-            merge_tables(connection)
+            merge_tables(connection.connection)
 
 
 def test_a_new_table_of_a_run_needs_no_word(store: Store) -> None:
@@ -89,7 +89,7 @@ def test_a_new_table_of_a_run_needs_no_word(store: Store) -> None:
             "CREATE TABLE mood (run_id INTEGER REFERENCES run (id), n INTEGER, at INTEGER, "
             "PRIMARY KEY (run_id, n), FOREIGN KEY (run_id, at) REFERENCES bracket (run_id, phase))"
         )
-        (mood,) = (it for it in merge_tables(connection) if it.name == "mood")
+        (mood,) = (it for it in merge_tables(connection.connection) if it.name == "mood")
     assert (mood.role, mood.owner, mood.owner_column) == (Role.OWNED, "run", "run_id")
     assert mood.numbers == {"run_id": "run"}
 
@@ -157,8 +157,8 @@ def test_a_run_that_went_on_is_replaced_under_its_number_and_never_goes_back(
     make_run(early, finished=False, owner=GONE)
     shutil.copy(early, late)
     with open_store(late) as store:
-        store.append(1, ended(1, 4.0), over(0.0, 4.0), RunEnded(RunStatus.COMPLETE, None))
-        store.append(1, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
+        append(store, 1, ended(1, 4.0), over(0.0, 4.0), RunEnded(RunStatus.COMPLETE, None))
+        append(store, 1, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
     full_database(target, "aa")
     assert merged(target, early)[0].added == (2,)
     assert merged(target, late)[0].replaced == (2,)
@@ -175,10 +175,10 @@ def test_a_run_that_runs_here_is_left_alone(tmp_path: Path) -> None:
     target, later = tmp_path / "all.db", tmp_path / "later.db"
     make_run(target, finished=False, owner=this_process())
     with open_store(target) as store:
-        store.append(1, ended(1, 4.0))
+        append(store, 1, ended(1, 4.0))
     shutil.copy(target, later)
     with open_store(later) as store:
-        store.append(1, RunEnded(RunStatus.FAILED, "said somebody"))
+        append(store, 1, RunEnded(RunStatus.FAILED, "said somebody"))
     assert merged(target, later)[0].running == (1,)
     assert asked(target, "SELECT status FROM run") == [("running",)]
 
@@ -208,8 +208,8 @@ def test_the_run_in_the_place_of_another_is_named_by_its_number_here(tmp_path: P
         number = new_sweep(store, made, [("thp", AxisKind.SETTING)], [point], [slot])
         for name in ("one", "two"):
             run = with_uuid(name)
-            one = create_slot_run(store, number, slot, run, HOST, settings=(), pus=PUS, phases=1)
-            store.append(one, RunEnded(RunStatus.INTERRUPTED, None))
+            one = create_slot_run(store, number, slot, run, 1)
+            append(store, one, RunEnded(RunStatus.INTERRUPTED, None))
     replaced_by = "SELECT run_id, value FROM tag WHERE name = 'replaced-by'"
     assert asked(a, replaced_by) == [(1, "2")]
     merged(target, a)
@@ -237,7 +237,7 @@ def test_a_run_can_be_begun_after_merging(tmp_path: Path) -> None:
     merged(tmp_path / "all.db", tmp_path / "a.db")
     with open_store(tmp_path / "all.db") as store:
         number = begin(store)
-        store.append(number, phase(), ended(0, 1.0))
+        append(store, number, phase(), ended(0, 1.0))
         assert number == 2
 
 

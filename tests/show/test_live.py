@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
-from rater.record.run import CopyStatus, Run, RunStatus, Validity
+from rater.record.run import CopyStatus, RunStatus, Validity
+from rater.record.stored import StoredRun
 from rater.show.format import place_texts
 from rater.show.live.lines import LineView, View, title
 from rater.show.live.live import LiveView, StateTable, make_view
@@ -84,7 +85,7 @@ def begin(sink: Progress | View, copies: int, number: int = 0, **options: Any) -
         sink.event(started(copy))
 
 
-def lines_of(run: Run, *events: Event) -> list[str]:
+def lines_of(run: StoredRun, *events: Event) -> list[str]:
     """What is written on a stream that is no terminal."""
     stream = io.StringIO()
     view = LineView(stream, run)
@@ -307,7 +308,7 @@ def test_phases_count_as_they_come_whatever_their_numbers() -> None:
 # -- the table --------------------------------------------------------------------------------
 
 
-def table_of(run: Run, states: bytearray, width: int = 79, height: int = 16) -> list[str]:
+def table_of(run: StoredRun, states: bytearray, width: int = 79, height: int = 16) -> list[str]:
     """The table as plain text in ASCII."""
     lines = StateTable(run, ascii_only=True).lines(states, set(), width, height)
     return ["".join(part.text for part in line).rstrip() for line in lines]

@@ -22,11 +22,11 @@ from rater.record.stored import StoredRun
 from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
 from rater.store.store import Store, open_store
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.example_runs import copy_row, stored
 from tests.support.observations import DOCUMENT, changed, observed, read
 from tests.support.places import DIVOT_CASES, needs_cases
-from tests.support.stored_runs import GONE, HOST, PUS, begin, rows
+from tests.support.stored_runs import GONE, PUS, append, begin, rows
 
 CASES = DIVOT_CASES / "cases"
 
@@ -89,10 +89,10 @@ def test_last_is_the_run_stored_last_whenever_it_started(store: Store) -> None:
 
 
 def test_a_run_of_our_own_can_go_to_another_database(store: Store, tmp_path: Path) -> None:
-    number = store.create_run(run_of(2), HOST, (), PUS)
-    failed = replace(ended(1, 3.0), status=CopyStatus.FAILED, user_ns=10**9)
-    store.append(number, phase(), ended(0, 2.0), failed, over(0.0, 3.0))
-    store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
+    number = store.create_run(replace(run_of(2), pus=PUS))
+    failed = ended(1, 3.0, status=CopyStatus.FAILED, user_ns=10**9)
+    append(store, number, phase(), ended(0, 2.0), failed, over(0.0, 3.0))
+    append(store, number, RunEnded(RunStatus.FAILED, "1 copy failed"))
     document = observations_document(store.load(number))
     first, second = document["observations"]
     assert (first["status"], first["tune"], first["cpu_s"]) == ("ok", "base", 0.0)
@@ -109,14 +109,14 @@ def test_a_rotated_run_that_repeats_a_benchmark_in_a_round_can_go_to_another_dat
 ) -> None:
     # Ring a b, increment 2: copy 0 runs a twice a round, copy 1 b.
     run = store.create_run(
-        replace(run_of(2, names="ab", order="rotated"), increment=2), HOST, (), PUS
+        replace(with_head(run_of(2, names="ab", order="rotated"), increment=2), pus=PUS)
     )
-    store.append(run, phase(name=None, iteration=None))
+    append(store, run, phase(name=None, iteration=None))
     for number, name in ((0, "a"), (1, "b")):
         for step in (0, 1):
             row = ended(number, step + 1.0, start_s=float(step), name=name, step=step)
-            store.append(run, row)
-    store.append(run, over(0.0, 2.0, name=None, iteration=None))
+            append(store, run, row)
+    append(store, run, over(0.0, 2.0, name=None, iteration=None))
     document = observations_document(store.load(run))
     assert document["run"]["increment"] == 2
     steps = [(it["copy"], it["step"]) for it in document["observations"]]
@@ -129,7 +129,7 @@ def test_a_rotated_run_that_repeats_a_benchmark_in_a_round_can_go_to_another_dat
 def test_a_run_of_our_own_without_any_copy_can_go_to_another_database(
     store: Store, tmp_path: Path
 ) -> None:
-    number = store.create_run(run_of(2), HOST, (), PUS)
+    number = store.create_run(replace(run_of(2), pus=PUS))
     document = observations_document(store.load(number))
     assert document["observations"] == []
     back = taken_over(document, tmp_path)
@@ -262,7 +262,7 @@ def test_how_a_run_ended_goes_along_with_it(
     expected: tuple[str, str | None],
 ) -> None:
     number = begin(store, owner=owner)
-    store.append(number, phase(), ended(0, 1.0), ended(1, 2.0), over(0.0, 2.0), event)
+    append(store, number, phase(), ended(0, 1.0), ended(1, 2.0), over(0.0, 2.0), event)
     document = observations_document(store.load(number))
     with open_store(tmp_path / "other.db") as other:
         back = other.load(other.add(read(document))[0]).head

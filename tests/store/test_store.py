@@ -25,26 +25,41 @@ from rater.record.run import (
     CopyStatus,
     MemoryPolicy,
     Placement,
-    Run,
     RunStatus,
     Validity,
 )
-from rater.record.stored import StoredBracket, StoredRun
+from rater.record.stored import RunHead, StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep, remove_sweeps
 from tests.support.calls import Rater
 from tests.support.calls import rows as rows_of
-from tests.support.example_events import SWEEP_ASKED, S, ended, over, phase, run_of, started
+from tests.support.example_events import (
+    HOST,
+    SWEEP_ASKED,
+    S,
+    ended,
+    over,
+    phase,
+    run_of,
+    started,
+    with_head,
+)
 from tests.support.places import CHECKOUT
-from tests.support.stored_runs import GONE, HOST, PUS, begin, rows, with_uuid
+from tests.support.stored_runs import GONE, PUS, append, begin, rows, with_uuid
 
 # -- what goes in comes back --------------------------------------------------------------------
 
 
 def test_the_head_of_a_run_comes_back(store: Store) -> None:
-    run = Run(
+    head = RunHead(
+        run=0,
         uuid="u-1",
+        source="run",
+        status=RunStatus.RUNNING,
+        reason=None,
+        elapsed_s=None,
+        hostname="node7",
         started_at="2026-11-20T12:00:00Z",
         mode="staggered",
         order="homogeneous",
@@ -63,6 +78,10 @@ def test_the_head_of_a_run_comes_back(store: Store) -> None:
         command_line="rater run mini",
         rater_version="0.1.0",
         tags=(("kernel", "6.12"), ("bios", "a=b")),
+    )
+    run = StoredRun(
+        head,
+        HOST,
         environment=(("OMP_NUM_THREADS", "1"),),
         benchmarks=(
             BenchmarkUsed("stream", "fp", "./stream 1", 2.5, "ab", "cc 14", "-O2"),
@@ -104,12 +123,9 @@ def test_the_head_of_a_run_comes_back(store: Store) -> None:
 
 
 def test_the_events_of_a_run_come_back(store: Store) -> None:
-    number = begin(store, replace(run_of(2), discard=0, iterations=1))
+    number = begin(store, with_head(run_of(2), discard=0, iterations=1))
     first = replace(
-        ended(0, 1.5, start_s=0.25),
-        user_ns=900,
-        system_ns=90,
-        gate_cpu_ns=30,
+        ended(0, 1.5, start_s=0.25, user_ns=900, system_ns=90, gate_cpu_ns=30),
         max_rss_bytes=4096,
         minor_faults=1,
         major_faults=2,
@@ -119,10 +135,10 @@ def test_the_events_of_a_run_come_back(store: Store) -> None:
         note="odd",
         run_dir="/tmp/x",
     )
-    second = replace(ended(1, 2.0, status=CopyStatus.FAILED, signal=11), gate_cpu_ns=5)
-    store.append(number, phase(), started(0), first, second, over(0.0, 2.0), Noted("a note"))
-    store.append(number, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
-    store.append(number, RunEnded(RunStatus.FAILED, "1 copy failed"))
+    second = ended(1, 2.0, status=CopyStatus.FAILED, signal=11, gate_cpu_ns=5)
+    append(store, number, phase(), started(0), first, second, over(0.0, 2.0), Noted("a note"))
+    append(store, number, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
+    append(store, number, RunEnded(RunStatus.FAILED, "1 copy failed"))
     back = store.load(number)
     assert (back.head.status, back.head.reason) == (RunStatus.FAILED, "1 copy failed")
     assert back.head.elapsed_s == 2.0
@@ -179,7 +195,7 @@ def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: 
 def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
     bound = Placement(0, (4,), 4, 2, 1, 1, 0, MemoryPolicy.BIND, (1, 2, 3))
     number = begin(store, replace(run_of(2), placements=(bound,)))
-    store.append(number, phase(), ended(0, 1.0), ended(1, 1.0))
+    append(store, number, phase(), ended(0, 1.0), ended(1, 1.0))
     known, unknown = store.load(number).copies
     assert (known.cpu, known.core, known.llc, known.node, known.package) == (4, 2, 1, 1, 0)
     assert known.mem_nodes == (1, 2, 3)
@@ -187,20 +203,20 @@ def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
 
 
 def test_discarded_rounds_of_a_rotated_run_are_not_counted(store: Store) -> None:
-    run = replace(run_of(1, names=("a", "b"), order="rotated"), iterations=2, discard=1)
+    run = with_head(run_of(1, names=("a", "b"), order="rotated"), iterations=2, discard=1)
     number = begin(store, run)
-    store.append(number, phase(name=None, iteration=None))
+    append(store, number, phase(name=None, iteration=None))
     for step, (name, iteration) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2)]):
         one = ended(0, step + 1.0, start_s=float(step), name=name, step=step)
-        store.append(number, replace(one, iteration=iteration))
+        append(store, number, replace(one, iteration=iteration))
     copies = [(c.benchmark, c.step, c.counted) for c in store.load(number).copies]
     assert copies == [("a", 0, False), ("b", 1, False), ("a", 2, True), ("b", 3, True)]
 
 
 def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> None:
     number = begin(store)
-    store.append(number, phase())
-    store.append(number, ended(1, 1.0))
+    append(store, number, phase())
+    append(store, number, ended(1, 1.0))
     query = "SELECT run_id, benchmark, iteration, copy, cpu, node, status, exit_code FROM copy"
     assert rows(store, query) == [(number, "gups", 1, 1, 1, 0, "ok", 0)]
 
@@ -208,7 +224,7 @@ def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> 
 def test_machines_that_describe_themselves_alike_are_one_host(store: Store) -> None:
     other = replace(HOST, hostname="node8", microcode=None)
     for uuid, host in (("a", HOST), ("b", other), ("c", HOST), ("d", other)):
-        store.create_run(with_uuid(uuid), host, (), ())
+        store.create_run(replace(with_uuid(uuid), host=host))
     assert rows(store, "SELECT host_id, count(*) FROM run GROUP BY 1") == [(1, 2), (2, 2)]
 
 
@@ -336,7 +352,7 @@ def test_few_digits_are_a_number_and_eight_the_start_of_a_uuid_where_no_run_has_
 
 def test_a_tag_means_all_runs_that_have_it(store: Store) -> None:
     for uuid, tags in (("a", (("k", "v=1"),)), ("b", ()), ("c", (("k", "v=1"), ("x", "")))):
-        begin(store, replace(with_uuid(uuid), tags=tags), GONE)
+        begin(store, with_head(with_uuid(uuid), tags=tags), GONE)
     assert store.find_all("tag:k=v=1") == (1, 3)
     assert store.find_all("tag:x=") == (3,)
     assert store.find("tag:x=") == 3
@@ -361,7 +377,7 @@ def test_where_one_run_is_wanted_a_tag_of_none_or_several_is_refused(
     store: Store, spec: str, says: str
 ) -> None:
     for uuid in "abcdefg":
-        begin(store, replace(with_uuid(uuid), tags=(("k", "v"),)), GONE)
+        begin(store, with_head(with_uuid(uuid), tags=(("k", "v"),)), GONE)
     with pytest.raises(InputError, match=says):
         store.find(spec)
 
@@ -391,7 +407,9 @@ def test_a_removed_run_takes_all_its_rows_along_and_its_number_does_not_come_bac
     store: Store,
 ) -> None:
     for uuid in ("a", "b"):
-        number = begin(store, replace(with_uuid(uuid), tags=(("k", "v"),), warnings=("w",)), GONE)
+        number = begin(
+            store, replace(with_head(with_uuid(uuid), tags=(("k", "v"),)), warnings=("w",)), GONE
+        )
         for event in (phase(), ended(0, 1.0), over(0.0, 1.0), Noted("n")):
             store.append(number, event)
     remove_sweeps(store, (), [2])
@@ -426,8 +444,8 @@ def sweep(store: Store, name: str, *, ended: bool = True) -> int:
     asked = replace(SWEEP_ASKED, uuid=name)
     number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], [point], [slot])
     for place in range(2):
-        made = replace(run_of(2), uuid=f"{name}{place}")
-        run = create_slot_run(store, number, slot, made, HOST, settings=(), pus=PUS, phases=1)
+        made = with_head(run_of(2), uuid=f"{name}{place}")
+        run = create_slot_run(store, number, slot, made, 1)
         store.append(run, RunEnded(RunStatus.INTERRUPTED, None))
     if ended:
         end_sweep(store, number, RunStatus.COMPLETE, None, SWEEP_ASKED.started_at)

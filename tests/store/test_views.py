@@ -26,15 +26,16 @@ from rater.record.events import (
     PhaseCounted,
     RunEnded,
 )
-from rater.record.run import BenchmarkUsed, CopyStatus, MetricUsed, Run, RunStatus, Validity
+from rater.record.run import BenchmarkUsed, CopyStatus, MetricUsed, RunStatus, Validity
+from rater.record.stored import StoredRun
 from rater.store.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
 from rater.store.sweeps import remove_sweeps
 from rater.workflow.results.columns import columns_of_copies
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.observations import observed, read
 from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
-from tests.support.stored_runs import GONE, HOST, PUS, query_file, rows
+from tests.support.stored_runs import GONE, PUS, append, query_file, rows
 
 QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
 
@@ -42,22 +43,26 @@ QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
 def add_run(store: Store, times_s: list[float], *, uuid: str = "u", stagger_ms: float = 0.0) -> int:
     """One benchmark with a reference of 10 s, once, copies alternating between two lgroups."""
     run = replace(
-        run_of(len(times_s), 2),
-        uuid=uuid,
-        mode="staggered" if stagger_ms else "homogeneous",
-        stagger_ms=stagger_ms,
+        with_head(
+            run_of(len(times_s), 2),
+            uuid=uuid,
+            mode="staggered" if stagger_ms else "homogeneous",
+            stagger_ms=stagger_ms,
+        ),
+        settings=(("governor", f"of {uuid}"),),
+        pus=PUS,
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
-    number = store.create_run(run, HOST, [("governor", f"of {uuid}")], PUS, GONE)
-    store.append(number, phase())
+    number = store.create_run(run, GONE)
+    append(store, number, phase())
     for copy, seconds in enumerate(times_s):
         start_s = copy * stagger_ms / 1e3
-        store.append(number, ended(copy, start_s + seconds, start_s=start_s))
+        append(store, number, ended(copy, start_s + seconds, start_s=start_s))
     last_s = max(copy * stagger_ms / 1e3 + seconds for copy, seconds in enumerate(times_s))
-    store.append(number, over(0.0, last_s))
+    append(store, number, over(0.0, last_s))
     for copy in range(len(times_s)):
-        store.append(number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
-    store.append(number, RunEnded(RunStatus.COMPLETE, None))
+        append(store, number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+    append(store, number, RunEnded(RunStatus.COMPLETE, None))
     return number
 
 
@@ -72,10 +77,10 @@ def result(store: Store, number: int, view: str = "bracket_result") -> dict[str,
     return row
 
 
-def run_with(store: Store, run: Run, *events: Event) -> int:
+def run_with(store: Store, run: StoredRun, *events: Event) -> int:
     """A run of which no more is known than these events."""
-    number = store.create_run(run, HOST, (), PUS, GONE)
-    store.append(number, *events)
+    number = store.create_run(replace(run, pus=PUS), GONE)
+    append(store, number, *events)
     return number
 
 
@@ -170,7 +175,7 @@ def test_a_rotated_run_has_no_bracket_results(store: Store) -> None:
 
 
 def test_copy_time_is_in_seconds(store: Store) -> None:
-    one = replace(ended(0, 2.5, start_s=0.5), user_ns=10**9, max_rss_bytes=3 << 20)
+    one = replace(ended(0, 2.5, start_s=0.5, user_ns=10**9), max_rss_bytes=3 << 20)
     run_with(store, run_of(1), phase(), one)
     (row,) = ask(store, "SELECT * FROM copy_time")
     assert (row["start_s"], row["elapsed_s"], row["cpu_s"], row["max_rss_mib"]) == (0.5, 2, 1, 3)
@@ -210,15 +215,14 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
     names = ("a", "b") if order == "rotated" else ("a",)
     metric = (MetricUsed("speed", "GB/s", "higher", "sum"),)
     run = replace(
-        run_of(2, 2, window_s=(3.0, 9.0)),
-        order=order,
+        with_head(run_of(2, 2, window_s=(3.0, 9.0)), order=order),
         benchmarks=tuple(
             BenchmarkUsed(n, "int", n, 12.0, None, None, None, metrics=metric) for n in names
         ),
     )
-    number = store.create_run(run, HOST, (), PUS, GONE)
+    number = store.create_run(replace(run, pus=PUS), GONE)
     rotated = order == "rotated"
-    store.append(number, phase(name=None if rotated else "a", window_s=(3.0, 9.0)))
+    append(store, number, phase(name=None if rotated else "a", window_s=(3.0, 9.0)))
     for copy, seconds in enumerate((2.0, 3.0)):
         for step in range(round(12 / seconds)):
             name = names[(copy + step) % len(names)]
@@ -227,11 +231,11 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
             end = ended(copy, start_s + seconds, start_s=start_s, name=name, step=step)
             if bad:
                 end = replace(end, status=CopyStatus.FAILED, exit_code=None, signal=11)
-            store.append(number, end)
+            append(store, number, end)
             if not bad:
-                store.append(number, reported(name, copy, step, 10.0 * copy + step))
-    store.append(number, over(0.0, 12.0, name=None if rotated else "a", window_s=(3.0, 9.0)))
-    store.append(number, RunEnded(RunStatus.COMPLETE, None))
+                append(store, number, reported(name, copy, step, 10.0 * copy + step))
+    append(store, number, over(0.0, 12.0, name=None if rotated else "a", window_s=(3.0, 9.0)))
+    append(store, number, RunEnded(RunStatus.COMPLETE, None))
     return number
 
 
@@ -275,18 +279,17 @@ def test_a_torn_window_has_no_rate(store: Store) -> None:
 def add_reporting_run(store: Store, values: list[float], combine: str) -> int:
     metric = (MetricUsed("speed", "GB/s", "higher", combine),)
     run = replace(
-        run_of(len(values), 2),
-        uuid=combine,
+        with_head(run_of(len(values), 2), uuid=combine),
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None, metrics=metric),),
     )
-    number = store.create_run(run, HOST, (), PUS, GONE)
-    store.append(number, phase())
+    number = store.create_run(replace(run, pus=PUS), GONE)
+    append(store, number, phase())
     for copy in range(len(values)):
-        store.append(number, ended(copy, 1.0))
-    store.append(number, over(0.0, 1.0))
+        append(store, number, ended(copy, 1.0))
+    append(store, number, over(0.0, 1.0))
     for copy, value in enumerate(values):
-        store.append(number, reported("gups", copy, 0, value))
-    store.append(number, RunEnded(RunStatus.COMPLETE, None))
+        append(store, number, reported("gups", copy, 0, value))
+    append(store, number, RunEnded(RunStatus.COMPLETE, None))
     return number
 
 
@@ -379,8 +382,8 @@ def test_failed_copies_of_torn_attempts_are_no_failures(store: Store) -> None:
 
 def test_a_setting_that_changed_since_the_run_before_is_found_but_no_reading(store: Store) -> None:
     for uuid, free in (("a", "1"), ("b", "2")):
-        readings = [("load.1min", free), ("memory.free_bytes", free), ("loaded", free)]
-        store.create_run(replace(run_of(1), uuid=uuid), HOST, readings, PUS, GONE)
+        readings = (("load.1min", free), ("memory.free_bytes", free), ("loaded", free))
+        store.create_run(replace(with_head(run_of(1), uuid=uuid), settings=readings), GONE)
         found = query_file(store, "changed_settings")
         assert found == ([] if uuid == "a" else [("loaded", "1", "2")])
 
@@ -392,9 +395,9 @@ TABLE = (f"{TABLE_TEXT}intel-skx", "[pmu]\n")
 
 
 def counted_run(store: Store) -> int:
-    number = store.create_run(run_of(2), HOST, [TABLE], PUS)
-    store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
-    store.append(number, CopyCounted(0, 1, 0, (CYCLES, REMOTE)), COST, over(0.0, 2.0))
+    number = store.create_run(replace(run_of(2), settings=(TABLE,), pus=PUS))
+    append(store, number, phase(), ended(0, 2.0), ended(1, 2.0))
+    append(store, number, CopyCounted(0, 1, 0, (CYCLES, REMOTE)), COST, over(0.0, 2.0))
     return number
 
 
@@ -430,11 +433,11 @@ def test_an_observations_document_takes_counts_and_tables_along(
 
 
 def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(store: Store) -> None:
-    number = store.create_run(run_of(2), HOST, [TABLE], PUS)
-    store.append(number, phase(), ended(0, 2.0), ended(1, 2.0))
+    number = store.create_run(replace(run_of(2), settings=(TABLE,), pus=PUS))
+    append(store, number, phase(), ended(0, 2.0), ended(1, 2.0))
     half = EventCount("software:software", "minor_faults", 7, 10, 5)
     never = EventCount("software:software", "migrations", None, 10, 5)
-    store.append(number, CopyCounted(0, 1, 0, (CYCLES, half, never)), COST, over(0.0, 2.0))
+    append(store, number, CopyCounted(0, 1, 0, (CYCLES, half, never)), COST, over(0.0, 2.0))
     out = io.StringIO()
     write_csv(store.load(number), out)
     heading, *rows = (line.split(",")[-5:] for line in out.getvalue().splitlines())
@@ -447,9 +450,9 @@ def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(sto
 
 
 def test_an_event_called_like_a_time_is_no_time_in_csv(store: Store) -> None:
-    number = store.create_run(run_of(1), HOST, [TABLE], PUS)
+    number = store.create_run(replace(run_of(1), settings=(TABLE,), pus=PUS))
     waits = EventCount("mine:stalls", "waits_s", 300, 10, 10)
-    store.append(number, phase(), ended(0, 2.0), CopyCounted(0, 0, 0, (waits,)), over(0.0, 2.0))
+    append(store, number, phase(), ended(0, 2.0), CopyCounted(0, 0, 0, (waits,)), over(0.0, 2.0))
     run, out = store.load(number), io.StringIO()
     write_csv(run, out)
     assert out.getvalue().splitlines()[1].endswith(",1.0,300")
@@ -490,20 +493,20 @@ def test_samples_of_an_attempt_that_was_torn_do_not_count(store: Store) -> None:
 
 def test_events_that_are_tried_again_are_stored_once(store: Store) -> None:
     number = store_run(store)
-    store.append(number, FULL)
+    append(store, number, FULL)
     assert len(store.load(number).samples) == 3
 
 
 def test_a_resumed_run_was_observed_as_often_as_all_its_attempts(store: Store) -> None:
     number = store_run(store)
-    store.append(number, Observed("auto", 1, 3.5, 0.03, 0.01, 0.001, ()))
+    append(store, number, Observed("auto", 1, 3.5, 0.03, 0.01, 0.001, ()))
     seen = store.load(number).observed
     assert seen is not None
     assert (seen.samples, seen.interval_s) == (4, 2.0)
     assert seen.cpu_s == pytest.approx(0.04)
     assert seen.share == pytest.approx(0.04 / 5)  # 2 s and 3 s of running
     assert (seen.longest_read_s, seen.unknown) == (0.002, ())
-    store.append(number, Observed("auto", 0, None, 0.0, 0.0, 0.0, ()))
+    append(store, number, Observed("auto", 0, None, 0.0, 0.0, 0.0, ()))
     assert store.load(number).observed == replace(seen, unknown=())
 
 

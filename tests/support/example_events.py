@@ -1,13 +1,26 @@
 """A run and its events in a few words, for tests of what is shown while copies run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
 
 from rater.plan.sweep import BlockOrder
-from rater.record.events import CopyEnded, CopyStarted, PhaseEnded, PhaseStarted
-from rater.record.run import BenchmarkUsed, CopyStatus, MemoryPolicy, Placement, Run
+from rater.record.events import CopyEnded, CopyStarted, Event, PhaseEnded, PhaseStarted
+from rater.record.run import (
+    BenchmarkUsed,
+    CopyStatus,
+    Host,
+    MemoryPolicy,
+    Placement,
+    RunStatus,
+    Validity,
+)
+from rater.record.stored import RunHead, StoredRun
 from rater.store.sweeps import SweepSpec
 
 S = 1_000_000_000  # nanoseconds
+HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_64", "Box")
 SWEEP_ASKED = SweepSpec(
     uuid="",
     started_at="2026-11-20T12:00:00Z",
@@ -32,13 +45,19 @@ def run_of(
     iterations: int = 1,
     bound: bool = True,
     window_s: tuple[float, float] | None = None,
-) -> Run:
+) -> StoredRun:
     """Copies in equal shares on the lgroups, one after another, copy n on CPU n.
 
     With a window (when it opens and closes) in steady mode.
     """
-    return Run(
+    head = RunHead(
+        run=0,
         uuid="u",
+        source="run",
+        status=RunStatus.RUNNING,
+        reason=None,
+        elapsed_s=None,
+        hostname=HOST.hostname,
         started_at="2026-11-20T12:00:00Z",
         mode="steady" if window_s else order,
         order=order,
@@ -56,6 +75,13 @@ def run_of(
         wrap=None,
         command_line="rater run",
         rater_version="0.1.0",
+        benchmarks=tuple(names),
+        warmup_s=window_s[0] if window_s else None,
+        window_s=window_s[1] - window_s[0] if window_s else None,
+    )
+    return StoredRun(
+        head,
+        HOST,
         benchmarks=tuple(BenchmarkUsed(n, None, n, None, None, None, None) for n in names),
         placements=tuple(
             Placement(c, (c,), c, c, 0, c * lgroups // copies, 0, MemoryPolicy.LOCAL, ())
@@ -63,8 +89,6 @@ def run_of(
             else Placement(c, None, None, None, None, None, None, MemoryPolicy.NONE, ())
             for c in range(copies)
         ),
-        warmup_s=window_s[0] if window_s else None,
-        window_s=window_s[1] - window_s[0] if window_s else None,
     )
 
 
@@ -95,31 +119,67 @@ def ended(
     step: int = 0,
     status: CopyStatus = CopyStatus.OK,
     signal: int | None = None,
+    user_ns: int = 0,
+    system_ns: int = 0,
+    gate_cpu_ns: int = 0,
 ) -> CopyEnded:
+    """Of a copy that is nowhere: `placed` says where it is."""
+    start_ns, finish_ns = round(start_s * S), round(finish_s * S)
     return CopyEnded(
         phase=0,
         benchmark=name,
+        tune=None,
         iteration=1,
         copy=copy,
         step=step,
-        pid=100 + copy,
-        start_ns=round(start_s * S),
+        counted=True,
+        cpu=None,
+        core=None,
+        llc=None,
+        node=None,
+        package=None,
+        mem_nodes=(),
         planned_start_ns=None,
-        finish_ns=round(finish_s * S),
+        start_ns=start_ns,
+        finish_ns=finish_ns,
+        elapsed_ns=finish_ns - start_ns,
         status=status,
         exit_code=None if signal else 0,
         signal=signal,
-        user_ns=0,
-        system_ns=0,
-        gate_cpu_ns=0,
-        max_rss_bytes=None,
+        validity=Validity.UNCHECKED,
+        validity_detail=None,
+        cpu_ns=max(0, user_ns + system_ns - gate_cpu_ns),
+        user_ns=user_ns,
+        system_ns=system_ns,
+        gate_cpu_ns=gate_cpu_ns,
         minor_faults=0,
         major_faults=0,
         voluntary_switches=0,
         involuntary_switches=0,
-        note=None,
-        run_dir=None,
+        pid=100 + copy,
     )
+
+
+def placed(event: Event, placements: Mapping[int, Placement], discard: int = 0) -> Event:
+    """The event of a copy that ended with where it was, as the supervisor says it."""
+    it = placements.get(event.copy) if isinstance(event, CopyEnded) else None
+    if not isinstance(event, CopyEnded) or it is None:
+        return event
+    return replace(
+        event,
+        counted=event.iteration > discard,
+        cpu=it.cpu,
+        core=it.core,
+        llc=it.llc,
+        node=it.node,
+        package=it.package,
+        mem_nodes=it.memory_nodes,
+    )
+
+
+def with_head(run: StoredRun, **changes: Any) -> StoredRun:
+    """The run with other values in its head."""
+    return replace(run, head=replace(run.head, **changes))
 
 
 def over(
@@ -139,6 +199,7 @@ def over(
         phase=number,
         benchmark=name,
         iteration=iteration,
+        tune=None,
         counted=True,
         start_ns=start_ns,
         finish_ns=finish_ns,

@@ -18,7 +18,8 @@ from rater.fleet.store import FleetRequest
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.store.store import open_store
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.example_events import ended, over, phase, run_of, with_head
+from tests.support.stored_runs import append
 
 type Times = npt.NDArray[np.float64]  # (benchmarks, iterations, copies), seconds
 
@@ -109,16 +110,20 @@ def publish(
     """Write one node's database as `rater fleet` publishes it: whole, in one file, no log."""
     benchmarks, iterations, copies = times.shape
     run = replace(
-        run_of(copies, 2 if copies > 1 else 1, names=names, iterations=iterations),
-        uuid=run_uuid or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{host.node} {started_at}")),
-        started_at=started_at,
+        with_head(
+            run_of(copies, 2 if copies > 1 else 1, names=names, iterations=iterations),
+            uuid=run_uuid or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{host.node} {started_at}")),
+            started_at=started_at,
+        ),
+        host=host_facts(host, copies),
+        settings=tuple(host.settings.items()),
+        pus=tuple(MachinePU(c, c, 0, 2 * c // copies, 0) for c in range(host.cpus or copies)),
         benchmarks=tuple(BenchmarkUsed(n, "int", n, 1000.0, None, None, None) for n in names),
         placements=tuple(
             Placement(c, (c,), c, c, 0, 2 * c // copies, 0, MemoryPolicy.LOCAL, ())
             for c in range(copies)
         ),
     )
-    pus = tuple(MachinePU(c, c, 0, 2 * c // copies, 0) for c in range(host.cpus or copies))
     events: list[Event] = []
     for b in range(benchmarks):
         for i in range(iterations):
@@ -135,8 +140,8 @@ def publish(
     work.unlink(missing_ok=True)
     path.unlink(missing_ok=True)
     with open_store(work) as store:
-        number = store.create_run(run, host_facts(host, copies), host.settings.items(), pus)
-        store.append(number, *events)
+        number = store.create_run(run)
+        append(store, number, *events)
         with store.writing("checking outputs") as connection:
             connection.execute("UPDATE copy SET validity = 'valid'")
     with closing(sqlite3.connect(work)) as connection:

@@ -27,10 +27,10 @@ from rater.record.events import (
     OutputChecked,
     RunEnded,
 )
-from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, Run, RunStatus, Validity
+from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, RunStatus, Validity
 from rater.store.store import Store, open_store
 from tests.support.doctor_tree import change, make_doctor_tree
-from tests.support.example_events import S, ended, over, phase, run_of
+from tests.support.example_events import S, ended, over, phase, placed, run_of, with_head
 from tests.support.fleets import MadeHost, collected
 from tests.support.made_runs import make, make_run
 from tests.support.made_sweeps import make_sweep
@@ -97,27 +97,35 @@ class Made:
         self.names, self.copies, self.iterations, self.seconds = names, copies, iterations, seconds
         self.slow, self.others, self.ends = slow, others, ends or {}
         self.phases, self.status, self.reason, self.notes = phases, status, reason, notes
-        self.owner, self.settings = owner, settings
-        self.host = machine or host(copies, nodes)
+        self.owner = owner
         made = run_of(copies, nodes, names=names, iterations=iterations)
         used = tuple(
             BenchmarkUsed(name, "fp" if place % 2 else "int", f"./{name}", 1000.0)
             for place, name in enumerate(names)
         )
-        self.run: Run = replace(made, benchmarks=used, directory="/home/you", **head)
-        self.pus = tuple(MachinePU(it.copy, it.copy, it.node, it.node, 0) for it in made.placements)
+        pus = tuple(MachinePU(it.copy, it.copy, it.node, it.node, 0) for it in made.placements)
+        more = {name: head.pop(name) for name in ("environment", "warnings") if name in head}
+        self.run = replace(
+            with_head(made, directory="/home/you", **head),
+            host=machine or host(copies, nodes),
+            settings=tuple(settings.items()),
+            benchmarks=used,
+            pus=pus,
+            **more,
+        )
 
     def store(self, store: Store) -> int:
         """Store it; return its number."""
         number = len(store.runs()) + 1
-        run = replace(
+        run = with_head(
             self.run,
             uuid=_uuid(number),
             started_at=f"2026-11-{20 + number // 24:02}T{number % 24:02}:00:00Z",
         )
-        number = store.create_run(run, self.host, self.settings.items(), self.pus, self.owner)
+        number = store.create_run(run, self.owner)
+        places = {it.copy: it for it in run.placements}
         for event in self._events():
-            store.append(number, event)
+            store.append(number, placed(event, places, run.head.discard))
         return number
 
     def _events(self) -> Iterator[Event]:
@@ -128,7 +136,9 @@ class Made:
                 if self.phases is not None and number >= self.phases:
                     break
                 yield phase(number, name=name, iteration=iteration, total=total)
-                copies = [self._copy(number, place, iteration, c, at_s) for c in self._all]
+                copies: list[Any] = [
+                    self._copy(number, place, iteration, c, at_s) for c in self._all
+                ]
                 yield from copies
                 finish_s = max(it.finish_ns for it in copies) / S
                 done = over(at_s, finish_s, number=number, name=name, iteration=iteration)
@@ -151,11 +161,16 @@ class Made:
         time_s = computed_s * self.slow(name, iteration, copy)
         time_s /= 1 - self.others(iteration, copy)
         row = replace(
-            ended(copy, round(at_s + time_s, 4), start_s=at_s, name=name),
+            ended(
+                copy,
+                round(at_s + time_s, 4),
+                start_s=at_s,
+                name=name,
+                user_ns=round(time_s * (1 - self.others(iteration, copy)) * S),
+                system_ns=round(0.001 * time_s * S),
+            ),
             phase=number,
             iteration=iteration,
-            user_ns=round(time_s * (1 - self.others(iteration, copy)) * S),
-            system_ns=round(0.001 * time_s * S),
             max_rss_bytes=GIB // 4,
             minor_faults=70_000,
             involuntary_switches=40,
@@ -171,7 +186,7 @@ class Made:
                 yield OutputChecked(number, name, it.iteration, it.copy, 0, validity, detail)
 
     def _readings(
-        self, number: int, iteration: int, elapsed_s: float, copies: Sequence[CopyEnded]
+        self, number: int, iteration: int, elapsed_s: float, copies: Sequence[Any]
     ) -> Iterator[Event]:
         rows = []
         for it in copies:

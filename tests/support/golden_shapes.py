@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from rater.record.events import Event, GateFacts, OutputChecked, PagesHad
 from rater.record.run import CopyStatus, MemoryPolicy, MetricUsed, Placement, RunStatus
 from rater.record.stored import StoredCopy, StoredRun
-from rater.store.rows import insert_row
 from rater.store.store import Store, open_store
 from tests.support.counted_runs import counted_run
 from tests.support.cpu_readings import computed, read_run
@@ -34,7 +33,8 @@ def keep(store: Store, run: StoredRun) -> None:
         uuid=f"{number:08x}-0000-4000-8000-000000000000",
         started_at=f"2026-11-{20 + number // 24:02}T{number % 24:02}:00:00Z",
     )
-    store.add(replace(run, head=head, notes=() if run.notes == ("n",) else run.notes))
+    notes = () if run.notes == ("n",) else run.notes
+    store.add(replace(run, head=head, notes=notes, warnings=(), environment=()))
     events: list[Event] = [*run.samples, *run.cpu_readings]
     events += [run.observed] if run.observed else []
     for it in run.copies:
@@ -45,7 +45,7 @@ def keep(store: Store, run: StoredRun) -> None:
     store.append(number, *events)
     with store.writing("warnings") as connection:
         for text in () if run.warnings == ("w",) else run.warnings:
-            insert_row(connection, "note", run_id=number, kind="warning", text=text)
+            connection.insert("note", run_id=number, kind="warning", text=text)
 
 
 def _keep(folder: Path, *runs: StoredRun) -> None:

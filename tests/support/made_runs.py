@@ -11,8 +11,8 @@ from rater.process import ProcessId
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import open_store
-from tests.support.example_events import ended, over, phase, run_of
-from tests.support.stored_runs import HOST, PUS
+from tests.support.example_events import ended, over, phase, run_of, with_head
+from tests.support.stored_runs import PUS, append
 
 
 def make_run(
@@ -25,21 +25,20 @@ def make_run(
 ) -> None:
     """Two copies of one benchmark with a reference of 10 s: 3 s and 4 s."""
     run = replace(
-        run_of(2),
-        uuid=uuid,
-        tags=tags,
+        with_head(run_of(2), uuid=uuid, tags=tags),
+        pus=PUS,
         benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
     )
     with open_store(database) as store:
-        number = store.create_run(run, HOST, (), PUS, owner)
-        store.append(number, phase())
-        store.append(number, ended(0, 3.0))
+        number = store.create_run(run, owner)
+        append(store, number, phase())
+        append(store, number, ended(0, 3.0))
         if finished:
-            store.append(number, ended(1, 4.0))
-            store.append(number, over(0.0, 4.0))
+            append(store, number, ended(1, 4.0))
+            append(store, number, over(0.0, 4.0))
             for copy in (0, 1):
-                store.append(number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
-            store.append(number, RunEnded(RunStatus.COMPLETE, None))
+                append(store, number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+            append(store, number, RunEnded(RunStatus.COMPLETE, None))
 
 
 def make(
@@ -53,22 +52,27 @@ def make(
     with open_store(database) as store:
         for block, times in enumerate(seconds, 1):
             every = tags | {"block": str(block)} if tags else {}
-            run = replace(
-                run_of(2),
+            head = with_head(
+                run_of(2, names=names),
                 uuid=f"{len(store.runs()):08x}",
                 started_at=f"2026-11-20T12:{block if tags else 0:02}:00Z",
                 tags=tuple(sorted(every.items())),
+            )
+            run = replace(
+                head,
+                settings=tuple((settings or {}).items()),
+                pus=PUS,
                 benchmarks=tuple(
                     BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in names
                 ),
             )
-            number = store.create_run(run, HOST, (settings or {}).items(), PUS)
+            number = store.create_run(run)
             for place, name in enumerate(names):
-                store.append(number, phase(place, name=name))
+                append(store, number, phase(place, name=name))
                 for copy, time_s in enumerate(times):
-                    store.append(number, replace(ended(copy, time_s, name=name), phase=place))
-                store.append(number, over(0.0, max(times), number=place, name=name))
+                    append(store, number, replace(ended(copy, time_s, name=name), phase=place))
+                append(store, number, over(0.0, max(times), number=place, name=name))
                 for copy in (0, 1):
                     checked = OutputChecked(place, name, 1, copy, 0, Validity.VALID, None)
-                    store.append(number, checked)
-            store.append(number, RunEnded(RunStatus.COMPLETE, None))
+                    append(store, number, checked)
+            append(store, number, RunEnded(RunStatus.COMPLETE, None))

@@ -12,8 +12,8 @@ from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import Store, open_store
 from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep
-from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of
-from tests.support.stored_runs import HOST, PUS
+from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of, with_head
+from tests.support.stored_runs import PUS, append
 
 type Seconds = float | Mapping[str, float]  # of gups, or by benchmark
 
@@ -51,19 +51,22 @@ def _run(
     store: Store, sweep: int, slot: SweepSlot, seconds: Mapping[str, float], copies: int
 ) -> None:
     made = replace(
-        run_of(copies),
-        uuid=f"{sweep}-{slot.block}-{slot.point}",
-        started_at=f"2026-11-20T{slot.block:02}:{slot.point:02}:00Z",
+        with_head(
+            run_of(copies),
+            uuid=f"{sweep}-{slot.block}-{slot.point}",
+            started_at=f"2026-11-20T{slot.block:02}:{slot.point:02}:00Z",
+        ),
+        pus=PUS,
         benchmarks=tuple(
             BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in seconds
         ),
     )
-    run = create_slot_run(store, sweep, slot, made, HOST, settings=(), pus=PUS, phases=len(seconds))
+    run = create_slot_run(store, sweep, slot, made, len(seconds))
     for place, (name, time_s) in enumerate(seconds.items()):
-        store.append(run, phase(place, name=name))
+        append(store, run, phase(place, name=name))
         for copy in range(copies):
-            store.append(run, replace(ended(copy, time_s, name=name), phase=place))
-        store.append(run, over(0.0, time_s, number=place, name=name))
+            append(store, run, replace(ended(copy, time_s, name=name), phase=place))
+        append(store, run, over(0.0, time_s, number=place, name=name))
         for copy in range(copies):
-            store.append(run, OutputChecked(place, name, 1, copy, 0, Validity.VALID, None))
-    store.append(run, RunEnded(RunStatus.COMPLETE, None))
+            append(store, run, OutputChecked(place, name, 1, copy, 0, Validity.VALID, None))
+    append(store, run, RunEnded(RunStatus.COMPLETE, None))

@@ -12,7 +12,7 @@ from rater.record.stored import StoredRun
 from rater.store.store import Store
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import copy_row, stored
-from tests.support.stored_runs import HOST, PUS
+from tests.support.stored_runs import PUS, append
 
 MB = 1_000_000
 
@@ -121,9 +121,10 @@ FULL = sample(
 
 def store_run(store: Store) -> int:
     """Two copies on two lgroups: one looked at twice and a late look, one hardly."""
-    number = store.create_run(run_of(2, 2), HOST, [], PUS)
-    store.append(number, phase())
-    store.append(
+    number = store.create_run(replace(run_of(2, 2), pus=PUS))
+    append(store, number, phase())
+    append(
+        store,
         number,
         replace(ended(0, 3.0), gate=GateFacts((0, 1, 2, 4), (0, 1))),
         replace(ended(1, 3.0), gate=GateFacts(None, (1,))),
@@ -131,5 +132,5 @@ def store_run(store: Store) -> int:
         replace(FULL, age_ns=400_000_000, looks=1, node_bytes=((0, 120 * MB),)),
         BARE,
     )
-    store.append(number, over(0.0, 3.0), OBSERVED, RunEnded(RunStatus.COMPLETE, None))
+    append(store, number, over(0.0, 3.0), OBSERVED, RunEnded(RunStatus.COMPLETE, None))
     return number

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -41,7 +42,7 @@ class Seen:
         return self.of(CopyStarted)
 
     @property
-    def ended(self) -> list[CopyEnded]:
+    def ended(self) -> list[Any]:  # of rows of `CopyEnded` that were measured here
         return self.of(CopyEnded)
 
     @property
@@ -49,14 +50,14 @@ class Seen:
         return self.of(OutputChecked)
 
     @property
-    def brackets(self) -> list[PhaseEnded]:
+    def brackets(self) -> list[Any]:
         return self.of(PhaseEnded)
 
     @property
     def notes(self) -> str:
         return "\n".join(event.text for event in self.of(Noted))
 
-    def by_copy(self, copy: int) -> CopyEnded:
+    def by_copy(self, copy: int) -> Any:
         [one] = [e for e in self.ended if e.copy == copy]
         return one
 

@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from rater.files import folder
 from rater.process import ProcessId
-from rater.record.run import Host, MachinePU, Run
+from rater.record.events import Event
+from rater.record.run import MachinePU, Placement
+from rater.record.stored import StoredRun
 from rater.store.store import Store
-from tests.support.example_events import run_of
-
-HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_64", "Box")
-
+from tests.support.example_events import placed, run_of, with_head
 
 PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, None, None, None))
 
@@ -22,12 +21,24 @@ PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, No
 GONE = ProcessId(pid=1, pid_start=-1, boot_id="of another boot")
 
 
-def begin(store: Store, run: Run | None = None, owner: ProcessId | None = None) -> int:
-    return store.create_run(run or run_of(2), HOST, [("governor", "performance")], PUS, owner)
+def begin(store: Store, run: StoredRun | None = None, owner: ProcessId | None = None) -> int:
+    made = replace(run or run_of(2), settings=(("governor", "performance"),), pus=PUS)
+    return store.create_run(made, owner)
 
 
-def with_uuid(uuid: str) -> Run:
-    return replace(run_of(2), uuid=uuid)
+def append(store: Store, number: int, *events: Event) -> None:
+    """Store events, those of copies with where the run has them."""
+    with store.reading() as database:
+        rows = database.read_table(Placement, "placement", run_id=number)
+        ((discard,),) = database.read_values(
+            "SELECT discard FROM run WHERE id = :id", int, id=number
+        )
+    placements = {it.copy: it for it in rows}
+    store.append(number, *(placed(it, placements, discard) for it in events))
+
+
+def with_uuid(uuid: str) -> StoredRun:
+    return with_head(run_of(2), uuid=uuid)
 
 
 def rows(store: Store, query: str, **values: object) -> list[tuple[object, ...]]:

@@ -39,13 +39,13 @@ from rater.workflow.results.points import (
     write_output,
 )
 from tests.support.calls import RATER, Rater
-from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of
+from tests.support.example_events import HOST, SWEEP_ASKED, ended, over, phase, run_of, with_head
 from tests.support.example_runs import copy_row, stored
 from tests.support.machines import machine
 from tests.support.made_runs import make
 from tests.support.observations import observed, read
 from tests.support.places import own_places_in
-from tests.support.stored_runs import HOST, PUS
+from tests.support.stored_runs import append
 
 
 def test_a_word_is_a_point(database: Path) -> None:
@@ -81,7 +81,7 @@ def test_equal_block_numbers_of_two_sweeps_are_two_blocks(database: Path) -> Non
 def test_a_run_of_a_tag_without_a_block_leaves_the_others_theirs(database: Path) -> None:
     make(database, [(10.0, 10.0)] * 2, {"x": "1"})
     with open_store(database) as store:
-        store.create_run(replace(run_of(2), tags=(("x", "1"),)), HOST, (), PUS)
+        store.create_run(with_head(run_of(2), tags=(("x", "1"),)))
         (point,) = load_points(store, ["tag:x=1"])
         assert [one.block for one in point.runs] == [0, 1, None]
         points = load_points(store, ["1", "tag:x=1"])
@@ -100,12 +100,12 @@ def sweep(store: Store, *, until: float | None = None) -> int:
     asked = replace(SWEEP_ASKED, uuid=f"s{until}", rounds=20, until=until)
     number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], points, slots)
     for place, slot in enumerate(slots[:3]):
-        made = replace(run_of(2), uuid=f"u{until}{place}")
-        run = create_slot_run(store, number, slot, made, HOST, settings=(), pus=PUS, phases=1)
-        store.append(run, phase(), ended(0, 3.0), ended(1, 3.0), over(0.0, 3.0))
+        made = with_head(run_of(2), uuid=f"u{until}{place}")
+        run = create_slot_run(store, number, slot, made, 1)
+        append(store, run, phase(), ended(0, 3.0), ended(1, 3.0), over(0.0, 3.0))
         for copy in (0, 1):
-            store.append(run, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
-        store.append(run, RunEnded(RunStatus.COMPLETE, None))
+            append(store, run, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+        append(store, run, RunEnded(RunStatus.COMPLETE, None))
     return number
 
 

@@ -41,7 +41,7 @@ from tests.support.calls import RATER, Rater, rater
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.example_runs import S, copy_row, stored
 from tests.support.released import copy_of
-from tests.support.stored_runs import GONE, HOST, PUS
+from tests.support.stored_runs import GONE, PUS, append
 
 PLAN = make_plan(["a", "b"], 2, iterations=2)  # phases 0 a1, 1 b1, 2 a2, 3 b2
 
@@ -145,8 +145,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def killed_run(store: Store, owner: ProcessId = GONE) -> int:
     """Phase 0 done, phase 1 begun."""
-    number = store.create_run(run_of(2), HOST, [], PUS, owner)
-    store.append(number, phase(0), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0), phase(1))
+    number = store.create_run(replace(run_of(2), pus=PUS), owner)
+    append(store, number, phase(0), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0), phase(1))
     return number
 
 
@@ -178,7 +178,7 @@ def test_taking_up_marks_what_is_torn_and_makes_the_run_ours(store: Store) -> No
 def test_copies_from_then_on_are_where_they_are_now(store: Store) -> None:
     number = killed_run(store)
     take_up(store, number)
-    store.append(number, phase(4), replace(ended(0, 3.0, start_s=2.0), phase=4))
+    append(store, number, phase(4), replace(ended(0, 3.0, start_s=2.0), phase=4))
     run = store.load(number)
     assert [(copy.phase, copy.cpu) for copy in run.copies] == [(0, 0), (0, 1), (4, 9)]
     assert ([it.cpu for it in run.placements], [it.cpu for it in run.pus]) == ([9], [9])
@@ -489,8 +489,8 @@ def test_runs_of_an_older_schema_are_shown_resumed_and_added_to(
     assert "interrupted" in at("list")
     with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh, open_store(old) as store:
         migrate(fresh, Path(":memory:"))
-        with store.reading() as connection:
-            assert structure(connection) == structure(fresh)
+        with store.reading() as opened:
+            assert structure(opened.connection) == structure(fresh)
     at("run", "--resume", 1, "--quiet")
     if version not in WHOLE:
         at("show", 1, "--copies")

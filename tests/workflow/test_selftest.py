@@ -35,7 +35,7 @@ from tests.support.processes import PATIENCE_S
 
 CPU = min(os.sched_getaffinity(0))
 BEGIN = PhaseStarted(0, "b", 1, counted=True, total_phases=1, expected_s=None)
-END = PhaseEnded(0, "b", 1, True, 0, 1, 0, 1, complete=True)
+END = PhaseEnded(0, "b", 1, None, True, 0, 1, 0, 1, complete=True)
 
 FIRST = Injection(PlantKind.SLOW_ITERATION, "", cpus=(CPU,), iteration=1, aimed=1.25)
 

@@ -33,7 +33,6 @@ from tests.support.calls import Rater, rows
 from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
 from tests.support.settings_tree import THP, make_tree, values
-from tests.support.stored_runs import HOST, PUS
 
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
 
@@ -144,7 +143,7 @@ def test_a_slot_has_one_run_that_counts_and_the_database_holds_that(
         assert (sweep.status, sweep.missing[0]) == (RunStatus.INTERRUPTED, SweepSlot(2, 1, 0))
 
         def begin(slot: SweepSlot) -> int:
-            return create_slot_run(store, 1, slot, run_of(1), HOST, settings=[], pus=PUS, phases=1)
+            return create_slot_run(store, 1, slot, run_of(1), 1)
 
         with pytest.raises(InputError, match="run 1 was made meanwhile"):
             begin(SweepSlot(1, 1, 0))

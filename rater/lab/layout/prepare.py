@@ -49,12 +49,12 @@ from rater.lab.layout.preload import (
 from rater.plan.request import Request
 from rater.plan.schedule import Step
 from rater.record.run import BenchmarkUsed, MemoryPolicy, Placement
+from rater.record.stored import StoredRun
 from rater.run.copies.guard import MARKER
 from rater.run.programs.child_process import Limits, run_alone
 from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.store.store import Store
-from rater.workflow.run.head import RunStart
 from rater.workflow.run.prepare import PreparedRun
 
 # -- `--pages`: what was asked for, and whether this machine and these programs can have it --------
@@ -404,7 +404,7 @@ def _pool_needs(
 
 def pages_of_run(
     ready: PreparedRun,
-    start: RunStart,
+    start: StoredRun,
     store: Store,
     cache: Path,
     *,
@@ -420,7 +420,7 @@ def pages_of_run(
     copies = PageCopies(
         ready.programs,
         dict(zip(names, files, strict=True)),
-        start.run.benchmarks,
+        start.benchmarks,
         resolved.placements,
     )
 

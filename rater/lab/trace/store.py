@@ -22,7 +22,6 @@ from rater.lab.trace.tlb import (
 )
 from rater.record.run import escape_undecodable
 from rater.store.read import find_numbered
-from rater.store.rows import insert_row, read_rows, read_table
 from rater.store.store import Store
 from rater.text.values import group_by_key
 
@@ -49,8 +48,7 @@ def keep_trace(
     """Store a trace, all or nothing; return its number."""
     with store.writing("storing a trace") as connection:
         # Not by the class: its lists are rows of other tables.
-        number = insert_row(
-            connection,
+        number = connection.insert(
             "page_trace",
             uuid=str(uuid4()),
             traced_at=traced_at,
@@ -107,7 +105,7 @@ def keep_check(store: Store, number: int, times_s: Mapping[str, Sequence[float]]
 def trace_heads(store: Store) -> list[TraceHead]:
     """Return what traces there are, in the order they were stored."""
     with store.reading() as connection:
-        return read_rows(connection, TraceHead, _HEAD)
+        return connection.read(TraceHead, _HEAD)
 
 
 def find_trace(store: Store, word: str) -> int:
@@ -143,10 +141,9 @@ def load_trace(store: Store, number: int) -> StoredTrace:
             "position, heap_bytes, mmap_bytes, static_bytes, category, l1_misses, walks, "
             "coalesce(store_l1_misses, 0), coalesce(store_walks, 0)",
         )
-        regions = read_table(
-            connection, RegionMisses, "page_region_misses", order="category, region",
-            trace_id=number,
-        )  # fmt: skip
+        regions = connection.read_table(
+            RegionMisses, "page_region_misses", order="category, region", trace_id=number
+        )
         times: dict[str, list[float]] = {}
         for layout, time in rows("page_check", "layout, elapsed_s", "layout, round"):
             times.setdefault(layout, []).append(time)

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rater.record.events import CopyEnded, WorkloadTime
-from rater.record.run import LEFT_BEHIND, CopyStatus, Validity, escape_undecodable
+from rater.record.run import (
+    LEFT_BEHIND,
+    CopyStatus,
+    Placement,
+    Validity,
+    escape_undecodable,
+)
 from rater.run.copies.launch import Child
 from rater.run.copies.limits import KernelKills
 from rater.run.launcher.inherited import cannot_execute
@@ -167,7 +173,9 @@ def ended_event(
     child: Child,
     phase: int,
     origin_ns: int,
+    place: Placement,
     *,
+    counted: bool,
     kills: KernelKills,
     expects: bool,
     keeps: bool,
@@ -192,16 +200,27 @@ def ended_event(
     return CopyEnded(
         phase=phase,
         benchmark=child.step.benchmark,
+        tune=None,
         iteration=child.step.iteration,
         copy=child.copy,
         step=child.position,
-        pid=child.pid,
-        start_ns=child.start_ns - origin_ns,
+        counted=counted,
+        cpu=place.cpu,
+        core=place.core,
+        llc=place.llc,
+        node=place.node,
+        package=place.package,
+        mem_nodes=place.memory_nodes,
         planned_start_ns=None if child.planned_ns is None else child.planned_ns - origin_ns,
+        start_ns=child.start_ns - origin_ns,
         finish_ns=record.at_ns - origin_ns,
+        elapsed_ns=record.at_ns - child.start_ns,
         status=status,
         exit_code=child.exit_code,
         signal=child.signal,
+        validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
+        validity_detail=None,
+        cpu_ns=max(0, record.user_ns + record.system_ns - record.gate_cpu_ns),
         user_ns=record.user_ns,
         system_ns=record.system_ns,
         gate_cpu_ns=record.gate_cpu_ns,
@@ -210,9 +229,9 @@ def ended_event(
         major_faults=record.major_faults,
         voluntary_switches=record.voluntary,
         involuntary_switches=record.involuntary,
+        pid=child.pid,
         note="; ".join(notes) or None,
         run_dir=escape_undecodable(child.spec.files) if kept else None,
-        validity=Validity.UNCHECKED if expects else Validity.NOT_CHECKED,
         gate=child.gate_facts,
         last_cpu=None if record.last_cpu < 0 else record.last_cpu,
         workloads=workloads,

@@ -6,7 +6,7 @@ from typing import IO
 
 from rater.analysis.results.steady import NO_WINDOW
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
-from rater.record.run import Run
+from rater.record.stored import StoredRun
 from rater.show.console import is_ascii
 from rater.show.format import format_duration, format_number, place_texts, run_title, sanitize
 from rater.show.live.progress import DONE, PhaseResult, Progress
@@ -39,15 +39,16 @@ class View:
         """End for good and leave the terminal clean; can be called twice."""
 
 
-def title(run: Run, ascii_only: bool) -> str:
+def title(run: StoredRun, ascii_only: bool) -> str:
     """Return what runs, and how, in a line."""
-    what, how_many = run_title(run.suite, [used.name for used in run.benchmarks])
-    details = ", ".join(detail for detail in (run.size, run.tune) if detail)
-    stagger = f", {run.stagger_ms:g} ms between starts" if run.stagger_ms else ""
-    order = " in rotated order" if run.window_s is not None and run.order == "rotated" else ""
+    head = run.head
+    what, how_many = run_title(head.suite, [used.name for used in run.benchmarks])
+    details = ", ".join(detail for detail in (head.size, head.tune) if detail)
+    stagger = f", {head.stagger_ms:g} ms between starts" if head.stagger_ms else ""
+    order = " in rotated order" if head.window_s is not None and head.order == "rotated" else ""
     what += f" ({details})" if details else ""
-    text = f"{what}{f', {how_many}' if how_many else ''}   {run.mode}{order}, "
-    return sanitize(text + copies_text(run.copies) + stagger, ascii_only=ascii_only)
+    text = f"{what}{f', {how_many}' if how_many else ''}   {head.mode}{order}, "
+    return sanitize(text + copies_text(head.copies) + stagger, ascii_only=ascii_only)
 
 
 def phase_name(
@@ -83,7 +84,7 @@ def result_text(result: PhaseResult, ascii_only: bool) -> str:
 class LineView(View):
     """One line per finished phase, for output that is not a terminal."""
 
-    def __init__(self, stream: IO[str], run: Run) -> None:
+    def __init__(self, stream: IO[str], run: StoredRun) -> None:
         self.progress = Progress(run)
         self._stream: IO[str] | None = stream
         self._ascii = is_ascii(getattr(stream, "encoding", None))
@@ -114,7 +115,7 @@ class LineView(View):
             if result.all_failed:
                 text += "; all copies failed before the window closed"
             elif not result.complete:
-                done = f"{progress.counts[DONE]} of {progress.run.copies} copies done"
+                done = f"{progress.counts[DONE]} of {progress.run.head.copies} copies done"
                 text += f"; {NO_WINDOW if progress.steady else f'stopped: {done}'}"
             self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")
         if isinstance(event, PhaseEnded | PhaseStarted):

@@ -18,7 +18,7 @@ from rich.segment import ControlType, Segment
 from rich.style import Style
 
 from rater.record.events import Event
-from rater.record.run import Run
+from rater.record.stored import StoredRun
 from rater.show.console import is_ascii
 from rater.show.format import align_columns, format_clock, format_number, place_texts, sanitize
 from rater.show.live.lines import NEVER_S, LineView, View, phase_name, result_text, title
@@ -56,7 +56,7 @@ _LINE_END = Segment.line()
 type Line = list[Segment]
 
 
-def make_view(console: Console, run: Run, phases: Sequence[PhaseAhead] = ()) -> View:
+def make_view(console: Console, run: StoredRun, phases: Sequence[PhaseAhead] = ()) -> View:
     """Return the live view where `console` is a terminal that can move its cursor, else lines."""
     if console.is_terminal and console.is_interactive and not console.is_dumb_terminal:
         return LiveView(console, run, phases)
@@ -79,9 +79,9 @@ class _Frame:
 class StateTable:
     """How many copies of each NUMA node wait, run and have ended; a sign or a bar for them."""
 
-    def __init__(self, run: Run, *, ascii_only: bool) -> None:
+    def __init__(self, run: StoredRun, *, ascii_only: bool) -> None:
         nodes = {placement.copy: placement.node for placement in run.placements}
-        of_nodes = group_by_key((nodes.get(copy), copy) for copy in range(run.copies))
+        of_nodes = group_by_key((nodes.get(copy), copy) for copy in range(run.head.copies))
         ordered = sorted(of_nodes.items(), key=lambda item: (item[0] is None, item[0] or 0))
         self._groups = [("not bound" if n is None else str(n), copies) for n, copies in ordered]
         self._signs = _SIGNS[ascii_only]
@@ -151,7 +151,7 @@ class LiveView(View):
     def __init__(
         self,
         console: Console,
-        run: Run,
+        run: StoredRun,
         phases: Sequence[PhaseAhead] = (),
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -278,7 +278,7 @@ class LiveView(View):
         text = f"phase {progress.phase_number} of {phase.total_phases}: "
         text += phase_name(phase.benchmark, phase.iteration, phase.counted, self._ascii)
         if progress.steps_per_copy is not None and progress.steps_per_copy > 1:
-            steps = progress.run.copies * progress.steps_per_copy
+            steps = progress.run.head.copies * progress.steps_per_copy
             text += f", {progress.steps_done} of {steps} steps done"
         if progress.stage == "at the gate":
             text += ", all copies wait at the gate"

@@ -23,7 +23,8 @@ from rater.record.events import (
     Resting,
     RunEnded,
 )
-from rater.record.run import CopyStatus, Run, Validity
+from rater.record.run import CopyStatus, Validity
+from rater.record.stored import StoredRun
 from rater.show.format import format_number
 from rater.text.values import count
 
@@ -106,7 +107,7 @@ class Forecast:
     rest of the plan is scaled by how the phases so far compared with it.
     """
 
-    def __init__(self, run: Run, phases: Sequence[PhaseAhead]) -> None:
+    def __init__(self, run: StoredRun, phases: Sequence[PhaseAhead]) -> None:
         self._run = run
         self._ahead = dict(enumerate(phases, 1))
         self._phase: PhaseStarted | None = None
@@ -134,12 +135,12 @@ class Forecast:
     def phase_s(self, number: int, run_s: float) -> float | None:
         """Return what a phase takes, None where that is not known; `run_s`: a run, steady mode."""
         run = self._run
-        if run.window_s is not None:  # until the window is over, and one run more
-            return (run.warmup_s or 0.0) + run.window_s + run_s
+        if run.head.window_s is not None:  # until the window is over, and one run more
+            return (run.head.warmup_s or 0.0) + run.head.window_s + run_s
         name = self._ahead[number].benchmark if number in self._ahead else None
         if self._phase is not None and self._number == number:
             name = self._phase.benchmark
-        elif name is None and len(run.benchmarks) == 1 and run.order != "rotated":
+        elif name is None and len(run.benchmarks) == 1 and run.head.order != "rotated":
             name = run.benchmarks[0].name
         if name is not None and name in self._measured_s:
             return self._measured_s[name]
@@ -226,20 +227,20 @@ class Progress:
 
     def __init__(
         self,
-        run: Run,
+        run: StoredRun,
         phases: Sequence[PhaseAhead] = (),
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.run = run
-        self.rotated = run.order == "rotated"
-        self.steady = run.window_s is not None
-        rounds = len(run.benchmarks) if self.rotated and run.increment else 1
+        self.rotated = run.head.order == "rotated"
+        self.steady = run.head.window_s is not None
+        rounds = len(run.benchmarks) if self.rotated and run.head.increment else 1
         # Of a phase; None: steady mode, where a copy goes on until the window has closed.
         self.steps_per_copy = None if self.steady else rounds
         if self.steps_per_copy is not None and self.rotated:
-            self.steps_per_copy *= run.iterations
-        self.states = bytearray(run.copies)
-        self.counts = [run.copies, 0, 0, 0, 0]
+            self.steps_per_copy *= run.head.iterations
+        self.states = bytearray(run.head.copies)
+        self.counts = [run.head.copies, 0, 0, 0, 0]
         self.changed = True  # anything at all changed since whoever draws cleared it
         self.phase: PhaseStarted | None = None
         self.phase_number = 0  # of this call, from 1: a resumed run begins with a later phase
@@ -257,8 +258,8 @@ class Progress:
         self._clock = clock
         self._origin_ns: int | None = None  # clock at the run's first release
         self._phase_start_ns: int | None = None
-        self._start_ns = [0] * run.copies
-        self._benchmark = [""] * run.copies
+        self._start_ns = [0] * run.head.copies
+        self._benchmark = [""] * run.head.copies
         self._times: dict[str, _Times] = {}
 
     # -- events -------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ class Progress:
         self.states[copy] = state
 
     def _phase_started(self, event: PhaseStarted) -> None:
-        copies = self.run.copies
+        copies = self.run.head.copies
         self.phase = event
         self.phase_number += 1
         self._forecast.started(event, self.phase_number)
@@ -323,6 +324,7 @@ class Progress:
 
     def _copy_ended(self, event: CopyEnded) -> None:
         copy = event.copy
+        assert event.start_ns is not None and event.finish_ns is not None  # but of imported ones
         self.steps_done += 1
         self.done_of[event.benchmark] += 1
         last = event.step + 1 == self.steps_per_copy
@@ -335,7 +337,7 @@ class Progress:
             times = self._times.get(event.benchmark)
             if times is None:
                 times = self._times[event.benchmark] = _Times()
-            times.add(event.finish_ns - event.start_ns, copy)
+            times.add(event.elapsed_ns, copy)
             if last and self.states[copy] == RUNNING:
                 self._set(copy, DONE)
         elif event.status is CopyStatus.INTERRUPTED:
@@ -350,7 +352,8 @@ class Progress:
         self._set(event.copy, FAILED)
 
     def _phase_ended(self, event: PhaseEnded) -> None:
-        bracket_s = (event.finish_ns - event.start_ns) / 1e9
+        bracket_s = event.bracket_s
+        assert bracket_s is not None and event.finish_ns is not None  # but of imported ones
         times = None if event.benchmark is None else self._times.get(event.benchmark)
         self.stage = "checking outputs"
         window_s = None
@@ -371,7 +374,7 @@ class Progress:
             completions=self._window.completions if self._window else 0.0,
             all_failed=(
                 self._window is not None
-                and self.counts[FAILED] == self.run.copies
+                and self.counts[FAILED] == self.run.head.copies
                 and event.finish_ns < self._window.end_ns
             ),
         )
@@ -404,7 +407,7 @@ class Progress:
         """
         found: dict[int, Outlier] = {}
         ring = len(self.run.benchmarks) if self.rotated else 1
-        needed = max(1, self.run.copies // max(1, ring) // 2)
+        needed = max(1, self.run.head.copies // max(1, ring) // 2)
         limits: dict[str, float] = {}
         for name, times in self._times.items():
             if len(times.elapsed_ns) < needed or times.median() <= 0:
@@ -443,7 +446,7 @@ class Progress:
         elapsed_s = max(0.0, self.phase_elapsed_s(now_ns) or 0.0)
         expected_s = self._expected_s(self.phase_number)
         if expected_s is None and (self.steps_per_copy or 0) > 1:
-            share = self.steps_done / (self.run.copies * (self.steps_per_copy or 1))
+            share = self.steps_done / (self.run.head.copies * (self.steps_per_copy or 1))
             # By the steps that are done, once they are enough to tell.
             expected_s = elapsed_s / share if share >= 0.1 else None
         if expected_s is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rater.analysis.compare.conditions import ConditionDifference
+from rater.analysis.compare.conditions import ConditionDifference, stored_conditions
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
 from rater.errors import InputError
 from rater.files import Trusted
@@ -45,7 +45,7 @@ from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.results.divots import store_placement_verdicts
 from rater.workflow.results.stored import print_result
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
-from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, conditions_now, utc_timestamp
+from rater.workflow.run.head import ActiveRun, RunLauncher, conditions_now, utc_timestamp
 from rater.workflow.run.repeat import (
     Rerun,
     changed_conditions,
@@ -160,12 +160,12 @@ class Resume(RunLauncher):
         return Path(self.uuid) / _folder(self._number)
 
     def enter(
-        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+        self, store: Store, plan: Plan, start: StoredRun, say: Callable[[str], None]
     ) -> ActiveRun:
         """Take the run up, if it still is what it was."""
         run, head = self._stored, self._stored.head
         left = left_of(plan, run)
-        found = changed_conditions(run, start.conditions)
+        found = changed_conditions(run, stored_conditions(start))
         weighty = [it for it in found if it.significant]
         if weighty and not self._force:
             raise InputError(refusal(run, weighty))
@@ -175,12 +175,12 @@ class Resume(RunLauncher):
             head.run,
             resumed=head.resumed,
             torn=left.torn,
-            placements=start.run.placements,
-            pus=start.conditions.pus,
+            placements=start.placements,
+            pus=start.pus,
             notes=(
-                _taken_up(left, start.run.started_at),
+                _taken_up(left, start.head.started_at),
                 *(f"differs since then: {it}" for it in found),
-                *(it for it in start.run.warnings if it not in run.warnings),
+                *(it for it in start.warnings if it not in run.warnings),
             ),
         )
         end_leftovers(self.uuid, self.mark)  # not before the run is ours
@@ -249,7 +249,7 @@ def _folder(number: int) -> str:
     return f"resume-{number}"
 
 
-def _taken_up(left: RemainingPlan, at: str) -> str:
+def _taken_up(left: RemainingPlan, at: str | None) -> str:
     done = len(left.phases) - len(left.ahead)
     torn = [
         f"{phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, True)} "

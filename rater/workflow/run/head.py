@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rater import __version__
 from rater.analysis.compare.conditions import Conditions
@@ -23,9 +22,10 @@ from rater.record.run import (
     BenchmarkUsed,
     MachinePU,
     MetricUsed,
-    Run,
+    RunStatus,
     escape_undecodable,
 )
+from rater.record.stored import RunHead, StoredRun
 from rater.run.host.facts import environment_snapshot, host_facts, settings_snapshot
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.programs.compile import BuiltProgram, sha256_of
@@ -46,18 +46,6 @@ from rater.workflow.run.resolve import RunPlan, size_and_tune
 from rater.workflow.run.workload import KITS, Workload, tuning_settings
 
 # -- One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own ------------
-
-
-class RunStart(Struct, frozen=True):
-    """A run that begins, and what it is made under."""
-
-    run: Run
-    conditions: Conditions
-
-    def with_settings(self, settings: tuple[tuple[str, str], ...]) -> RunStart:
-        """Return it with more that is kept of what it is made under, or with newer values."""
-        kept = dict(self.conditions.settings) | dict(settings)
-        return RunStart(self.run, replace(self.conditions, settings=tuple(kept.items())))
 
 
 class ActiveRun(Struct, frozen=True):
@@ -88,14 +76,13 @@ class RunLauncher:
         return Path(self.uuid)
 
     def enter(
-        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+        self, store: Store, plan: Plan, start: StoredRun, say: Callable[[str], None]
     ) -> ActiveRun:
         """Store that the run begins; `say` tells the user of something.
 
         Raises `InputError`, with nothing stored, when it must not begin like this.
         """
-        now = start.conditions
-        self.number = store.create_run(start.run, now.host, now.settings, now.pus)
+        self.number = store.create_run(start)
         return ActiveRun(self.number, plan.phases)
 
 
@@ -121,8 +108,8 @@ def conditions_now(resolved: RunPlan) -> Conditions:
     )
 
 
-def start_of(identity: str, ready: PreparedRun) -> RunStart:
-    """Return the head of a run that begins now, and what it is made under."""
+def start_of(identity: str, ready: PreparedRun) -> StoredRun:
+    """Return a run that begins now, and what it is made under."""
     resolved = ready.resolved
     request, plan = resolved.request, resolved.plan
     benchmarks = tuple(
@@ -131,11 +118,17 @@ def start_of(identity: str, ready: PreparedRun) -> RunStart:
             resolved.workloads, ready.built, ready.lines, ready.inputs, strict=True
         )
     )
-    now = replace(conditions_now(resolved), benchmarks=benchmarks)
+    now = conditions_now(resolved)
     size, tune = size_and_tune(resolved)
-    run = Run(
+    head = RunHead(
+        run=0,  # the database gives it one
         uuid=identity,
+        source="run",
+        status=RunStatus.RUNNING,
+        reason=None,
         started_at=utc_timestamp(),
+        elapsed_s=None,
+        hostname=now.host.hostname,
         mode=plan.mode,
         order=str(plan.order),
         copies=plan.copies,
@@ -158,13 +151,19 @@ def start_of(identity: str, ready: PreparedRun) -> RunStart:
         request=request_to_json(request),
         suite_path=now.suite_path,
         suite_sha256=now.suite_sha256,
+        benchmarks=tuple(used.name for used in benchmarks),
         tags=_storable_pairs(request.tags),
+    )
+    return StoredRun(
+        head=head,
+        host=now.host,
+        settings=now.settings,
         environment=_storable_pairs(request.environment),
         benchmarks=benchmarks,
         placements=now.placements,
+        pus=now.pus,
         warnings=resolved.warnings,
     )
-    return RunStart(run, now)
 
 
 def _used(

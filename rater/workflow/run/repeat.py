@@ -53,7 +53,7 @@ from rater.store.store import Store
 from rater.text.values import to_json
 from rater.workflow.arguments import Asked, Output, StartOptions, print_json_rows, print_view
 from rater.workflow.doctor import tuned_settings_of
-from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, directory_here
+from rater.workflow.run.head import ActiveRun, RunLauncher, directory_here
 from rater.workflow.run.prepare import checked, obstacles
 from rater.workflow.run.resolve import (
     RunPlan,
@@ -169,11 +169,11 @@ class Rerun(RunLauncher):
         self._stored = run
 
     def enter(
-        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+        self, store: Store, plan: Plan, start: StoredRun, say: Callable[[str], None]
     ) -> ActiveRun:
         """Store that the run begins, and what differs from the one it repeats."""
         head = self._stored.head
-        found = changed_conditions(self._stored, start.conditions)
+        found = changed_conditions(self._stored, stored_conditions(start))
         say(
             f"differs from run {head.run}:{changes_text(found)}"
             if found

@@ -45,7 +45,7 @@ from rater.record.events import (
     RunEnded,
     Sampled,
 )
-from rater.record.run import Run, RunStatus
+from rater.record.run import RunStatus
 from rater.record.stored import StoredRun, is_good
 from rater.run.copies.counters import CounterPlan
 from rater.run.copies.guard import MARKER, Guard, guard
@@ -66,7 +66,7 @@ from rater.workflow.doctor import RunSettings
 from rater.workflow.machine import ready_counters
 from rater.workflow.results.divots import store_disturbance, store_placement_verdicts
 from rater.workflow.results.listing import store_score
-from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, start_of
+from rater.workflow.run.head import ActiveRun, RunLauncher, start_of
 from rater.workflow.run.prepare import (
     HostLoad,
     PreparedRun,
@@ -114,7 +114,7 @@ class PagePreparation(Protocol):
     def pages_of_run(
         self,
         ready: PreparedRun,
-        start: RunStart,
+        start: StoredRun,
         store: Store,
         cache: Path,
         *,
@@ -332,7 +332,7 @@ class Session:
     # What else hears the run's events; made when its guard is there, for processes of its own.
     listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
     resolved: RunPlan = field(init=False)
-    _run: Run = field(init=False)
+    _run: StoredRun = field(init=False)
     _counters: CounterPlan | None = None
 
     def run(self) -> MadeRun:
@@ -365,7 +365,8 @@ class Session:
             )
             if pages is not None:
                 ready = replace(ready, programs=pages.programs)
-                start = start.with_settings(pages.settings)
+                settings = dict(start.settings) | dict(pages.settings)
+                start = replace(start, settings=tuple(settings.items()))
             opened = database_warnings(store.path, resolved.request)
             self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
             unpaged = pages.warnings if pages else ()
@@ -375,16 +376,16 @@ class Session:
             )
             for warning in warnings:
                 self.say(f"warning: {warning}")
-            self._run = replace(start.run, warnings=start.run.warnings + warnings)
+            self._run = replace(start, warnings=start.warnings + warnings)
             with held() as signals:  # from the run's row on nothing is broken off: it is ended
-                made = self._entered(keeper, ready, replace(start, run=self._run), signals, pages)
+                made = self._entered(keeper, ready, self._run, signals, pages)
         return made if signals.first is None else replace(made, status=128 + signals.first)
 
     def _entered(
         self,
         keeper: Guard,
         ready: PreparedRun,
-        start: RunStart,
+        start: StoredRun,
         signals: DeferredSignals,
         pages: PreparedPages | None,
     ) -> MadeRun:
@@ -511,7 +512,9 @@ class Session:
 
     def _rescue(self, number: int, recorder: Recorder) -> None:
         lines = [
-            json.dumps({"run": self._run.uuid, "event": type(event).__name__, **to_dict(event)})
+            json.dumps(
+                {"run": self._run.head.uuid, "event": type(event).__name__, **to_dict(event)}
+            )
             for event in recorder.unsaved
         ]
         print_error(f"run {number}: {recorder.problem}")

@@ -46,7 +46,7 @@ from rater.workflow.run.campaign import (
     CampaignPoint,
     ConditionsChangedError,
 )
-from rater.workflow.run.head import ActiveRun, RunLauncher, RunStart, utc_timestamp
+from rater.workflow.run.head import ActiveRun, RunLauncher, utc_timestamp
 from rater.workflow.run.resolve import RunPlan, expected_total_s
 from rater.workflow.run.session import MadeRun, stderr_excerpt
 from rater.workflow.sweep.request import (
@@ -76,11 +76,11 @@ class SlotAttempt(RunLauncher):
         self._comparable = comparable
 
     def enter(
-        self, store: Store, plan: Plan, start: RunStart, say: Callable[[str], None]
+        self, store: Store, plan: Plan, start: StoredRun, say: Callable[[str], None]
     ) -> ActiveRun:
         """Store that it begins, and of what it is a run; raises `ConditionsChangedError`."""
         if self._comparable is not None:
-            self._refuse_changed(store, start.conditions, *self._comparable)
+            self._refuse_changed(store, stored_conditions(start), *self._comparable)
         # Not among what was asked for: `rater rerun` makes no part of the sweep.
         own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
         axes = tuple(
@@ -90,11 +90,8 @@ class SlotAttempt(RunLauncher):
             store,
             self._sweep,
             self._slot,
-            replace(start.run, tags=(*start.run.tags, *own, *axes)),
-            start.conditions.host,
-            settings=start.conditions.settings,
-            pus=start.conditions.pus,
-            phases=len(plan.phases),
+            replace(start, head=replace(start.head, tags=(*start.head.tags, *own, *axes))),
+            len(plan.phases),
         )
         return ActiveRun(self.number, plan.phases)
 

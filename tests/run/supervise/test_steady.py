@@ -46,7 +46,7 @@ def repeated(
     return in_window(folder, WINDOW, run, enough)
 
 
-def runs_of(ended: list[CopyEnded], copy: int) -> list[CopyEnded]:
+def runs_of(ended: list[Any], copy: int) -> list[Any]:
     return [event for event in ended if event.copy == copy]
 
 
@@ -147,7 +147,7 @@ def test_when_every_copy_failed_there_is_no_window(tmp_path: Path) -> None:
 def test_in_rotated_order_each_copy_goes_round_the_ring(tmp_path: Path) -> None:
     scripts = {"a": "sleep 0.02", "b": "sleep 0.03", "c": "sleep 0.01"}
 
-    def of_phase(seen: Seen, copy: int, phase: int) -> list[CopyEnded]:
+    def of_phase(seen: Seen, copy: int, phase: int) -> list[Any]:
         return [run for run in runs_of(seen.ended, copy) if run.phase == phase]
 
     def enough(seen: Seen) -> bool:

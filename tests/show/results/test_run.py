@@ -28,10 +28,10 @@ from rater.store.sweeps import remove_sweeps
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.example_events import S as CPU_USE_S
-from tests.support.example_events import ended, over, phase, run_of
+from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.golden_shapes import suite_run
 from tests.support.printed import parts_of, text_of
-from tests.support.stored_runs import GONE, HOST, query_file, rows
+from tests.support.stored_runs import GONE, append, query_file, rows
 
 
 def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: Any) -> str:
@@ -134,18 +134,18 @@ def store_run(store: Store) -> int:
         Placement(n, (2 * n,), 2 * n, 2 * n, 0, n, 0, MemoryPolicy.NONE, ()) for n in range(2)
     )
     run = replace(run_of(2, 2), placements=placed)
-    number = store.create_run(run, HOST, [], PUS, GONE)
-    store.append(number, phase())
+    number = store.create_run(replace(run, pus=PUS), GONE)
+    append(store, number, phase())
     for copy in range(2):
-        store.append(number, replace(ended(copy, 10.0), user_ns=9 * CPU_USE_S, last_cpu=2 * copy))
-    store.append(number, CPUS)
-    store.append(number, MACHINE, over(0.0, 10.0), RunEnded(RunStatus.COMPLETE, None))
+        append(store, number, replace(ended(copy, 10.0, user_ns=9 * CPU_USE_S), last_cpu=2 * copy))
+    append(store, number, CPUS)
+    append(store, number, MACHINE, over(0.0, 10.0), RunEnded(RunStatus.COMPLETE, None))
     return number
 
 
 def test_readings_come_back_as_they_were_and_once_when_tried_again(store: Store) -> None:
     number = store_run(store)
-    store.append(number, CPUS, MACHINE)
+    append(store, number, CPUS, MACHINE)
     run = store.load(number)
     assert run.cpu_readings == (CPUS,)
     assert run.machine_readings == (MACHINE,)
@@ -200,8 +200,8 @@ def test_the_queries_find_what_the_analysis_finds(store: Store) -> None:
 
 
 def test_copies_that_may_run_anywhere_have_no_cpu_of_their_own_to_ask_for(store: Store) -> None:
-    number = store.create_run(replace(run_of(2, bound=False), uuid="v"), HOST, [], PUS, GONE)
-    store.append(number, phase(), ended(0, 10.0), CPUS, MACHINE, over(0.0, 10.0))
+    number = store.create_run(with_head(run_of(2, bound=False), uuid="v"), GONE)
+    append(store, number, phase(), ended(0, 10.0), CPUS, MACHINE, over(0.0, 10.0))
     assert query_file(store, "foreign_load") == []
 
 
