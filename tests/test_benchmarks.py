@@ -196,7 +196,7 @@ def test_two_cores_and_a_half_of_an_lgroup_are_that_lgroup(tmp_path: Path) -> No
     told = pair(3, 106)  # each enters the model on its own: one core shows in a benchmark more
     (document,) = documents([told], tmp_path)
     places = [one["place"] for one in document["runs"][0]["divots"]]
-    assert places == ["lgroup 2"]
+    assert places == ["node 2"]
 
 
 def test_the_detector_says_of_made_runs_what_the_command_says_of_them_imported() -> None:

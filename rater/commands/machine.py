@@ -190,10 +190,10 @@ def register_topo(subparsers: Subparsers) -> None:
     """Declare `rater topo` and `rater doctor counters`."""
     topo = subparsers.add_parser(
         "topo",
-        description="Show the machine: lgroups (NUMA nodes) with their CPUs, cores, last-level "
+        description="Show the machine: NUMA nodes with their CPUs, cores, last-level "
         "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
         "used; of this machine also what memory is free, page cache, or in huge pages.",
-        epilog="--json has all of it: `counts`, `nodes` (lgroups), `cpus`, `siblings`, `caches`, "
+        epilog="--json has all of it: `counts`, `nodes`, `cpus`, `siblings`, `caches`, "
         "`kinds`, `groups`, `distances`, `not_usable`; CPUs and nodes by OS number, the rest by "
         "hwloc's logical indexes.",
     )

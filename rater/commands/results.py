@@ -81,7 +81,7 @@ def register_results(subparsers: Subparsers) -> None:
         show,
         "--proof",
         dest="with_proof",
-        help="the memory of every benchmark (resident, page sizes, share on the lgroups "
+        help="the memory of every benchmark (resident, page sizes, share on the NUMA nodes "
         "planned) and every copy that was not placed as planned",
     )
     add_flag(
@@ -115,7 +115,7 @@ def register_results(subparsers: Subparsers) -> None:
         "--cpus",
         dest="with_cpus",
         help="what the CPUs did while copies ran: busy, work of others, time the hypervisor "
-        "took, interrupts and frequency by lgroup, and the worst CPUs",
+        "took, interrupts and frequency by NUMA node, and the worst CPUs",
     )
     add_flag(
         show,
@@ -255,7 +255,7 @@ def register_plot(subparsers: Subparsers) -> None:
     """Declare `rater show plot`."""
     parser = subparsers.add_parser(
         "show plot",
-        description="Draw the time of every copy, lgroup beside lgroup: one benchmark, or a small "
+        description="Draw the time of every copy, grouped by NUMA node: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
     )
     add_run_word(parser, "*")
@@ -379,10 +379,10 @@ def register_scale(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "scale",
         description="Report how throughput grows with the number of copies, per benchmark: "
-        "speedup, efficiency against one copy and per lgroup, where it bends, flattens and falls "
-        "(never from noise), the Universal Scalability Law, what second threads of cores yield, "
-        "and rotated order against homogeneous. Runs that differ in more than their copies make "
-        "curves of their own.",
+        "speedup, efficiency against one copy and per NUMA node, where it bends, "
+        "flattens and falls (never from noise), the Universal Scalability Law, what second threads "
+        "of cores yield, and rotated order against homogeneous. Runs that differ in more than "
+        "their copies make curves of their own.",
     )
     parser.add_argument("which", metavar="RUN|SWEEP", nargs="+", help=POINTS)
     parser.add_argument(

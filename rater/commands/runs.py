@@ -230,7 +230,7 @@ def register_selftest(subparsers: Subparsers) -> None:
         "--copies",
         type=int,
         metavar="N",
-        help="default: one a CPU, as many as it takes to distinguish lgroups; 8 on one or two CPUs",
+        help="default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs",
     )
     how_long = parser.add_mutually_exclusive_group()
     add_flag(how_long, "--quick", help="two kernels instead of three")

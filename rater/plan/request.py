@@ -210,7 +210,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
     )
     memory: str | None = _where(
         "local (default), bind (strict: out of memory rather than remote), preferred, "
-        "interleave, weighted or none; bind:nodes=2,3 names the lgroups, remote ones too, "
+        "interleave, weighted or none; bind:nodes=2,3 names the NUMA nodes, remote ones too, "
         "bind:hbm the HBM near each copy",
         name="mem",
         aliases=("memory",),

@@ -370,7 +370,7 @@ def _starts(
     levels: tuple[tuple[str, Callable[[PU], int | None]], ...] = (
         ("core", lambda pu: pu.core),
         ("LLC", lambda pu: pu.llc),
-        ("lgroup", lambda pu: pu.node),
+        ("NUMA node", lambda pu: pu.node),
     )
     masks = {id(p.cpus): p.cpus for p in placements if p.cpus is not None}
     found = {}
@@ -390,7 +390,7 @@ def _starts(
 
 def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
     lines: list[str] = []
-    for name in ("lgroup", "LLC"):
+    for name in ("NUMA node", "LLC"):
         poor = [starts for starts in units[name] if _is_poor(starts, ring)]
         if poor:
             lines.append(_poor(name, poor, len(units[name]), ring))
@@ -444,7 +444,7 @@ def _in_step(units: dict[str, list[Starts]], ring: int) -> list[str]:
         for name, found in units.items()
         if name != "core" and len(found) > 1 and all(starts == found[0] for starts in found)
     }
-    if "lgroup" in same and same.get("LLC") == same["lgroup"]:
+    if "NUMA node" in same and same.get("LLC") == same["NUMA node"]:
         del same["LLC"]
     if not same:
         return []

@@ -101,14 +101,14 @@ def plan_injections(
     found: list[Injection] = []
     missing: list[NotInjected] = []
     if len(on_node) < 2:
-        why = "this machine has one lgroup: there is no other to compare it with"
+        why = "this machine has one NUMA node: there is no other to compare it with"
         missing.append(NotInjected(PlantKind.SLOW_LGROUP, why))
     elif len(large) < 2:
-        why = f"it takes two lgroups with {_LEAST_MEMBERS} copies or more: use more --copies"
+        why = f"it takes two NUMA nodes with {_LEAST_MEMBERS} copies or more: use more --copies"
         missing.append(NotInjected(PlantKind.SLOW_LGROUP, why))
     else:
         node = choice.choice(sorted(large))
-        found.append(_slow(PlantKind.SLOW_LGROUP, f"lgroup {node}", on_node[node]))
+        found.append(_slow(PlantKind.SLOW_LGROUP, f"node {node}", on_node[node]))
     if len(on_cpu) == 1:
         why = "copies run on one CPU: there is no other to compare it with"
         missing.append(NotInjected(PlantKind.SLOW_CPU, why))
@@ -137,7 +137,7 @@ def promised_injections(
     on_node = group_by_key((it.node, it) for it in placements)
     on_cpu = group_by_key((it.cpu, it) for it in placements)
     node = min(on_node, key=lambda it: (len(on_node[it]), choice.random()))
-    group = _slow(PlantKind.SLOW_LGROUP, f"lgroup {node}", on_node[node])
+    group = _slow(PlantKind.SLOW_LGROUP, f"node {node}", on_node[node])
     single = _slow(PlantKind.OUTLIER_COPY, f"copy {copy.copy}", [copy])
     scopes = {
         "group": group,

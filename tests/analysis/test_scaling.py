@@ -227,7 +227,7 @@ def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
     lgroups = scaled(run(1, [0, 1], {"a": 10.0}), run(2, [0, 2], {"a": 10.0}))
     assert [one.name for one in lgroups.alone] == [
         "placed=2 on 2 cores",
-        "placed=2 on 2 cores, 1+1 by lgroup",
+        "placed=2 on 2 cores, 1+1 by NUMA node",
     ]
 
 

@@ -61,7 +61,7 @@ FOUND = finding_of(
 )
 CPU = Injection(PlantKind.SLOW_CPU, "CPU 1", copies=(1,), cpus=(1,), aimed=1.25)
 LGROUP = Injection(
-    PlantKind.SLOW_LGROUP, "lgroup 1", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+    PlantKind.SLOW_LGROUP, "node 1", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
 )
 COPY = Injection(
     PlantKind.OUTLIER_COPY, "copy 2", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
@@ -104,7 +104,7 @@ def test_a_machine_of_one_lgroup_gets_no_slow_lgroup_and_is_told_why() -> None:
         "slow-cpu",
         "slow-iteration",
     ]
-    assert [(it.kind, "one lgroup" in it.why) for it in missing] == [("slow-lgroup", True)]
+    assert [(it.kind, "one NUMA node" in it.why) for it in missing] == [("slow-lgroup", True)]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_planted_and_found_stand_side_by_side() -> None:
     [cpu] = [line for line in lines if line.startswith("slow-cpu")]
     assert clean.split() == ["nothing", "nothing", "right"]
     assert cpu.split() == ["slow-cpu", "CPU", "1", "+26", "%", "CPU", "1", "+25", "%", "right"]
-    assert any("one lgroup" in line for line in lines)
+    assert any("one NUMA node" in line for line in lines)
     assert lines[-1] == "selftest: 1 of 1 planted divot named, 0 false"
 
 

@@ -81,7 +81,7 @@ def test_json_is_the_divots_document(rater: Rater, store: Store) -> None:
     assert one["slowdown"] == pytest.approx(1.18, abs=0.01)
     assert 0 < one["score_lost"] < 0.2
     assert one["explained"] is False
-    assert one["evidence"].startswith("lgroup 1: b2 +18")
+    assert one["evidence"].startswith("node 1: b2 +18")
     assert set(told["visible"]) >= {"group", "group-benchmark", "cpu", "copy-benchmark", "copy"}
 
 
@@ -176,10 +176,10 @@ def test_findings_are_stored_and_searched_again_when_asked(
         stored = connection.execute(
             "SELECT kind, place, benchmarks, copies, nodes FROM divot"
         ).fetchall()
-        assert stored == [("slow-lgroup", "lgroup 1", '["b2"]', "8-15", "1")]
-        connection.execute("UPDATE divot SET finding = replace(finding, 'lgroup 1', 'lgroup X')")
+        assert stored == [("slow-lgroup", "node 1", '["b2"]', "8-15", "1")]
+        connection.execute("UPDATE divot SET finding = replace(finding, 'node 1', 'NUMA node X')")
         connection.commit()
-    assert "lgroup X" in rater("divots", "--json")[1]
+    assert "NUMA node X" in rater("divots", "--json")[1]
     assert rater("divots", "--fresh", "--json")[1] == first
     assert rater("divots", "--json")[1] == first
 
@@ -325,7 +325,7 @@ def test_what_is_always_there_recurs(rater: Rater, store: Store) -> None:
     assert (one["kind"], one["of"], one["nodes"]) == ("recurring", "slow-lgroup", [1])
     assert [(it["run"], it["there"]) for it in one["runs"]] == [(1, "yes"), (2, "yes"), (3, "yes")]
     out = rater("divots", "1", "2", "3")[1]
-    assert "recurring  lgroup 1: b2 +18" in out
+    assert "recurring  node 1: b2 +18" in out
     assert "it comes back" in out.replace("\n    ", " ")
 
 
@@ -461,7 +461,7 @@ def test_what_differs_from_iteration_to_iteration_is_told_with_its_range(
 ) -> None:
     rater("import", written(tmp_path, timed_document(RUNS["uneven"][0], "u")))
     (row,) = json.loads(rater("divots", "--json")[1])["divots"]
-    assert row["evidence"].startswith("lgroup 1: c +43.1 % (+29 to +44 %) (8 of 8 copies, 3 of 3")
+    assert row["evidence"].startswith("node 1: c +43.1 % (+29 to +44 %) (8 of 8 copies, 3 of 3")
 
 
 def test_of_a_run_whose_preparation_failed_it_is_said_that_nothing_ran(rater: Rater) -> None:

@@ -67,7 +67,7 @@ def test_every_copy_has_the_keys_of_the_contract(planned: Any) -> None:
          "memory": {"policy": "local", "nodes": [1]}},
     ]  # fmt: skip
     assert document["warnings"] == [
-        "lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1"
+        "NUMA nodes run unequal numbers of copies: 2 on node 0, 1 on node 1"
     ]
 
 
@@ -95,7 +95,7 @@ def test_every_real_machine_has_a_plan_that_fits_the_screen(
 def test_lgroups_without_cpus_are_a_warning_until_they_are_named(planned: Any) -> None:
     power9 = str(MACHINES / "power9-2n+4gpun-44c-smt4.xml")
     [warning] = planned("--topology", power9, "--copies", "2", "--", "x")["warnings"]
-    assert warning.startswith("no copy runs on lgroups 252-255, which have no CPUs of their own")
+    assert warning.startswith("no copy runs on nodes 252-255, which have no CPUs of their own")
     named = ("--mem", "bind:nodes=252-255")
     document = planned("--topology", power9, "--copies", "2", *named, "--", "x")
     assert document["warnings"] == []
@@ -110,8 +110,8 @@ def test_lgroups_too_small_for_their_copies_are_a_warning(planned: Any, tmp_path
     assert [share["need_bytes"] for share in document["lgroups"]] == [1_200_000_000] * 2
     [warning] = document["warnings"]
     assert warning.startswith(
-        "memory cannot hold the copies of lgroup 0 (1.0 GB installed, its copies need 1.2 GB), "
-        "lgroup 1 (1.0 GB installed, its copies need 1.2 GB)"
+        "memory cannot hold the copies of node 0 (1.0 GB installed, its copies need 1.2 GB), "
+        "node 1 (1.0 GB installed, its copies need 1.2 GB)"
     )
     assert planned(str(suite), "--topology", machine, "--copies", "6")["warnings"] == []
 
@@ -156,11 +156,11 @@ def test_counts_that_cannot_be_are_said_to_be_the_layout_s(
     opteron = str(MACHINES / "opteron865-8n-cpuset-restricted.xml")
     power9 = str(MACHINES / "power9-2n+4gpun-44c-smt4.xml")
     for machine, counts, said in (
-        (SMALL, "7 = 1", "lgroup 7 is not there; on pack:2 numa:1 l3:1 core:2 pu:2 copies can "),
-        (opteron, "0 = 3", "lgroup 0 is not allowed as memory here, so home of no CPU; on "),
-        (power9, "252-253 = 1", "lgroups 252-253 are without CPUs; on "),
+        (SMALL, "7 = 1", "node 7 is not there; on pack:2 numa:1 l3:1 core:2 pu:2 copies can "),
+        (opteron, "0 = 3", "node 0 is not allowed as memory here, so home of no CPU; on "),
+        (power9, "252-253 = 1", "nodes 252-253 are without CPUs; on "),
         (SMALL, "0 = 99999\nrest = 99999", "its counts add up to 199998 copies on pack:2 "),
-        (SMALL, "0-1 = 0\n5 = 2", "lgroup 5 is not there; on "),
+        (SMALL, "0-1 = 0\n5 = 2", "node 5 is not there; on "),
     ):
         own.write_text(f'order = "fill"\n[counts]\n{counts}\n')
         assert main(["plan", "--topology", machine, "--layout", str(own), "--", "x"]) == 2

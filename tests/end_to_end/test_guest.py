@@ -251,7 +251,7 @@ def report(policy: str, ran: Ran) -> None:
     """Print what was seen: `pytest -m guest -s` shows it."""
     for copy in sorted(ran.copies):
         cpu, stored, nodes = ran.planned(copy)
-        lay = ", ".join(f"lgroup {n} {100 * s:.1f} %" for n, s in sorted(ran.by_node(copy).items()))
+        lay = ", ".join(f"node {n} {100 * s:.1f} %" for n, s in sorted(ran.by_node(copy).items()))
         print(
             f"{policy:18} copy {copy}: CPU {cpu}, allowed {list(ran.cpus(copy))}, {stored} "
             f"{list(nodes)}; memory {lay}; plan {ran.verdicts[copy]}"
@@ -342,7 +342,7 @@ def test_the_proof_tells_a_copy_that_took_its_memory_elsewhere(runs: dict[str, R
     assert ran.verdicts[4:] == ["not met"] * 3 + ["met"]
     [reason] = ran.shown["placement"]["copies"][4]["reasons"]
     print(reason)
-    assert re.search(r"\d+ % of its \S+ MB lay on lgroup 3.*, planned 0; .* bind:3", reason)
+    assert re.search(r"\d+ % of its \S+ MB lay on node 3.*, planned 0; .* bind:3", reason)
 
 
 @pytest.mark.guest

@@ -445,7 +445,7 @@ def big(tmp_path: Path) -> str:
 def test_a_full_lgroup_is_a_warning_that_is_kept_once(big: str) -> None:
     done = rater("run", big, "--copies", "1", "--force")
     assert done.returncode == 0
-    assert done.stderr.count("too little memory in lgroup 0") == 1
+    assert done.stderr.count("too little memory in node 0") == 1
     notes = [text for (text,) in rows("SELECT text FROM note") if "too little memory" in text]
     assert len(notes) == 1
 
@@ -453,21 +453,21 @@ def test_a_full_lgroup_is_a_warning_that_is_kept_once(big: str) -> None:
 def test_a_strict_preflight_refuses_and_stores_nothing(big: str) -> None:
     done = rater("run", big, "--copies", "1", "--force", "--preflight", "strict")
     assert done.returncode == 2
-    assert "too little memory in lgroup 0" in done.stderr
+    assert "too little memory in node 0" in done.stderr
     assert done.stderr.endswith("--preflight strict refuses the run for that\n")
     assert rows("SELECT count(*) FROM run") == [(0,)]
     words = ("--force", "--preflight", "strict", "--dry-run", "--json")
     dry = rater("run", big, "--copies", "1", *words)
     assert dry.returncode == 0
     [refusal] = json.loads(dry.stdout)["refused"]
-    assert refusal.startswith("--preflight strict: too little memory in lgroup 0")
+    assert refusal.startswith("--preflight strict: too little memory in node 0")
 
 
 def test_a_strict_preflight_of_what_states_no_memory_says_that_it_knows_nothing() -> None:
     words = ("--copies", "1", "--preflight", "strict", "--", "true")
     done = rater("run", *words)
     assert done.returncode == 0
-    told = "memory need not stated: lgroups not checked; `memory_mb` in a benchmark's size"
+    told = "memory need not stated: memory not checked; `memory_mb` in a benchmark's size"
     assert f"warning: {told}" in done.stderr
     assert len(rows(f"SELECT text FROM note WHERE text LIKE '{told.replace("'", "''")}%'")) == 1
     dry = json.loads(rater("run", "--dry-run", "--json", *words).stdout)

@@ -184,7 +184,8 @@ def warned(
 def test_lgroups_that_run_one_benchmark_at_a_time_are_named_with_a_layout_that_mixes() -> None:
     # Copies 0, 4, 8, ... are all on lgroup 0.
     assert warned(FOUR, "scatter", 24, 4) == (
-        "rotated: each of 4 lgroups runs only one of the 4 benchmarks at a time, the same in step "
+        "rotated: each of 4 NUMA nodes runs only one of the 4 benchmarks at a time, the same "
+        "in step "
         "on all of its 6 copies; --layout balanced mixes them",
     )
     assert warned(FOUR, "balanced", 24, 4) == ()
@@ -193,7 +194,7 @@ def test_lgroups_that_run_one_benchmark_at_a_time_are_named_with_a_layout_that_m
 def test_pure_lgroups_with_different_benchmarks_are_not_said_to_run_the_same() -> None:
     # Lgroups 0 and 2 run b0 only, 1 and 3 b1 only.
     [said] = warned("pack:1 numa:4 l3:1 core:6 pu:1", "scatter", 24, 2)
-    assert said.startswith("rotated: each of 4 lgroups runs only one of the 2 benchmarks")
+    assert said.startswith("rotated: each of 4 NUMA nodes runs only one of the 2 benchmarks")
     assert "same mix" not in said
 
 
@@ -205,7 +206,8 @@ def test_caches_that_run_one_benchmark_at_a_time_are_named_where_lgroups_are_mix
 def test_a_stride_that_shares_a_factor_with_the_ring_halves_the_mix() -> None:
     # Lgroup 0 has copies 0, 4, 8, ...: starts 0, 4, 2 of 6.
     assert warned(FOUR, "scatter", 24, 6) == (
-        "rotated: each of 4 lgroups runs no more than 3 of the 6 benchmarks at a time, in step on "
+        "rotated: each of 4 NUMA nodes runs no more than 3 of the 6 benchmarks at a time, in "
+        "step on "
         "its 6 copies; --layout balanced mixes them",
     )
 
@@ -249,11 +251,12 @@ def test_a_layout_of_one_s_own_is_told_what_to_write() -> None:
 
 def test_lgroups_that_run_the_same_mix_in_step_are_named_without_advice() -> None:
     assert warned("nodes=2x14", "balanced", 28, 14) == (
-        "rotated: both lgroups run the same mix of benchmarks in step (14 copies each, a multiple "
+        "rotated: both NUMA nodes run the same mix of benchmarks in step (14 copies each, a "
+        "multiple "
         "of the ring length 14), never another one",
     )
     assert warned("pack:2 numa:1 l3:2 core:3 pu:1", "balanced", 12, 3) == (
-        "rotated: all 4 LLCs and both lgroups run the same mix of benchmarks in step (3 and 6 "
+        "rotated: all 4 LLCs and both NUMA nodes run the same mix of benchmarks in step (3 and 6 "
         "copies each, a multiple of the ring length 3), never another one",
     )
 
@@ -275,7 +278,7 @@ def test_an_increment_that_skips_benchmarks_is_named() -> None:
 @needs_machines
 @pytest.mark.parametrize(
     ("name", "layout", "copies", "ring", "each"),
-    [("epyc9555", "scatter", 120, 8, "8 lgroups"), ("xeon-snc2", "os", 56, 4, "4 lgroups")],
+    [("epyc9555", "scatter", 120, 8, "8 NUMA nodes"), ("xeon-snc2", "os", 56, 4, "4 NUMA nodes")],
 )
 def test_aliasing_on_real_machines_is_named(
     name: str, layout: str, copies: int, ring: int, each: str
@@ -299,7 +302,7 @@ def test_no_lgroup_of_one_benchmark_goes_unnamed_on_any_machine() -> None:
         said = rotation_warnings(ring_plan(ring, copies), found, topology)
         if pure:
             named += 1
-            assert any("in step" in text and "lgroup" in text for text in said), topology.source
+            assert any("in step" in text and "NUMA node" in text for text in said), topology.source
         if said and "all" in said[0] and "same mix" in said[0]:
             assert not pure, topology.source
     assert named > 5

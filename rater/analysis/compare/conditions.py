@@ -181,7 +181,7 @@ def _places(before: Conditions, now: Conditions) -> Iterator[ConditionDifference
 
 def _place(placed: Placement) -> str:
     cpus = "not bound" if placed.cpus is None else f"CPUs {format_list(placed.cpus)}"
-    names = {"core": "core", "llc": "LLC", "node": "lgroup", "package": "package"}
+    names = {"core": "core", "llc": "LLC", "node": "node", "package": "package"}
     units = [f"{name} {text}" for name, text in _fields(placed, names).items() if text is not None]
     return ", ".join([cpus, *units, memory_of(placed)])
 

@@ -115,7 +115,7 @@ COPY_OPTIONS = tuple(one for one in _ASKED if MINOR not in one.traits)
 _OFF: tuple[object, ...] = (None, False, 0, "", [])
 _PLACE = "place of copy "
 _PLACES = "places of the copies"
-_PLACE_SHOWN = ("CPUs", "lgroup", "memory")
+_PLACE_SHOWN = ("CPUs", "node", "memory")
 # A difference in one of these moves copies: their places follow from it.
 _PLACING = {
     *("usable CPUs", "hardware threads"),

@@ -100,7 +100,7 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Confi
     if not there:
         return f"the run had no other {len(here)} CPUs to compare with"
     whole = one.kind is Kind.SLOW_LGROUP
-    name = f"lgroup {used[there[0]].node}" if whole else formatting.format_cpus(there)
+    name = f"node {used[there[0]].node}" if whole else formatting.format_cpus(there)
     names = one.benchmarks or tuple(used.name for used in run.benchmarks)
     return ConfirmPlan(one.place, names, copies, here, there, name, one.slowdown)
 

@@ -276,7 +276,7 @@ def _place(table: Table, hit: Hit, cpus: Sequence[int], copies: Sequence[int]) -
     nodes = tuple(sorted({int(n) for n in table.node[hit.slots] if n != UNKNOWN}))
     package, core = _only(table.package[hit.slots]), _only(table.core[hit.slots])
     if hit.level == "node":
-        return _Place(_numbered("lgroup", hit.groups), hit.groups, package)
+        return _Place(_numbered("node", hit.groups), hit.groups, package)
     if hit.level == "package":
         return _Place(_numbered("package", hit.groups), nodes, hit.groups[0])
     return _Place(_group_name(table, hit, cpus, numbered), nodes, package, core)
@@ -308,14 +308,14 @@ def _group_name(table: Table, hit: Hit, cpus: Sequence[int], numbered: str) -> s
     half = "upper" if group % 2 else "lower"
     thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
     names = {
-        "llc": _numbered("LLC", hit.groups) + (f" (lgroup {node})" if inside else ""),
+        "llc": _numbered("LLC", hit.groups) + (f" (node {node})" if inside else ""),
         "node+memory": f"{numbered} (memory on node {memory}, CPUs on node {node})",
         "remote": f"{numbered} (memory on {'their own' if group == LOCAL else 'another'} node)",
         "memory": f"{numbered} (memory on node {group})",
         "sharing": f"{on} (not explained by how many copies share a core)",
         "thread": f"{thread} threads of the cores ({on})",
-        "half": f"{half} half of {'every' if lgroups else 'the'} lgroup ({on})",
-        "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
+        "half": f"{half} half of {'every' if lgroups else 'the'} NUMA node ({on})",
+        "half of lgroup": f"{half} half of node {group // 2} ({on})",
         "cpu": f"{on} ({slots.sum()} copies)" if slots.sum() > len(cpus) else "",
         "core": f"{_numbered('core', hit.groups)} ({on})" if several else "",
     }
@@ -326,7 +326,7 @@ def _group_name(table: Table, hit: Hit, cpus: Sequence[int], numbered: str) -> s
     elif cpus and np.isin(table.cpu, cpus).sum() > slots.sum():  # others there are as they should
         on = f"{numbered} ({on})"
     of_node = inside and level in ("set", "run") and several and cpus
-    return f"{on} of lgroup {node}" if of_node else on
+    return f"{on} of node {node}" if of_node else on
 
 
 def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
@@ -406,7 +406,7 @@ def _explained(table: Table, one: LayoutEffect) -> Finding:
         "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
         "core-kind": "another kind of core",
         "lighter": "fewer copies beside them than elsewhere",
-        "load": f"{load} {noun} on an lgroup where {who} have {usual}",
+        "load": f"{load} {noun} on a NUMA node where {who} have {usual}",
     }[one.what]
     return Finding(
         kind=Kind.LAYOUT,

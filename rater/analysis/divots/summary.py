@@ -97,7 +97,7 @@ def _how_many(table: Table, hit: Hit, copies: Sequence[int]) -> str:
     ran = [int((there[cell] & slots).sum()) for cell in hit.cells]
     known, covered = int(np.median(ran)), int(np.median(count))
     if len(copies) == 1:
-        text = f"copy {copies[0]}, 1 of {table.copies}"
+        text = f"copy {copies[0]}, 1 of {table.copies} copies"
     else:
         text = f"{covered} of {known} copies"
     if hit.level in ("node", "package", "llc", "core", "cpu"):
@@ -135,7 +135,7 @@ def _of_whole(table: Table, hit: Hit, which: str, size: str, iterations: list[in
             )
         case Kind.WANDERING:
             turns = _turns(table, str(facts["turns"]))
-            text = f"{which}: another lgroup is slow in each iteration ({turns})"
+            text = f"{which}: another NUMA node is slow in each iteration ({turns})"
         case Kind.DRIFT:
             text = f"{which} {size} from the first to the last of {table.shape[1]} iterations"
         case Kind.STARTUP:
@@ -157,8 +157,8 @@ def _on_lgroups(table: Table, hit: Hit) -> str:
     known = table.node != UNKNOWN
     on = np.unique(table.node[hit.slots])
     if len(on) == 1 and known.all() and len(np.unique(table.node)) > 1:
-        return f"all on lgroup {on[0]}, not all of it"
-    return "not by lgroup or CPU"
+        return f"all on node {on[0]}, not all of it"
+    return "not by NUMA node or CPU"
 
 
 def _all_but(table: Table, hit: Hit) -> str:
@@ -170,7 +170,7 @@ def _all_but(table: Table, hit: Hit) -> str:
     away = there & ~hit.covered[cell]
     spared = np.unique(table.node[away])
     if UNKNOWN not in spared and not np.isin(table.node[there & ~away], spared).any():
-        return f", all but lgroup{'s' if len(spared) > 1 else ''} {format_list(spared)}"
+        return f", all but node{'s' if len(spared) > 1 else ''} {format_list(spared)}"
     stayed = sorted(int(c) for c in table.copy[cell][away])
     if len(stayed) <= _MOST_NAMES:
         return f", all but {formatting.format_copies(stayed)}"
@@ -183,7 +183,7 @@ def _turns(table: Table, told: str) -> str:
     for item in told.split():
         k, name, effect = item.split(":")
         size = formatting.format_slowdown(math.exp(float(effect)))
-        by_iteration.setdefault(int(k), []).append(f"lgroup {name} {size}")
+        by_iteration.setdefault(int(k), []).append(f"node {name} {size}")
     return "; ".join(
         f"iteration {table.iterations[k]}: {', '.join(parts)}" for k, parts in by_iteration.items()
     )

@@ -172,7 +172,7 @@ class CpusUsed(Struct, frozen=True):
         if self.even is None and self.per_core is not None:
             text += f", {self.per_core[0]}-{self.per_core[1]} each"
         if self.lgroups is not None and len(self.lgroups) > 1:
-            text += f", {'+'.join(map(str, self.lgroups))} by lgroup"
+            text += f", {'+'.join(map(str, self.lgroups))} by NUMA node"
         return text
 
 

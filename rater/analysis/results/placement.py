@@ -150,7 +150,7 @@ def judge_copy(
     nowhere_else = nodes and gate and gate.mems and set(gate.mems) <= set(nodes)
     if nodes is not None and seen.node_bytes is None and not nowhere_else:
         if seen.samples:
-            warnings.append("on which lgroups its memory lay could not be read")
+            warnings.append("on which NUMA nodes its memory lay could not be read")
         elif elapsed_s < SAMPLED_FROM_S:
             warnings.append(f"finished within {SAMPLED_FROM_S:g} s, before its memory was sampled")
         else:
@@ -245,14 +245,14 @@ def _memory_complaints(
         policy = f"; the kernel names its policy {seen.policy}" if seen.policy else ""
         when = f" {at_s:.1f} s into its run" if at_s is not None and seen.samples > 1 else ""
         yield (
-            f"{100 * remote / held:.0f} % of its {_mb(held)} lay on lgroup {where}{when}, planned "
+            f"{100 * remote / held:.0f} % of its {_mb(held)} lay on node {where}{when}, planned "
             f"{format_list(nodes)}{policy}"
         )
     remote = sum(size for node, size in by_node.items() if node not in nodes)
     if plan.memory_policy == "weighted" and total > MOST_REMOTE_BYTES * len(nodes):
         bare = [node for node in nodes if not by_node.get(node)]
         if bare:
-            yield f"weighted over lgroups {format_list(nodes)}: {format_list(bare)} has none of it"
+            yield f"weighted over nodes {format_list(nodes)}: {format_list(bare)} has none of it"
     even = evenness(plan, seen)
     enough = total > MOST_REMOTE_BYTES * len(nodes)
     if enough and even is not None and even < LEAST_EVEN:
@@ -261,7 +261,7 @@ def _memory_complaints(
         pages = [size for size, count in seen.page_bytes or () if count]
         if fair - by_node.get(least, 0.0) > _PAGES_OFF * max(pages, default=_PAGE_BYTES_UNKNOWN):
             yield (
-                f"interleaved unevenly: lgroup {least} has {_mb(by_node.get(least, 0.0))} of it, "
+                f"interleaved unevenly: node {least} has {_mb(by_node.get(least, 0.0))} of it, "
                 f"an equal part is {_mb(fair)}"
             )
 

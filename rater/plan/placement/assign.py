@@ -323,7 +323,7 @@ def _shares(
     total = sum(share for _, share in shares)
     if total != copies:
         detail = ", ".join(
-            f"{share} on {'CPUs without a node' if d.node is None else f'lgroup {d.node}'}"
+            f"{share} on {'CPUs without a node' if d.node is None else f'node {d.node}'}"
             for d, share in shares[:8]
         )
         more = ", ..." if len(shares) > 8 else ""
@@ -353,7 +353,7 @@ def _counted(
     lacking = [domain for domain, share in shares if share and len(domain.pus) < threads]
     if lacking:
         raise InputError(
-            f"lgroup {lacking[0].node} has {len(lacking[0].pus)} usable CPUs, and one copy uses "
+            f"node {lacking[0].node} has {len(lacking[0].pus)} usable CPUs, and one copy uses "
             f"{threads}: leave it out of the counts"
         )
     tiers = _tiers_by_domain(topology, shares, threads) if threads > 1 else singles(topology)
@@ -431,12 +431,12 @@ def _refuse(topology: Topology, layout: Layout, absent: list[int]) -> None:
 
     reasons = group_by_key((reason(number), number) for number in absent)
     text = " and ".join(
-        f"lgroup{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
+        f"node{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
         f"{'are' if len(nodes) > 1 else 'is'} {why}"
         for why, nodes in reasons.items()
     )
     there = cpuset.format_list(d.node for d in topology.domains if d.node is not None)
     raise InputError(
-        f"layout {layout.name}: its counts name lgroups where no copy can run: {text}; on "
-        f"{topology.source} copies can run on lgroup {there or 'none'}: change its counts"
+        f"layout {layout.name}: its counts name NUMA nodes where no copy can run: {text}; on "
+        f"{topology.source} copies can run on node {there or 'none'}: change its counts"
     )

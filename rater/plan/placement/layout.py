@@ -490,14 +490,14 @@ def _counts(table: TableReader) -> Counts:
             nodes = cpuset.parse_list(name)
         except ValueError:
             if NAME.fullmatch(name):
-                table.mistake("expected the number of a lgroup, a range (0-3) or rest", name)
+                table.mistake("expected the number of a NUMA node, a range (0-3) or rest", name)
             continue
         twice = [node for node in nodes if node in by_node]
         if twice:
-            table.mistake(f"lgroups {cpuset.format_list(twice)} already have a count", name)
+            table.mistake(f"nodes {cpuset.format_list(twice)} already have a count", name)
         by_node.update(dict.fromkeys(nodes, copies))
     if not rest and not any(by_node.values()) and not table.document.mistakes:
-        table.mistake("no lgroup gets a copy: expected counts, as in 0 = 4 and rest = 1")
+        table.mistake("no NUMA node gets a copy: expected counts, as in 0 = 4 and rest = 1")
     return Counts(tuple(sorted(by_node.items())), rest)
 
 
@@ -555,7 +555,7 @@ def options(layout: Layout) -> list[str]:
     lines += [f"kind {layout.kind}"] if layout.kind else []
     lines += [] if layout.smt is None else [f"smt {layout.smt}"]
     if layout.counts is not None:
-        shares = [f"{copies} on lgroup {node}" for node, copies in layout.counts.by_node]
+        shares = [f"{copies} on node {node}" for node, copies in layout.counts.by_node]
         shares += [f"{layout.counts.rest} on each other"] if layout.counts.rest else []
         lines.append(f"copies {', '.join(shares)}")
     return lines
@@ -575,5 +575,5 @@ def called(
 
 
 def _numbers(parts: MachineParts) -> list[tuple[str, tuple[int, ...]]]:
-    named = [("CPUs", parts.cpus), ("lgroups", parts.nodes), ("cores", parts.cores)]
+    named = [("CPUs", parts.cpus), ("NUMA nodes", parts.nodes), ("cores", parts.cores)]
     return [(name, numbers) for name, numbers in named if numbers]

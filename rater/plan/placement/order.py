@@ -268,7 +268,7 @@ def _check_parts(topology: Topology, parts: MachineParts, where: str) -> None:
     cpus = {pu.os for pu in topology.machine_pus} | set(topology.details.offline)
     for name, wanted, there in (
         ("CPUs", parts.cpus, cpus),
-        ("lgroups", parts.nodes, set(topology.by_node)),
+        ("NUMA nodes", parts.nodes, set(topology.by_node)),
         ("cores", parts.cores, {pu.core for pu in topology.machine_pus}),
     ):
         absent = set(wanted) - there
@@ -281,7 +281,7 @@ def _check_parts(topology: Topology, parts: MachineParts, where: str) -> None:
 
 # -- The CPUs that `list:` and `expr:` mean on a machine (`cpu_expression` has the grammar) --------
 
-_MEANING = {"N": "the machine", "S": "packages", "D": "dies", "C": "caches", "M": "lgroups"}
+_MEANING = {"N": "the machine", "S": "packages", "D": "dies", "C": "caches", "M": "NUMA nodes"}
 
 
 def cpus_of(topology: Topology, text: str) -> tuple[PU, ...]:

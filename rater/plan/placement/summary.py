@@ -43,7 +43,7 @@ def gate_mismatches(
         missing = set(memory_nodes) - set(facts.mems)
         if missing:
             mismatches.append(
-                f"may not take memory of lgroup {format_list(missing)} as planned: its cpuset "
+                f"may not take memory of node {format_list(missing)} as planned: its cpuset "
                 f"allows {format_list(facts.mems) or 'none'}"
             )
     return tuple(mismatches)
@@ -158,7 +158,7 @@ def _without_cpus(topology: Topology, placements: Sequence[Placement]) -> list[s
     numbers = sorted(node.os for node in lone)
     several = len(lone) > 1
     return [
-        f"no copy runs on {'lgroups' if several else 'lgroup'} {format_list(numbers)}"
+        f"no copy runs on {'nodes' if several else 'node'} {format_list(numbers)}"
         f"{f' ({", ".join(kinds)})' if kinds else ''}, which {'have' if several else 'has'} no "
         f"CPUs of {'their' if several else 'its'} own: such memory is used when local memory is "
         f"full, or when it is named, as in --mem bind:nodes={numbers[0]}"
@@ -236,16 +236,16 @@ def memory_warnings(
         if need <= has.free_bytes:
             continue
         text = (
-            f"lgroup {node} (its copies need {gb(need)}; {gb(has.free_bytes)} free, "
+            f"node {node} (its copies need {gb(need)}; {gb(has.free_bytes)} free, "
             f"{gb(has.page_cache_bytes)} page cache)"
         )
         (cached if need <= has.free_bytes + has.page_cache_bytes else short).append(text)
     warnings = []
     several = len(memory) > 1
     if cached:
-        remote = " or takes memory of another lgroup" if several and not strict else ""
+        remote = " or takes memory of another NUMA node" if several and not strict else ""
         spread = (
-            "; what a set-up reads under `numactl --interleave=all` spreads over all lgroups"
+            "; what a set-up reads under `numactl --interleave=all` spreads over all NUMA nodes"
             if several
             else ""
         )
@@ -264,7 +264,9 @@ def _otherwise(several: bool, strict: bool) -> str:
     if strict:
         rest = "they are bound to it: what it lacks is swapped, or the kernel kills a copy"
     else:
-        rest = f"the rest comes from {'other lgroups, from ' if several else ''}swap, or not at all"
+        rest = (
+            f"the rest comes from {'other NUMA nodes, from ' if several else ''}swap, or not at all"
+        )
     if several:
         return f"{rest}; fewer copies, a smaller size or a layout that spreads them avoids it"
     return f"{rest}; fewer copies or a smaller size avoid it"
@@ -279,7 +281,7 @@ def capacity_warnings(
     `strict`: copies may take memory of these lgroups only.
     """
     short = [
-        f"lgroup {node} ({gb(installed)} installed, its copies need {gb(need)})"
+        f"node {node} ({gb(installed)} installed, its copies need {gb(need)})"
         for node, need in sorted(needs_bytes.items())
         if need > (installed := installed_bytes.get(node, 0)) > 0
     ]
@@ -357,29 +359,26 @@ def _unchecked(
 ) -> tuple[str, ...]:
     way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
     if not any(bytes_by_copy.values()):
-        return (f"memory need not stated: lgroups not checked; {way}",)
+        return (f"memory need not stated: memory not checked; {way}",)
     lines = []
     if unstated:
         lines.append(
-            f"memory need of {truncate_list(unstated)} not stated: lgroups checked for the other "
-            f"benchmarks only; {way}"
+            f"memory need of {truncate_list(unstated)} not stated: only the other "
+            f"benchmarks are checked; {way}"
         )
     if any(placed.node is None and not placed.memory_nodes for placed in placements):
-        lines.append(
-            "copies are bound to no lgroup: lgroups not checked; a layout other than none binds "
-            "them"
-        )
+        lines.append("copies are bound to no NUMA node: memory not checked; a layout binds them")
     unread = [f"{row.node}" for row in rows if row.verdict == "unknown" and row.need_bytes]
     if unread:
         lines.append(
-            f"the kernel does not tell what is free on lgroup {truncate_list(unread)}: not checked"
+            f"the kernel does not tell what is free on node {truncate_list(unread)}: not checked"
         )
     return tuple(lines)
 
 
 def _set_up_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
     lines = [
-        f"{gb(row.set_up_cache_bytes)} on lgroup {row.node}"
+        f"{gb(row.set_up_cache_bytes)} on node {row.node}"
         for row in rows
         if row.verdict in ("page-cache", "short")
         and row.set_up_cache_bytes is not None
@@ -405,7 +404,7 @@ def _pool_warnings(rows: Sequence[NodeMemoryCheck], now: Mapping[int, NodeMemory
                 for pool in pools
             )
             warnings.append(
-                f"{gb(row.huge_pages_bytes)} of lgroup {row.node} lie in huge pages that are set "
+                f"{gb(row.huge_pages_bytes)} of node {row.node} lie in huge pages that are set "
                 "aside and free: only programs that ask for them get that memory; as root "
                 f"{cures} gives it back"
             )
@@ -414,7 +413,7 @@ def _pool_warnings(rows: Sequence[NodeMemoryCheck], now: Mapping[int, NodeMemory
 
 def _block_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
     broken = [
-        f"lgroup {row.node} (its copies need {gb(row.need_bytes)}; {gb(row.free_huge_order_bytes)} "
+        f"node {row.node} (its copies need {gb(row.need_bytes)}; {gb(row.free_huge_order_bytes)} "
         "free in such blocks)"
         for row in rows
         if row.verdict == "enough"

@@ -234,7 +234,7 @@ def _over_several_lgroups(it: _Copies) -> str:
     if not straying:
         return ""
     return (
-        f"{count(straying, 'copy has', 'copies have')} CPUs in several lgroups: "
+        f"{count(straying, 'copy has', 'copies have')} CPUs in several NUMA nodes: "
         "part of their memory is remote"
     )
 
@@ -254,11 +254,11 @@ def _unequal_lgroups(it: _Copies) -> str:
     if len(by_count) < 2:
         return ""
     shares = ", ".join(
-        f"{each} on {'lgroups' if len(nodes) > 1 else 'lgroup'} {cpuset.format_list(nodes)}"
+        f"{each} on {'nodes' if len(nodes) > 1 else 'node'} {cpuset.format_list(nodes)}"
         + (" each" if len(nodes) > 1 else "")
         for each, nodes in sorted(by_count.items(), reverse=True)
     )
-    return f"lgroups run unequal numbers of copies: {shares}"
+    return f"NUMA nodes run unequal numbers of copies: {shares}"
 
 
 def _kinds(it: _Copies) -> list[str]:
@@ -287,7 +287,7 @@ def _homeless(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, int] | None
     if not homeless or (homes is None and policy not in (MemoryPolicy.LOCAL, MemoryPolicy.NONE)):
         return ""
     nodes = {node for cpu, node in (homes or {}).items() if cpu in homeless}
-    source = f", from lgroup {cpuset.format_list(nodes)}" if nodes else ""
+    source = f", from node {cpuset.format_list(nodes)}" if nodes else ""
     return (
         f"{count(len(homeless), 'CPU')} without memory of an own NUMA node "
         f"({cpuset.format_list(homeless)}): all memory of the copies there is remote{source}"
@@ -312,6 +312,6 @@ def _wider_than_memory(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, in
     if not wide:
         return ""
     return (
-        f"{copies_text(wide)} may run on CPUs of several lgroups, and --mem {policy} "
+        f"{copies_text(wide)} may run on CPUs of several NUMA nodes, and --mem {policy} "
         "takes memory of the first CPU's only: it is remote from the others"
     )

@@ -96,8 +96,8 @@ MOST_THREADS = 1024
 _MOVES_OF_THREADS = 64  # moves between CPUs are counted for so many of them
 _STAYS_BYTES = 64 << 20  # a smaller copy is read where this thread is: moving costs more
 NO_NUMA_MAPS = (
-    "this kernel has no /proc/PID/numa_maps (CONFIG_NUMA, CONFIG_PROC_PAGE_MONITOR): on which "
-    "lgroup memory lay is not known"
+    "this kernel has no /proc/PID/numa_maps (CONFIG_NUMA, CONFIG_PROC_PAGE_MONITOR): on "
+    "which NUMA node memory lay is not known"
 )
 NO_ROLLUP = (
     "this kernel has no /proc/PID/smaps_rollup (Linux 4.14): transparent huge pages are not known"

@@ -126,7 +126,7 @@ def _cause(curve: Curve, copies: int) -> str:
 
 
 def _by_lgroup(at: ScalePoint) -> str:
-    return "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per lgroup)"
+    return "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per NUMA node)"
 
 
 def _numbers(numbers: Sequence[int]) -> str:

@@ -212,7 +212,7 @@ def _tuning(request: Request) -> CopyTuning:
 def _too_full(full: Sequence[OverfullNode]) -> str:
     shown = full[:4]
     told = ", ".join(
-        f"{'CPUs without a node' if one.node is None else f'lgroup {one.node}'} has {one.copies} "
+        f"{'CPUs without a node' if one.node is None else f'node {one.node}'} has {one.copies} "
         f"and room for {one.room}"
         for one in shown
     )

@@ -137,7 +137,7 @@ def test_a_copy_that_would_run_elsewhere_differs() -> None:
     now = replace(BEFORE, placements=moved, pus=BEFORE.pus[:1])
     assert said(now) == [
         "usable CPUs: was 0-1, is 0",
-        "place of copy 1: was CPUs 1, core 1, LLC 0, lgroup 0, package 0, memory local, "
+        "place of copy 1: was CPUs 1, core 1, LLC 0, node 0, package 0, memory local, "
         "is not bound, memory none",
     ]
 

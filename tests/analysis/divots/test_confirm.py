@@ -46,7 +46,7 @@ def slow(
 ) -> Finding:
     one = finding_of(
         kind,
-        "lgroup 1",
+        "node 1",
         cpus,
         nodes=tuple(sorted({cpu // 4 for cpu in cpus})),
         summary="a +20.0 %",
@@ -77,17 +77,17 @@ def tried(one: Finding, run: StoredRun, *more: Finding) -> ConfirmPlan:
 def test_an_lgroup_is_tried_against_one_of_its_package() -> None:
     trial = tried(slow(), run_of())
     assert (trial.copies, trial.here, trial.there) == (4, (4, 5, 6, 7), (0, 1, 2, 3))
-    assert (trial.there_name, trial.benchmarks) == ("lgroup 0", ("a",))
+    assert (trial.there_name, trial.benchmarks) == ("node 0", ("a",))
 
 
 def test_what_is_slow_itself_is_no_yardstick() -> None:
     trial = tried(slow(), run_of(), slow(cpus=(0, 1, 2, 3)))
-    assert trial.there_name == "lgroup 2"
+    assert trial.there_name == "node 2"
 
 
 def test_where_all_is_slow_something_slow_has_to_do() -> None:
     trial = tried(slow(), run_of(8), slow(cpus=(0, 1, 2, 3)))
-    assert trial.there_name == "lgroup 0"
+    assert trial.there_name == "node 0"
 
 
 def test_a_cpu_is_tried_against_another_core_of_its_lgroup() -> None:
@@ -349,31 +349,31 @@ def said(one: RecurringDivot) -> str:
     ("slow", "told"),
     [
         # In both at the same place; in one only, whichever is named first; in none.
-        ((LGROUP_1, LGROUP_1), ["recurring lgroup 1 in all: +20 +20"]),
-        ((LGROUP_1, None), ["once lgroup 1 in all: +20 no"]),
-        ((None, LGROUP_1), ["once lgroup 1 in all: no +20"]),
+        ((LGROUP_1, LGROUP_1), ["recurring node 1 in all: +20 +20"]),
+        ((LGROUP_1, None), ["once node 1 in all: +20 no"]),
+        ((None, LGROUP_1), ["once node 1 in all: no +20"]),
         ((None, None), []),
         # Moved, or two faults that have nothing in common.
-        ((LGROUP_1, LGROUP_3), ["wandering lgroup 1, lgroup 3 in all: +20 +20"]),
+        ((LGROUP_1, LGROUP_3), ["wandering node 1, node 3 in all: +20 +20"]),
         ((ONE_CPU, OTHER_CPU), ["wandering CPU 5, CPU 22 in b2: +20 +20"]),
         ((TWO_COPIES, OTHER_TWO), ["wandering CPUs 4,17, CPUs 9,30 in b3: +30 +30"]),
-        ((LGROUP_1, OTHER_CPU), ["once CPU 22 in b2: no +20", "once lgroup 1 in all: +20 no"]),
+        ((LGROUP_1, OTHER_CPU), ["once CPU 22 in b2: no +20", "once node 1 in all: +20 no"]),
         # Half the size is the same fault, a tenth of it is told as what it is.
-        ((LGROUP_1, HALF), ["recurring lgroup 1 in all: +20 +10"]),
-        ((LGROUP_1, TENTH), ["recurring lgroup 1 in all: +20 +2"]),
+        ((LGROUP_1, HALF), ["recurring node 1 in all: +20 +10"]),
+        ((LGROUP_1, TENTH), ["recurring node 1 in all: +20 +2"]),
         # Other benchmarks.
-        ((IN_TWO, IN_THREE), ["recurring lgroup 1 in b0,b1: +20 +20"]),
-        ((IN_TWO, IN_OTHERS), ["wandering lgroup 1 in b0,b1,b3,b4: +20 +20"]),
+        ((IN_TWO, IN_THREE), ["recurring node 1 in b0,b1: +20 +20"]),
+        ((IN_TWO, IN_OTHERS), ["wandering node 1 in b0,b1,b3,b4: +20 +20"]),
         ((ONE_CPU, CPU_IN_B4), ["wandering CPU 5 in b2,b4: +20 +20"]),
         # One iteration of a run is another's in the next.
         ((IN_ITERATION_2, IN_ITERATION_1), ["recurring CPU 5 in all: +20 +20"]),
         ((IN_ITERATION_2, None), ["once CPU 5 in all: +20 no"]),
         # Three runs of which one differs, or two; five with the place that two of them share.
-        ((LGROUP_1, None, LGROUP_1), ["recurring lgroup 1 in all: +20 no +20"]),
-        ((None, LGROUP_1, None), ["once lgroup 1 in all: no +20 no"]),
+        ((LGROUP_1, None, LGROUP_1), ["recurring node 1 in all: +20 no +20"]),
+        ((None, LGROUP_1, None), ["once node 1 in all: no +20 no"]),
         (
             (LGROUP_1, LGROUP_1, LGROUP_3, None, LGROUP_0),
-            ["wandering lgroup 1, lgroup 3, lgroup 0 in all: +20 +20 +20 no +20"],
+            ["wandering node 1, node 3, node 0 in all: +20 +20 +20 no +20"],
         ),
     ],
 )
@@ -387,9 +387,9 @@ def test_a_fault_recurs_only_where_it_is(slow: tuple[Slow | None, ...], told: li
         # Half as many copies on each lgroup: CPU 5 is there, of lgroup 1 now; and where only even
         # CPUs have copies it is not.
         ((ONE_CPU, ONE_CPU), Machine(4, 4), "recurring CPU 5 in b2: +20 +20"),
-        ((LGROUP_1, None), Machine(4, 4), "once lgroup 1 in all: +20 no"),
-        ((LGROUP_1, UPPER), Machine(4, 16), "wandering lgroup 1, lgroup 3 in all: +20 +20"),
-        ((LGROUP_1, LGROUP_2_OF_4), Machine(8, 4), "wandering lgroup 1, lgroup 2 in all: +20 +20"),
+        ((LGROUP_1, None), Machine(4, 4), "once node 1 in all: +20 no"),
+        ((LGROUP_1, UPPER), Machine(4, 16), "wandering node 1, node 3 in all: +20 +20"),
+        ((LGROUP_1, LGROUP_2_OF_4), Machine(8, 4), "wandering node 1, node 2 in all: +20 +20"),
         ((ONE_CPU, None), EVEN, "once CPU 5 in b2: +20 not run"),
         ((ONE_CPU, None), Machine(4, 8, places=False), "once CPU 5 in b2: +20 not run"),
     ],
@@ -411,21 +411,21 @@ def test_a_copy_that_is_slow_wherever_it_runs_recurs_by_its_number() -> None:
 def test_a_run_too_noisy_to_tell_is_no_run_without_it() -> None:
     small = (ALL, ALL, slice(8, 16), 1.03)
     (one,) = between(small, None, noises=(0.002, 0.3))
-    assert said(one) == "once lgroup 1 in all: +3 too noisy to tell"
+    assert said(one) == "once node 1 in all: +3 too noisy to tell"
     assert ", run 2 is too noisy to tell (" in one.summary
     (one,) = between(small, None, small, noises=(0.002, 0.3, 0.002))
-    assert said(one) == "recurring lgroup 1 in all: +3 too noisy to tell +3"
+    assert said(one) == "recurring node 1 in all: +3 too noisy to tell +3"
 
 
 def test_runs_are_told_with_the_size_of_each() -> None:
     (one,) = between(LGROUP_1, HALF)
     assert one.summary == (
-        "lgroup 1: all benchmarks +10 to +20 % in 2 of 2 runs: run 1 +20.0 %, run 2 +10.0 %; "
+        "node 1: all benchmarks +10 to +20 % in 2 of 2 runs: run 1 +20.0 %, run 2 +10.0 %; "
         "it comes back"
     )
     (one,) = between(LGROUP_1, None)
     assert one.summary == (
-        "lgroup 1: all benchmarks +20.0 % in 1 of 2 runs: run 1 +20.0 %, not in run 2 (+0.0 %); "
+        "node 1: all benchmarks +20.0 % in 1 of 2 runs: run 1 +20.0 %, not in run 2 (+0.0 %); "
         "in one run only"
     )
     (one,) = between(ONE_CPU, OTHER_CPU)
@@ -435,6 +435,6 @@ def test_runs_are_told_with_the_size_of_each() -> None:
     )
     (one,) = between(IN_TWO, IN_OTHERS)
     assert one.summary == (
-        "lgroup 1: b0, b1, b3, b4 +20.0 % in 2 of 2 runs: run 1 in b0, b1 +19.9 %, "
+        "node 1: b0, b1, b3, b4 +20.0 % in 2 of 2 runs: run 1 in b0, b1 +19.9 %, "
         "run 2 in b3, b4 +20.0 %; each time in another place"
     )

@@ -92,7 +92,7 @@ def finding(kind: Kind = Kind.SLOW_LGROUP, **changes: Any) -> Finding:
     """Copies 4 to 7 of benchmark a, iteration 1, are slow."""
     one = finding_of(
         kind,
-        "lgroup 1",
+        "node 1",
         SLOW,
         iterations=(1,),
         nodes=(1,),
@@ -234,7 +234,7 @@ def test_remote_memory_is_told_as_a_share() -> None:
     assert "memory 74 % remote" in told(run)
     (found,) = add_evidence([finding()], run)
     assert evidence_line(found).startswith(
-        "lgroup 1: a +20.0 % (4 of 4 copies); costs 6.0 % of the score; "
+        "node 1: a +20.0 % (4 of 4 copies); costs 6.0 % of the score; "
     )
     assert "; memory 74 % remote" in evidence_line(found)
 
@@ -513,7 +513,7 @@ def test_what_two_of_four_benchmarks_share_may_be_chance() -> None:
             (kind, "whole run", "iterations 5-10: all benchmarks +10.0 %", "iterations 5-10: ")
             for kind in (Kind.STEP, Kind.WARM_UP, Kind.GRADIENT, Kind.NO_PLACE)
         ),
-        (Kind.STEP, "lgroup 1", "all benchmarks +10.0 %", "lgroup 1: all benchmarks +10.0 %"),
+        (Kind.STEP, "node 1", "all benchmarks +10.0 %", "node 1: all benchmarks +10.0 %"),
     ],
 )
 def test_a_finding_names_a_place_only_where_it_has_one(

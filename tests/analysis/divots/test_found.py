@@ -47,7 +47,7 @@ def test_a_slow_lgroup_is_one_finding_not_eight_copies() -> None:
     times = quiet(6, 3, 32)
     times[2, :, 8:16] *= 1.18
     found = one(divots(times, FOUR))
-    assert (found.kind, found.place, found.node) == (Kind.SLOW_LGROUP, "lgroup 1", 1)
+    assert (found.kind, found.place, found.node) == (Kind.SLOW_LGROUP, "node 1", 1)
     assert (found.benchmark, found.copies) == ("b2", tuple(range(8, 16)))
     assert found.slowdown == pytest.approx(1.18, abs=0.01)
     assert found.summary == "b2 +18.1 % (8 of 8 copies, 3 of 3 iterations)"
@@ -95,7 +95,7 @@ def test_a_run_of_cpus_that_no_description_knows_is_found_in_the_times(places: b
     times[1:4, :, 20:24] *= 1.06
     found = one(divots(times, machine))
     assert found.copies == (20, 21, 22, 23)
-    assert found.place == ("CPUs 20-23 of lgroup 2" if places else "copies 20-23")
+    assert found.place == ("CPUs 20-23 of node 2" if places else "copies 20-23")
     assert found.benchmarks == ("b1", "b2", "b3")
 
 
@@ -107,7 +107,7 @@ def test_a_fast_lgroup_does_not_make_the_others_slow(lgroup: int) -> None:
     found = one(divots(times, Machine(5, 8)))
     assert (found.kind, found.place, found.copies) == (
         Kind.SLOW_GROUP,
-        f"lgroup {lgroup}",
+        f"node {lgroup}",
         tuple(range(40)[fast]),
     )
     assert found.slowdown == pytest.approx(0.8, abs=0.01)
@@ -129,7 +129,7 @@ def test_one_half_of_every_lgroup_is_one_pattern() -> None:
     for node in range(4):
         times[:, :, 16 * node + 8 : 16 * node + 16] *= 1.018
     found = one(divots(times, machine))
-    assert found.place == "upper half of every lgroup (CPUs 8-15,24-31,40-47,56-63)"
+    assert found.place == "upper half of every NUMA node (CPUs 8-15,24-31,40-47,56-63)"
     assert found.slowdown == pytest.approx(1.018, abs=0.001)
 
 
@@ -139,8 +139,10 @@ def test_lgroups_that_take_turns_are_one_benchmark_that_does_not_repeat() -> Non
         times[1, iteration, 8 * node : 8 * node + 8] *= 1.06
     found = one(divots(times, FOUR))
     assert (found.kind, found.benchmark) == (Kind.WANDERING, "b1")
-    assert found.summary.startswith("b1: another lgroup is slow in each iteration (iteration 1: ")
-    assert "iteration 2: lgroup 0 +6" in found.summary
+    assert found.summary.startswith(
+        "b1: another NUMA node is slow in each iteration (iteration 1: "
+    )
+    assert "iteration 2: node 0 +6" in found.summary
 
 
 @pytest.mark.parametrize("slow", [(2, 5), (1, 3, 6)])
@@ -186,7 +188,7 @@ def test_a_copy_of_a_slow_lgroup_that_kept_its_speed_is_no_fast_one() -> None:
     times[:, :, 8:16] *= 1.9
     times[2, 1, 11] /= 1.93  # the noise of the others makes it 3 % faster than them
     found = one(divots(times, FOUR))
-    assert found.place == "lgroup 1"
+    assert found.place == "node 1"
     assert found.slowdown == pytest.approx(1.9, abs=0.01)
 
 
@@ -510,7 +512,7 @@ def test_an_lgroup_with_fewer_copies_that_is_slower_is_a_divot() -> None:
     times = quiet(6, 3, 28)
     times[:4, :, 24:] *= 1.06
     told = [one for one in found(times, places) if not one.explained]
-    assert [(one.place, one.slowdown > 1) for one in told] == [("lgroup 3", True)]
+    assert [(one.place, one.slowdown > 1) for one in told] == [("node 3", True)]
 
 
 def test_a_lighter_lgroup_that_is_faster_is_no_divot() -> None:

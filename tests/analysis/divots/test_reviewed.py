@@ -46,7 +46,7 @@ def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations(
     assert found.kind is Kind.SLOW_LGROUP
     assert _status([("slow-lgroup", 0.023)], [found], []) == 0
     assert _status([("slow-lgroup", 0.018)], [found], []) == 1
-    assert "lgroup 1 (" in capsys.readouterr().err
+    assert "node 1 (" in capsys.readouterr().err
 
 
 def test_eight_slow_copies_of_64_make_no_fast_ones() -> None:
@@ -72,7 +72,7 @@ def test_one_slow_lgroup_of_two_with_two_copies_each() -> None:
     times = quiet(6, 3, 4, noise=0.002)
     times[:, :, 2:] *= 1.05
     found = one(divots(times, Machine(2, 2)))
-    assert (found.kind, found.place) == (Kind.SLOW_LGROUP, "lgroup 1")
+    assert (found.kind, found.place) == (Kind.SLOW_LGROUP, "node 1")
 
 
 @pytest.mark.parametrize("benchmarks", [slice(3, 4), slice(0, 6)])
@@ -90,7 +90,7 @@ def test_a_slow_iteration_that_spared_an_lgroup_is_told_once() -> None:
     times[3, 0, :48] *= 1.12
     found = one(divots(times, FOUR))
     assert found.kind is Kind.SLOW_ITERATION
-    assert found.summary.endswith("all but lgroup 3")
+    assert found.summary.endswith("all but node 3")
     assert found.copies == tuple(range(48))
 
 
@@ -205,7 +205,7 @@ def test_an_lgroup_that_is_slow_by_more_each_time_is_one_finding_with_its_range(
     times = quiet(2, 3, 32)
     times[:, :, 8:16] *= np.array([1.05, 1.2, 1.44])[:, None]
     found = one(divots(times, Machine(4, 8)))
-    assert (found.place, found.iterations) == ("lgroup 1", ())
+    assert (found.place, found.iterations) == ("node 1", ())
     assert "+20.0 % (+5 to +44 %) (8 of 8 copies, 3 of 3 iterations)" in found.summary
 
 
@@ -218,8 +218,8 @@ def test_two_lgroups_that_swap_are_no_slow_lgroup_and_sizes_are_against_the_othe
         times[0, i, 8 * (i % 2) : 8 * (i % 2) + 8] *= 1.15
     found = one(divots(times, Machine(2, 8)))
     assert found.kind is Kind.WANDERING
-    assert "iteration 1: lgroup 0 +15.1 %; iteration 2: lgroup 1 +14.9 %" in found.summary
-    assert "lgroup 0 -" not in found.summary
+    assert "iteration 1: node 0 +15.1 %; iteration 2: node 1 +14.9 %" in found.summary
+    assert "node 0 -" not in found.summary
     assert _status([("slow-lgroup", 0.01)], [found], []) == 0
 
 

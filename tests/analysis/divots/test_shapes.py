@@ -80,7 +80,7 @@ def test_an_lgroup_of_two_copies_is_told_once(nodes: int) -> None:
     times = quiet(12, 3, 2 * nodes)
     times[:, :, 2:4] *= 1.2
     found = one(divots(times, Machine(nodes, 2)))
-    assert (found.kind, found.place, found.copies) == (Kind.SLOW_LGROUP, "lgroup 1", (2, 3))
+    assert (found.kind, found.place, found.copies) == (Kind.SLOW_LGROUP, "node 1", (2, 3))
     assert found.slowdown == pytest.approx(1.2, abs=0.01)
 
 
@@ -89,7 +89,7 @@ def test_an_lgroup_slow_in_one_of_two_iterations_is_the_lgroup(nodes: int) -> No
     times = quiet(6, 2, 16 * nodes)
     times[3, 1, :16] *= 1.05
     found = one(divots(times, Machine(nodes, 16)))
-    assert (found.kind, found.place, found.iteration) == (Kind.SLOW_LGROUP, "lgroup 0", 2)
+    assert (found.kind, found.place, found.iteration) == (Kind.SLOW_LGROUP, "node 0", 2)
     assert found.benchmark == "b3"
 
 
@@ -103,7 +103,7 @@ def test_neighbouring_slow_lgroups_are_named_as_lgroups(
     times[1:3, :, copies] *= 1.2
     found = one(divots(times, EIGHT))
     assert (found.kind, found.nodes) == (Kind.SLOW_LGROUP, slow)
-    assert found.place == f"lgroups {slow[0]}-{slow[-1]}"
+    assert found.place == f"nodes {slow[0]}-{slow[-1]}"
     assert found.copies == tuple(copies)
 
 
@@ -129,7 +129,7 @@ def test_an_lgroup_with_all_its_memory_elsewhere_says_so() -> None:
     times = quiet(8, 3, 32)
     times[3:5, :, 16:] *= 1.3
     found = one(divots(times, machine))
-    assert found.place == "lgroup 1"
+    assert found.place == "node 1"
     assert text_of(found, "memory") == "its memory is on node 0"
 
 
@@ -165,7 +165,7 @@ def test_a_benchmark_that_drifts_alone_is_drift(benchmarks: int) -> None:
     ("iterations", "slow"),
     [(12, range(6, 13)), (10, range(1, 8)), (20, range(8, 21)), (60, range(20, 61)), (5, [2])],
 )
-@pytest.mark.parametrize(("copies", "place"), [((8, 16), "lgroup 1"), ((4, 5), "CPU 4")])
+@pytest.mark.parametrize(("copies", "place"), [((8, 16), "node 1"), ((4, 5), "CPU 4")])
 def test_a_part_that_is_slow_from_some_time_on_is_told_in_those_iterations_only(
     benchmarks: int, iterations: int, slow: Sequence[int], copies: tuple[int, int], place: str
 ) -> None:
@@ -257,7 +257,7 @@ def test_a_single_copy_is_named_and_said_to_be_slower_or_faster() -> None:
     times[3, 1, 9] *= 1.42
     found = one(divots(times, FOUR))
     assert found.summary.startswith("b3 +4")
-    assert found.summary.endswith(" % (copy 9, 1 of 32, 1 of 2 iterations: iteration 2)")
+    assert found.summary.endswith(" % (copy 9, 1 of 32 copies, 1 of 2 iterations: iteration 2)")
 
 
 def test_copies_of_the_tail_are_not_told_for_the_sake_of_those_far_out() -> None:
@@ -452,7 +452,7 @@ def test_an_lgroup_that_is_slow_now_more_now_less_takes_no_turns() -> None:
 
 @pytest.mark.parametrize(
     ("slow", "where"),
-    [([6, 7, 9, 10], "all on lgroup 1, not all of it"), ([1, 4, 7, 10], "not by lgroup or CPU")],
+    [([6, 7, 9, 10], "all on node 1, not all of it"), ([1, 4, 7, 10], "not by NUMA node or CPU")],
 )
 def test_two_groups_of_copies_are_not_denied_their_lgroup(slow: list[int], where: str) -> None:
     times = quiet(5, 3, 12, noise=0.002)
@@ -494,7 +494,7 @@ def test_half_of_one_lgroup_is_one_finding_and_no_sum_of_larger_halves() -> None
     times = quiet(5, 3, 32, noise=0.01)
     times[:, :, 16:24] *= 1.1
     found = one(divots(times, Machine(2, 16)))
-    assert found.place == "lower half of lgroup 1 (CPUs 16-23)"
+    assert found.place == "lower half of node 1 (CPUs 16-23)"
     assert found.slowdown == pytest.approx(1.1, rel=0.01)
 
 

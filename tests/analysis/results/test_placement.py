@@ -86,7 +86,7 @@ def not_known(*samples: Sampled, **more: Any) -> str:
 def test_local_memory_is_at_home_but_for_start_up_data() -> None:
     assert met(plan(), sample({1: 900 * MB, 0: 20 * MB}))
     assert not_met(plan(), sample({1: 450 * MB, 0: 450 * MB})) == (
-        "50 % of its 900 MB lay on lgroup 0, planned 1; the kernel names its policy local"
+        "50 % of its 900 MB lay on node 0, planned 1; the kernel names its policy local"
     )
     # However large its share; then the share counts.
     assert met(plan(), sample({1: MB, 0: MB}))
@@ -100,7 +100,7 @@ def test_one_look_with_memory_away_is_enough() -> None:
     astray = sample({1: 900 * MB}, age_ns=9 * 10**9, looks=2, astray_bytes=((0, 48 * MB), (1, MB)))
     assert met(plan(), *looks)
     assert not_met(plan(), *looks, astray) == (
-        "98 % of its 49 MB lay on lgroup 0 9.0 s into its run, planned 1; the kernel names its "
+        "98 % of its 49 MB lay on node 0 9.0 s into its run, planned 1; the kernel names its "
         "policy local"
     )
 
@@ -113,7 +113,7 @@ def test_memory_on_chosen_nodes_is_judged_by_those() -> None:
     # Weights are not unevenness, but memory must lie on every node of them.
     assert met(WEIGHTED, sample({0: 300 * MB, 1: 100 * MB}))
     assert met(WEIGHTED, sample({0: 30 * MB, 1: 3 * MB}))
-    assert not_met(WEIGHTED, sample({0: 30 * MB})) == "weighted over lgroups 0-1: 1 has none of it"
+    assert not_met(WEIGHTED, sample({0: 30 * MB})) == "weighted over nodes 0-1: 1 has none of it"
     assert evenness(WEIGHTED, merged_samples([sample({0: MB})])) is None
 
 
@@ -123,7 +123,7 @@ def test_interleaved_memory_is_even_or_it_is_not_the_plan() -> None:
     assert evenness(FOUR, merged_samples([even])) == 1.0
     full = sample({0: 130 * MB, 1: 130 * MB, 2: 10 * MB, 3: 130 * MB})
     assert not_met(FOUR, full, gate=ANY) == (
-        "interleaved unevenly: lgroup 2 has 10 MB of it, an equal part is 100 MB"
+        "interleaved unevenly: node 2 has 10 MB of it, an equal part is 100 MB"
     )
     assert not_met(FOUR, sample({0: 400 * MB}), gate=ANY)
     # Neither a few pages nor a few huge ones can be even.
@@ -151,7 +151,7 @@ def test_a_mask_that_a_cpuset_narrowed_is_not_the_plan_but_a_copy_may_narrow_its
     narrowed = not_met(plan((2, 3)), sample({1: 100 * MB}), gate=GATE)
     assert narrowed.startswith("may use CPUs 2 only of the planned 2-3")
     elsewhere = not_met(plan(), sample({1: MB}), gate=GateFacts((2,), (0,)))
-    assert "may not take memory of lgroup 1" in elsewhere
+    assert "may not take memory of node 1" in elsewhere
     assert met(plan((2, 3)), sample({1: 2 * MB}), gate=GateFacts((2, 3), (0, 1)))
     # It counts more than what is not known.
     assert not_met(plan(), gate=GateFacts((3,), (0, 1)))
@@ -163,7 +163,7 @@ def test_of_what_was_not_looked_at_nothing_is_known() -> None:
     )
     early = "before its memory was sampled"
     assert not_known(elapsed_s=0.3) == f"finished within 2 s, {early}"
-    assert not_known(sample(None)) == "on which lgroups its memory lay could not be read"
+    assert not_known(sample(None)) == "on which NUMA nodes its memory lay could not be read"
     last_cpu = not_known(gate=HERE, elapsed_s=0.1, last_cpu=None)
     assert last_cpu == "on which CPUs it ran was not seen"
     assert not_known(sample({1: 900 * MB}, unread=3)) == (
@@ -283,7 +283,7 @@ def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> No
         "placement       of 4 copies: 1 as planned, 1 not as planned, 2 unknown; the results "
         "include the misplaced copies",
         "not as planned  copy 1 of a, iteration 1 (CPU 1, node 0): 75 % of its 400 MB lay on "
-        "lgroup 1, planned 0; the kernel names its policy local",
+        "node 1, planned 0; the kernel names its policy local",
         "unknown         2 copies (copies 2-3): finished within 2 s, before its memory was sampled",
         "",
         "benchmark    seen  resident  most     4 KB     2 MB  local  least  moves",

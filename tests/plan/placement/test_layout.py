@@ -62,7 +62,7 @@ def test_a_path_works_where_a_name_does(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_layout_of_one_s_own_can_say_everything() -> None:
     text = """
-description = "lgroup 0 is slow"
+description = "node 0 is slow"
 equals = "nothing"
 order = "cores"
 bind = "core"
@@ -82,7 +82,7 @@ rest = 1
 """
     assert parse_layout(text, Path("own.toml")) == Layout(
         "own",
-        "lgroup 0 is slow",
+        "node 0 is slow",
         CpuOrder.CORES,
         BindLevel.CORE,
         equals="nothing",
@@ -157,7 +157,7 @@ def test_an_unknown_name_or_an_unreadable_file_is_an_error(tmp_path: Path) -> No
         ('order = "expr:Q"', "own.toml:1: order: expr:Q: expected a domain"),
         ('order = "list:CPUS"', "expected a number from 0 to 65535 at character 1"),
         ('order = "list:0"\n[counts]\nrest = 1', 'does not go with order = "list:..."'),
-        ('order = "os"\n[counts]\n0 = 0', "own.toml:2: counts: no lgroup gets a copy"),
+        ('order = "os"\n[counts]\n0 = 0', "own.toml:2: counts: no NUMA node gets a copy"),
         ('order = "os"\nnodes = 3', "nodes: expected a string, got the number 3 (put it in quot"),
         ('order = "os"\nsmt = 99999999', "expected a whole number from 1 to 65536"),
         ('order = "balanced"\ndescription = 1', "own.toml:2: description: expected a string"),
@@ -250,7 +250,7 @@ def test_ranks_count_anew_so_that_a_core_s_only_thread_left_is_its_first() -> No
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"only": MachineParts(nodes=(3,))}, "layout mine: made has no lgroups 3; it has 0-1"),
+        ({"only": MachineParts(nodes=(3,))}, "layout mine: made has no NUMA nodes 3; it has 0-1"),
         ({"only": MachineParts(cpus=(1, 96, 97))}, "made has no CPUs 96-97; it has 0-7"),
         (
             {"exclude": MachineParts(cores=(9,))},
@@ -258,7 +258,7 @@ def test_ranks_count_anew_so_that_a_core_s_only_thread_left_is_its_first() -> No
         ),
         (
             {"exclude": MachineParts(nodes=(0, 1))},
-            r"layout mine \(without lgroups 0-1\) leaves none of",
+            r"layout mine \(without NUMA nodes 0-1\) leaves none of",
         ),
         (
             {"exclude": MachineParts(nodes=(0, 1)), "reserve": 1},

@@ -162,7 +162,7 @@ def test_counts_that_do_not_fit_the_machine_or_the_copies_are_an_error() -> None
     four = layout(CpuOrder.SCATTER, counts=Counts(((0, 4),), 1))
     with pytest.raises(InputError, match=r"counts for 5 copies on made .*not for 8: use --copi"):
         assign_cpus(SMT, four, 8)
-    with pytest.raises(InputError, match="lgroup 3 is not there; on made copies can run on lgro"):
+    with pytest.raises(InputError, match="node 3 is not there; on made copies can run on node"):
         assign_cpus(SMT, layout(CpuOrder.SCATTER, counts=Counts(((3, 1),))), 1)
 
 
@@ -253,7 +253,7 @@ def test_a_full_lgroup_of_counts_does_not_crowd_the_others() -> None:
     counts = Counts(((0, 2), (1, 1)))
     slots = assign_cpus(SMT, layout(CpuOrder.COMPACT, counts=counts), 3, 2).slots
     assert [numbers(slot) for slot in slots] == [[0, 4], [1, 5], [2, 3]]
-    with pytest.raises(InputError, match="lgroup 0 has 4 usable CPUs, and one copy uses 5"):
+    with pytest.raises(InputError, match="node 0 has 4 usable CPUs, and one copy uses 5"):
         assign_cpus(SMT, layout(CpuOrder.COMPACT, counts=Counts(((0, 1),))), 1, 5)
 
 
@@ -272,7 +272,7 @@ def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
     topology = parse_synthetic("pack:1 numa:2 core:2 pu:1")
     package = Layout("package", "", CpuOrder.COMPACT, BindLevel.PACKAGE)
     assert plan_placements(topology, package, 1, MemoryPolicy.BIND).warnings == (
-        "1 copy may run on CPUs of several lgroups, and --mem bind takes memory of the first "
+        "1 copy may run on CPUs of several NUMA nodes, and --mem bind takes memory of the first "
         "CPU's only: it is remote from the others",
     )
     assert plan_placements(topology, package, 1, MemoryPolicy.LOCAL).warnings == ()

@@ -56,7 +56,7 @@ def test_more_copies_than_pus_go_round() -> None:
     assert [p.cpu for p in placed.placements] == [0, 4, 1, 5, 2, 6, 3, 7] * 2 + [0, 4]
     assert placed.warnings == (
         "18 copies share 8 usable PUs: 3 on 2 PUs, 2 on 6 PUs",
-        "lgroups run unequal numbers of copies: 10 on lgroup 0, 8 on lgroup 1",
+        "NUMA nodes run unequal numbers of copies: 10 on node 0, 8 on node 1",
     )
     assert warnings(SMT, 16) == ("16 copies share 8 usable PUs: 2 copies on each",)
     assert plan_placements(SMT, UNBOUND, 9, LOCAL).warnings == (
@@ -131,7 +131,7 @@ def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> No
     topology = made(distances=RawDistances((0, 1, 2), values))
     found = plan_placements(topology, BALANCED, 3, BIND)
     assert [p.memory_nodes for p in found.placements] == [(2,), (1,), (2,)]
-    assert found.warnings[-1] == f"{remote}, from lgroup 2"
+    assert found.warnings[-1] == f"{remote}, from node 2"
     with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
         plan_placements(made(), BALANCED, 3, BIND)
     assert warnings(made(), 3) == (remote,)
@@ -149,7 +149,7 @@ def test_unequal_lgroups_get_a_warning_with_their_numbers() -> None:
     uneven = made([[[0], [1], [2]], [[3]], [[4]]])
     assert warnings(uneven, 3) == ()
     assert warnings(uneven, 5) == (
-        "lgroups run unequal numbers of copies: 3 on lgroup 0, 1 on lgroups 1-2 each",
+        "NUMA nodes run unequal numbers of copies: 3 on node 0, 1 on nodes 1-2 each",
     )
     assert [p.cpu for p in plan_placements(uneven, BALANCED, 4, LOCAL).placements] == [0, 1, 3, 4]
 
@@ -222,7 +222,7 @@ def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
         ((3, 4), (1,)),
     ]
     assert placed.warnings[0] == (
-        "1 copy has CPUs in several lgroups: part of their memory is remote"
+        "1 copy has CPUs in several NUMA nodes: part of their memory is remote"
     )
 
 
@@ -344,7 +344,7 @@ def test_copies_on_a_wide_mask_share_cores_only_where_they_have_no_choice() -> N
     # Lgroup 0 has four copies for its two cores, lgroup 1 a core for each.
     assert warned(SMT, 6, BindLevel.NODE, order=CpuOrder.COMPACT) == [
         "4 copies share 2 cores while 2 run on cores of their own: they will not take equally long",
-        "lgroups run unequal numbers of copies: 4 on lgroup 0, 2 on lgroup 1",
+        "NUMA nodes run unequal numbers of copies: 4 on node 0, 2 on node 1",
     ]
     assert warned(SMT, 5, BindLevel.CORE)[0] == (
         "2 copies share 1 core while 3 run on cores of their own: they will not take equally long"
@@ -419,5 +419,5 @@ def test_copies_that_float_over_lgroups_are_in_none_of_them() -> None:
     topology = parse_synthetic("pack:1 numa:2 core:2 pu:1")
     assert warned(topology, 3, BindLevel.PACKAGE) == []
     assert warned(topology, 3) == [
-        "lgroups run unequal numbers of copies: 2 on lgroup 0, 1 on lgroup 1"
+        "NUMA nodes run unequal numbers of copies: 2 on node 0, 1 on node 1"
     ]

@@ -64,13 +64,13 @@ def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
 def test_an_lgroup_full_of_page_cache_is_warned_of_with_the_way_out() -> None:
     has = {0: memory(0, 16 * GB, GB), 1: memory(0, 3 * GB, 14 * GB)}
     assert memory_warnings({0: 12 * GB, 1: 12 * GB, 7: GB}, has) == (
-        "page cache fills lgroup 1 (its copies need 12.0 GB; 3.0 GB free, 14.0 GB page cache): "
-        "the kernel drops it while copies are timed or takes memory of another lgroup; "
+        "page cache fills node 1 (its copies need 12.0 GB; 3.0 GB free, 14.0 GB page cache): "
+        "the kernel drops it while copies are timed or takes memory of another NUMA node; "
         "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it; what a set-up reads under "
-        "`numactl --interleave=all` spreads over all lgroups",
+        "`numactl --interleave=all` spreads over all NUMA nodes",
     )
     assert memory_warnings({0: 3 * GB}, {0: memory(0, GB, 4 * GB)}) == (
-        "page cache fills lgroup 0 (its copies need 3.0 GB; 1.0 GB free, 4.0 GB page cache): "
+        "page cache fills node 0 (its copies need 3.0 GB; 1.0 GB free, 4.0 GB page cache): "
         "the kernel drops it while copies are timed; "
         "`sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it",
     )
@@ -80,10 +80,11 @@ def test_an_lgroup_full_of_page_cache_is_warned_of_with_the_way_out() -> None:
 def test_lgroups_too_small_for_their_copies_are_warned_of_together() -> None:
     has = {node: memory(0, 50_000_000, 0) for node in range(6)}
     [warning] = memory_warnings(dict.fromkeys(range(6), GB), has)
-    told = "lgroup {} (its copies need 1.0 GB; 50.0 MB free, 0.0 MB page cache)"
+    told = "node {} (its copies need 1.0 GB; 50.0 MB free, 0.0 MB page cache)"
     assert warning == (
         f"too little memory in {', '.join(told.format(node) for node in range(4))} and 2 more: the "
-        "rest comes from other lgroups, from swap, or not at all; fewer copies, a smaller size or "
+        "rest comes from other NUMA nodes, from swap, or not at all; fewer copies, a smaller "
+        "size or "
         "a layout that spreads them avoids it"
     )
     [strict] = memory_warnings({0: GB}, has, strict=True)
@@ -112,11 +113,13 @@ def test_page_cache_of_the_set_up_on_one_lgroup_is_told_with_the_cure() -> None:
     now = {0: memory(0, 2 * GB, 7 * GB), 1: memory(1, 8 * GB, GB)}
     found = preflight([on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}, now, before=before)
     assert found.warnings == (
-        "page cache fills lgroup 0 (its copies need 4.0 GB; 2.0 GB free, 7.0 GB page cache): the "
-        "kernel drops it while copies are timed or takes memory of another lgroup; `sync; echo 1 > "
+        "page cache fills node 0 (its copies need 4.0 GB; 2.0 GB free, 7.0 GB page cache): "
+        "the "
+        "kernel drops it while copies are timed or takes memory of another NUMA node; `sync; "
+        "echo 1 > "
         "/proc/sys/vm/drop_caches` as root frees it; what a set-up reads under `numactl "
-        "--interleave=all` spreads over all lgroups",
-        "page cache that came during the set-up (builds, inputs): 6.0 GB on lgroup 0; once inputs "
+        "--interleave=all` spreads over all NUMA nodes",
+        "page cache that came during the set-up (builds, inputs): 6.0 GB on node 0; once inputs "
         "are made, a second run has less of it",
     )
     assert [row.verdict for row in found.rows] == ["page-cache", "enough"]
@@ -131,9 +134,9 @@ def test_too_little_memory_is_told_and_huge_pages_set_aside_may_be_the_reason() 
     now = {0: memory(0, GB, pools=pools), 1: memory(1, 9 * GB)}
     found = preflight([on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}, now)
     short, pool = found.warnings
-    assert short.startswith("too little memory in lgroup 0 (its copies need 4.0 GB; 1.0 GB free")
+    assert short.startswith("too little memory in node 0 (its copies need 4.0 GB; 1.0 GB free")
     assert pool == (
-        "3.15 GB of lgroup 0 lie in huge pages that are set aside and free: only programs that ask "
+        "3.15 GB of node 0 lie in huge pages that are set aside and free: only programs that ask "
         "for them get that memory; as root `echo 500 > /sys/devices/system/node/node0/hugepages/"
         "hugepages-2048kB/nr_hugepages` gives it back"
     )
@@ -147,7 +150,7 @@ def test_memory_in_small_pieces_matters_where_huge_pages_are_for_all() -> None:
     assert preflight(placements, needs, now).warnings == ()
     [warning] = preflight(placements, needs, now, huge_pages_always=True).warnings
     assert warning == (
-        "too few free blocks of the size of a huge page in lgroup 0 (its copies need 4.0 GB; "
+        "too few free blocks of the size of a huge page in node 0 (its copies need 4.0 GB; "
         "1.0 GB free in such blocks): part of the copies' memory comes in small pages, or is "
         "compacted while copies are timed; `echo 1 > /proc/sys/vm/compact_memory` as root makes "
         "larger blocks"
@@ -170,15 +173,15 @@ def test_what_could_not_be_compared_is_known() -> None:
 
     way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
     assert unchecked([on(0, 0)], GB) == ()
-    assert unchecked([on(0, 0)], 0, "a") == (f"memory need not stated: lgroups not checked; {way}",)
+    assert unchecked([on(0, 0)], 0, "a") == (f"memory need not stated: memory not checked; {way}",)
     assert unchecked([on(0, 0)], GB, "b", "c") == (
-        f"memory need of b, c not stated: lgroups checked for the other benchmarks only; {way}",
+        f"memory need of b, c not stated: only the other benchmarks are checked; {way}",
     )
     assert unchecked([on(0, None)], GB) == (
-        "copies are bound to no lgroup: lgroups not checked; a layout other than none binds them",
+        "copies are bound to no NUMA node: memory not checked; a layout binds them",
     )
     assert unchecked([on(0, 0), on(1, 3)], GB) == (
-        "the kernel does not tell what is free on lgroup 3: not checked",
+        "the kernel does not tell what is free on node 3: not checked",
     )
 
 
@@ -237,9 +240,7 @@ def test_the_preflight_of_a_machine_reads_it(tmp_path: Path) -> None:
     proc, sys = machine(tmp_path)
     found = preflight_now([on(0, 1)], {0: 300 << 10}, proc=proc, sys=sys)
     assert [row.verdict for row in found.rows] == ["enough", "page-cache"]
-    assert (
-        "lgroup 1 (its copies need 0.31 MB; 0.2 MB free, 0.26 MB page cache)" in found.warnings[0]
-    )
+    assert "node 1 (its copies need 0.31 MB; 0.2 MB free, 0.26 MB page cache)" in found.warnings[0]
 
 
 def test_this_machine_has_lgroups() -> None:

@@ -159,7 +159,7 @@ def test_a_mask_narrowed_by_a_cpuset_is_known_from_a_wrong_one() -> None:
     [wrong] = gate_mismatches(seen, (2,), ())
     assert wrong == "bound to CPUs 0-1, planned 2"
     [missing] = gate_mismatches(seen, (0, 1), (0, 2))
-    assert "lgroup 2 as planned: its cpuset allows 0" in missing
+    assert "node 2 as planned: its cpuset allows 0" in missing
     assert gate_mismatches(GateFacts(None, None), (1,), (1,)) == ()
 
 

@@ -173,7 +173,7 @@ def test_memory_on_an_lgroup_that_may_not_give_any_is_reported(
     check.check([child(0)])
     check.check([child(0, 1)])
     assert [note.text for note in emitted] == [
-        "not placed as planned: copy 0 may not take memory of lgroup 3 as planned: its cpuset "
+        "not placed as planned: copy 0 may not take memory of node 3 as planned: its cpuset "
         "allows 0-1"
     ]
 

@@ -52,7 +52,7 @@ def times(*seconds: float, per_node: int = 2, **changes: object) -> list[StoredC
 
 FINDING = finding_of(
     Kind.SLOW_LGROUP,
-    "lgroup 1",
+    "node 1",
     (2, 3),
     benchmarks=("a", "b"),
     tune=None,
@@ -188,8 +188,8 @@ def test_findings_become_names_benchmark_by_benchmark() -> None:
     )
     unseen = replace(layout, slowdown=1.001)
     assert labels_from([FINDING, layout, unseen]) == (
-        Label((2, 3), "lgroup 1: +12.0 %", benchmark="a", cpus=FINDING.cpus),
-        Label((2, 3), "lgroup 1: +25.0 %", benchmark="b", cpus=FINDING.cpus),
+        Label((2, 3), "node 1: +12.0 %", benchmark="a", cpus=FINDING.cpus),
+        Label((2, 3), "node 1: +25.0 %", benchmark="b", cpus=FINDING.cpus),
         Label((2, 3), "CPUs 0-6: by the layout", cpus=FINDING.cpus, explained=True),
     )
 
@@ -198,7 +198,7 @@ def test_findings_become_names_benchmark_by_benchmark() -> None:
     ("kind", "place", "text"),
     [
         (Kind.STEP, "whole run", "step: +25.0 %"),
-        (Kind.STEP, "lgroup 1", "lgroup 1: +25.0 %"),
+        (Kind.STEP, "node 1", "node 1: +25.0 %"),
         (Kind.GRADIENT, "all copies", "gradient: +18.0 %"),  # from end to end
         (Kind.NO_PLACE, "whole run", "a copy each time: +25.0 %"),
         (Kind.WARM_UP, "whole run", "warm-up: by the layout"),
@@ -252,7 +252,7 @@ def times_of_four(*seconds: float, **changes: object) -> list[StoredCopy]:
 
 
 SLOW = (100.0, 100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 130.0, 100.0, 100.0, 100.0, 100.0)
-NAMED = Label((4, 5, 6, 7), "lgroup 1: +30 %", (), "a")
+NAMED = Label((4, 5, 6, 7), "node 1: +30 %", (), "a")
 
 
 def text(
@@ -283,7 +283,7 @@ time of each copy, run 7 on h, 12 copies
       copy 0    4    8 11
     median                 fastest  slowest
 a  100.0 s ____ #### ____   +0.0 %    +30 %
-           lgroup 1: +30 %
+           node 1: +30 %
 
 One sign: a copy, from _ (fastest of the benchmark)
     to # (slowest); ^ v farther out, x failed.
@@ -340,7 +340,7 @@ def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = drawn_picture(times_of_four(*SLOW), NAMED)
     assert "\x1b[" not in text(shown)
-    assert "\x1b[1;31mlgroup 1: +30 %" in text(shown, terminal=True)
+    assert "\x1b[1;31mnode 1: +30 %" in text(shown, terminal=True)
 
 
 def test_iterations_of_one_benchmark_stand_one_below_the_other() -> None:
@@ -376,11 +376,11 @@ def test_a_run_in_which_all_failed_says_so() -> None:
 def test_a_file_has_real_text_and_every_dot() -> None:
     svg = picture_svg(drawn_picture(times_of_four(*SLOW), NAMED))
     words = texts(svg)
-    assert {"time of each copy, run 7 on h, 12 copies", "a", "lgroup 1: +30 %"} <= set(words)
+    assert {"time of each copy, run 7 on h, 12 copies", "a", "node 1: +30 %"} <= set(words)
     assert {"100.0 s", "130.0 s", "median", "+30 %", "NUMA node", "copy", "11"} <= set(words)
     assert "iteration" not in words, "there is one"
     assert dots(svg) == [[(8, GREY, "1"), (4, SLOW_DOT, "1")]]
-    assert len(marks(svg, "grid")[0]) == 2, "a line where an lgroup ends"
+    assert len(marks(svg, "grid")[0]) == 2, "a line where a NUMA node ends"
 
 
 @needs_vega
@@ -503,13 +503,13 @@ def test_the_slow_lgroup_is_named_in_the_terminal_and_in_the_file(
     assert status == 0
     assert out.count("429.mcf, iteration ") == 3
     assert "470.lbm" not in out
-    assert "lgroup 2: +40." in out
+    assert "node 2: +40." in out
 
     file = tmp_path / "a.svg"
     status, out, err = rater("show", "plot", "-o", file)
     assert (status, err) == (0, "")
     assert out == f"{file}: time of each copy, run 1 on h, 16 copies, 2 benchmarks\n"
-    assert any(it.startswith("lgroup 2: +40.") for it in texts(file.read_text()))
+    assert any(it.startswith("node 2: +40.") for it in texts(file.read_text()))
 
 
 @needs_vega

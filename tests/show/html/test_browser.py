@@ -246,7 +246,7 @@ def test_a_link_of_the_same_divot_in_another_run_is_its_own(twice: Browser) -> N
     for link, run in ((0, 1), (of_second, 3)):
         twice.js(f"document.querySelectorAll('a[data-pick]')[{link}].click()")
         twice.frame()
-        assert twice.js(CHOSEN).startswith(f"divot: lgroup 1: run {run}: 4 copies, +")
+        assert twice.js(CHOSEN).startswith(f"divot: node 1: run {run}: 4 copies, +")
         chosen = twice.js(
             "[...document.querySelectorAll('#panels figure')]"
             ".filter(f => f.querySelector('.picked-marks path')).map(f => f.id.split('-')[1])"

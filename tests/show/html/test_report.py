@@ -86,7 +86,7 @@ def test_a_page_is_written_in_the_current_directory(
     assert (status, err) == (0, "")
     assert out.startswith(f"{file}: report on run 1, ")
     shown = Page(file.read_text(encoding="utf-8"))
-    assert "lgroup 1 : all benchmarks +30.0 %" in shown.text
+    assert "node 1 : all benchmarks +30.0 %" in shown.text
     assert len(shown.data["runs"][0]["panels"]) == 3
     assert [path.name for path in tmp_path.glob(".rater-report-*")] == []
     assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~_umask()
@@ -111,7 +111,7 @@ def test_each_divot_leads_to_the_pictures_of_its_benchmarks(rater: Rater, tmp_pa
     assert json.loads(links[0]["data-pick"] or "") == {
         "field": "copy",
         "values": [4, 5, 6, 7],
-        "text": "divot: lgroup 1",
+        "text": "divot: node 1",
         "run": 1,
     }
 
@@ -220,7 +220,7 @@ def test_a_run_that_was_cut_off_is_searched_all_the_same(rater: Rater, tmp_path:
     rater("report", "-o", tmp_path / "p.html")
 
     shown = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
-    assert "lgroup 1 : all benchmarks +30.0 %" in shown.text
+    assert "node 1 : all benchmarks +30.0 %" in shown.text
     assert "divot 1 " in shown.text
 
 

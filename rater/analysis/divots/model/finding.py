@@ -154,7 +154,7 @@ class Thresholds(Struct, frozen=True):
     copy: float = 0.03
 
 
-VERSION = 16  # of what is found: stored findings of another one are made anew
+VERSION = 17  # of what is found: stored findings of another one are made anew
 
 
 class Analysis(Struct, frozen=True):
