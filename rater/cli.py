@@ -170,7 +170,7 @@ def _command(argv: Sequence[str] | None) -> int:
         _report_settings()
     try:
         if CommandTrait.STARTS in traits:
-            import_module("rater.run.copies.limits").refuse_small_limits()
+            import_module("rater.run.launcher.limits").refuse_small_limits()
         if args.db:  # a run may be made in another directory
             args.db = str(Path(args.db).absolute())
         status: int = args.run(args)

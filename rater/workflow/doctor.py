@@ -17,7 +17,7 @@ from rater.errors import InputError
 from rater.files import default_journal_path, journal_paths, sysroot
 from rater.plan.request import Request
 from rater.process import StoppedBySignal, print_error
-from rater.run.copies.counters import perf_obstacle
+from rater.run.observe.perf import perf_obstacle
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.facts import microcode_now, present_readings, settings_snapshot
 from rater.run.host.foreign_load import ForeignLoadSampler

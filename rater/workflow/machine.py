@@ -32,7 +32,7 @@ from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
 from rater.process import print_error
-from rater.run.copies.counters import (
+from rater.run.observe.perf import (
     CounterPlan,
     GroupProbe,
     PerfKernel,

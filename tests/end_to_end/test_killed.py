@@ -60,7 +60,7 @@ def test_without_a_cgroup_the_launcher_still_finds_everything(
     hook = tmp_path / "hook"
     hook.mkdir()
     (hook / "sitecustomize.py").write_text(
-        "import rater.run.copies.guard as g\ng.Cgroup.make = classmethod(lambda *a, **k: None)\n"
+        "import rater.run.launcher.guard as g\ng.Cgroup.make = classmethod(lambda *a, **k: None)\n"
     )
     stopped = replace(whole_run, environment=dict(os.environ) | {"PYTHONPATH": str(hook)})
     assert stopped.wrong(tmp_path / "killed", late(stopped)) is None

@@ -28,7 +28,7 @@ from rater.lab.trace.tracer import (
     read_trace,
     run_traced,
 )
-from rater.run.copies.launch import CopySpec
+from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import Limits
 from rater.store.store import Store
 from tests.support.traces import COSTS, a_trace

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rater.run.copies.counters import GroupReading, PerfEvent, PerfKernel
+from rater.run.observe.perf import GroupReading, PerfEvent, PerfKernel
 
 INHERIT, USER_ONLY = 1 << 1, 1 << 5  # bits of perf_event_attr, linux/perf_event.h
 

@@ -33,7 +33,7 @@ from rater.plan.schedule import Order, Plan, Window, make_plan
 from rater.process import ProcessId, this_process
 from rater.record.run import CopyStatus, MachinePU, MemoryPolicy, Placement, RunStatus, Validity
 from rater.record.stored import StoredRun
-from rater.run.copies.guard import end_leftovers
+from rater.run.launcher.guard import end_leftovers
 from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import Store, open_store
 from rater.workflow.run.repeat import select_benchmarks

@@ -21,9 +21,9 @@ from rater.cli import main
 from rater.plan.selftest import Injection, PlantKind
 from rater.record.events import PhaseEnded, PhaseStarted
 from rater.record.run import MemoryPolicy, Placement
-from rater.run.copies import competitor
-from rater.run.copies.disturb import Injector
-from rater.run.copies.guard import children, guard
+from rater.run.supervise import competitor
+from rater.run.supervise.disturb import Injector
+from rater.run.launcher.guard import children, guard
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from rater.store.store import open_store

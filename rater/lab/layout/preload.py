@@ -21,7 +21,7 @@ from rater.errors import InputError
 from rater.files import read_file
 from rater.lab.layout.layout import BASE_BYTES, REST, Category, PageDirective, PageWindow
 from rater.record.events import PageRegion, PagesHad
-from rater.run.copies.launch import Child
+from rater.run.launcher.copies import Child
 from rater.run.programs.compile import BuiltProgram, compile_program
 
 _SOURCES = Path(__file__).parent / "native"

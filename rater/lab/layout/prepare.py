@@ -50,7 +50,7 @@ from rater.plan.request import Request
 from rater.plan.schedule import Step
 from rater.record.run import BenchmarkUsed, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
-from rater.run.copies.guard import MARKER
+from rater.run.launcher.guard import MARKER
 from rater.run.programs.child_process import Limits, run_alone
 from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
 from rater.run.workplace.run_dirs import Program, RunFolders

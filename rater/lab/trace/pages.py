@@ -69,7 +69,7 @@ from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.process import print_error
 from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
-from rater.run.copies.launch import CopySpec
+from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import build, cache_root, find_command
 from rater.run.programs.inputs import ready_inputs

@@ -32,7 +32,7 @@ from rater.lab.trace.tlb import (
     PerCategory,
     RegionMisses,
 )
-from rater.run.copies.launch import CopySpec
+from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import (
     LimitExceeded,
     Limits,

@@ -17,11 +17,11 @@ from rater.run.launcher.table import (
     FORMAT,
     MOST_RECORDS,
     RECORD,
+    REQUEST,
     ProcessEntry,
     Record,
     Told,
     Verb,
-    pack_request,
     pack_table,
     unpack_records,
 )
@@ -124,23 +124,16 @@ class Launcher:
         table = os.memfd_create("rater-table")
         with open(table, "wb", closefd=False) as file:
             file.write(pack_table(entries))
-        self._send(pack_request(Verb.START), table)
+        self._send(REQUEST.pack(Verb.START, 0, 0), table)
 
-    def release(self) -> None:
-        """Let all begin that wait at their gates, each at its offset."""
-        self._send(pack_request(Verb.RELEASE))
+    def ask(self, verb: Verb, token: int = 0, value: int = 0) -> None:
+        """Have something done; all but START.
 
-    def allow(self, token: int) -> None:
-        """Let one that is held follow the one before it."""
-        self._send(pack_request(Verb.ALLOW, token))
-
-    def signal(self, token: int, number: int) -> None:
-        """Send a signal to a process that was released or not, and its group."""
-        self._send(pack_request(Verb.SIGNAL, token, number))
-
-    def discard(self, token: int = 0) -> None:
-        """End one that has not begun; 0: all of them."""
-        self._send(pack_request(Verb.DISCARD, token))
+        RELEASE: all begin that wait at their gates, each at its offset. ALLOW: one that is held
+        may follow the one before it. SIGNAL `value`: to a process and its group. DISCARD: one that
+        has not begun ends; 0: all of them.
+        """
+        self._send(REQUEST.pack(verb, token, value))
 
     def _send(self, request: bytes, table: int = -1) -> None:
         if self._out and self._out[-1][1] < 0 < _REQUESTS - len(self._out[-1][0]) and table < 0:
@@ -203,7 +196,7 @@ class Launcher:
         """End it; with `hunt` it kills what is there first, as if rater had died, unwaited for."""
         with suppress(OSError):
             self._socket.settimeout(1.0)
-            self._send(pack_request(Verb.GOODBYE, value=int(hunt)))
+            self.ask(Verb.GOODBYE, value=int(hunt))
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
         self._socket.close()

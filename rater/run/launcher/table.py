@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from rater.run.launcher.inherited import variables
+from rater.record.run import MemoryPolicy
 
 FORMAT = 2  # rises with every change of a structure
 _NOTHING = 0xFFFFFFFF
-_REQUEST = struct.Struct("=IIi")
+REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 _ENTRY = struct.Struct("=4I9I3iq")
 RECORD = struct.Struct("=IIiiiiq20q2i")
@@ -21,29 +24,13 @@ MOST_RECORDS = 64  # in one message
 _TEXT_AT = 32  # bytes before the figures
 
 
-class Verb(IntEnum):
-    """What rater asks for."""
-
-    START = 1
-    RELEASE = 2
-    ALLOW = 3
-    SIGNAL = 4
-    DISCARD = 5
-    GOODBYE = 6
-
-
-class Told(IntEnum):
-    """What a record is about."""
-
-    HELLO = 1
-    READY = 2
-    RELEASED = 3
-    STARTED = 4
-    ENDED = 5
-    BROKEN = 6
-    REFUSED = 7
-    REPORT = 8
-    STALLED = 9
+# What rater asks for; what a record is about; what a process could not do before it began.
+Verb = IntEnum("Verb", "START RELEASE ALLOW SIGNAL DISCARD GOODBYE")
+Told = IntEnum("Told", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED")
+Stage = IntEnum(
+    "Stage",
+    "FORKED GROUP CPUS CPUS_GIVEN MEMORY MEMORY_GIVEN PAGES LIMITS DIRECTORY OUTPUT ERROR EXECUTE",
+)
 
 
 class Flag(IntFlag):
@@ -53,23 +40,6 @@ class Flag(IntFlag):
     PROOF = 2  # it is looked at when it has ended
     WELL = 4  # it does not follow one that failed
     HELD = 8  # it does not begin before ALLOW either
-
-
-class Stage(IntEnum):
-    """What a process could not do before its program began."""
-
-    FORKED = 1
-    GROUP = 2
-    CPUS = 3
-    CPUS_GIVEN = 4
-    MEMORY = 5
-    MEMORY_GIVEN = 6
-    PAGES = 7
-    LIMITS = 8
-    DIRECTORY = 9
-    OUTPUT = 10
-    ERROR = 11
-    EXECUTE = 12
 
 
 class Record(NamedTuple):
@@ -126,6 +96,64 @@ class ProcessEntry(Struct, frozen=True):
     flags: int = 0  # of `Flag`
     offset_ns: int = 0  # from RELEASE
     accepted: Sequence[int] = (0,)  # exit codes that are no failure
+
+
+# -- The environment: byte for byte, twice the same name and entries without one included ---------
+
+# What Python sets in its own environment where there is no locale (PEP 538).
+_COERCED = (b"LC_CTYPE", (b"C.UTF-8", b"C.utf8", b"UTF-8"))
+
+
+@cache
+def _given() -> tuple[tuple[bytes, bytes], ...]:
+    """Return name and whole entry of all that this process was started with, in order."""
+    try:
+        block = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        return ()
+    entries = block.removesuffix(b"\0").split(b"\0") if block else []
+    return tuple((entry.partition(b"=")[0] if b"=" in entry else b"", entry) for entry in entries)
+
+
+def inherited_environment() -> dict[bytes, bytes]:
+    """Return the variables of this process but those that Python itself has added."""
+    found = {name: value for name, value in os.environb.items() if name}
+    name, values = _COERCED
+    if found.get(name) in values and all(name != given for given, _ in _given()):
+        del found[name]
+    return found
+
+
+def variables(wanted: Mapping[bytes, bytes], but: Container[bytes]) -> Iterator[bytes]:
+    """Yield NAME=VALUE of what is wanted `but` these; what is as it was given stays where it was.
+
+    So do entries that are no variables, and later ones of the same name.
+    """
+    same: dict[bytes, bool] = {b"": True}
+    for name, entry in _given():
+        if name not in same:  # of two the first counts
+            value = wanted.get(name)
+            same[name] = value is not None and b"%b=%b" % (name, value) == entry
+        if same[name] and name not in but:
+            yield entry
+    for name, value in wanted.items():
+        if name not in but and not same.get(name):
+            yield b"%b=%b" % (name, value)
+
+
+# -- Memory policies as set_mempolicy(2) has them --------------------------------------------------
+
+MODES = {
+    MemoryPolicy.NONE: -1,
+    MemoryPolicy.BIND: 2,
+    MemoryPolicy.INTERLEAVE: 3,
+    MemoryPolicy.LOCAL: 4,
+    MemoryPolicy.PREFERRED: 5,  # MPOL_PREFERRED_MANY, or MPOL_PREFERRED where there is none
+    MemoryPolicy.WEIGHTED: 6,
+}
+
+
+# -- A table, requests and records as bytes --------------------------------------------------------
 
 
 class _Packer:
@@ -199,11 +227,6 @@ def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
             )
         )
     return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.end()))
-
-
-def pack_request(kind: Verb, token: int = 0, value: int = 0) -> bytes:
-    """Return a request; a table goes with it as a descriptor of memory."""
-    return _REQUEST.pack(kind, token, value)
 
 
 def unpack_records(data: bytes) -> Iterator[Record]:

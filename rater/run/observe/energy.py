@@ -20,8 +20,8 @@ from pathlib import Path
 import trio
 from msgspec import Struct
 
-from rater.run.copies.counters import PerfEvent, perf_event_open, perf_refusal
 from rater.run.host.procfs import list_folder, read_number, read_text
+from rater.run.observe.perf import PerfEvent, perf_event_open, perf_refusal
 from rater.text.cpuset import parse_list
 
 # Numbers are hexadecimal. Not intel-rapl-mmio, which counts the same once more.

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 
 from rater.plan.options import Cadence
 from rater.record.events import Observed, ResidentMemory, Sampled
-from rater.run.copies.launch import Child
 from rater.run.host.procfs import SchedTimes, open_process, parse_resident, read_piece, sched_times
 from rater.run.host.thread_binding import realtime_priority
+from rater.run.launcher.copies import Child
 from rater.run.observe.probe import NoSample, Probe, RunningCopy
 
 # -- When copies are looked at: often enough to prove placement, seldom enough not to hurt ---------

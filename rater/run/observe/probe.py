@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from rater.plan.placement.summary import gate_mismatches
 from rater.record.events import GateFacts, Noted, Sampled
 from rater.record.run import MemoryPolicy, Placement
-from rater.run.copies.launch import Child
 from rater.run.host.procfs import (
     PAGE_BYTES,
     NumaMaps,
@@ -33,6 +32,7 @@ from rater.run.host.procfs import (
     threads,
     transparent_huge_page_bytes,
 )
+from rater.run.launcher.copies import Child
 from rater.run.launcher.launcher import NAME
 
 # -- Waiting copies checked against the plan before they are let go --------------------------------

@@ -26,16 +26,16 @@ from rater.record.events import (
     PhaseStarted,
 )
 from rater.record.run import CopyStatus, Placement, Validity, is_from_outside
-from rater.run.copies.counters import CounterPlan
-from rater.run.copies.exits import CommandReports, ended_event, workload_times
-from rater.run.copies.guard import Guard
-from rater.run.copies.launch import Child, Copy, CopySpec
-from rater.run.copies.limits import KernelKills
 from rater.run.host.idle import IdleWatch
+from rater.run.launcher.copies import Child, Copy, CopySpec
+from rater.run.launcher.guard import Guard
+from rater.run.launcher.limits import KernelKills
 from rater.run.launcher.table import Record
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.observer import FIRST_S, Observer
+from rater.run.observe.perf import CounterPlan
 from rater.run.observe.probe import GateCheck, RunningCopy, Samples
+from rater.run.supervise.ends import CommandReports, ended_event, workload_times
 from rater.run.workplace.run_dirs import RunFolders
 
 # -- Signals that copies died of and rater had not sent: the same one may be on its way to rater ---

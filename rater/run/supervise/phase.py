@@ -15,13 +15,13 @@ from rater.errors import RaterError
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus
-from rater.run.copies.counters import PhaseCounting
-from rater.run.copies.exits import asleep_ns, how_it_ended, late_ns
-from rater.run.copies.launch import Child, Copy, CopySpec, entry_of, in_turns, what_is_broken
-from rater.run.copies.limits import raise_limit
 from rater.run.host.procfs import read_text
+from rater.run.launcher.copies import Child, Copy, CopySpec, entry_of, in_turns, what_is_broken
 from rater.run.launcher.launcher import LauncherDiedError
-from rater.run.launcher.table import Flag, Record, Told
+from rater.run.launcher.limits import raise_limit
+from rater.run.launcher.table import Flag, Record, Told, Verb
+from rater.run.observe.perf import PhaseCounting
+from rater.run.supervise.ends import asleep_ns, how_it_ended, late_ns
 from rater.run.supervise.job import PhaseRecord, RunState
 from rater.run.supervise.stopping import Stopper, WindowWatch, watch_disk
 
@@ -150,7 +150,7 @@ class PhaseCopies:
         copy = self.of[child.copy]
         copy.ends |= copy.repeats
         if copy.ends and copy.coming is not None:
-            child.launcher.discard(copy.coming.token)
+            child.launcher.ask(Verb.DISCARD, copy.coming.token)
 
     def remove(self, child: Child) -> Copy:
         """Take note that one is over, or will not be waited for; `go_on` is to follow."""
@@ -238,7 +238,7 @@ class PhaseRun:
             if self._counting is not None:
                 nursery.start_soon(self._counting.run)
         self.record.watch(nursery, self._children)
-        self._launcher.release()
+        self._launcher.ask(Verb.RELEASE)
         self._released = True
         with self._copies.over:
             await trio.sleep_forever()
@@ -254,7 +254,7 @@ class PhaseRun:
 
     async def _end_all(self) -> None:
         """Kill what was not waited for, and take its end; nothing of it counts."""
-        self._launcher.discard()
+        self._launcher.ask(Verb.DISCARD)
         self.signal_all(signal.SIGKILL)
         with trio.move_on_after(_BEAT_S), suppress(LauncherDiedError):
             while self._children:
@@ -375,7 +375,7 @@ class PhaseRun:
     def begin_stop(self) -> None:
         """SIGTERM now, SIGKILL after the grace; copies still at the gate never start."""
         self._copies.at_gates.set()
-        self._launcher.discard()
+        self._launcher.ask(Verb.DISCARD)
         for child in [*self._children.values()]:
             child.stopped_for = child.stopped_for or "stop"
             if child.start_ns is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from rater.plan.schedule import Window
-from rater.run.copies.launch import Child
+from rater.run.launcher.copies import Child
 from rater.run.programs.child_process import cut, written_bytes
 from rater.run.supervise.job import Job
 

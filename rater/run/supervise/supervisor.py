@@ -33,10 +33,10 @@ from rater.record.events import (
     RunEnded,
 )
 from rater.record.run import CopyStatus, RunStatus, Validity, escape_undecodable
-from rater.run.copies.guard import PREPARED, Guard, Leftover
-from rater.run.copies.launch import CopySpec
 from rater.run.host.idle import cool_down
 from rater.run.host.thread_binding import realtime_priority
+from rater.run.launcher.copies import CopySpec
+from rater.run.launcher.guard import PREPARED, Guard, Leftover
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.observer import Observer

@@ -18,9 +18,9 @@ from msgspec.structs import astuple
 import rater
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.record.run import Validity
-from rater.run.copies.guard import MARKER, Helpers
-from rater.run.copies.limits import KernelKills, limits_at_end, pipe_above_gate_descriptors
 from rater.run.host.foreign_load import process_cpu_s
+from rater.run.launcher.guard import MARKER, Helpers
+from rater.run.launcher.limits import KernelKills, limits_at_end, pipe_above_gate_descriptors
 from rater.run.workplace import checker_main
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules, written_bytes
 

@@ -15,10 +15,10 @@ from rater.errors import RaterError
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
 from rater.record.run import Placement, Validity
-from rater.run.copies.guard import MARKER
-from rater.run.copies.launch import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
-from rater.run.launcher.inherited import inherited_environment
+from rater.run.launcher.copies import CopySpec
+from rater.run.launcher.guard import MARKER
+from rater.run.launcher.table import inherited_environment
 from rater.run.programs.child_process import NO_LIMITS, Limits
 from rater.run.programs.inputs import (
     InputWatch,

@@ -17,8 +17,8 @@ from rater.errors import RaterError
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.record.run import MemoryPolicy, Placement
-from rater.run.copies.guard import MARKER, guard, kill_marked
-from rater.run.copies.launch import CopySpec
+from rater.run.launcher.copies import CopySpec
+from rater.run.launcher.guard import MARKER, guard, kill_marked
 from rater.run.programs.child_process import ChildEnded, Limits, excess_text, run_alone
 from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.record.run import Placement, Validity, escape_undecodable
-from rater.run.copies.launch import CopySpec
+from rater.run.launcher.copies import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
 from rater.run.programs.child_process import LimitExceeded, Limits, run_child
 from rater.run.programs.script import CommandLine, failed_position, to_argv, without_mark

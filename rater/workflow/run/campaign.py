@@ -35,7 +35,7 @@ from rater.workflow.run.session import MadeRun, Session, Sink
 if TYPE_CHECKING:
     from types import FrameType
 
-    from rater.run.copies.guard import Guard
+    from rater.run.launcher.guard import Guard
     from rater.run.host.idle import IdleWatch
 
 ONE_SLOT = (SweepSlot(1, 1, 0),)

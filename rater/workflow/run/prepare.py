@@ -21,7 +21,7 @@ from rater.plan.request import Request
 from rater.plan.schedule import Order
 from rater.plan.suite import Suite
 from rater.plan.topology import NodeMemory
-from rater.run.copies.limits import refuse_copies
+from rater.run.launcher.limits import refuse_copies
 from rater.run.host.admission import (
     ResourceNeeds,
     available,

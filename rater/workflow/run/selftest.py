@@ -55,8 +55,8 @@ from rater.plan.topology import Topology
 from rater.process import print_error
 from rater.record.run import CopyStatus, Placement, RunStatus
 from rater.record.stored import StoredRun, TimeRow
-from rater.run.copies.disturb import Injector
-from rater.run.copies.guard import Guard
+from rater.run.supervise.disturb import Injector
+from rater.run.launcher.guard import Guard
 from rater.run.host import discover as machine
 from rater.run.host.foreign_load import (
     TICKS_PER_S,

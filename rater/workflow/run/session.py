@@ -47,9 +47,9 @@ from rater.record.events import (
 )
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun, is_good
-from rater.run.copies.counters import CounterPlan
-from rater.run.copies.guard import MARKER, Guard, guard
-from rater.run.copies.limits import refuse_copies
+from rater.run.observe.perf import CounterPlan
+from rater.run.launcher.guard import MARKER, Guard, guard
+from rater.run.launcher.limits import refuse_copies
 from rater.run.host.admission import lost_lock_warning
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch

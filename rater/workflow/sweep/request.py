@@ -35,7 +35,7 @@ from rater.plan.sweep import (
     point_label,
 )
 from rater.plan.topology import Topology
-from rater.run.copies.guard import MARKER, guard
+from rater.run.launcher.guard import MARKER, guard
 from rater.run.programs.compile import find_command
 from rater.settings.tuner import find_setting
 from rater.text.documents import read_text, toml_document

@@ -25,13 +25,13 @@ from rater.run.launcher.launcher import Launcher, launcher_program
 from rater.run.launcher.table import (
     FORMAT,
     RECORD,
+    REQUEST,
     Flag,
     ProcessEntry,
     Record,
     Stage,
     Told,
     Verb,
-    pack_request,
     pack_table,
 )
 from rater.run.supervise.supervisor import Supervisor
@@ -160,7 +160,7 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
                         waiting.discard(record.token)
                 if not waiting and not released:
                     released = True
-                    launcher.release()
+                    launcher.ask(Verb.RELEASE)
         return found
 
     try:
@@ -342,7 +342,7 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
         with trio.fail_after(20):
             await launcher.start([wait])
             await launcher.receive()
-            launcher.release()
+            launcher.ask(Verb.RELEASE)
             await launcher.start([*later, entry(tmp_path, "/bin/true", token=50, copy=50)])
             while not found or found[-1].kind != Told.ENDED:
                 found.extend(await launcher.receive())
@@ -368,7 +368,7 @@ def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
         with trio.fail_after(20):
             await launcher.start([due])
             await launcher.receive()
-            launcher.release()
+            launcher.ask(Verb.RELEASE)
             await launcher.start(later)  # for a second
             while True:
                 for record in await launcher.receive():
@@ -409,7 +409,7 @@ def test_both_sides_have_the_same_structures(tmp_path: Path) -> None:
     sizes = subprocess.check_output([compiled(tmp_path / "sizes", source)], text=True).split()
     table = pack_table([]), pack_table([entry(tmp_path)])
     assert int(sizes[0]) == RECORD.size
-    assert len(pack_request(Verb.RELEASE)) == int(sizes[2])
+    assert REQUEST.size == int(sizes[2])
     assert len(table[1]) - len(table[0]) > int(sizes[1])
     assert [*map(int, sizes[3:])] == [FORMAT, max(Stage), max(Told)]
 
@@ -426,9 +426,9 @@ def noise(seed: int) -> Iterator[tuple[bytes, bytes]]:
             table[at : at + 4] = chance.randbytes(4)
         if chance.random() < 0.3:
             del table[chance.randrange(len(table)) :]
-        yield pack_request(Verb.START), bytes(table)
+        yield REQUEST.pack(Verb.START, 0, 0), bytes(table)
     for _ in range(9):
-        yield pack_request(Verb(chance.randrange(1, 6)), chance.randrange(9), 0), b""
+        yield REQUEST.pack(Verb(chance.randrange(1, 6)), chance.randrange(9), 0), b""
 
 
 def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
@@ -444,7 +444,7 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
                     table = os.memfd_create("table") if data else -1
                     assert os.write(table, data) == len(data) if data else True
                     launcher._send(request, table)
-                launcher.discard()
+                launcher.ask(Verb.DISCARD)
                 with trio.move_on_after(0.3):
                     while True:
                         await launcher.receive()

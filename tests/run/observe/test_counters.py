@@ -22,7 +22,9 @@ from rater.record.events import (
     PhaseCounted,
     PhaseEnded,
 )
-from rater.run.copies.counters import (
+from rater.run.observe import counters
+from rater.run.observe.counters import MachineReader, PhaseCounters
+from rater.run.observe.perf import (
     CounterPlan,
     GroupProbe,
     PerfEvent,
@@ -32,8 +34,6 @@ from rater.run.copies.counters import (
     probe_group,
     this_processor,
 )
-from rater.run.observe import counters
-from rater.run.observe.counters import MachineReader, PhaseCounters
 from tests.support.perf import INHERIT, USER_ONLY, MadeKernel
 from tests.support.rig import CPU, Rig, Seen, on_one_cpu
 

@@ -22,7 +22,6 @@ from rater.plan.options import Cadence, parse_cadence
 from rater.plan.placement.summary import gate_mismatches
 from rater.plan.schedule import make_plan
 from rater.record.events import GateFacts, Sampled
-from rater.run.copies.launch import Child, CopySpec
 from rater.run.host.procfs import (
     PAGE_BYTES,
     Resident,
@@ -39,6 +38,7 @@ from rater.run.host.procfs import (
     parse_status,
     read_file,
 )
+from rater.run.launcher.copies import Child, CopySpec
 from rater.run.launcher.launcher import NAME
 from rater.run.observe.observer import FIRST_S, Look, Observer
 from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe, RunningCopy

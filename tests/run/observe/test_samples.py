@@ -26,7 +26,7 @@ from rater.record.events import (
     Sampled,
 )
 from rater.record.run import MemoryPolicy, Placement, RunStatus
-from rater.run.copies.launch import Child, CopySpec
+from rater.run.launcher.copies import Child, CopySpec
 from rater.run.observe import observer, probe
 from rater.run.observe.energy import (
     EnergyDomain,

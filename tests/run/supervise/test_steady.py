@@ -15,7 +15,7 @@ from rater.errors import InputError, RunError
 from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record.events import CopyEnded, Event, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.run.copies.launch import CopySpec
+from rater.run.launcher.copies import CopySpec
 from rater.run.supervise.stopping import WindowWatch
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.workplace.run_dirs import RunFolders

@@ -26,12 +26,12 @@ from rater.record.events import (
     Resting,
 )
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.run.copies.exits import late_ns
-from rater.run.copies.guard import children
 from rater.run.host.idle import IdleWatch
-from rater.run.launcher.inherited import cannot_execute, cannot_fork
+from rater.run.launcher.copies import cannot_execute, cannot_fork
+from rater.run.launcher.guard import children
 from rater.run.launcher.launcher import NAME
 from rater.run.launcher.table import RECORD, Record
+from rater.run.supervise.ends import late_ns
 from rater.run.supervise.supervisor import Supervisor
 from rater.text.secrets import command_text
 from tests.support.calls import RATER, rows

@@ -19,7 +19,7 @@ from rater.plan.schedule import Window, make_plan
 from rater.plan.suite import Expected, Metric
 from rater.record.events import CopyStarted, Event, Noted, PhaseEnded
 from rater.record.run import RunStatus, Validity
-from rater.run.copies.guard import MARKER, Helpers, children, guard
+from rater.run.launcher.guard import MARKER, Helpers, children, guard
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.workplace import checker
 from rater.run.workplace import compare_output as metrics_module

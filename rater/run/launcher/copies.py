@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import batched, zip_longest
+from pathlib import Path
 
 from msgspec import Struct, field
 
-from rater.errors import RaterError
+from rater.errors import InputError, RaterError, RunError
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts, ResidentMemory
 from rater.record.run import Placement
-from rater.run.host.procfs import SchedTimes
-from rater.run.launcher.inherited import (
-    MODES,
-    cannot_bind_cpus,
-    cannot_bind_memory,
-    cannot_fork,
-    cannot_go,
-)
+from rater.run.host.admission import limiting_groups
+from rater.run.host.procfs import SchedTimes, read_number
 from rater.run.launcher.launcher import Launcher
-from rater.run.launcher.table import Flag, ProcessEntry, Record, Stage
+from rater.run.launcher.table import MODES, Flag, ProcessEntry, Record, Stage, Verb
+from rater.text.cpuset import format_list, numbers_of
+from rater.text.secrets import command_text
 
 
 class CopySpec(Struct, frozen=True):
@@ -114,7 +113,7 @@ class Child(Struct, eq=False):
 
     def send(self, number: int) -> None:
         """Send a signal to the copy's process group, and to the copy where it left that."""
-        self.launcher.signal(self.token, number)
+        self.launcher.ask(Verb.SIGNAL, self.token, number)
 
 
 class Copy(Struct, eq=False):
@@ -208,3 +207,84 @@ def what_is_broken(child: Child, place: Placement, record: Record) -> RaterError
         Stage.DIRECTORY: spec.directory,
     }
     return cannot_go(child.who, stage.name.lower(), number, paths.get(stage, ""))
+
+
+# -- Why a process could not begin: in words, with the way out -------------------------------------
+
+_CPUSET = "a cpuset (Slurm, a container) narrows the"
+_PROGRAMS = {
+    errno.ENOENT: "the program, or what its first line names to run it, is not there",
+    errno.EACCES: "it may not be executed: `chmod +x`, or its file system is mounted noexec",
+    errno.E2BIG: "arguments and variables are longer than the kernel takes: see `getconf ARG_MAX`",
+    errno.ENOEXEC: "it is no program for this machine (`file` tells for which it is)",
+    errno.ETXTBSY: "somebody writes to it: run it once that is done",
+    errno.ENOMEM: "no memory is left",
+}
+
+
+def cannot_execute(number: int, argv: Sequence[str]) -> str:
+    """Return why a copy that was released could not be executed, with the way out."""
+    why = _PROGRAMS.get(number, "see its file and the limits of this shell")
+    return f"could not be executed: {os.strerror(number)} ({command_text(argv)[:120]}): {why}"
+
+
+def cannot_fork(who: str, number: int, argv: Sequence[str]) -> RaterError:
+    """Return the error of a process that does not exist."""
+    short = "no memory is left for it"
+    if number == errno.EAGAIN:
+        short = f"as many processes and threads run as may: {', '.join(_most_processes())}"
+    return RunError(
+        f"{who} could not be started: {os.strerror(number)} ({command_text(argv)[:120]}): {short}"
+    )
+
+
+def _most_processes() -> Iterator[str]:
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY:
+        yield f"`ulimit -u` is {most}"
+    for folder, _, name in limiting_groups(Path("/"), "pids"):
+        if (most_here := read_number(folder / "pids.max")) is not None:
+            yield f"pids.max of cgroup {name} is {most_here}"
+    yield f"kernel.pid_max is {read_number(Path('/proc/sys/kernel/pid_max'))}"
+
+
+def cannot_go(who: str, where: str, number: int, path: str) -> RaterError:
+    """Return the error of a process whose directory or files could not be opened."""
+    return RunError(
+        f"{who} could not be started: {where} {path}: {os.strerror(number)}; make room on "
+        "its disk, or see who may write there"
+    )
+
+
+def cannot_bind_cpus(who: str, placement: Placement, number: int, given: bytes) -> RaterError:
+    """Return the error of CPUs that the kernel did not give, or not all of them (`number` 0)."""
+    wanted = format_list(sorted(placement.cpus or ()))
+    if number:
+        return InputError(
+            f"{who}: CPUs {wanted}: the kernel does not let rater use them "
+            f"({os.strerror(number)}); see `rater run --dry-run` and the cpuset of this shell"
+        )
+    got = format_list(numbers_of(int.from_bytes(given, "little")))
+    return RunError(
+        f"{who}: asked for CPUs {wanted}, the kernel gave {got}: {_CPUSET} mask; "
+        "run with --layout none, or inside a cpuset that has these CPUs"
+    )
+
+
+def cannot_bind_memory(
+    who: str, placement: Placement, number: int, given: bytes, *, refused: bool
+) -> RaterError:
+    """Return the error of a memory policy; `number`: errno, or what the kernel has instead."""
+    nodes = format_list(placement.memory_nodes)
+    if refused:
+        on = f" on nodes {nodes}" if nodes else ""
+        return RunError(
+            f"{who}: the kernel refused memory policy {placement.memory_policy}{on} "
+            f"({os.strerror(number)}); run with --mem none to leave memory to the kernel"
+        )
+    got = format_list(numbers_of(int.from_bytes(given, "little"))) or "none"
+    return RunError(
+        f"{who}: asked for memory policy {placement.memory_policy} {nodes}, the kernel has policy "
+        f"number {number} on nodes {got}: {_CPUSET} nodes; run with --mem local, or inside a "
+        "cpuset that has these nodes"
+    )

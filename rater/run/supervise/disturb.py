@@ -20,11 +20,11 @@ from msgspec import Struct
 from rater.plan.selftest import Injection
 from rater.record.events import Event, PhaseEnded, PhaseStarted
 from rater.record.run import Placement
-from rater.run.copies import competitor
-from rater.run.copies.guard import MARKER, Guard
-from rater.run.copies.limits import pipe_above_gate_descriptors
 from rater.run.host.foreign_load import process_cpu_s
 from rater.run.host.thread_binding import realtime_priority
+from rater.run.launcher.guard import MARKER, Guard
+from rater.run.launcher.limits import pipe_above_gate_descriptors
+from rater.run.supervise import competitor
 
 _TICK_S = 0.01
 _WANTED_MS = 15  # a little more than a tick, so that a late one leaves no gap

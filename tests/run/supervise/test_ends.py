@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import WorkloadTime
-from rater.run.copies.exits import CommandReport, CommandReports, workload_times
 from rater.run.programs.script import (
     REPORT_FD,
     CommandLine,
@@ -24,6 +23,7 @@ from rater.run.programs.script import (
     failed_command,
     to_argv,
 )
+from rater.run.supervise.ends import CommandReport, CommandReports, workload_times
 from tests.support.calls import rater
 from tests.support.shells import SHELLS
 
@@ -238,7 +238,7 @@ def test_benchmarks_of_suites_have_workload_times_where_they_run_several_command
 
 TASKS = """
 import os, resource
-from rater.run.copies.limits import refuse_small_limits
+from rater.run.launcher.limits import refuse_small_limits
 resource.setrlimit(resource.RLIMIT_NPROC, (4, 4))
 os.setuid(54321)
 refuse_small_limits()

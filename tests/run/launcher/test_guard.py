@@ -17,8 +17,8 @@ import trio
 
 from rater.record.events import CopyStarted, Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus
-from rater.run.copies.guard import PREPARED, Leftover, children, guard, limit_mark
-from rater.run.copies.launch import Child
+from rater.run.launcher.copies import Child
+from rater.run.launcher.guard import PREPARED, Leftover, children, guard, limit_mark
 from rater.run.launcher.launcher import NAME, Launcher, launcher_program
 from rater.run.launcher.table import RECORD, ProcessEntry, Record, Told
 from rater.run.supervise.supervisor import Supervisor
@@ -68,9 +68,9 @@ def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_envir
 
 def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with guard("slow", 1, use_cgroup=False) as keeper, monkeypatch.context() as patch:
-        patch.setattr("rater.run.copies.guard.reap_dead", lambda pids: None)
+        patch.setattr("rater.run.launcher.guard.reap_dead", lambda pids: None)
         patch.setattr(
-            "rater.run.copies.guard.describe_process", lambda pid: Leftover(pid, "big", None)
+            "rater.run.launcher.guard.describe_process", lambda pid: Leftover(pid, "big", None)
         )
         pid = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setsid=True)
         keeper.kill_strays(())
@@ -332,7 +332,7 @@ def test_an_orphan_with_an_empty_environment_does_not_outlive_kill_9(
     hook = tmp_path / "hook"
     hook.mkdir()
     (hook / "sitecustomize.py").write_text(
-        "import rater.run.copies.guard as g\ng.Cgroup.make = classmethod(lambda *a, **k: None)\n"
+        "import rater.run.launcher.guard as g\ng.Cgroup.make = classmethod(lambda *a, **k: None)\n"
         if not cgroup
         else ""
     )

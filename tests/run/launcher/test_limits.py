@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.run.copies.limits import KernelKills, limits_at_end
+from rater.run.launcher.limits import KernelKills, limits_at_end
 
 V2 = {
     "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw",
