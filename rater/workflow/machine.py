@@ -32,6 +32,11 @@ from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
 from rater.process import print_error
+from rater.run.host import discover as machine
+from rater.run.host.admission import default_lock_path, machine_lock
+from rater.run.host.memory import read_node_memory
+from rater.run.host.procfs import list_folder
+from rater.run.observe.energy import energy_sources
 from rater.run.observe.perf import (
     CounterPlan,
     GroupProbe,
@@ -40,11 +45,6 @@ from rater.run.observe.perf import (
     probe_group,
     this_processor,
 )
-from rater.run.host import discover as machine
-from rater.run.host.admission import default_lock_path, machine_lock
-from rater.run.host.memory import read_node_memory
-from rater.run.host.procfs import list_folder
-from rater.run.observe.energy import energy_sources
 from rater.run.programs.compile import CACHED, cache_root, compile_program, find_command
 from rater.run.programs.inputs import remove_run_dir
 from rater.settings.restore import forget as forget_leftovers

@@ -18,9 +18,9 @@ from rater.plan.suite import Expected, Metric
 from rater.process import held
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.record.run import MemoryPolicy, Placement
-from rater.run.observe.perf import CounterPlan
-from rater.run.launcher.guard import guard
 from rater.run.host.idle import IdleWatch
+from rater.run.launcher.guard import guard
+from rater.run.observe.perf import CounterPlan
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders

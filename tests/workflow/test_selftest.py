@@ -21,11 +21,11 @@ from rater.cli import main
 from rater.plan.selftest import Injection, PlantKind
 from rater.record.events import PhaseEnded, PhaseStarted
 from rater.record.run import MemoryPolicy, Placement
-from rater.run.supervise import competitor
-from rater.run.supervise.disturb import Injector
-from rater.run.launcher.guard import children, guard
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
+from rater.run.launcher.guard import children, guard
+from rater.run.supervise import competitor
+from rater.run.supervise.disturb import Injector
 from rater.store.store import open_store
 from rater.workflow.run import selftest
 from rater.workflow.run.selftest import result_of

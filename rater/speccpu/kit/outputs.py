@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.record.run import Placement, Validity, escape_undecodable
-from rater.run.launcher.copies import CopySpec
 from rater.run.host.thread_binding import ThreadBinding
+from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import LimitExceeded, Limits, run_child
 from rater.run.programs.script import CommandLine, failed_position, to_argv, without_mark
 from rater.run.workplace.compare_output import CheckResult

@@ -18,8 +18,8 @@ from rater.plan.sweep import SweepSlot
 from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
-from rater.run.launcher.guard import end_leftovers, remove_unnamed
 from rater.run.host import discover as machine
+from rater.run.launcher.guard import end_leftovers, remove_unnamed
 from rater.run.programs.compile import cache_root
 from rater.show.live.lines import phase_name
 from rater.show.plans.plan import (

@@ -35,8 +35,8 @@ from rater.workflow.run.session import MadeRun, Session, Sink
 if TYPE_CHECKING:
     from types import FrameType
 
-    from rater.run.launcher.guard import Guard
     from rater.run.host.idle import IdleWatch
+    from rater.run.launcher.guard import Guard
 
 ONE_SLOT = (SweepSlot(1, 1, 0),)
 _MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either

@@ -21,7 +21,6 @@ from rater.plan.request import Request
 from rater.plan.schedule import Order
 from rater.plan.suite import Suite
 from rater.plan.topology import NodeMemory
-from rater.run.launcher.limits import refuse_copies
 from rater.run.host.admission import (
     ResourceNeeds,
     available,
@@ -33,6 +32,7 @@ from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import ForeignLoadSampler, foreign_load_warning
 from rater.run.host.memory import preflight_now, read_node_memory
 from rater.run.host.procfs import read_text
+from rater.run.launcher.limits import refuse_copies
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import (
     BuiltProgram,

@@ -55,8 +55,6 @@ from rater.plan.topology import Topology
 from rater.process import print_error
 from rater.record.run import CopyStatus, Placement, RunStatus
 from rater.record.stored import StoredRun, TimeRow
-from rater.run.supervise.disturb import Injector
-from rater.run.launcher.guard import Guard
 from rater.run.host import discover as machine
 from rater.run.host.foreign_load import (
     TICKS_PER_S,
@@ -65,7 +63,9 @@ from rater.run.host.foreign_load import (
     busy_names,
     cpu_ticks,
 )
+from rater.run.launcher.guard import Guard
 from rater.run.programs.compile import cache_root
+from rater.run.supervise.disturb import Injector
 from rater.show.results.selftest import (
     SelfTest,
     refusal,

@@ -47,13 +47,13 @@ from rater.record.events import (
 )
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun, is_good
-from rater.run.observe.perf import CounterPlan
-from rater.run.launcher.guard import MARKER, Guard, guard
-from rater.run.launcher.limits import refuse_copies
 from rater.run.host.admission import lost_lock_warning
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import living_on, realtime_priority
+from rater.run.launcher.guard import MARKER, Guard, guard
+from rater.run.launcher.limits import refuse_copies
+from rater.run.observe.perf import CounterPlan
 from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
