@@ -15,9 +15,8 @@ from rater.record.run import (
     Validity,
     escape_undecodable,
 )
-from rater.run.launcher.copies import Child
+from rater.run.launcher.copies import Child, cannot_execute
 from rater.run.launcher.limits import KernelKills
-from rater.run.launcher.copies import cannot_execute
 from rater.run.launcher.table import Record
 from rater.run.programs.script import failed_command
 from rater.text.values import to_dict
