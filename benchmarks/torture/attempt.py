@@ -105,9 +105,15 @@ class Rig:
         )
 
     def killed(
-        self, words: Sequence[str], after_s: float, *, once_begun: bool = False, allowed: str = "\0"
+        self,
+        words: Sequence[str],
+        after_s: float,
+        *,
+        once_begun: bool = False,
+        allowed: str = "\0",
+        by: int = signal.SIGKILL,
     ) -> bool:
-        """Start rater and kill it; False when it had ended before.
+        """Start rater and end it by a signal; False when it had ended before.
 
         `once_begun`: so long after there is a run; `allowed`: with what it may have failed.
         """
@@ -117,11 +123,12 @@ class Rig:
         try:
             process.wait(after_s)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+            process.send_signal(by)
         said = process.communicate()[1].decode()
-        if process.returncode not in (0, -signal.SIGKILL) and allowed not in said:
+        signalled = process.returncode in (-by, 128 + by)
+        if process.returncode and not signalled and allowed not in said:
             raise RuntimeError(f"rater {' '.join(words)} ended with {process.returncode}: {said}")
-        return process.returncode == -signal.SIGKILL
+        return signalled
 
     def ended(self, words: Sequence[str]) -> list[str]:
         """Run rater to its end; return what is wrong with that."""

@@ -1,4 +1,6 @@
-"""kill -9 of real sweeps at random moments: settings are back, nothing is lost, nothing runs twice.
+"""Sweeps ended at random moments by kill -9, SIGTERM and SIGINT, and resumed: nothing is lost.
+
+Each equals one that was left alone, row by row; settings are back, and nothing runs twice.
 
 Settings are those of a tree of plain files, not of this machine.
 """
@@ -6,8 +8,12 @@ Settings are those of a tree of plain files, not of this machine.
 from __future__ import annotations
 
 import random
+import signal
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import Rig, two_at_a_time
@@ -29,38 +35,82 @@ _PROGRESS = "SELECT sweep_id, block, point, run_id, done FROM sweep_progress"
 _AGAIN = 0.5  # share of resumes that are killed too
 
 
+_SEED = "7"  # of the orders of points: that of a sweep that is left alone is the same
+_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
+# What a sweep is: two of the same words differ in nothing here.
+_SAME = {
+    "sweep": "SELECT rounds, block_order, seed, suite, directory, status, reason FROM sweep",
+    "axes": "SELECT position, name, kind FROM sweep_axis ORDER BY position",
+    "points": "SELECT point, label, request, left_out FROM sweep_point ORDER BY point",
+    "values": "SELECT point, axis, value FROM sweep_value ORDER BY point, axis",
+    "order": "SELECT block, position, point FROM sweep_slot ORDER BY block, position",
+}
+_RUNS = """
+SELECT block, point, run.id, run.status, run.reason, run.copies, run.iterations, run.layout,
+    run.memory, run.request
+FROM sweep_run JOIN run ON run.id = run_id WHERE NOT replaced ORDER BY block, point
+"""
+_OF_RUN = {
+    "tags": "SELECT name, value FROM tag WHERE run_id = {run} ORDER BY name, value",
+    "copies": "SELECT phase, copy, step, benchmark, iteration, counted, status, exit_code, cpu, "
+    "node FROM copy WHERE run_id = {run} ORDER BY phase, copy, step",
+    "brackets": "SELECT phase, benchmark, iteration, counted, complete, torn FROM bracket "
+    "WHERE run_id = {run} ORDER BY phase",
+    "settings": "SELECT name, value FROM setting WHERE run_id = {run} AND name IN ('thp', "
+    "'swappiness') ORDER BY name",
+}
+
+
 @dataclass
 class Told:
     """What one sweep went through."""
 
-    kills: int = 0
+    ends: Counter[str] = field(default_factory=Counter)  # by signal
     changed: int = 0  # kills that left settings changed
     replaced: int = 0  # runs that did not get to their end
     kept: int = 0  # runs that were done when it was killed
     forced: bool = False  # resumed though this machine's own settings had changed
+    compared: int = 0  # rows, with those of the sweep that was left alone
     wrong: list[str] = field(default_factory=list)
 
 
 def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
-    """Kill 12 sweeps and resume them, some killed again; count what is not as it should be."""
+    """End 20 sweeps and resume them, some ended again; count what is not as it should be."""
+    folder = bench.folder / "alone"
+    folder.mkdir()
+    rig = _Rig(folder, dict(bench.environment))
+    began_s = time.monotonic()
+    if wrong := rig.ended(_words(AXES)):
+        raise RuntimeError(wrong[0])
+    alone, took_s = rig.snapshot(), time.monotonic() - began_s
 
     def one(folder: Path, number: int) -> Told:
-        return one_sweep(folder, dict(bench.environment), random.Random(f"{seed}:{number}"))
+        moments = random.Random(f"{seed}:{number}")
+        by = _SIGNALS[number % len(_SIGNALS)]
+        return one_sweep(
+            folder, dict(bench.environment), moments, longest_s=took_s, by=by, alone=alone
+        )
 
-    told = two_at_a_time(bench, one, range(of(share, 12)))
+    told = two_at_a_time(bench, one, range(of(share, 20)))
     for number, it in enumerate(told, 1):
-        for wrong in it.wrong:
-            print(f"sweep {number}: {wrong}", flush=True)
+        for wrong_ in it.wrong:
+            print(f"sweep {number}: {wrong_}", flush=True)
+    ends = sum((it.ends for it in told), Counter[str]())
     print(
-        f"{len(told)} sweeps of 3 axes, {sum(it.kills for it in told)} kills -9: "
-        f"{sum(it.changed for it in told)} left settings changed, all put back by the next start; "
-        f"{sum(it.kept for it in told)} runs done before a kill and kept, "
+        f"{len(told)} sweeps of 3 axes, ended by "
+        f"{', '.join(f'{name} {n} times' for name, n in sorted(ends.items()))}: "
+        f"{sum(it.changed for it in told)} ends left settings changed, all put back by the next "
+        f"start; {sum(it.kept for it in told)} runs done before an end and kept, "
         f"{sum(it.replaced for it in told)} torn ones made again, "
-        f"{sum(it.forced for it in told)} resumed with --force"
+        f"{sum(it.forced for it in told)} resumed with --force; {sum(it.compared for it in told)} "
+        "rows compared with those of a sweep that was left alone"
     )
-    return [
-        row_of("kill -9 of a sweep, resumed exactly", [next(iter(it.wrong), None) for it in told])
-    ]
+    return [row_of("sweep ended, resumed, equal", [next(iter(it.wrong), None) for it in told])]
+
+
+def _words(axes: tuple[str, ...]) -> list[str]:
+    words = ["sweep", "--retries=0", "--rounds", str(ROUNDS), *(f"--axis={axis}" for axis in axes)]
+    return [*words, "--seed", _SEED, "--copies", "2", "--quiet", "--", "sh", "-c", COPY]
 
 
 def one_sweep(
@@ -69,29 +119,34 @@ def one_sweep(
     moments: random.Random,
     axes: tuple[str, ...] = AXES,
     longest_s: float = _LONGEST_S,
+    *,
+    by: int = signal.SIGKILL,
+    alone: dict[str, list[Any]] | None = None,
 ) -> Told:
-    """Kill a sweep, resume it until it ends, killed too at times, and look at all it left."""
+    """End a sweep, resume it until it ends, ended too at times, and look at all it left."""
     rig = _Rig(folder, environment)
     told = Told()
-    first = ["sweep", "--retries=0", "--rounds", str(ROUNDS), *(f"--axis={axis}" for axis in axes)]
-    first += ["--copies", "1", "--quiet", "--", "sh", "-c", COPY]
+    first = _words(axes)
     resume = ["sweep", "--resume", "last", "--retries=0", "--quiet"]
     other = ["run", "--tag", "other=1", "--quiet", "--copies", "1", "--proof", "off", "--", "true"]
     changed = "this changed"  # somebody set this machine's own THP meanwhile
     words = first
-    while not rig.killed(words, moments.uniform(0.3, longest_s), allowed=changed):
+    while not rig.killed(words, moments.uniform(0.3, longest_s), allowed=changed, by=by):
         rig.forget()  # it had ended before
     while True:
-        told.kills += 1
+        told.ends[signal.Signals(by).name] += 1
         before = rig.done()
         told.kept += len(before)
         told.changed += values(rig.root) != rig.values
-        words = resume if rig.rows("SELECT 1 FROM sweep") else first  # killed before there was one
+        if by != signal.SIGKILL:  # else the next start puts settings back
+            told.wrong += rig.left_behind()
+        words = resume if rig.rows("SELECT 1 FROM sweep") else first  # ended before there was one
         if moments.random() < 1 / 3:  # any run puts settings back, not only the sweep
             told.wrong += rig.ended(other)
             told.wrong += rig.left_behind()
         after_s = moments.uniform(0.3, longest_s)
-        if moments.random() >= _AGAIN or not rig.killed(words, after_s, allowed=changed):
+        again = moments.random() < _AGAIN
+        if not again or not rig.killed(words, after_s, allowed=changed, by=by):
             break
         told.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
     wrong = rig.ended(words)
@@ -101,6 +156,16 @@ def one_sweep(
     told.wrong += wrong
     told.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
     told.wrong += rig.left_behind() + rig.problems(axes)
+    if alone is not None:
+        now = rig.snapshot()
+        told.compared = sum(map(len, now.values()))
+        told.wrong += [
+            f"{what}: {sorted(set(now.get(what, ())) ^ set(rows), key=str)[:3]} differ from those "
+            "of a sweep that was left alone"
+            for what, rows in alone.items()
+            if now.get(what) != rows
+        ]
+        told.wrong += [f"{what}: there is more" for what in now.keys() - alone.keys()]
     told.replaced = len(rig.rows("SELECT 1 FROM sweep_run WHERE replaced"))
     return told
 
@@ -120,6 +185,22 @@ class _Rig(Rig):
 
     def done(self) -> set[int]:
         return {run for _, _, _, run, done in self.rows(_PROGRESS) if done}
+
+    def snapshot(self) -> dict[str, list[Any]]:
+        """Return the rows of the sweep and of each run that counts, but numbers and times."""
+        found: dict[str, list[Any]] = {
+            what: [
+                tuple(str(it).replace(str(self.folder), "") for it in row) for row in self.rows(sql)
+            ]
+            for what, sql in _SAME.items()
+        }
+        for block, point, run, *head in self.rows(_RUNS):
+            where = f"block {block}, point {point}"
+            found[where] = [*found.get(where, []), tuple(head)]
+            for what, sql in _OF_RUN.items():
+                rows = self.rows(sql.format(run=run))
+                found[f"{where}: {what}"] = [*found.get(f"{where}: {what}", []), *rows]
+        return found
 
     def left_behind(self) -> list[str]:
         """Return what of the settings is not as it was."""
