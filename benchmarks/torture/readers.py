@@ -22,7 +22,8 @@ from benchmarks.torture.table import Row, of
 from rater.errors import InputError
 from rater.files import folder as data_folder
 from rater.plan.hwloc_xml import parse_xml
-from rater.plan.placement.layout import parse_cpus, parse_expression, parse_layout
+from rater.plan.placement.expression import parse_cpus, parse_expression
+from rater.plan.placement.layout import parse_layout
 from rater.plan.request import request_from_json
 from rater.plan.sweep import parse_sweep
 from rater.plan.topology import without_types

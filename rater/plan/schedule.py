@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
-from rater.plan.placement.layout import EXPLICIT, CpuOrder, Layout
-from rater.plan.placement.place import trial_placements
+from rater.plan.placement.layout import EXPLICIT, CpuOrder
+from rater.plan.placement.place import CpuOffer, assign, bound
 from rater.plan.topology import PU, Topology
 from rater.record.run import Placement
 from rater.text.values import group_by_key
@@ -282,7 +282,6 @@ _LAYOUTS = (
     CpuOrder.COMPACT,
     CpuOrder.SCATTER,
 )
-_RINGS = (-1, 1, -2, 2)
 
 type Starts = Counter[int]  # copies by the place in the ring that they start at
 
@@ -335,26 +334,26 @@ def rotation_warnings(
 
 
 def remedies_for(
-    plan: Plan, placements: Sequence[Placement], topology: Topology, layout: Layout, threads: int
+    plan: Plan, placements: Sequence[Placement], offer: CpuOffer, threads: int
 ) -> Iterator[Remedy]:
     """Yield other orders of copies on the same CPUs, then other lengths of the ring."""
-    ring = len(plan.benchmarks)
+    ring, layout = len(plan.benchmarks), offer.layout
     if layout.order not in (*EXPLICIT, CpuOrder.NONE):
         cpus = Counter(p.cpu for p in placements)
         for order in _LAYOUTS:
             if order is layout.order:
                 continue
+            other = replace(offer, layout=replace(layout, order=order))
             try:
-                other = trial_placements(
-                    topology, replace(layout, order=order), len(placements), threads
-                )
+                slots = assign(other, len(placements), threads).slots
+                placed = tuple(bound(other, slots))
             except InputError:
                 continue  # a layout that cannot be is no way out
-            if Counter(p.cpu for p in other) == cpus:
+            if Counter(p.cpu for p in placed) == cpus:
                 built_in = layout.name == layout.order
                 words = f"--layout {order}" if built_in else f'order = "{order}" in the layout'
-                yield Remedy(words, ring, other)
-    for other_ring in (ring + more for more in _RINGS):
+                yield Remedy(words, ring, placed)
+    for other_ring in (ring + more for more in (-1, 1, -2, 2)):
         all_run = not plan.increment or gcd(plan.increment, other_ring) == 1
         if other_ring > 1 and all_run:
             yield Remedy(f"a ring of {other_ring} benchmarks", other_ring, placements)

@@ -9,7 +9,7 @@ import pytest
 
 from rater.errors import InputError
 from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override_layout
-from rater.plan.placement.place import plan_placements
+from rater.plan.placement.place import offer_cpus, plan_placements
 from rater.plan.schedule import (
     Order,
     Plan,
@@ -177,7 +177,7 @@ def warned(
     wanted = load_layout(layout) if isinstance(layout, str) else layout
     placements = plan_placements(topology, wanted, copies, MemoryPolicy.LOCAL).placements
     plan = ring_plan(ring, copies, increment)
-    remedies = remedies_for(plan, placements, topology, wanted, 1)
+    remedies = remedies_for(plan, placements, offer_cpus(topology, wanted), 1)
     return rotation_warnings(plan, placements, topology, remedies)
 
 
@@ -238,7 +238,7 @@ def test_advice_that_does_not_work_is_left_out() -> None:
     machine = parse_synthetic("pack:1 core:60 pu:1")
     placements = plan_placements(machine, load_layout(text), 120, MemoryPolicy.LOCAL).placements
     plan = ring_plan(4, 120)
-    remedies = remedies_for(plan, placements, machine, load_layout(text), 1)
+    remedies = remedies_for(plan, placements, offer_cpus(machine, load_layout(text)), 1)
     [said] = rotation_warnings(plan, placements, machine, remedies)
     assert said.endswith("(their numbers differ by multiples of the ring length 4)")
 

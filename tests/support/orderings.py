@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
-from rater.plan.placement.order import PERMUTATIONS, singles
+from rater.plan.placement.place import Assignment, assign, offer_cpus
+from rater.plan.placement.slots import PERMUTATIONS, singles
 from rater.plan.topology import PU, Topology
 
 
 def layout(order: CpuOrder, **more: Any) -> Layout:
     return Layout(order.value, "", order, BindLevel.PU, **more)
+
+
+def assign_cpus(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Assignment:
+    return assign(offer_cpus(topology, layout), copies, threads)
 
 
 def sequence(topology: Topology, order: CpuOrder) -> list[PU]:

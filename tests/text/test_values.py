@@ -19,7 +19,7 @@ from hypothesis.internal.conjecture import providers
 
 from benchmarks.torture.readers import feed, readers
 from rater.errors import InputError
-from rater.plan.placement.layout import parse_expression
+from rater.plan.placement.expression import parse_expression
 from rater.store.observations import read_observations
 from rater.text import cpuset
 from rater.text.cpuset import format_list, mask_of, parse_bitmap, parse_set

@@ -1,260 +1,27 @@
-"""Placement layouts, options that change them, and orders written out (`list:`, `expr:`); pure."""
+"""Placement layouts: built-in by name, one's own by path, `list:` and `expr:` as written; pure."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import folder
+from rater.plan.placement.expression import MOST_CPUS, parse_cpus, parse_expression
 from rater.text import cpuset
 from rater.text.documents import NAME, TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import CPUS, STRING, ValueKind, choice, whole
-from rater.text.values import printable
-
-# -- Orders that a user writes out: `list:0,8,1,9` by OS number, `expr:` in likwid's notation ------
-#
-# The grammar of `expr:` (blanks are allowed between words; `i`, `n` are numbers):
-#
-#     EXPR    = PART ["@" PART]...         one list after the other
-#     PART    = DOMAIN                     all its CPUs, siblings side by side
-#             | DOMAIN ":" NUMBERS         positions in it, first threads of all cores first
-#             | "L:" DOMAIN ":" NUMBERS    the same
-#             | "E:" DOMAIN [":" n [":" CHUNK ":" STRIDE [":" OFFSET]]]
-#             | LETTER ":" ("scatter" | "balanced" | "cbalanced") [":" n]
-#     DOMAIN  = "N" | ("S" | "D" | "C" | "M") i
-#     NUMBERS = item ["," item]...         item: i, i-i or i-i:STEP
-#
-# N is the machine, S a package, D a die (a package where there are none), C a
-# last-level cache, each counted in logical order, and M the lgroup with that OS
-# number; only usable CPUs count. `E:` takes n CPUs, siblings side by side, in
-# chunks whose starts are STRIDE apart, and begins again at the end of the domain,
-# as `likwid-pin` does. `scatter` deals CPUs of all domains of a letter in turn,
-# first threads of all cores first; `balanced` lists each domain's share in one
-# piece, siblings side by side, and `cbalanced` on as many cores as there are.
-# A run has a copy for each CPU that is listed, twice for one that is listed twice,
-# unless `--copies` says another number.
-
-MOST_CPUS = 99_999  # in one list: as many as there can be copies
-
-_DIGITS = re.compile(r"[0-9]+", re.ASCII)
-_WORD = re.compile(r"[A-Za-z]+", re.ASCII)
-_LETTERS = "NSDCM"
-_DISTRIBUTIONS = ("scatter", "balanced", "cbalanced")
-_BLANKS = " \t"
-
-
-class Positions(Struct, frozen=True):
-    """CPUs at positions of a domain, counted over first threads, then second threads, ..."""
-
-    domain: str
-    positions: tuple[int, ...]
-
-
-class Chunks(Struct, frozen=True):
-    """CPUs of a domain in chunks, siblings side by side."""
-
-    domain: str
-    count: int | None  # None: all of the domain
-    chunk: int = 1
-    stride: int = 1
-    offset: int = 0
-
-
-class Distribution(Struct, frozen=True):
-    """CPUs of all domains of a letter, assigned to them evenly."""
-
-    letter: str
-    how: str
-    count: int | None  # None: all of them
-
-
-type Part = Positions | Chunks | Distribution
-
-
-def parse_cpus(text: str) -> tuple[int, ...]:
-    """Return the CPUs of what stands behind `list:`, in the order written.
-
-    Raises `InputError` with the position of what is wrong. A CPU that stands there
-    twice is wrong: that is how hand-written lists put two copies on one CPU.
-    """
-    reader = _Reader(text, "list:")
-    cpus = reader.numbers(cpuset.MAX_NUMBER)
-    reader.end()
-    twice = sorted(cpu for cpu, times in Counter(cpus).items() if times > 1)
-    if twice:
-        raise InputError(
-            f"list:{short(text)} names {'CPU' if len(twice) == 1 else 'CPUs'} "
-            f"{cpuset.format_list(twice)} more than once: name each once (more copies than CPUs go "
-            "round the list; to load a CPU twice on purpose, chain expressions: expr:N:0-3@N:0)"
-        )
-    return cpus
-
-
-def parse_expression(text: str) -> tuple[Part, ...]:
-    """Return the parts of what stands behind `expr:`.
-
-    Raises `InputError` with the position of what is wrong.
-    """
-    reader = _Reader(text, "expr:")
-    parts = [_part(reader)]
-    while reader.skip("@"):
-        parts.append(_part(reader))
-    reader.end("'@' or the end")
-    return tuple(parts)
-
-
-def _part(reader: _Reader) -> Part:
-    place = reader.place
-    word = reader.word("a domain (N, S0, D0, C0, M0) or E: or L:")
-    if word == "E":
-        reader.need(":")
-        return _chunks(reader, _domain(reader))
-    if word == "L":
-        reader.need(":")
-        domain = _domain(reader)
-        reader.need(":")
-        return Positions(domain, reader.numbers(cpuset.MAX_NUMBER))
-    if word not in _LETTERS:
-        reader.fail("a domain (N, S0, D0, C0, M0) or E: or L:", place)
-    if word == "N" or reader.at_digit():
-        domain = word if word == "N" else f"{word}{reader.number(0, cpuset.MAX_NUMBER)}"
-        if not reader.skip(":"):
-            return Chunks(domain, None)
-        if word != "N" or reader.at_digit():
-            return Positions(domain, reader.numbers(cpuset.MAX_NUMBER))
-    else:
-        reader.need(
-            ":", f"the number of a domain, as in {word}0, or ':' and {_any_of(_DISTRIBUTIONS)}"
-        )
-    place = reader.place
-    how = reader.word(_any_of(_DISTRIBUTIONS))
-    if how not in _DISTRIBUTIONS:
-        reader.fail(_any_of(_DISTRIBUTIONS), place)
-    return Distribution(word, how, reader.number(1, MOST_CPUS) if reader.skip(":") else None)
-
-
-def _domain(reader: _Reader) -> str:
-    place = reader.place
-    letter = reader.word("a domain (N, S0, D0, C0, M0)")
-    if letter not in _LETTERS:
-        reader.fail("a domain (N, S0, D0, C0, M0)", place)
-    return letter if letter == "N" else f"{letter}{reader.number(0, cpuset.MAX_NUMBER)}"
-
-
-def _chunks(reader: _Reader, domain: str) -> Chunks:
-    if not reader.skip(":"):
-        return Chunks(domain, None)
-    count = reader.number(1, MOST_CPUS)
-    if not reader.skip(":"):
-        return Chunks(domain, count)
-    chunk = reader.number(1, MOST_CPUS)
-    reader.need(":", "':' and the stride, as in E:N:8:2:4")
-    stride = reader.number(1, MOST_CPUS)
-    offset = reader.number(0, MOST_CPUS) if reader.skip(":") else 0
-    return Chunks(domain, count, chunk, stride, offset)
-
-
-class _Reader:
-    """Words and numbers of a text, from left to right; its errors name the position."""
-
-    def __init__(self, text: str, what: str) -> None:
-        self.text = text
-        self.what = what
-        self.place = 0
-        self._blanks()
-
-    def fail(self, expected: str, place: int | None = None) -> NoReturn:
-        place = self.place if place is None else place
-        found = repr(self.text[place]) if place < len(self.text) else "the end"
-        raise InputError(
-            f"{self.what}{short(self.text)}: expected {expected} at character {place + 1} "
-            f"behind {self.what}, found {found}"
-        )
-
-    def at_digit(self) -> bool:
-        return _DIGITS.match(self.text, self.place) is not None
-
-    def skip(self, sign: str) -> bool:
-        if not self.text.startswith(sign, self.place):
-            return False
-        self.place += len(sign)
-        self._blanks()
-        return True
-
-    def need(self, sign: str, expected: str | None = None) -> None:
-        if not self.skip(sign):
-            self.fail(expected or repr(sign))
-
-    def end(self, expected: str = "',' or '-' or the end") -> None:
-        if self.place < len(self.text):
-            self.fail(expected)
-
-    def word(self, expected: str) -> str:
-        found = _WORD.match(self.text, self.place)
-        if found is None:
-            self.fail(expected)
-        self.place = found.end()
-        self._blanks()
-        return found[0]
-
-    def number(self, least: int, most: int) -> int:
-        found = _DIGITS.match(self.text, self.place)
-        digits = found[0].lstrip("0") or "0" if found else ""
-        if found is None or len(digits) > len(str(most)) or not least <= int(digits) <= most:
-            self.fail(f"a number from {least} to {most}")
-        self.place = found.end()
-        self._blanks()
-        return int(digits)
-
-    def numbers(self, most: int) -> tuple[int, ...]:
-        """Return the numbers of `0,8-11,16-30:2` in the order written."""
-        found: list[int] = []
-        while True:
-            place = self.place
-            first = last = self.number(0, most)
-            step = 1
-            if self.skip("-"):
-                last = self.number(0, most)
-                if last < first:
-                    self.fail(f"a range that runs upwards, not {first}-{last},", place)
-                if self.skip(":"):
-                    step = self.number(1, most)
-            found += range(first, last + 1, step)
-            if len(found) > MOST_CPUS:
-                self.fail(f"no more than {MOST_CPUS} numbers", place)
-            if not self.skip(","):
-                return tuple(found)
-
-    def _blanks(self) -> None:
-        while self.place < len(self.text) and self.text[self.place] in _BLANKS:
-            self.place += 1
-
-
-def _any_of(words: Sequence[str]) -> str:
-    return " or ".join(words)
-
-
-def short(text: str) -> str:
-    """Return a user's text for a message: printable, and cut where it is long."""
-    clean = printable(text)
-    return clean if len(clean) <= 60 else f"{clean[:50]}..."
-
-
-# -- Placement layouts: built-in by name, one of your own by path, `list:` and `expr:` as written --
 
 MOST_CORES = cpuset.MAX_NUMBER + 1
 
 
 class CpuOrder(StrEnum):
-    """In which order CPUs are given to copies (`rater.plan.placement.order` has the orders)."""
+    """In which order CPUs are given to copies (`rater.plan.placement.slots` has the orders)."""
 
     NONE = "none"  # copies are not bound
     OS = "os"  # ascending OS numbers
@@ -290,8 +57,10 @@ class MachineParts(Struct, frozen=True):
     nodes: tuple[int, ...] = ()  # OS numbers of lgroups, ascending
     cores: tuple[int, ...] = ()  # hwloc logical indexes, ascending
 
-    def __bool__(self) -> bool:
-        return bool(self.cpus or self.nodes or self.cores)
+    def named(self) -> dict[str, tuple[int, ...]]:
+        """Return what is named, by what people call it."""
+        parts = {"CPUs": self.cpus, "NUMA nodes": self.nodes, "cores": self.cores}
+        return {name: numbers for name, numbers in parts.items() if numbers}
 
 
 class Counts(Struct, frozen=True):
@@ -304,8 +73,8 @@ class Counts(Struct, frozen=True):
 class Layout(Struct, frozen=True):
     """How copies are spread over a machine, whatever the machine and the number of copies.
 
-    `reserve`, `only`, `exclude`, `kind` and `smt` apply_filters what `order` deals out
-    (`rater.plan.placement.order` has the rules), `bind` widens each copy's mask afterwards.
+    `reserve`, `only`, `exclude`, `kind` and `smt` narrow what `order` deals out
+    (`rater.plan.placement.place` has the rules), `bind` widens each copy's mask afterwards.
     """
 
     name: str
@@ -317,9 +86,7 @@ class Layout(Struct, frozen=True):
     smt: int | None = None  # threads of a core that are used, None: all
     kind: str = ""  # "fast", "slow" or the number of a kind, 0 the slowest; "": all
     reserve: int = 0  # cores kept for the system and the supervisor
-    only: MachineParts = field(
-        default=MachineParts()
-    )  # CPUs and lgroups that copies use; empty: all
+    only: MachineParts = field(default=MachineParts())  # that copies use; empty: all
     exclude: MachineParts = field(default=MachineParts())
     counts: Counts | None = None
 
@@ -350,17 +117,13 @@ def layout_path(name_or_path: str) -> Path:
 def explicit_order(text: str) -> tuple[CpuOrder, str] | None:
     """Split `list:...` and `expr:...`; None for anything else.
 
-    Raises `InputError` with the position of what is wrong behind the colon.
+    Raises `InputError` for what does not read behind the colon.
     """
     word, colon, rest = text.partition(":")
     if not colon or word not in EXPLICIT:
         return None
-    order = CpuOrder(word)
-    if order is CpuOrder.LIST:
-        parse_cpus(rest)
-    else:
-        parse_expression(rest)
-    return order, rest
+    parse_cpus(rest) if word == CpuOrder.LIST else parse_expression(rest)
+    return CpuOrder(word), rest
 
 
 def is_kind(text: str) -> bool:
@@ -393,13 +156,12 @@ def layout_text(path: Path) -> str:
 
 
 def own_layout_text(name_or_path: str) -> str | None:
-    """Return the text of a user's own layout file, None for layouts that come with rater.
+    """Return the text of a user's own layout file, None for what is no such file.
 
-    What `list:` and `expr:` say is no file. Raises `InputError` as `load_layout` does.
+    Raises `InputError` as `load_layout` does.
     """
-    if explicit_order(name_or_path) is not None or name_or_path in layout_names():
-        return None
-    return layout_text(layout_path(name_or_path))
+    own = explicit_order(name_or_path) is None and name_or_path not in layout_names()
+    return layout_text(layout_path(name_or_path)) if own else None
 
 
 def parse_layout(text: str, path: Path, name: str | None = None) -> Layout:
@@ -503,38 +265,34 @@ def _counts(table: TableReader) -> Counts:
 
 # -- What changes a layout from the command line, and what a layout's options are called -----------
 
+_CHANGES: dict[str, tuple[Callable[[Any], bool], str]] = {  # what may be changed, and into what
+    "bind": (lambda it: it in list(BindLevel), ", ".join(BindLevel)),
+    "smt": (lambda it: it >= 1, "the number of threads of a core to use, 1 or more"),
+    "kind": (is_kind, "fast, slow, or a number (0 is the slowest)"),
+    "reserve": (lambda it: 0 <= it <= MOST_CORES, f"a number of cores, 0 to {MOST_CORES}"),
+}
 
-def override_layout(
-    layout: Layout,
-    *,
-    bind: str | None = None,
-    smt: int | None = None,
-    kind: str | None = None,
-    reserve: int | None = None,
-) -> Layout:
+
+def override_layout(layout: Layout, **changes: Any) -> Layout:
     """Return the layout with what `--bind`, `--smt`, `--kind` and `--reserve` say (None: nothing).
 
     `bind="none"` makes it one that does not bind. Raises `InputError` for values
     that mean nothing, and for options that do not go together.
     """
-    if bind is not None and bind not in list(BindLevel):
-        raise InputError(f"--bind {bind}: expected {', '.join(BindLevel)}")
-    if smt is not None and smt < 1:
-        raise InputError(f"--smt {smt}: expected the number of threads of a core to use, 1 or more")
-    if kind is not None and not is_kind(kind):
-        raise InputError(f"--kind {kind}: expected fast, slow, or a number (0 is the slowest)")
-    if reserve is not None and not 0 <= reserve <= MOST_CORES:
-        raise InputError(f"--reserve {reserve}: expected a number of cores, 0 to {MOST_CORES}")
-    given: dict[str, Any] = {"smt": smt, "kind": kind, "reserve": reserve}
-    changed = replace(layout, **{name: it for name, it in given.items() if it is not None})
-    if bind is not None and BindLevel(bind) is BindLevel.NONE:
-        changed = replace(changed, order=CpuOrder.NONE, bind=BindLevel.NONE, text="")
-    elif bind is not None:
-        if layout.order is CpuOrder.NONE:
+    given = {name: value for name, value in changes.items() if value is not None}
+    for name, value in given.items():
+        is_right, expected = _CHANGES[name]
+        if not is_right(value):
+            raise InputError(f"--{name} {value}: expected {expected}")
+    if "bind" in given:
+        bind = given["bind"] = BindLevel(given["bind"])
+        if bind is BindLevel.NONE:
+            given |= {"order": CpuOrder.NONE, "text": ""}
+        elif layout.order is CpuOrder.NONE:
             raise InputError(
                 f"--bind {bind}: layout {layout.name} does not bind copies: use another layout"
             )
-        changed = replace(changed, bind=BindLevel(bind))
+    changed = replace(layout, **given)
     idle = options(changed)
     if changed.order is CpuOrder.NONE and idle:
         raise InputError(
@@ -546,10 +304,10 @@ def override_layout(
 
 def options(layout: Layout) -> list[str]:
     """Return what narrows the layout, in words: `smt 1`, `reserve 2`, `nodes 0-1`, ..."""
-    lines = [f"{name} {cpuset.format_list(numbers)}" for name, numbers in _numbers(layout.only)]
-    lines += [
-        f"without {name} {cpuset.format_list(numbers)}"
-        for name, numbers in _numbers(layout.exclude)
+    lines = [
+        f"{word}{name} {cpuset.format_list(numbers)}"
+        for word, parts in (("", layout.only), ("without ", layout.exclude))
+        for name, numbers in parts.named().items()
     ]
     lines += [f"reserve {layout.reserve}"] if layout.reserve else []
     lines += [f"kind {layout.kind}"] if layout.kind else []
@@ -561,19 +319,8 @@ def options(layout: Layout) -> list[str]:
     return lines
 
 
-def called(
-    name: str,
-    *,
-    bind: str | None = None,
-    smt: int | None = None,
-    kind: str | None = None,
-    reserve: int | None = None,
-) -> str:
+def called(name: str, **changes: Any) -> str:
     """Return what a run's layout is called: its name and what was changed, `cores, smt 1`."""
-    changes = (("bind", bind), ("smt", smt), ("kind", kind), ("reserve", reserve))
-    return ", ".join([name, *(f"{what} {value}" for what, value in changes if value is not None)])
-
-
-def _numbers(parts: MachineParts) -> list[tuple[str, tuple[int, ...]]]:
-    named = [("CPUs", parts.cpus), ("NUMA nodes", parts.nodes), ("cores", parts.cores)]
-    return [(name, numbers) for name, numbers in named if numbers]
+    return ", ".join(
+        [name, *(f"{it} {value}" for it, value in changes.items() if value is not None)]
+    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.topology import PU, Node, Topology
-from rater.record.run import MemoryPolicy
+from rater.record.run import MemoryPolicy, Placement
 from rater.text import cpuset
+from rater.text.values import truncate_list
 
 AT_HOME = (MemoryPolicy.BIND, MemoryPolicy.PREFERRED)  # on the copy's own node unless told
 _HBM, _HBM_SUBTYPES = "hbm", ("HBM", "MCDRAM")
@@ -142,41 +144,45 @@ def _nearest_node(topology: Topology, cpu: int, wanted: Sequence[Node]) -> int |
     return min(distances)[2] if distances else None
 
 
-def settled(
-    policy: MemoryPolicy, nodes: tuple[int, ...], support: MemorySupport
-) -> tuple[MemoryPolicy, tuple[int, ...], str | None]:
-    """Return policy and nodes as this kernel can have them, and a warning where that is less.
+def apply_memory_support(
+    placements: Sequence[Placement], support: MemorySupport
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Return the placements with memory policies that this kernel has, and warnings of the change.
 
-    Raises `InputError` where only something else than what was asked for is to be had.
+    Raises `InputError` for a policy that it does not have and that nothing stands in for.
     """
-    if policy is MemoryPolicy.NONE or policy in support.policies:
-        if policy is not MemoryPolicy.PREFERRED or support.preferred_many:
-            return policy, nodes, None
-        several = f", and not {cpuset.format_list(nodes[1:])}" if nodes[1:] else ""
-        return (
-            policy,
-            nodes[:1],
-            "--mem preferred: this kernel has no MPOL_PREFERRED_MANY (Linux 5.15 and newer): node "
-            f"{nodes[0]} is preferred with MPOL_PREFERRED{several}",
-        )
-    if policy is MemoryPolicy.LOCAL:
-        return (
-            MemoryPolicy.NONE,
-            (),
-            f"the kernel lets rater set no memory policy ({support.reason}): copies keep the one "
-            "that rater was started with, which is local memory unless somebody changed it",
-        )
-    if policy is MemoryPolicy.WEIGHTED and MemoryPolicy.INTERLEAVE in support.policies:
-        return (
-            MemoryPolicy.INTERLEAVE,
-            nodes,
-            "--mem weighted: this kernel has no weighted interleaving (Linux 6.9 and newer): "
-            "memory is interleaved evenly",
-        )
-    raise InputError(
-        f"--mem {policy}: the kernel does not let rater set it ({support.reason}): use --mem none; "
-        "a container gets memory policies with the capability SYS_NICE"
-    )
+    found, warnings = [], dict[str, None]()
+    for placement in placements:
+        policy, nodes = placement.memory_policy, placement.memory_nodes
+        one_only = policy is MemoryPolicy.PREFERRED and not support.preferred_many
+        if one_only and policy in support.policies:
+            several = f", and not {cpuset.format_list(nodes[1:])}" if nodes[1:] else ""
+            warnings[
+                "--mem preferred: this kernel has no MPOL_PREFERRED_MANY (Linux 5.15 and newer): "
+                f"node {nodes[0]} is preferred with MPOL_PREFERRED{several}"
+            ] = None
+            nodes = nodes[:1]
+        elif policy is MemoryPolicy.NONE or policy in support.policies:
+            pass
+        elif policy is MemoryPolicy.LOCAL:
+            warnings[
+                f"the kernel lets rater set no memory policy ({support.reason}): copies keep the "
+                "one that rater was started with, which is local memory unless somebody changed it"
+            ] = None
+            policy, nodes = MemoryPolicy.NONE, ()
+        elif policy is MemoryPolicy.WEIGHTED and MemoryPolicy.INTERLEAVE in support.policies:
+            warnings[
+                "--mem weighted: this kernel has no weighted interleaving (Linux 6.9 and newer): "
+                "memory is interleaved evenly"
+            ] = None
+            policy = MemoryPolicy.INTERLEAVE
+        else:
+            raise InputError(
+                f"--mem {policy}: the kernel does not let rater set it ({support.reason}): use "
+                "--mem none; a container gets memory policies with the capability SYS_NICE"
+            )
+        found.append(replace(placement, memory_policy=policy, memory_nodes=nodes))
+    return tuple(found), tuple(warnings)
 
 
 def _refuse(topology: Topology, memory: Memory, wrong: Iterable[int], what: str) -> None:
@@ -192,9 +198,5 @@ def _refuse(topology: Topology, memory: Memory, wrong: Iterable[int], what: str)
             there.append(f"{node.os}{f' ({", ".join(marks)})' if marks else ''}")
     raise InputError(
         f"--mem {memory}: {topology.source} {what} {listed}; expected numbers out of "
-        f"{_some(there) or 'none'}"
+        f"{truncate_list(there, 20) or 'none'}"
     )
-
-
-def _some(told: list[str]) -> str:
-    return ", ".join(told) if len(told) <= 20 else f"{', '.join(told[:20])} and more"

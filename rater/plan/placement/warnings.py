@@ -12,9 +12,9 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from rater.plan.placement.order import Slot
+from rater.plan.placement.slots import Slot
 from rater.plan.topology import Topology
-from rater.record.run import MemoryPolicy
+from rater.record.run import MemoryPolicy, Placement
 from rater.text import cpuset
 from rater.text.values import copies_text, count, group_by_key
 
@@ -74,6 +74,11 @@ class _Copies(Struct, frozen=True, dict=True):
         """Copies by PU that they were given."""
         return Counter(pu.os for slot in self.given for pu in slot)
 
+    @cached_property
+    def wide(self) -> list[bool]:
+        """Whether each copy may run on more CPUs than it was given."""
+        return [len(mask) > len(slot) for mask, slot in zip(self.masks, self.given, strict=True)]
+
     @property
     def usable(self) -> int:
         return len(self.topology.pus)
@@ -96,10 +101,8 @@ def unbound_warnings(pus: int, copies: int, threads: int) -> tuple[str, ...]:
 def placement_warnings(
     topology: Topology,
     given: Sequence[Slot],
-    masks: Sequence[Mask],
-    *,
+    placements: Sequence[Placement],
     threads: int,
-    policy: MemoryPolicy,
     homes: Mapping[int, int] | None,
 ) -> tuple[str, ...]:
     """Return what to know of copies that have these PUs and may run on these CPUs.
@@ -107,7 +110,8 @@ def placement_warnings(
     `topology` is what the layout leaves of the machine; `homes` are the lgroups of
     memory by PU where the policy takes memory from the copy's own, else None.
     """
-    copies = _Copies(topology, given, masks, threads)
+    policy = placements[0].memory_policy
+    copies = _Copies(topology, given, [it.cpus or () for it in placements], threads)
     found = (
         *_crowded(copies),
         _over_several_lgroups(copies),
@@ -121,16 +125,16 @@ def placement_warnings(
 
 
 def _crowded(it: _Copies) -> list[str]:
-    wide = any(len(mask) > len(slot) for mask, slot in zip(it.masks, it.given, strict=True))
+    wide = any(it.wide)
     if it.threads == 1:
         crowd = _crowded_pools(it) if wide else _crowd(it.loads.values(), it.usable)
         return [crowd or _sharing_cores(it)]
     crowd = _crowd_of_threads(len(it.given), it.usable, it.threads)
-    if wide:
-        return [crowd or _sharing_cores(it)]
-    if crowd := crowd or _sharing_pus(it):
+    if crowd := crowd or (_sharing_cores(it) if wide else _sharing_pus(it)):
         return [crowd]
-    return [_meeting_in_cores(it) or _having_fewer_cores(it), _leaving_cores_idle(it)]
+    return (
+        [] if wide else [_meeting_in_cores(it) or _having_fewer_cores(it), _leaving_cores_idle(it)]
+    )
 
 
 def _crowd(loads: Collection[int], usable: int) -> str:
@@ -247,8 +251,8 @@ def _unequal_lgroups(it: _Copies) -> str:
     inside = it.by_mask(lambda mask: len({it.topology.by_cpu[cpu].domain for cpu in mask}) == 1)
     copies = Counter(
         slot[0].node
-        for slot, mask, in_one in zip(it.given, it.masks, inside, strict=True)
-        if slot[0].node is not None and (in_one or len(mask) == len(slot))
+        for slot, wide, in_one in zip(it.given, it.wide, inside, strict=True)
+        if slot[0].node is not None and (in_one or not wide)
     )
     by_count = group_by_key((copies, node) for node, copies in copies.items())
     if len(by_count) < 2:
@@ -304,11 +308,11 @@ def _having_few_cpus(it: _Copies) -> str:
 
 
 def _wider_than_memory(it: _Copies, policy: MemoryPolicy, homes: Mapping[int, int]) -> str:
-    wide = 0
-    for slot, mask in zip(it.given, it.masks, strict=True):
-        if len(mask) > len(slot):
-            nodes = {it.topology.by_cpu[cpu].node for cpu in mask}
-            wide += len(nodes) > 1 and not nodes - {None} <= {homes[pu.os] for pu in slot}
+    nodes_of = it.by_mask(lambda mask: {it.topology.by_cpu[cpu].node for cpu in mask})
+    wide = sum(
+        wide and len(nodes) > 1 and not nodes - {None} <= {homes[pu.os] for pu in slot}
+        for slot, nodes, wide in zip(it.given, nodes_of, it.wide, strict=True)
+    )
     if not wide:
         return ""
     return (

@@ -13,18 +13,14 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.counter_choice import CounterChoice
-from rater.plan.placement.assign import OverfullNode
 from rater.plan.placement.layout import called, load_layout, override_layout
-from rater.plan.placement.memory_policy import Memory, parse_memory
-from rater.plan.placement.order import check_asked
+from rater.plan.placement.memory_policy import Memory, apply_memory_support, parse_memory
 from rater.plan.placement.place import (
-    apply_memory_support,
-    copies_counted,
+    check_asked,
     default_memory,
-    explicit_cpus,
-    one_a_lgroup,
-    plan_placements,
-    pus_offered,
+    implied_copies,
+    offer_cpus,
+    place,
     resolve_copies,
 )
 from rater.plan.request import DEFAULT_COPIES, Request
@@ -42,6 +38,7 @@ from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
+from rater.text.values import truncate_list
 from rater.workflow.machine import counter_warnings, counters_of
 from rater.workflow.run.workload import (
     KITS,
@@ -91,22 +88,20 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
     }
     check_asked(topology, smt=request.smt, kind=request.kind)
     layout = override_layout(load_layout(request.layout), **changes)
-    usable = pus_offered(topology, layout)
-    counted = copies_counted(layout, usable)
-    if request.copies is None and counted is not None:
-        request = replace(request, copies=str(counted))
-    listed = explicit_cpus(layout, topology) if request.copies is None else None
+    offer = offer_cpus(topology, layout)
+    usable = offer.counted
 
     def copies_of(threads: int) -> int:
-        if listed is not None:
-            return max(1, listed // threads)
+        if request.copies is None and (implied := implied_copies(offer, threads)) is not None:
+            return implied
         return resolve_copies(request.copies or DEFAULT_COPIES, usable, threads)
 
     workloads, copies, left_out = _what_fits(request, workloads, copies_of, usable)
     if request.copies is None:
-        request = replace(request, copies=DEFAULT_COPIES if listed is None else str(copies))
+        counted = implied_copies(offer) is None
+        request = replace(request, copies=DEFAULT_COPIES if counted else str(copies))
     elif request.copies.strip() == "nodes":
-        layout = one_a_lgroup(layout, usable)
+        offer = offer.of_nodes()
     threads = _threads(workloads)
     memory = (
         Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
@@ -124,7 +119,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
                 )
             memory = Memory(MemoryPolicy.NONE)
     else:
-        placed = plan_placements(topology, layout, copies, memory, threads)
+        placed = place(offer, copies, memory, threads)
     placements, not_had = placed.placements, tuple[str, ...]()
     if topology.is_this_system and any(it.memory_policy != "none" for it in placements):
         placements, not_had = apply_memory_support(placements, memory_support())
@@ -153,7 +148,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         each = f" of {threads} threads" if threads > 1 else ""
         fewer = f"use --copies {placed.most} or " if pus >= threads else ""
         if placed.full:  # the number of copies is that of the layout's counts
-            fewer = f"{_too_full(placed.full)} or "
+            fewer = f"lower the counts in the layout ({truncate_list(placed.full)}) or "
         refusals.append(
             f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
             f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
@@ -182,7 +177,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
                 plan,
                 placements,
                 topology,
-                remedies_for(plan, placements, topology, layout, threads),
+                remedies_for(plan, placements, offer, threads),
             ),
         ),
         refusals=tuple(refusals),
@@ -207,17 +202,6 @@ def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
 def _tuning(request: Request) -> CopyTuning:
     PAGE_CHECKS().pages_asked(request)  # options that contradict each other
     return tuning_of(request)
-
-
-def _too_full(full: Sequence[OverfullNode]) -> str:
-    shown = full[:4]
-    told = ", ".join(
-        f"{'CPUs without a node' if one.node is None else f'node {one.node}'} has {one.copies} "
-        f"and room for {one.room}"
-        for one in shown
-    )
-    more = f", and {len(full) - len(shown)} more" if len(full) > len(shown) else ""
-    return f"lower the counts in the layout ({told}{more})"
 
 
 def load_workloads(

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from rater.errors import InputError
-from rater.plan.placement.assign import assign_cpus, distrib
 from rater.plan.placement.layout import (
     EXPLICIT,
     NAMED_ORDERS,
@@ -32,9 +31,9 @@ from rater.plan.placement.layout import (
     override_layout,
 )
 from rater.plan.placement.memory_policy import Memory
-from rater.plan.placement.order import PERMUTATIONS, slots_of
-from rater.plan.placement.order import scatter as in_scatter
 from rater.plan.placement.place import PlacementPlan, plan_placements
+from rater.plan.placement.slots import PERMUTATIONS, distrib, slots_of
+from rater.plan.placement.slots import scatter as in_scatter
 from rater.plan.topology import (
     PU,
     RawKind,
@@ -49,8 +48,8 @@ from rater.run.host.discover import own_environment, parse_synthetic
 from rater.text.cpuset import mask_of
 from rater.text.values import to_dict
 from tests.support.machines import generated, machine, machine_xml, real, real_machines
+from tests.support.orderings import assign_cpus, numbers, scatter, sequence
 from tests.support.orderings import layout as layout_with
-from tests.support.orderings import numbers, scatter, sequence
 from tests.support.places import MACHINES, needs_machines
 
 DESCRIBED = (
@@ -271,7 +270,7 @@ def check_plan(topology: Topology, wanted: Layout, placed: PlacementPlan) -> Non
         assert max(Counter(pu.core for pu in set(pus)).values()) <= wanted.smt
     if wanted.kind:
         assert len({pu.kind for pu in pus}) == 1
-    if wanted.only:
+    if wanted.only.nodes:
         assert {pu.node for pu in pus} <= set(wanted.only.nodes)
 
 
