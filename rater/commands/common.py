@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -19,19 +20,29 @@ from rater.errors import InputError
 from rater.files import is_content_trusted, opened, trust_content, user_folder
 from rater.plan.options import Option, OptionForm
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
+from rater.text.values import duration_s, size_bytes
 from rater.workflow.arguments import Asked
 
 type Subparsers = argparse._SubParsersAction[Parser]
 
-_RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
-ONE_RUN = f"{_RUN} (where one run has that tag); fleet:N/HOST: a host's run of a fleet"
-ALL_RUNS = f"{_RUN} (all runs with that tag)"
+# Words of the tables below that several commands have.
+RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
+ONE_RUN = f"{RUN} (where one run has that tag); fleet:N/HOST: a host's run of a fleet"
+ALL_RUNS = f"{RUN} (all runs with that tag)"
 RESTORE = "runs that were removed (`rater rm`) come back; without it they stay removed"
 POINTS = (
     "a point: a run (a number, the start of a uuid, last, last~1), several runs of one point "
     "(7,8,9 or 25-44), all runs with a tag (tag:thp=always), all points of a sweep (sweep:3, "
     "sweep:last), or a host's run of a fleet (fleet:3/n017)"
 )
+VERBOSE = """
+-v, --verbose  every iteration, where the time of copies went, their memory, all remarks
+"""
+START = "@force\n@share\n@wait\n"  # how a run is started
+SWEEP = """
+--skip-refused     skip points that cannot run
+--stop-on-failure  stop when a copy fails; default: go on
+"""
 
 
 # -- From parsed arguments to the use case of a command --------------------------------------------
@@ -44,7 +55,9 @@ def call(function: Callable[..., int], args: argparse.Namespace) -> int:
     given: dict[str, Any] = {}
     for name, of in function.__annotations__.items():
         kind = function.__globals__.get(of)
-        if kind is Asked:
+        if of == "argparse.Namespace":  # it chooses what to call
+            given[name] = args
+        elif kind is Asked:
             given[name] = Asked.of(vars(args))
         elif isinstance(kind, StructMeta):
             given[name] = kind(**{it: values[it] for it in kind.__struct_fields__ if it in values})
@@ -63,80 +76,115 @@ def _call_of(module: str, function: str, args: argparse.Namespace) -> int:
     return call(getattr(import_module(f"rater.{module}"), function), args)
 
 
-def add_common(
-    parser: argparse.ArgumentParser,
-    run: str | Callable[..., int] | None = None,
+# -- A command, and its arguments as a table -------------------------------------------------------
+
+_CONVERTERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "duration": duration_s,
+    "bytes": size_bytes,
+    "path": Path,
+}
+
+
+def declare(
+    to: Subparsers,
+    name: str,
+    run: str | Callable[..., int] | None,
+    arguments: str = "",
     *,
     tables: bool = False,
-) -> None:
-    """Add `--db` and `--json`, which may also stand before the subcommand.
+    types: Mapping[str, Callable[[str], Any]] | None = None,
+    **of_parser: Any,
+) -> Parser:
+    """Declare a command with its arguments, and `--db` and `--json` where it runs something.
 
-    They have no default here: one would overwrite what stood there. `tables`: with `--format`;
-    `run`: what the command calls, or its name below `rater`, to be imported then.
+    `run`: what it calls, or its name below `rater`, to be imported then. `arguments`: as
+    `add_arguments` reads them, with `types` of their own. `tables`: with `--format`.
     """
-    if isinstance(run, str):
-        run = lazy_command(*run.rsplit(".", 1))
-    elif run is not None:
-        run = partial(call, run)
-    if run is not None:
-        parser.set_defaults(run=run)
-    parser.add_argument(
-        "--db", metavar="PATH", default=argparse.SUPPRESS, help="the database (else RATER_DB)"
-    )
-    add_flag(parser, "--json", default=argparse.SUPPRESS, help="one JSON document on stdout")
+    parser = to.add_parser(name, **of_parser)
+    add_arguments(parser, arguments, types)
+    if run is None:
+        return parser
+    named = lazy_command(*run.rsplit(".", 1)) if isinstance(run, str) else partial(call, run)
+    parser.set_defaults(run=named)
+    # They may also stand before the subcommand; a default here would overwrite that.
+    absent: dict[str, Any] = {"default": argparse.SUPPRESS}
+    parser.add_argument("--db", metavar="PATH", help="the database (else RATER_DB)", **absent)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout", **absent)
     if tables:
-        parser.add_argument(
-            "--format", choices=("md", "csv"), help="tables as Markdown, or as CSV without the text"
-        )
+        add_arguments(parser, "--format (md|csv)  tables as Markdown, or as CSV without the text")
+    return parser
 
 
-def add_run_word(
-    parser: argparse.ArgumentParser, nargs: str | None = None, text: str = _RUN
+def add_arguments(
+    parser: Parser, table: str, types: Mapping[str, Callable[[str], Any]] | None = None
 ) -> None:
-    """Add RUN; `nargs` "?" or "*": the last one where none is given."""
-    default: Any = "last" if nargs == "?" else []
-    text += " (default: last)" if nargs else ""
-    parser.add_argument("which", metavar="RUN", nargs=nargs, default=default, help=text)
+    """Declare the arguments of a table: what is typed, two spaces, its help, which may go on below.
+
+    the trial:                a title: what follows is a group of the help
+    either:                   of what follows one may be given; `options:` ends that
+    -v, --verbose             an option without a value
+    --iteration I:int         a value that a function converts, of `types` too
+    --tag K=V ...             several times
+    --law (log|rate) =log     one of these words, and the default
+    --run SIZE ?test          the value may be left out, and means this then
+    RUN* >which               positional: one, or (?) one at most, (*) any, (+) one at least;
+                              among parsed arguments it has another name
+    @force                    an option as `rater run` has it
+    @run -wait -share         all of those but two
+    """
+    to: argparse._ActionsContainer = parser
+    for entry in re.split(r"\n(?=\S)", table.strip("\n")):
+        typed, _, text = (it.strip() for it in entry.partition("  "))
+        if typed.startswith("@run"):
+            add_run_arguments(parser, without=[it[1:] for it in typed.split()[1:]])
+        elif typed.startswith("@"):
+            add_option(to, BY_NAME[typed[1:]])
+        elif not typed.startswith("-") and typed.endswith(":"):
+            to = parser
+            if typed == "either:":
+                to = parser.add_mutually_exclusive_group()
+            elif typed != "options:":
+                to = parser.add_argument_group(typed[:-1])
+        elif typed:
+            names, given = _argument(typed.split(), {**_CONVERTERS, **(types or {})})
+            to.add_argument(*names, help=" ".join(text.split()) or argparse.SUPPRESS, **given)
 
 
-def add_flag(parser: argparse._ActionsContainer, *names: str, **rest: Any) -> None:
-    """Add an option without a value."""
-    parser.add_argument(*names, action="store_true", **rest)
-
-
-def add_verbose(parser: argparse._ActionsContainer) -> None:
-    """Add `-v`: a run's result with its details."""
-    text = "every iteration, where the time of copies went, their memory, all remarks"
-    add_flag(parser, "-v", "--verbose", help=text)
-
-
-def add_file(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add `-o FILE`."""
-    parser.add_argument("-o", dest="file", metavar="FILE", help=text)
-
-
-def add_sweep_options(parser: argparse._ActionsContainer, rounds: str) -> None:
-    """Add what every command that sweeps takes; `rounds`: the help of `--rounds`."""
-    parser.add_argument("--rounds", type=int, metavar="N", help=rounds)
-    add_flag(parser, "--skip-refused", help="skip points that cannot run")
-    add_flag(parser, "--stop-on-failure", help="stop when a copy fails; default: go on")
-
-
-def add_doing(parser: argparse._ActionsContainer, dry_run: str, quiet: str) -> None:
-    """Add `--dry-run` and `--quiet`."""
-    add_flag(parser, "--dry-run", help=dry_run)
-    add_flag(parser, "--quiet", help=quiet)
-
-
-def add_force_and_share(parser: argparse._ActionsContainer) -> None:
-    """Add `--force`, `--share` and `--wait` as `rater run` has them."""
-    for name in ("force", "share", "wait"):
-        add_option(parser, BY_NAME[name])
-
-
-def add_topology(parser: argparse.ArgumentParser, text: str, **rest: Any) -> None:
-    """Add `--topology MACHINE`."""
-    parser.add_argument("--topology", metavar="MACHINE", help=text, **rest)
+def _argument(
+    words: Sequence[str], types: Mapping[str, Callable[[str], Any]]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return an argument's names, and the rest of how it is declared."""
+    names = [word.rstrip(",") for word in words if word.startswith("-")]
+    given: dict[str, Any] = {}
+    convert: Callable[[str], Any] = str
+    for word in words[len(names) :]:
+        mark, value = word[0], word[1:]
+        if word == "...":
+            given |= {"action": "append", "default": []}
+        elif mark == ">":
+            given["dest"] = value
+        elif mark == "=":
+            given["default"] = convert(value)
+        elif mark == "?":
+            given |= {"nargs": "?", "const": convert(value)}
+        else:
+            shown, _, kind = word.rpartition(":")
+            if kind in types:
+                given["type"] = convert = types[kind]
+            shown = shown if kind in types else word
+            if mark == "(":
+                given["choices"] = tuple(map(convert, shown.strip("()").split("|")))
+            else:
+                given["metavar"] = shown
+    if names:
+        is_flag = not {"metavar", "choices"} & given.keys()
+        return names, given | ({"action": "store_true"} if is_flag else {})
+    if (many := given["metavar"][-1]) in "?*+":
+        given |= {"metavar": given["metavar"][:-1], "nargs": many}
+        if many == "*":
+            given.setdefault("default", [])
+    return [given.pop("dest", given["metavar"].lower())], given
 
 
 # -- The table of options as arguments -------------------------------------------------------------

@@ -8,119 +8,101 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rater.command_line import CommandTrait, subparsers_of
-from rater.commands.common import (
-    LOCAL,
-    TRUST,
-    Subparsers,
-    add_common,
-    add_flag,
-    read_defaults,
-)
+from rater.commands.common import LOCAL, TRUST, Subparsers, declare, read_defaults
 from rater.errors import InputError
 from rater.files import trusted_files
 from rater.process import print_error
-from rater.text.values import duration_s, size_bytes, to_dict
+from rater.text.values import to_dict
 from rater.workflow.arguments import Output, print_json, print_view
 
 
 def register_settings(subparsers: Subparsers) -> None:
     """Declare `rater settings` and `rater settings restore`."""
-    settings = subparsers.add_parser(
+    declare(
+        subparsers,
         "settings",
+        "workflow.machine.show_settings",
+        "NAME* >names  only these, and those below them (thp: thp.*)",
+        tables=True,
         description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
         "and restores afterwards: the value now, and the possible values.",
     )
-    settings.add_argument(
-        "names", nargs="*", metavar="NAME", help="only these, and those below them (thp: thp.*)"
-    )
-    add_common(settings, "workflow.machine.show_settings", tables=True)
-    restore = subparsers.add_parser(
+    declare(
+        subparsers,
         "settings restore",
+        "workflow.machine.restore",
+        """
+either:
+--force   also where somebody else has changed a setting since then
+--forget  leave everything as it is and drop the journal
+""",
         traits=CommandTrait.RESTORES,
         description="Restore the settings of the machine that a sweep had changed when it was "
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     )
-    way = restore.add_mutually_exclusive_group()
-    add_flag(way, "--force", help="also where somebody else has changed a setting since then")
-    add_flag(way, "--forget", help="leave everything as it is and drop the journal")
-    add_common(restore, "workflow.machine.restore")
 
 
 _LONGEST_S = 1e9  # a timer takes no more
-_SUITE_HELP = "name of a suite, path of a TOML file, or either with /BENCHMARK,..."
+_SUITE = "SUITE{}  name of a suite, path of a TOML file, or either with /BENCHMARK,..."
 
 
 def register_suites(subparsers: Subparsers) -> None:
     """Declare `rater suites` and its subcommands."""
-    suites = subparsers.add_parser(
-        "suites",
-        description="List, show, build, check and begin suites.",
-    )
-    add_common(suites, _list, tables=True)
+    about = "List, show, build, check and begin suites."
+    suites = declare(subparsers, "suites", _list, tables=True, description=about)
     actions = suites.add_subparsers(dest="action", metavar="ACTION")
-
-    listing = actions.add_parser("list", help="the suites that have names (also without ACTION)")
-    add_common(listing, _list, tables=True)
-
-    show = actions.add_parser("show", help="benchmarks, sizes, reference times, memory")
-    show.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
-    add_common(show, _show, tables=True)
-
-    build = actions.add_parser("build", help="compile a suite's programs into the cache")
-    build.add_argument("suite", metavar="SUITE", help=_SUITE_HELP)
-    build.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
-    add_common(build, _build)
-
-    clean = actions.add_parser(
+    named = "the suites that have names (also without ACTION)"
+    declare(actions, "list", _list, tables=True, help=named)
+    shown = "benchmarks, sizes, reference times, memory"
+    declare(actions, "show", _show, _SUITE.format(""), tables=True, help=shown)
+    tune = "--tune TUNE =base  whose compiler flags (default: base)"
+    declare(
+        actions,
+        "build",
+        _build,
+        f"{_SUITE.format('')}\n{tune}",
+        help="compile a suite's programs into the cache",
+    )
+    declare(
+        actions,
         "clean",
+        "workflow.machine.clean",
+        """
+--older TIME:duration  unused for so long (default: 30d)
+--size SIZE:bytes    until it has so much
+--dry-run            only say what would go
+""",
         help="trim the cache by age and size",
         description="Remove from the cache programs, inputs and digests that nothing has used for "
         "long, then those unused longest until it is small enough. What is missing is made again.",
     )
-    clean.add_argument(
-        "--older", metavar="TIME", type=duration_s, help="unused for so long (default: 30d)"
-    )
-    clean.add_argument("--size", metavar="SIZE", type=size_bytes, help="until it has so much")
-    add_flag(clean, "--dry-run", help="only say what would go")
-    add_common(clean, "workflow.machine.clean")
-
-    check = actions.add_parser(
+    # SUITE is not missing for argparse: what `--run SUITE` means is told better by us.
+    declare(
+        actions,
         "check",
+        "workflow.suites.check",
+        f"""
+{_SUITE.format("?")}
+{tune}
+--run SIZE >try_size ?  also run each benchmark once, alone, and check its answer (default SIZE:
+                     test, else the first); --run=SIZE, or behind SUITE
+--timeout S:seconds =600  give up on a benchmark, or a set-up, after S seconds (default: 600)
+""",
+        types={"seconds": _seconds},
         help="report everything that is wrong with a suite at once",
         usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
         "                          [--db PATH] [--json] SUITE",
     )
-    # Not missing for argparse: what `--run SUITE` means is told better by us.
-    check.add_argument("suite", metavar="SUITE", nargs="?", help=_SUITE_HELP)
-    check.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
-    check.add_argument(
-        "--run",
-        dest="try_size",
-        nargs="?",
-        const="",
-        metavar="SIZE",
-        help="also run each benchmark once, alone, and check its answer (default SIZE: test, "
-        "else the first); --run=SIZE, or behind SUITE",
+    declare(
+        actions,
+        "new",
+        "workflow.suites.new",
+        """
+NAME                 of the suite; a path to write it somewhere else
+--dir DIR:path >place  folder to write NAME.toml and NAME/ into (default: here)
+""",
+        help="write an example that runs, to be changed by you",
     )
-    check.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=600.0,
-        metavar="S",
-        help="give up on a benchmark, or a set-up, after S seconds (default: 600)",
-    )
-    add_common(check, "workflow.suites.check")
-
-    new = actions.add_parser("new", help="write an example that runs, to be changed by you")
-    new.add_argument("name", metavar="NAME", help="of the suite; a path to write it somewhere else")
-    new.add_argument(
-        "--dir",
-        dest="place",
-        type=Path,
-        metavar="DIR",
-        help="folder to write NAME.toml and NAME/ into (default: here)",
-    )
-    add_common(new, "workflow.suites.new")
 
 
 def _list(output: Output) -> int:
@@ -172,24 +154,33 @@ def _build(output: Output, suite: str, tune: str) -> int:
 
 def register_layouts(subparsers: Subparsers) -> None:
     """Declare `rater plan layouts` and its subcommands."""
-    layouts = subparsers.add_parser("plan layouts", description="List and show placement layouts.")
-    add_common(layouts, "workflow.machine.list_layouts", tables=True)
+    run, about = "workflow.machine.list_layouts", "List and show placement layouts."
+    layouts = declare(subparsers, "plan layouts", run, tables=True, description=about)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")
-
-    listing = actions.add_parser("list", help="the built-in layouts (also without ACTION)")
-    add_common(listing, "workflow.machine.list_layouts", tables=True)
-
-    show = actions.add_parser("show", help="a layout's file, to learn from and to go on from")
-    show.add_argument(
-        "layout", metavar="LAYOUT", help="name of a layout, path of a TOML file, list: or expr:"
+    built_in = "the built-in layouts (also without ACTION)"
+    declare(actions, "list", run, tables=True, help=built_in)
+    declare(
+        actions,
+        "show",
+        "workflow.machine.show_layout",
+        "LAYOUT  name of a layout, path of a TOML file, list: or expr:",
+        tables=True,
+        help="a layout's file, to learn from and to go on from",
     )
-    add_common(show, "workflow.machine.show_layout", tables=True)
 
 
 def register_topo(subparsers: Subparsers) -> None:
     """Declare `rater topo` and `rater doctor counters`."""
-    topo = subparsers.add_parser(
+    declare(
+        subparsers,
         "topo",
+        "workflow.machine.topo",
+        """
+MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
+                     description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
+                     machine)
+""",
+        tables=True,
         description="Show the machine: NUMA nodes with their CPUs, cores, last-level "
         "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
         "used; of this machine also what memory is free, page cache, or in huge pages.",
@@ -197,34 +188,32 @@ def register_topo(subparsers: Subparsers) -> None:
         "`kinds`, `groups`, `distances`, `not_usable`; CPUs and nodes by OS number, the rest by "
         "hwloc's logical indexes.",
     )
-    topo.add_argument(
-        "described",
-        metavar="MACHINE",
-        nargs="?",
-        help="hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a "
-        "description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
-        "(default: this machine)",
-    )
-    add_common(topo, "workflow.machine.topo", tables=True)
-    counters = subparsers.add_parser(
+    declare(
+        subparsers,
         "doctor counters",
+        "workflow.machine.counters",
+        "GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
+        tables=True,
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
         "of this processor's table and the kernel's own; and where energy is read. What does not "
         "work is listed with the reason and the command that would allow it.",
     )
-    counters.add_argument(
-        "groups",
-        metavar="GROUP",
-        nargs="*",
-        help="only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
-    )
-    add_common(counters, "workflow.machine.counters", tables=True)
 
 
 def register_doctor(subparsers: Subparsers) -> None:
     """Declare `rater doctor`."""
-    parser = subparsers.add_parser(
+    declare(
+        subparsers,
         "doctor",
+        "workflow.doctor.doctor",
+        """
+CHECK* >checks       only these (governor, THP, ...), with all details
+-v, --verbose        why each check matters, and what improves it
+--run-of RUN         check the machine as RUN recorded it (a number, last, ...)
+--fix                apply the recommended settings while the command behind `--` runs; they are
+                     restored at its end, or by the next rater after kill -9
+""",
+        tables=True,
         traits=CommandTrait.TAKES_COMMAND,
         description="Check everything on this machine that makes results vary: other work, "
         "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
@@ -233,25 +222,6 @@ def register_doctor(subparsers: Subparsers) -> None:
         epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
         "back; `rater doctor --fix -- COMMAND` does so around any command.",
     )
-    parser.add_argument(
-        "checks",
-        nargs="*",
-        metavar="CHECK",
-        help="only these (governor, THP, ...), with all details",
-    )
-    add_flag(parser, "-v", "--verbose", help="why each check matters, and what improves it")
-    parser.add_argument(
-        "--run-of",
-        metavar="RUN",
-        help="check the machine as RUN recorded it (a number, last, ...)",
-    )
-    add_flag(
-        parser,
-        "--fix",
-        help="apply the recommended settings while the command behind `--` runs; they are "
-        "restored at its end, or by the next rater after kill -9",
-    )
-    add_common(parser, "workflow.doctor.doctor", tables=True)
 
 
 def _seconds(text: str) -> float:
@@ -268,19 +238,21 @@ def _seconds(text: str) -> float:
 
 def register_trust(subparsers: Subparsers) -> None:
     """Declare `rater trust`."""
-    parser = subparsers.add_parser(
+    declare(
+        subparsers,
         TRUST,
+        _trust,
+        """
+DIR? >folder =.      default: this one
+either:
+--remove             take that back
+--list >listing      show what is trusted
+""",
         help="use a folder's defaults",
         description=f"Let {LOCAL} of a folder give every option of `rater run` and other commands, "
         "as long as its text stays as it is. Until then it gives none that runs something, names "
         "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
     )
-    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
-    way = parser.add_mutually_exclusive_group()
-    add_flag(way, "--remove", help="take that back")
-    add_flag(way, "--list", dest="listing", help="show what is trusted")
-    parser.set_defaults(run=_trust)
-    add_common(parser)
 
 
 def _trust(args: argparse.Namespace) -> int:

@@ -9,47 +9,40 @@ from msgspec.structs import replace
 
 from rater.command_line import RUNS, CommandTrait
 from rater.commands.common import (
+    RUN,
+    START,
+    SWEEP,
+    VERBOSE,
     Subparsers,
-    add_common,
-    add_doing,
-    add_flag,
-    add_force_and_share,
-    add_option,
-    add_run_arguments,
-    add_run_word,
-    add_sweep_options,
-    add_topology,
-    add_verbose,
     call,
+    declare,
     lazy_command,
 )
 from rater.errors import InputError
-from rater.plan.request import BY_NAME
 from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
-from rater.plan.sweep import RETRIES, BlockOrder
-from rater.text.values import duration_s
+from rater.plan.sweep import RETRIES
 from rater.workflow.arguments import Output, open_existing_store, print_view
 
 
 def register_run(subparsers: Subparsers) -> None:
     """Declare `rater run`."""
-    parser = subparsers.add_parser(
+    declare(
+        subparsers,
         "run",
+        _run,
+        f"""
+@run
+options:
+--resume RUN         run what is missing of a stored run, with its own options; refused if the
+                     machine, settings, programs or suite changed; --force resumes anyway
+--dry-run            show plan, order, time, memory, disk; run nothing
+--quiet              no progress, no table
+{VERBOSE}
+""",
         traits=RUNS,
         description="Run N copies of each benchmark at once, placed by the machine's topology. "
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     )
-    add_run_arguments(parser)
-    parser.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="run what is missing of a stored run, with its own options; refused if the machine, "
-        "settings, programs or suite changed; --force resumes anyway",
-    )
-    add_doing(parser, "show plan, order, time, memory, disk; run nothing", "no progress, no table")
-    add_verbose(parser)
-    parser.set_defaults(run=_run)
-    add_common(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -58,9 +51,20 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def register_plan(subparsers: Subparsers) -> None:
-    """Declare `rater plan`."""
-    parser = subparsers.add_parser(
+    """Declare `rater plan`, which takes what `run` does: --dry-run and --quiet change nothing."""
+    declare(
+        subparsers,
         "plan",
+        "workflow.run.repeat.plan",
+        """
+@run
+options:
+--topology MACHINE   hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or
+                     nodes=4x24 (default: this machine)
+--dry-run
+--quiet
+""",
+        tables=True,
         traits=CommandTrait.TAKES_COMMAND,
         description="Show what `rater run` with the same arguments would run where: each copy's "
         "CPUs, core, last-level cache (LLC), NUMA node, package and memory, the share of each "
@@ -69,31 +73,26 @@ def register_plan(subparsers: Subparsers) -> None:
         epilog="--json: `copies`, `lgroups`, `warnings`, `orders`, ...; CPUs and lgroups by OS "
         "number, cores and LLCs by hwloc's logical indexes.",
     )
-    add_run_arguments(parser)
-    add_topology(
-        parser,
-        "hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 "
-        "(default: this machine)",
-    )
-    # Those of `run` change nothing here.
-    add_doing(parser, dry_run=argparse.SUPPRESS, quiet=argparse.SUPPRESS)
-    add_common(parser, "workflow.run.repeat.plan", tables=True)
 
 
 def register_rerun(subparsers: Subparsers) -> None:
     """Declare `rater rerun`."""
-    parser = subparsers.add_parser(
+    declare(
+        subparsers,
         "rerun",
+        "workflow.run.begin.rerun",
+        f"""
+RUN >which           {RUN}
+--tag K=V ...        one more, or another value
+{START}
+--dry-run            show what differs, and the plan
+--quiet              no progress, no table
+{VERBOSE}
+""",
         traits=CommandTrait.STARTS | CommandTrait.RESTORES,
         description="Make a new run of what a stored one was asked for: the same suite or "
         "command in the same directory, as many copies, every option; and report what differs.",
     )
-    add_run_word(parser)
-    add_option(parser, BY_NAME["tag"], "one more, or another value")
-    add_force_and_share(parser)
-    add_doing(parser, "show what differs, and the plan", "no progress, no table")
-    add_verbose(parser)
-    add_common(parser, "workflow.run.begin.rerun")
 
 
 _DESCRIPTION = """\
@@ -117,66 +116,41 @@ value. The first point, made of the first value of every axis, is the baseline.
 
 def register_sweep(subparsers: Subparsers) -> None:
     """Declare `rater sweep`."""
-    parser = subparsers.add_parser(
+    declare(
+        subparsers,
         "sweep",
+        sweep_command,
+        f"""
+@run
+the sweep:
+--axis NAME=V1,V2,... ...  what varies, and its values; several times: every combination
+--rounds N:int       blocks; default 6, the fewest that show whether blocks are independent
+{SWEEP}
+--block-order (shuffled|given|abba)
+                     order of points in a block: shuffled (default), given, or abba: every second
+                     block backwards (--order takes these words too)
+--seed N:int         seed of the shuffled orders; stored
+--until [energy:]P%  check after every block from the third on, and stop once every comparison with
+                     the baseline is better, worse or the same within P%%; intervals are wider for
+                     the repeated checks, so that equal points are not called different more often;
+                     energy:P%% compares joules per copy
+--retries N:int      a run that other work disturbed too much is made again, at once, up to N times
+                     (default {RETRIES}); the last one counts
+--dry-run            show all points; run nothing
+--quiet              no progress, no table
+-v, --verbose        all points, benchmarks and what the comparison stands on, as --show has them;
+                     without it a terminal gets what fits a screen
+stored sweeps:
+--resume SWEEP       a number, last: run what is missing; with --rounds N more blocks; refused where
+                     machine, suite or programs changed (--force: go on all the same)
+--list >listing      list them
+--show SWEEP         points and results of a sweep
+--example            print a file to begin with
+""",
+        tables=True,
         traits=RUNS,
         description=_DESCRIPTION,
     )
-    add_run_arguments(parser)
-    sweep = parser.add_argument_group("the sweep")
-    sweep.add_argument(
-        "--axis",
-        action="append",
-        default=[],
-        metavar="NAME=V1,V2,...",
-        help="what varies, and its values; several times: every combination",
-    )
-    add_sweep_options(
-        sweep, "blocks; default 6, the fewest that show whether blocks are independent"
-    )
-    sweep.add_argument(
-        "--block-order",
-        choices=tuple(BlockOrder),
-        help="order of points in a block: shuffled (default), given, or abba: every second block "
-        "backwards (--order takes these words too)",
-    )
-    sweep.add_argument("--seed", type=int, metavar="N", help="seed of the shuffled orders; stored")
-    sweep.add_argument(
-        "--until",
-        metavar="[energy:]P%",
-        help="check after every block from the third on, and stop once every comparison with the "
-        "baseline is better, worse or the same within P%%; intervals are wider for the repeated "
-        "checks, so that equal points are not called different more often; energy:P%% compares "
-        "joules per copy",
-    )
-    sweep.add_argument(
-        "--retries",
-        type=int,
-        metavar="N",
-        help="a run that other work disturbed too much is made again, at once, up to N times "
-        f"(default {RETRIES}); the last one counts",
-    )
-    add_flag(sweep, "--dry-run", help="show all points; run nothing")
-    add_flag(sweep, "--quiet", help="no progress, no table")
-    add_flag(
-        sweep,
-        "-v",
-        "--verbose",
-        help="all points, benchmarks and what the comparison stands on, as --show has them; "
-        "without it a terminal gets what fits a screen",
-    )
-    stored = parser.add_argument_group("stored sweeps")
-    stored.add_argument(
-        "--resume",
-        metavar="SWEEP",
-        help="a number, last: run what is missing; with --rounds N more blocks; refused where "
-        "machine, suite or programs changed (--force: go on all the same)",
-    )
-    add_flag(stored, "--list", dest="listing", help="list them")
-    stored.add_argument("--show", metavar="SWEEP", help="points and results of a sweep")
-    add_flag(stored, "--example", help="print a file to begin with")
-    parser.set_defaults(run=sweep_command)
-    add_common(parser, tables=True)
 
 
 def sweep_command(args: argparse.Namespace) -> int:
@@ -218,52 +192,31 @@ def _list(output: Output) -> int:
 
 def register_selftest(subparsers: Subparsers) -> None:
     """Declare `rater doctor selftest`."""
-    parser = subparsers.add_parser(
+    declare(
+        subparsers,
         "doctor selftest",
+        "workflow.run.selftest.selftest",
+        f"""
+--copies N:int       default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs
+either:
+--quick              two kernels instead of three
+--seconds S:duration ={SECONDS:g}  about how long it may take (default {SECONDS:g}); more means more
+                     iterations, at least {LEAST_ITERATIONS}
+options:
+--seed N:int         plant what this seed chose (default: by chance)
+--until-idle MAX_S:duration ?{IDLE_S:g}  before each run wait until other processes leave the CPUs
+                     alone, and repeat it where they did not, for MAX_S seconds each (default
+                     {IDLE_S:g})
+--simulate           run nothing: plant in simulated times of this machine's shape with little
+                     noise. Report what the detector finds, and how often it finds what it promises;
+                     works on a busy machine, too
+--topology MACHINE   with --simulate: another machine, an hwloc XML file or a description (4x16)
+--keep               store the runs in the database, tagged {TAG}=KIND
+@wait
+""",
         traits=CommandTrait.STARTS,
         description="Run a few copies several times: undisturbed, then with one known slowdown "
         "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "
         "be detected, and nothing else. Exits 0 only then, 3 if the machine is too busy. "
         "Takes about a minute; the runs go to a temporary database.",
     )
-    parser.add_argument(
-        "--copies",
-        type=int,
-        metavar="N",
-        help="default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs",
-    )
-    how_long = parser.add_mutually_exclusive_group()
-    add_flag(how_long, "--quick", help="two kernels instead of three")
-    how_long.add_argument(
-        "--seconds",
-        type=duration_s,
-        metavar="S",
-        default=SECONDS,
-        help=f"about how long it may take (default {SECONDS:g}); more means more iterations, "
-        f"at least {LEAST_ITERATIONS}",
-    )
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help="plant what this seed chose (default: by chance)"
-    )
-    parser.add_argument(
-        "--until-idle",
-        type=duration_s,
-        nargs="?",
-        const=IDLE_S,
-        metavar="MAX_S",
-        help="before each run wait until other processes leave the CPUs alone, and repeat it where "
-        f"they did not, for MAX_S seconds each (default {IDLE_S:g})",
-    )
-    add_flag(
-        parser,
-        "--simulate",
-        help="run nothing: plant in simulated times of this machine's shape with little noise. "
-        "Report what the detector finds, and how often it finds what it promises; works on a "
-        "busy machine, too",
-    )
-    add_topology(
-        parser, "with --simulate: another machine, an hwloc XML file or a description (4x16)"
-    )
-    add_flag(parser, "--keep", help=f"store the runs in the database, tagged {TAG}=KIND")
-    add_option(parser, BY_NAME["wait"])
-    add_common(parser, "workflow.run.selftest.selftest")

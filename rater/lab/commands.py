@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import suppress
 
 from rater.command_line import RUNS, CommandTrait
-from rater.commands.common import (
-    Subparsers,
-    add_common,
-    add_doing,
-    add_file,
-    add_flag,
-    add_run_arguments,
-    add_sweep_options,
-)
-from rater.text.values import duration_s
+from rater.commands.common import SWEEP, Subparsers, declare
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -34,16 +24,13 @@ it and it differs from the simpler one by more than runs do from each other;
 else nothing is chosen."""
 
 
-def add_y(parser: argparse._ActionsContainer) -> None:
-    """Declare `--y`."""
-    parser.add_argument(
-        "--y",
-        default="time",
-        metavar="time|cpu|user|energy|cycles|metric:NAME",
-        help="of a copy: its time (default), its CPU time (where others work on the machine too), "
-        "its user time (without what the kernel does for it: the first touch of memory), joules, "
-        "cycles counted, or a number that it reports of itself (metric:updates)",
-    )
+_Y = """
+--y time|cpu|user|energy|cycles|metric:NAME =time
+                     of a copy: its time (default), its CPU time (where others work on the machine
+                     too), its user time (without what the kernel does for it: the first touch of
+                     memory), joules, cycles counted, or a number that it reports of itself
+                     (metric:updates)
+"""
 
 
 def register(subparsers: Subparsers) -> None:
@@ -66,8 +53,19 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _register_model(actions: Subparsers) -> None:
-    parser = actions.add_parser(
+    declare(
+        actions,
         "model",
+        "lab.models.study.model_sweep",
+        f"""
+SWEEP >which         a number, last, last~1, the start of a uuid
+--x (walks|misses|huge|axis)  page-walk cycles, TLB misses, the share of large pages, or the axis
+                     as it is
+{_Y}
+--axis NAME          the axis to use as x, if there are several
+--degree (2|3):int =2  of the highest polynomial; default 2
+-o FILE >file        draw the models as well, into FILE, by its name .svg, .png or .pdf
+""",
         examples=(
             "rater lab model last",
             "rater lab model 3 --x walks --y cycles -o fits.svg",
@@ -76,21 +74,6 @@ def _register_model(actions: Subparsers) -> None:
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
-    parser.add_argument(
-        "which", metavar="SWEEP", help="a number, last, last~1, the start of a uuid"
-    )
-    parser.add_argument(
-        "--x",
-        choices=("walks", "misses", "huge", "axis"),
-        help="page-walk cycles, TLB misses, the share of large pages, or the axis as it is",
-    )
-    add_y(parser)
-    parser.add_argument("--axis", metavar="NAME", help="the axis to use as x, if there are several")
-    parser.add_argument(
-        "--degree", type=int, choices=(2, 3), default=2, help="of the highest polynomial; default 2"
-    )
-    add_file(parser, "draw the models as well, into FILE, by its name .svg, .png or .pdf")
-    add_common(parser, "lab.models.study.model_sweep")
 
 
 _PAGES = """\
@@ -102,35 +85,58 @@ with 0%, never with no library."""
 
 
 def _register_study(actions: Subparsers) -> None:
-    pages = actions.add_parser(
+    declare(
+        actions,
         "pages",
+        "lab.models.study.lab_pages",
+        f"""
+@run
+the study:
+--layouts LAYOUT,...  as --pages takes them, 0%% among them; default: nine from 0%% to 100%%
+{_Y}
+--rounds N:int       default 6
+{SWEEP}
+--quick              size test, four layouts, two rounds: about a minute, to see that all works
+--show SWEEP         of a sweep that is stored; runs nothing
+--dry-run            show all layouts; run nothing
+--quiet              no progress, no summary
+-o FILE >file        the page (default: rater-lab-pages-SWEEP.html)
+""",
         traits=RUNS,
         help="what page sizes do to a suite or a command",
         description=_PAGES,
     )
-    add_run_arguments(pages)
-    study = pages.add_argument_group("the study")
-    study.add_argument(
-        "--layouts",
-        metavar="LAYOUT,...",
-        help="as --pages takes them, 0%% among them; default: nine from 0%% to 100%%",
-    )
-    add_y(study)
-    add_sweep_options(study, "default 6")
-    add_flag(
-        study,
-        "--quick",
-        help="size test, four layouts, two rounds: about a minute, to see that all works",
-    )
-    study.add_argument("--show", metavar="SWEEP", help="of a sweep that is stored; runs nothing")
-    add_doing(study, "show all layouts; run nothing", "no progress, no summary")
-    add_file(study, "the page (default: rater-lab-pages-SWEEP.html)")
-    add_common(pages, "lab.models.study.lab_pages")
 
 
 def _register_trace(actions: Subparsers) -> None:
-    parser = actions.add_parser(
+    declare(
+        actions,
         "trace",
+        "lab.trace.pages.pages",
+        """
+SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
+--list >listing      list the stored traces
+--show TRACE >trace ?last  show a stored trace again: a number, last, last~1, the start of a uuid
+--size SIZE          of the benchmark (default: test, else the first)
+--tune TUNE =base    whose compiler flags (default: base)
+--tlb LEVELS         another TLB than this machine's: ENTRIESxWAYS for each level, as
+                     64x4,1536x12, or by page size, as 4k/64k:64x4+2M:32x4,4k/64k/2M:1536x12
+--sizes SIZES =4k,2M  the page sizes to map categories to, of 4k, 64k, 2M, 1G (default: 4k,2M)
+--budget N:pages     report the best mapping with at most N large pages
+--loads (dependent|independent|between) =between  what a miss costs: all of it, what is left beside
+                     other work, or the geometric mean of the two (the default)
+--sample RATE:rate =1  follow a share of all pages only, chosen by hash (SHARDS), as 0.01: less work
+                     for large programs; its error is reported
+--check (chosen|all) ?chosen  then run the predicted best, the worst and the all-or-nothing mappings
+                     (all: every one) with `rater run --pages`, turn by turn, and report how far the
+                     prediction is off
+--rounds N:pages =9  of --check: runs of each mapping, three times the program each (default: 9)
+--measure            measure anew what misses and faults cost here, instead of once a machine and
+                     kernel; with --show, rank with these costs
+--timeout S:duration =3600  give up on the traced run after so long (default: 3600)
+-o FILE >file        draw the histograms as well, into FILE, by its name .svg, .png or .pdf
+""",
+        types={"pages": _pages, "rate": _rate},
         examples=(
             "rater lab trace mini/gups --size test",
             "rater lab trace --budget 20 -- ./program input",
@@ -143,88 +149,6 @@ def _register_trace(actions: Subparsers) -> None:
         "static (.data, .bss). Every mapping of these to page sizes is ranked by what it saves: "
         "TLB misses and page faults, each at what it costs on this machine.",
     )
-    parser.add_argument(
-        "which",
-        nargs="?",
-        metavar="SUITE/BENCHMARK",
-        help="one benchmark of a suite; or a command behind `--`",
-    )
-    add_flag(parser, "--list", dest="listing", help="list the stored traces")
-    parser.add_argument(
-        "--show",
-        dest="trace",
-        metavar="TRACE",
-        nargs="?",
-        const="last",
-        help="show a stored trace again: a number, last, last~1, the start of a uuid",
-    )
-    parser.add_argument(
-        "--size", metavar="SIZE", help="of the benchmark (default: test, else the first)"
-    )
-    parser.add_argument("--tune", default="base", help="whose compiler flags (default: base)")
-    parser.add_argument(
-        "--tlb",
-        metavar="LEVELS",
-        help="another TLB than this machine's: ENTRIESxWAYS for each level, as 64x4,1536x12, or by "
-        "page size, as 4k/64k:64x4+2M:32x4,4k/64k/2M:1536x12",
-    )
-    parser.add_argument(
-        "--sizes",
-        metavar="SIZES",
-        default="4k,2M",
-        help="the page sizes to map categories to, of 4k, 64k, 2M, 1G (default: 4k,2M)",
-    )
-    parser.add_argument(
-        "--budget",
-        metavar="N",
-        type=_pages,
-        help="report the best mapping with at most N large pages",
-    )
-    parser.add_argument(
-        "--loads",
-        choices=("dependent", "independent", "between"),
-        default="between",
-        help="what a miss costs: all of it, what is left beside other work, or the geometric mean "
-        "of the two (the default)",
-    )
-    parser.add_argument(
-        "--sample",
-        metavar="RATE",
-        type=_rate,
-        default=1.0,
-        help="follow a share of all pages only, chosen by hash (SHARDS), as 0.01: less work for "
-        "large programs; its error is reported",
-    )
-    parser.add_argument(
-        "--check",
-        nargs="?",
-        const="chosen",
-        choices=("chosen", "all"),
-        help="then run the predicted best, the worst and the all-or-nothing mappings (all: every "
-        "one) with `rater run --pages`, turn by turn, and report how far the prediction is off",
-    )
-    parser.add_argument(
-        "--rounds",
-        metavar="N",
-        type=_pages,
-        default=9,
-        help="of --check: runs of each mapping, three times the program each (default: 9)",
-    )
-    add_flag(
-        parser,
-        "--measure",
-        help="measure anew what misses and faults cost here, instead of once a machine and "
-        "kernel; with --show, rank with these costs",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=duration_s,
-        default=3600.0,
-        metavar="S",
-        help="give up on the traced run after so long (default: 3600)",
-    )
-    add_file(parser, "draw the histograms as well, into FILE, by its name .svg, .png or .pdf")
-    add_common(parser, "lab.trace.pages.pages")
 
 
 def _pages(text: str) -> int:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.command_line import Parser
-from rater.commands.common import Subparsers, add_common, add_topology
+from rater.commands.common import Subparsers, declare
 from rater.errors import InputError
 from rater.process import print_error
 from rater.workflow.arguments import Output, print_json, print_view
@@ -40,42 +39,50 @@ def register(subparsers: Subparsers) -> None:
     _register_lint(actions)
 
 
+_COMMAND_LINE = """
+--define NAME[=VALUE]:macro ...  a macro of runcpu's command line, which branches of the
+                     configuration ask for
+--label NAME         its label, where sections name some
+"""
+
+
 def _register_import(actions: Subparsers) -> None:
-    parser = actions.add_parser(
+    declare(
+        actions,
         "import",
+        import_spec,
+        f"""
+FILE+ >files         a raw file (.rsf) or a log; - for standard input
+--topology MACHINE   the machine it was measured on, which tells the NUMA nodes of the copies' CPUs:
+                     an hwloc XML file, a description, or nodes=4x16
+{_COMMAND_LINE}
+""",
+        types={"macro": _macro},
         help="a run from each raw result file or log",
         description="Store a run from each raw result file (.rsf) or log of SPEC CPU: every "
         "copy's time, where it was bound, and what the file reports beside what its times come "
         "to. What is stored already is not added again. A file that cannot be read is named and "
         "does not keep the others out; the exit status is then 2.",
     )
-    parser.add_argument(
-        "files", metavar="FILE", nargs="+", help="a raw file (.rsf) or a log; - for standard input"
-    )
-    add_topology(
-        parser,
-        "the machine it was measured on, which tells the NUMA nodes of the copies' CPUs: an hwloc "
-        "XML file, a description, or nodes=4x16",
-    )
-    _add_command_line(parser)
-    add_common(parser, import_spec)
-
-
-def _add_command_line(parser: Parser) -> None:
-    parser.add_argument(
-        "--define",
-        metavar="NAME[=VALUE]",
-        type=_macro,
-        action="append",
-        default=[],
-        help="a macro of runcpu's command line, which branches of the configuration ask for",
-    )
-    parser.add_argument("--label", metavar="NAME", help="its label, where sections name some")
 
 
 def _register_lint(actions: Subparsers) -> None:
-    parser = actions.add_parser(
+    declare(
+        actions,
         "lint-bind",
+        _lint,
+        f"""
+CONFIG               configuration file (.cfg) or raw file
+--topology MACHINE   the machine the file is for: an hwloc XML file, a description such as 'pack:2
+                     numa:1 core:10 pu:2', nodes=4x16, or `this` for this machine (default: only
+                     what can be told without a machine is checked)
+--copies N:copies    the copies that will run (default: what the file says, else one a bind)
+--section NAME[=TUNE]  only what holds for this benchmark or set: 429.mcf, intrate=peak
+{_COMMAND_LINE}
+--ignore KIND[,KIND]:kinds =  leave out findings of these kinds (the word in brackets at the end of
+                     each)
+""",
+        types={"macro": _macro, "copies": _copies, "kinds": _kinds},
         help="mistakes in SPEC binds",
         description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
         "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "
@@ -86,34 +93,6 @@ def _register_lint(actions: Subparsers) -> None:
         "list in it, or the machine cannot be read. What is meant as it is can be left out: "
         "--ignore idle,many-binds.",
     )
-    parser.add_argument("config", metavar="CONFIG", help="configuration file (.cfg) or raw file")
-    parser.add_argument(
-        "--topology",
-        metavar="MACHINE",
-        help="the machine the file is for: an hwloc XML file, a description such as 'pack:2 "
-        "numa:1 core:10 pu:2', nodes=4x16, or `this` for this machine (default: only what "
-        "can be told without a machine is checked)",
-    )
-    parser.add_argument(
-        "--copies",
-        metavar="N",
-        type=_copies,
-        help="the copies that will run (default: what the file says, else one a bind)",
-    )
-    parser.add_argument(
-        "--section",
-        metavar="NAME[=TUNE]",
-        help="only what holds for this benchmark or set: 429.mcf, intrate=peak",
-    )
-    _add_command_line(parser)
-    parser.add_argument(
-        "--ignore",
-        metavar="KIND[,KIND]",
-        type=_kinds,
-        default=frozenset(),
-        help="leave out findings of these kinds (the word in brackets at the end of each)",
-    )
-    add_common(parser, _lint)
 
 
 def _copies(text: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -12,13 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-import rater
 from rater.cli import main
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from tests.support.calls import RATER, Rater, rows
@@ -621,16 +618,3 @@ def test_a_cold_cache_is_no_blank_screen_and_a_warm_one_is_silent(
     assert (cold[0], warm[0]) == (0, 0)
     assert f"building 1 program, once; {tmp_path / 'cold'} keeps it" in cold[2]
     assert "building" not in warm[2]
-
-
-def test_every_function_that_a_command_names_is_there() -> None:
-    folder = Path(rater.__file__).parent
-    named = [
-        found
-        for file in folder.rglob("*.py")
-        for pattern in (r'lazy_command\("([\w.]+)", "(\w+)"', r'add_common\(\w+, "([\w.]+)\.(\w+)"')
-        for found in re.findall(pattern, file.read_text())
-    ]
-    assert len(named) > 15
-    for module, function in named:
-        assert callable(getattr(import_module(f"rater.{module}"), function))
