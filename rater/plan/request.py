@@ -35,7 +35,7 @@ from rater.plan.options import (
     option,
     seconds,
 )
-from rater.text.kinds import WrongKindError, describe_value, of_type
+from rater.text.kinds import of_type
 from rater.text.values import duration_s, to_dict
 
 # Parser, stored JSON, sweeps and comparisons are made of one table, whose entries are the fields of
@@ -430,9 +430,6 @@ def request_from_json(text: str, where: str) -> Request:
         )
     try:
         request: Request = of_type(Request).read(values)
-    except WrongKindError as error:
-        raise InputError(
-            f"{where}: what it was asked for is damaged: {error.at[1:]}: expected "
-            f"{error.expected}, got {describe_value(error.value, 'an object')}"
-        ) from None
+    except ValueError as error:
+        raise InputError(f"{where}: what it was asked for is damaged: {error}") from None
     return request

@@ -19,7 +19,7 @@ from rater.errors import InputError
 from rater.files import flush, open_file, replace_file
 from rater.process import ProcessId, is_alive, this_process
 from rater.settings.known import is_known_file, is_number, is_number_file
-from rater.text.kinds import WrongKindError, describe_value, of_type
+from rater.text.kinds import of_type
 from rater.text.values import printable, to_dict
 
 # One JSON file, replaced whole: written beside itself, flushed, renamed, the folder
@@ -37,7 +37,7 @@ _VALUE = re.compile(r"[\w+.:-]{1,100}")  # those of /sys are of twenty character
 _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 
 
-class JournalOwner(Struct, frozen=True):
+class JournalOwner(Struct, frozen=True, forbid_unknown_fields=True):
     """The process that changes settings."""
 
     pid: int
@@ -57,7 +57,7 @@ class JournalOwner(Struct, frozen=True):
         return f"{self.what} (process {self.pid}, since {self.since})"
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """One file: what was there, and what we wrote or were about to."""
 
     knob: str
@@ -80,7 +80,7 @@ class Entry(Struct, frozen=True):
         return self.approximate and min(values) <= int(value) <= max(values)
 
 
-class Journal(Struct, frozen=True):
+class Journal(Struct, frozen=True, forbid_unknown_fields=True):
     """All that has to be put back; entries in the order in which they were first set."""
 
     owner: JournalOwner
@@ -155,11 +155,7 @@ def _parsed(text: str) -> Journal:
         raise ValueError("it is no JSON") from error
     if type(document) is not dict or document.pop("rater", None) != _VERSION:
         raise ValueError("not a journal that this rater knows")
-    try:
-        journal: Journal = of_type(Journal).read(document)
-    except WrongKindError as error:
-        got = describe_value(error.value, "an object")
-        raise ValueError(f"{error.at[1:]}: expected {error.expected}, got {got}") from error
+    journal: Journal = of_type(Journal).read(document)
     for entry in journal.entries:
         if not _VALUE.fullmatch(entry.knob):
             raise ValueError(f"no setting is called {entry.knob!r}")

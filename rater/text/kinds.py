@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 from rater.text import cpuset
 
@@ -158,85 +157,38 @@ def list_of[T](kind: ValueKind[T], expected: str = "a list") -> ValueKind[tuple[
 
 @cache
 def of_type(hint: Any) -> ValueKind[Any]:
-    """Return the kind of an annotation: plain types, tuples, dicts, StrEnums, Structs.
+    """Return the kind of an annotation as msgspec reads it; a mistake is a `ValueError`."""
+    import msgspec  # noqa: PLC0415 - help does without it
 
-    Keys of a Struct that have a default may be absent, others than its fields may not be
-    there. `X | None` is the kind of X: see `_field`.
-    """
-    inner = get_args(hint)
-    if get_origin(hint) is UnionType:
-        return _one_of([of_type(it) for it in inner if it is not NoneType])
-    if get_origin(hint) is dict:
-        return _dict_of(of_type(inner[1]))
-    if get_origin(hint) is tuple:
-        return _tuple_of([of_type(one) for one in inner if one is not ...], inner[-1] is ...)
-    if hasattr(hint, "__struct_fields__"):
-        return _object_of(hint)
-    if issubclass(hint, StrEnum):
-        return choice(hint)
-    name = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}[hint]
-    types = (int, float) if hint is float else (hint,)
-    return ValueKind(name, lambda value: value if type(value) in types else None, hint())
+    def convert(value: Any) -> Any:
+        try:
+            return msgspec.convert(value, hint)
+        except msgspec.ValidationError as error:  # "Expected `int`, got `str` - at `$.cpus[2]`"
+            what, _, at = str(error).partition(" - at `$")
+            what = _TYPES.sub(lambda it: " or ".join(map(_in_words, it[1].split(" | "))), what)
+            place, what = at.strip("`.").replace("[...]", "a value"), what[0].lower() + what[1:]
+            raise ValueError(f"{place}: {what}" if place else what) from None
+
+    return ValueKind("a value of another kind", convert, None)
+
+
+_TYPES = re.compile(r"`((?:int|float|str|bool|array|object|null| \| )+)`")
+
+
+def _in_words(name: str) -> str:
+    return {
+        "str": "a string",
+        "bool": "true or false",
+        "int": "a whole number",
+        "float": "a number",
+        "array": "a list",
+        "object": "an object",
+    }.get(name, name)
 
 
 def from_json(hint: Any, text: str) -> Any:
     """Return what JSON text holds, as an annotation says. Raises `ValueError` for anything else."""
     try:
-        return of_type(hint).read(json.loads(text))
-    except WrongKindError as error:
-        at = error.at.removeprefix(".")
-        got = describe_value(error.value, "an object")
-        raise ValueError(f"{at}: expected {error.expected}, got {got}") from None
+        return of_type(hint).convert(json.loads(text))
     except (RecursionError, TypeError) as error:  # nested too deep, or no text
         raise ValueError(str(error)) from None
-
-
-def _one_of(kinds: list[ValueKind[Any]]) -> ValueKind[Any]:
-    def convert(value: Any) -> Any:
-        return next((it for kind in kinds if (it := kind.convert(value)) is not None), None)
-
-    return ValueKind(" or ".join(it.expected for it in kinds), convert, kinds[0].zero)
-
-
-def _dict_of(kind: ValueKind[Any]) -> ValueKind[dict[str, Any]]:
-    def convert(value: Any) -> dict[str, Any] | None:
-        if not isinstance(value, dict):
-            return None
-        return {name: kind.read(it, f".{name}") for name, it in value.items()}
-
-    return ValueKind("an object", convert, {})
-
-
-def _tuple_of(kinds: list[ValueKind[Any]], any_length: bool) -> ValueKind[tuple[Any, ...]]:
-    if any_length:
-        return list_of(kinds[0])
-
-    def convert(value: Any) -> tuple[Any, ...] | None:
-        if not isinstance(value, list) or len(value) != len(kinds):
-            return None
-        parts = enumerate(zip(kinds, value, strict=True))
-        return tuple(kind.read(item, f"[{n}]") for n, (kind, item) in parts)
-
-    return ValueKind(f"a list of {len(kinds)}", convert, ())
-
-
-def _object_of(of: Any) -> ValueKind[Any]:
-    hints, names = get_type_hints(of), of.__struct_fields__
-    needed = {*names[: len(names) - len(of.__struct_defaults__)]}
-
-    def convert(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return None
-        for name in sorted(needed - value.keys()):
-            raise WrongKindError(of_type(hints[name]).expected, None, f".{name}")
-        for name in sorted(value.keys() - hints.keys()):
-            raise ValueError(f"unknown key {name!r}")
-        return of(**{name: _field(hints[name], it, f".{name}") for name, it in value.items()})
-
-    return ValueKind("an object", convert, None)
-
-
-def _field(hint: Any, value: object, at: str) -> Any:
-    if value is None and NoneType in get_args(hint):
-        return None
-    return of_type(hint).read(value, at)

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -35,7 +36,6 @@ from rater.text.kinds import (
     STRING,
     WORD,
     ValueKind,
-    WrongKindError,
     choice,
     list_of,
     meaning,
@@ -248,31 +248,25 @@ def test_a_dataclass_is_read_by_its_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "at"),
+    ("change", "said"),
     [
-        ({"name": None}, "a string", ".name"),
-        ({"colour": "blue"}, '"red"', ".colour"),
-        ({"parts": [{"cpu": 1}, {"cpu": True}]}, "a whole number", ".parts[1].cpu"),
-        ({"parts": [{}]}, "a whole number", ".parts[0].cpu"),
-        ({"parts": [7]}, "an object", ".parts[0]"),
-        ({"parts": [{"cpu": 1, "share": "x"}]}, "a number", ".parts[0].share"),
-        ({"pairs": [["a"]]}, "a list of 2", ".pairs[0]"),
-        ({"pairs": [["a", "b"]]}, "a whole number", ".pairs[0][1]"),
-        ({"ready": 1}, "true or false", ".ready"),
+        ({"name": None}, "name: expected a string, got null"),
+        ({"colour": "blue"}, "colour: invalid enum value 'blue'"),
+        ({"parts": [{"cpu": 1}, {"cpu": True}]}, "parts[1].cpu: expected a whole number or null"),
+        ({"parts": [{}]}, "parts[0]: object missing required field `cpu`"),
+        ({"parts": [7]}, "parts[0]: expected an object, got a whole number"),
+        ({"parts": [{"cpu": 1, "share": "x"}]}, "parts[0].share: expected a number, got a string"),
+        ({"pairs": [["a"]]}, "pairs[0]: expected a list of length 2, got 1"),
+        ({"pairs": [["a", "b"]]}, "pairs[0][1]: expected a whole number, got a string"),
+        ({"ready": 1}, "ready: expected true or false, got a whole number"),
     ],
 )
 def test_a_field_of_another_type_is_named_with_its_place(
-    change: dict[str, object], said: str, at: str
+    change: dict[str, object], said: str
 ) -> None:
     value = {"name": "a", "colour": "red"} | change
-    with pytest.raises(WrongKindError) as caught:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
         of_type(Whole).read(value)
-    assert (caught.value.expected, caught.value.at) == (said, at)
-
-
-def test_a_field_that_is_unknown_is_named() -> None:
-    with pytest.raises(ValueError, match="unknown key 'size'"):
-        of_type(Whole).read({"name": "a", "colour": "red", "size": 1})
 
 
 # -- lines of TOML keys ---------------------------------------------------------------------------
