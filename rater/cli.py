@@ -77,6 +77,10 @@ def build_parser() -> TopLevelParser:
     parser = TopLevelParser(
         prog="rater",
         menu=MENU,
+        examples=(
+            "rater run -- ./mybench --flag   # your program, one copy per CPU",
+            "rater run mini --copies cores   # a built-in suite, a copy on each core",
+        ),
         description="Run N copies of a benchmark at once, and find the slow part of the machine.",
         epilog="RUN: a number, the start of a uuid, last, last~1. More: rater COMMAND --help",
     )

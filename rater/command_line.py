@@ -17,89 +17,6 @@ from typing import Any, NamedTuple, NoReturn
 from rater.process import as_typed, print_error, remember_database, typed_command
 from rater.text.documents import is_file
 
-# -- What stands at the end of each help: command lines to copy. A test parses every one of them ---
-#
-# Commands of wings bring theirs.
-
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "rater": (
-        "rater run -- ./mybench --flag   # your program, one copy per CPU",
-        "rater run mini --copies cores   # a built-in suite, a copy on each core",
-    ),
-    "rater run": (
-        "rater run -- ./mybench --flag",
-        "rater run mini --copies cores --iterations 3",
-        "rater run --copies 128 --mode staggered --stagger 6s -- ./mybench",
-        "rater run mini/lu --mode steady --warmup 10s --window 1m",
-        "rater run --resume last         # what is missing of an interrupted run",
-    ),
-    "rater plan": (
-        "rater plan mini --copies 16 --layout scatter",
-        "rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench",
-    ),
-    "rater rerun": ("rater rerun 7", "rater rerun last --tag fan=fixed"),
-    "rater list": (
-        "rater list                      # the latest runs",
-        "rater list --since 7d --host 'n1*' --tag thp=always",
-        "rater list --limit 0 --json     # all runs, for programs",
-    ),
-    "rater show": (
-        "rater show last",
-        "rater show 7 --copies           # every copy's time over the median copy",
-        "rater show 7 --proof            # where memory and copies really were",
-    ),
-    "rater export": (
-        "rater export 7 --format csv > run7.csv",
-        "rater export last               # as `rater import` reads it",
-    ),
-    "rater import": (
-        "rater import times.json more.json",
-        "rater import other-machine.db   # all its runs, as `rater fleet merge` does",
-    ),
-    "rater rm": ("rater rm 7 8", "rater rm tag:trial=yes --yes", "rater rm sweep:3 --yes"),
-    "rater divots": (
-        "rater divots                    # of the last run",
-        "rater divots 12 13 14           # what comes back, what moves about",
-        "rater divots 12 --fail-on slow-lgroup:2%",
-        "rater divots --confirm 12       # run the slow place against another like it",
-    ),
-    "rater show plot": ("rater show plot last", "rater show plot 7 -o run7.svg"),
-    "rater report": ("rater report last -o run.html",),
-    "rater doctor selftest": ("rater doctor selftest --quick",),
-    "rater compare": (
-        "rater compare 7 8",
-        "rater compare tag:build=old tag:build=new",
-        "rater compare sweep:last",
-    ),
-    "rater scale": ("rater scale sweep:last",),
-    "rater sweep": (
-        "rater sweep mini --axis copies=1,2,4,8 --rounds 3",
-        "rater sweep --axis thp=always,never --rounds 5 -- ./mybench",
-        "rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20",
-    ),
-    "rater settings": ("rater settings", "rater settings thp"),
-    "rater settings restore": ("rater settings restore",),
-    "rater suites": ("rater suites", "rater suites show mini", "rater suites clean --size 5G"),
-    "rater plan layouts": ("rater plan layouts", "rater plan layouts show balanced"),
-    "rater topo": (
-        "rater topo",
-        "rater topo machine.xml",
-        "rater topo 'pack:2 numa:4 core:8 pu:2'",
-    ),
-    "rater doctor": (
-        "rater doctor",
-        "rater doctor -v governor THP",
-        "rater doctor --fix -- make bench",
-    ),
-    "rater doctor counters": ("rater doctor counters", "rater doctor counters cpi numa"),
-    "rater trust": ("rater trust", "rater trust --list"),
-    "rater completion": (
-        "rater completion bash > ~/.local/share/bash-completion/completions/rater",
-        "rater completion fish > ~/.config/fish/completions/rater.fish",
-    ),
-}
-
-
 # -- The parser of `rater`: argparse with short messages that name the way out ---------------------
 
 _MOST_OPTIONS = 12  # that the usage of the help names; the list below it has them all
@@ -142,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         **options: Any,
     ) -> None:
         super().__init__(*args, **{"formatter_class": ParagraphHelpFormatter} | options)
-        self.examples = examples or EXAMPLES.get(self.prog, ())
+        self.examples = examples  # command lines to copy, at the end of the help
         self.traits = traits
         self.also: dict[str, str] = {}  # commands of two words that begin with this one
 

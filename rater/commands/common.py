@@ -130,13 +130,16 @@ def add_arguments(
     --run SIZE ?test          the value may be left out, and means this then
     RUN* >which               positional: one, or (?) one at most, (*) any, (+) one at least;
                               among parsed arguments it has another name
+    $ rater show last         a command line to copy, at the end of the help
     @force                    an option as `rater run` has it
     @run -wait -share         all of those but two
     """
     to: argparse._ActionsContainer = parser
     for entry in re.split(r"\n(?=\S)", table.strip("\n")):
         typed, _, text = (it.strip() for it in entry.partition("  "))
-        if typed.startswith("@run"):
+        if typed.startswith("$"):
+            parser.examples += (entry[2:].rstrip(),)
+        elif typed.startswith("@run"):
             add_run_arguments(parser, without=[it[1:] for it in typed.split()[1:]])
         elif typed.startswith("@"):
             add_option(to, BY_NAME[typed[1:]])
@@ -180,10 +183,10 @@ def _argument(
     if names:
         is_flag = not {"metavar", "choices"} & given.keys()
         return names, given | ({"action": "store_true"} if is_flag else {})
+    if "choices" in given:
+        return [given.pop("dest")], given
     if (many := given["metavar"][-1]) in "?*+":
         given |= {"metavar": given["metavar"][:-1], "nargs": many}
-        if many == "*":
-            given.setdefault("default", [])
     return [given.pop("dest", given["metavar"].lower())], given
 
 

@@ -22,7 +22,11 @@ def register_settings(subparsers: Subparsers) -> None:
         subparsers,
         "settings",
         "workflow.machine.show_settings",
-        "NAME* >names  only these, and those below them (thp: thp.*)",
+        """
+NAME* >names  only these, and those below them (thp: thp.*)
+$ rater settings
+$ rater settings thp
+""",
         tables=True,
         description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
         "and restores afterwards: the value now, and the possible values.",
@@ -35,6 +39,7 @@ def register_settings(subparsers: Subparsers) -> None:
 either:
 --force   also where somebody else has changed a setting since then
 --forget  leave everything as it is and drop the journal
+$ rater settings restore
 """,
         traits=CommandTrait.RESTORES,
         description="Restore the settings of the machine that a sweep had changed when it was "
@@ -49,7 +54,8 @@ _SUITE = "SUITE{}  name of a suite, path of a TOML file, or either with /BENCHMA
 def register_suites(subparsers: Subparsers) -> None:
     """Declare `rater suites` and its subcommands."""
     about = "List, show, build, check and begin suites."
-    suites = declare(subparsers, "suites", _list, tables=True, description=about)
+    examples = "$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G"
+    suites = declare(subparsers, "suites", _list, examples, tables=True, description=about)
     actions = suites.add_subparsers(dest="action", metavar="ACTION")
     named = "the suites that have names (also without ACTION)"
     declare(actions, "list", _list, tables=True, help=named)
@@ -155,7 +161,8 @@ def _build(output: Output, suite: str, tune: str) -> int:
 def register_layouts(subparsers: Subparsers) -> None:
     """Declare `rater plan layouts` and its subcommands."""
     run, about = "workflow.machine.list_layouts", "List and show placement layouts."
-    layouts = declare(subparsers, "plan layouts", run, tables=True, description=about)
+    examples = "$ rater plan layouts\n$ rater plan layouts show balanced"
+    layouts = declare(subparsers, "plan layouts", run, examples, tables=True, description=about)
     actions = layouts.add_subparsers(dest="action", metavar="ACTION")
     built_in = "the built-in layouts (also without ACTION)"
     declare(actions, "list", run, tables=True, help=built_in)
@@ -179,6 +186,9 @@ def register_topo(subparsers: Subparsers) -> None:
 MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
                      description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
                      machine)
+$ rater topo
+$ rater topo machine.xml
+$ rater topo 'pack:2 numa:4 core:8 pu:2'
 """,
         tables=True,
         description="Show the machine: NUMA nodes with their CPUs, cores, last-level "
@@ -192,7 +202,11 @@ MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (sta
         subparsers,
         "doctor counters",
         "workflow.machine.counters",
-        "GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml",
+        """
+GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml
+$ rater doctor counters
+$ rater doctor counters cpi numa
+""",
         tables=True,
         description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
         "of this processor's table and the kernel's own; and where energy is read. What does not "
@@ -212,6 +226,9 @@ CHECK* >checks       only these (governor, THP, ...), with all details
 --run-of RUN         check the machine as RUN recorded it (a number, last, ...)
 --fix                apply the recommended settings while the command behind `--` runs; they are
                      restored at its end, or by the next rater after kill -9
+$ rater doctor
+$ rater doctor -v governor THP
+$ rater doctor --fix -- make bench
 """,
         tables=True,
         traits=CommandTrait.TAKES_COMMAND,
@@ -247,6 +264,8 @@ DIR? >folder =.      default: this one
 either:
 --remove             take that back
 --list >listing      show what is trusted
+$ rater trust
+$ rater trust --list
 """,
         help="use a folder's defaults",
         description=f"Let {LOCAL} of a folder give every option of `rater run` and other commands, "
@@ -283,15 +302,21 @@ _DIRECTORIES = {"DIR"}
 
 def register_completion(subparsers: Subparsers) -> None:
     """Declare the subcommand."""
-    parser = subparsers.add_parser(
+    parser = declare(
+        subparsers,
         "completion",
+        None,
+        """
+(bash|zsh|fish) >shell  whose
+$ rater completion bash > ~/.local/share/bash-completion/completions/rater
+$ rater completion fish > ~/.config/fish/completions/rater.fish
+""",
         description="Print the completion of commands, options and their values for a shell. "
         "Packages install it; elsewhere: "
         "bash: rater completion bash > ~/.local/share/bash-completion/completions/rater; "
         "zsh: rater completion zsh > _rater, in a folder of $fpath; "
         "fish: rater completion fish > ~/.config/fish/completions/rater.fish.",
     )
-    parser.add_argument("shell", choices=SHELLS, help="whose")
     parser.set_defaults(run=_print)
 
 

@@ -50,6 +50,9 @@ def register_results(subparsers: Subparsers) -> None:
 --host NAME          runs of a host; n1* for several
 --suite NAME         runs of a suite; spec* for several
 --since TIME         runs begun since a date (2026-11-20; UTC), or within 7d, 12h
+$ rater list                      # the latest runs
+$ rater list --since 7d --host 'n1*' --tag thp=always
+$ rater list --limit 0 --json     # all runs, for programs
 """,
         description="Show the runs that are stored: what ran, when, how it ended, its score and "
         "how many divots were found.",
@@ -75,6 +78,9 @@ RUN? >which =last    {ONE_RUN} (default: last)
                      took, interrupts and frequency by NUMA node, and the worst CPUs
 --counters >with_counters  what the hardware counted: cycles per instruction and their parts,
                      misses, remote memory, clock (runs with --counters)
+$ rater show last
+$ rater show 7 --copies           # every copy's time over the median copy
+$ rater show 7 --proof            # where memory and copies really were
 """,
         description="Show the results of a run: every benchmark, where its copies and their "
         "memory were, the score.",
@@ -89,6 +95,8 @@ RUN >which           {ONE_RUN}
                      observations: times and places as `rater import` takes them (default); csv: a
                      line per copy; parquet: the same with types (pip install
                      '{DISTRIBUTION}[data]'); json: everything that is stored
+$ rater export 7 --format csv > run7.csv
+$ rater export last               # as `rater import` reads it
 """,
         description="Write a run on stdout as text for other programs.",
     )
@@ -99,6 +107,8 @@ RUN >which           {ONE_RUN}
         f"""
 FILE+ >files         a document, - for standard input, or a database
 --restore            of a database: {RESTORE}
+$ rater import times.json more.json
+$ rater import other-machine.db   # all its runs, as `rater fleet merge` does
 """,
         description="Store a run from each observations document and all runs of each database of "
         "rater. What is stored already is not added again. A file that cannot be read is named "
@@ -112,6 +122,9 @@ FILE+ >files         a document, - for standard input, or a database
         f"""
 RUN|SWEEP+ >which    {ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs
 --yes                do not ask before a tag or a sweep takes several runs
+$ rater rm 7 8
+$ rater rm tag:trial=yes --yes
+$ rater rm sweep:3 --yes
 """,
         description="Remove runs and sweeps from the database.",
     )
@@ -150,6 +163,10 @@ confirm a divot:
 {START}
 --dry-run            show what would run; run nothing
 --quiet              no progress
+$ rater divots                    # of the last run
+$ rater divots 12 13 14           # what comes back, what moves about
+$ rater divots 12 --fail-on slow-lgroup:2%
+$ rater divots --confirm 12       # run the slow place against another like it
 """,
         types={"per_cent": _per_cent},
         description="Report what is slow in a run (or fast), where, by how much and what it costs; "
@@ -200,6 +217,8 @@ either:
 --cpi                the cycles of an instruction and their parts instead (runs with --counters), a
                      bar for each benchmark; of several RUNs, or points as of `compare`, in %% of
                      the first one's
+$ rater show plot last
+$ rater show plot 7 -o run7.svg
 """,
         description="Draw the time of every copy, grouped by NUMA node: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
@@ -218,6 +237,7 @@ POINT* >which        {POINTS}; of several the first is what the others are compa
 -o FILE >file        the page; - is standard output (default: rater-report-RUN.html in the current
                      directory)
 --force              write over FILE though rater did not make it
+$ rater report last -o run.html
 """,
         description="Write one HTML page: what ran, what is slow and where, with a "
         "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
@@ -263,6 +283,9 @@ POINT+ >points       {POINTS}
                      judged (one run of each, or most runs were disturbed: there is no verdict)
 -o FILE >file        draw the speedups with their intervals as well, into FILE, by its name .svg,
                      .png or .pdf
+$ rater compare 7 8
+$ rater compare tag:build=old tag:build=new
+$ rater compare sweep:last
 """,
         tables=True,
         description="Compare points with the first of them: everything that differs and is no "
@@ -284,6 +307,7 @@ RUN|SWEEP+ >which    {POINTS}
                      noise is a share of a rate), or the rates themselves, as Gunther's examples are
                      published
 -o FILE >file        draw the curves as well, into FILE, by its name .svg, .png or .pdf
+$ rater scale sweep:last
 """,
         tables=True,
         description="Report how throughput grows with the number of copies, per benchmark: "

@@ -38,6 +38,11 @@ options:
 --dry-run            show plan, order, time, memory, disk; run nothing
 --quiet              no progress, no table
 {VERBOSE}
+$ rater run -- ./mybench --flag
+$ rater run mini --copies cores --iterations 3
+$ rater run --copies 128 --mode staggered --stagger 6s -- ./mybench
+$ rater run mini/lu --mode steady --warmup 10s --window 1m
+$ rater run --resume last         # what is missing of an interrupted run
 """,
         traits=RUNS,
         description="Run N copies of each benchmark at once, placed by the machine's topology. "
@@ -63,6 +68,8 @@ options:
                      nodes=4x24 (default: this machine)
 --dry-run
 --quiet
+$ rater plan mini --copies 16 --layout scatter
+$ rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench
 """,
         tables=True,
         traits=CommandTrait.TAKES_COMMAND,
@@ -88,6 +95,8 @@ RUN >which           {RUN}
 --dry-run            show what differs, and the plan
 --quiet              no progress, no table
 {VERBOSE}
+$ rater rerun 7
+$ rater rerun last --tag fan=fixed
 """,
         traits=CommandTrait.STARTS | CommandTrait.RESTORES,
         description="Make a new run of what a stored one was asked for: the same suite or "
@@ -146,6 +155,9 @@ stored sweeps:
 --list >listing      list them
 --show SWEEP         points and results of a sweep
 --example            print a file to begin with
+$ rater sweep mini --axis copies=1,2,4,8 --rounds 3
+$ rater sweep --axis thp=always,never --rounds 5 -- ./mybench
+$ rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20
 """,
         tables=True,
         traits=RUNS,
@@ -213,6 +225,7 @@ options:
 --topology MACHINE   with --simulate: another machine, an hwloc XML file or a description (4x16)
 --keep               store the runs in the database, tagged {TAG}=KIND
 @wait
+$ rater doctor selftest --quick
 """,
         traits=CommandTrait.STARTS,
         description="Run a few copies several times: undisturbed, then with one known slowdown "

@@ -112,11 +112,9 @@ def _register_merge(commands: Subparsers) -> None:
 TARGET               the database to merge into
 DB+ >sources         a database to merge
 --restore            {RESTORE}
+$ rater fleet merge all.db n1.db n2.db n3.db
+$ rater fleet merge all.db n1.db --restore   # what was removed from all.db, too
 """,
-        examples=(
-            "rater fleet merge all.db n1.db n2.db n3.db",
-            "rater fleet merge all.db n1.db --restore   # what was removed from all.db, too",
-        ),
         help="databases into one",
         description="Merge databases (a file each, as rater on other machines wrote them) into "
         "TARGET, which is made if there is none: every run with its samples, readings, "

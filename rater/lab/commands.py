@@ -65,11 +65,9 @@ SWEEP >which         a number, last, last~1, the start of a uuid
 --axis NAME          the axis to use as x, if there are several
 --degree (2|3):int =2  of the highest polynomial; default 2
 -o FILE >file        draw the models as well, into FILE, by its name .svg, .png or .pdf
+$ rater lab model last
+$ rater lab model 3 --x walks --y cycles -o fits.svg
 """,
-        examples=(
-            "rater lab model last",
-            "rater lab model 3 --x walks --y cycles -o fits.svg",
-        ),
         help="fit time to page walks",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -135,12 +133,10 @@ SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
                      kernel; with --show, rank with these costs
 --timeout S:duration =3600  give up on the traced run after so long (default: 3600)
 -o FILE >file        draw the histograms as well, into FILE, by its name .svg, .png or .pdf
+$ rater lab trace mini/gups --size test
+$ rater lab trace --budget 20 -- ./program input
 """,
         types={"pages": _pages, "rate": _rate},
-        examples=(
-            "rater lab trace mini/gups --size test",
-            "rater lab trace --budget 20 -- ./program input",
-        ),
         traits=CommandTrait.TAKES_COMMAND,
         help="trace a program's pages",
         description="Run a program once under a tracer (valgrind, with a tool that is compiled "
