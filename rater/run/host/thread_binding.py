@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
+import errno
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rater.errors import InputError, RunError
+from rater.errors import InputError, RaterError, RunError
 from rater.plan.placement.memory_policy import MemorySupport
 from rater.record.run import MemoryPolicy, Placement
-from rater.run.host.discover import own_environment
 from rater.text.cpuset import format_list, mask_of, numbers_of
 
 # -- Let the supervisor's own threads run when a copy ends, even when every CPU is busy ------------
@@ -45,25 +44,20 @@ def realtime_priority() -> Iterator[bool]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-# -- CPU affinity and memory policy of one thread, set before a copy is spawned and undone after ---
+# -- CPU affinity and memory policy of one thread, and so of what it starts ------------------------
 #
-# Both belong to a thread and are inherited through fork and exec, so a copy's
-# first page already lies where it should, with no `taskset` or `numactl` between.
-#
-# hwloc sets memory policies. What it set is read, and what was there before is put
-# back, by the system calls themselves: hwloc's own reading calls MPOL_PREFERRED_MANY
-# a binding and takes no policy for first touch, and it cannot set again what it
-# cannot name (a policy with flags that `numactl` gave to rater).
+# Both belong to a thread and are inherited through fork and exec, so the first page of a set-up
+# or an input lies where it should, with no `taskset` or `numactl` between.
 
-# <linux/mempolicy.h>
-_MODES = {
-    MemoryPolicy.PREFERRED: (5, 1),  # MPOL_PREFERRED_MANY; hwloc falls back to MPOL_PREFERRED
-    MemoryPolicy.BIND: (2,),
-    MemoryPolicy.INTERLEAVE: (3,),
-    MemoryPolicy.LOCAL: (4, 1),  # before Linux 5.14 read back as MPOL_PREFERRED of no node
-    MemoryPolicy.WEIGHTED: (6,),
+MODES = {  # as set_mempolicy(2) has them
+    MemoryPolicy.NONE: -1,
+    MemoryPolicy.BIND: 2,
+    MemoryPolicy.INTERLEAVE: 3,
+    MemoryPolicy.LOCAL: 4,
+    MemoryPolicy.PREFERRED: 5,  # MPOL_PREFERRED_MANY, or MPOL_PREFERRED where there is none
+    MemoryPolicy.WEIGHTED: 6,
 }
-_MANY = 5
+_PREFERRED, _LOCAL, _MANY = 1, 4, 5  # before Linux 5.14 _LOCAL is read back as _PREFERRED
 _FLAGS = 0b111 << 13  # NUMA_BALANCING, RELATIVE_NODES, STATIC_NODES, or-ed to the mode
 _MEMS_ALLOWED = 4  # MPOL_F_MEMS_ALLOWED: ask for the nodes of the cpuset instead
 _NODES = 4096  # bits of a node mask here; kernels are built for 1024 at most
@@ -77,113 +71,85 @@ _CALLS = {
     "ppc64le": (260, 261),
     "s390x": (269, 270),
 }
+_REFUSED = (OSError, NotImplementedError)
+_CPUSET = "a cpuset (Slurm, a container) narrows the"
 
 
-class _KernelPolicy(NamedTuple):
+class KernelPolicy(NamedTuple):
     """A memory policy as the kernel has it."""
 
     mode: int  # with its flags
     nodes: int  # mask
 
 
-class ThreadBinding:
-    """Binds the calling thread like one copy after another; use as a context manager.
+@contextmanager
+def bound_as(placement: Placement) -> Iterator[None]:
+    """Bind the calling thread as a copy is bound.
 
-    Only what changes between two copies is set again. Raises `RunError` when the
-    kernel gave less than was asked (a cpuset narrowed the mask).
+    Raises `InputError` or `RunError` where the kernel refuses that, or gives less.
     """
+    affinity, before = os.sched_getaffinity(0), None
+    policy, nodes = placement.memory_policy, placement.memory_nodes
+    try:
+        if placement.cpus is not None:
+            try:
+                os.sched_setaffinity(0, placement.cpus)
+            except OSError as error:
+                raise cannot_bind_cpus(placement, os.strerror(error.errno or 0)) from error
+            if os.sched_getaffinity(0) != {*placement.cpus}:
+                raise cannot_bind_cpus(placement, os.sched_getaffinity(0))
+        if policy is not MemoryPolicy.NONE:
+            try:
+                before = read_policy()
+                got = _set_policy(policy, nodes)
+            except _REFUSED as error:
+                raise cannot_bind_memory(placement, str(error)) from error
+            if not _is_that(policy, got.mode) or got.nodes != mask_of(nodes):
+                raise cannot_bind_memory(placement, got)
+        yield
+    finally:  # worker threads are used again: what comes next must find them as they were
+        if placement.cpus is not None:
+            os.sched_setaffinity(0, affinity)
+        if before is not None:
+            write_policy(before)
 
-    def __init__(self) -> None:
-        self._affinity: frozenset[int] = frozenset()
-        self._bound: tuple[int, ...] | None = None
-        self._memory: tuple[MemoryPolicy, tuple[int, ...]] = (MemoryPolicy.NONE, ())
-        self._inherited: _KernelPolicy | None = (
-            None  # the thread's own policy, once there is another
+
+def cannot_bind_cpus(placement: Placement, why: str | Collection[int], who: str = "") -> RaterError:
+    """Return the error of CPUs that the kernel refused, in its words, or of which it gave some."""
+    wanted = format_list(sorted(placement.cpus or ()))
+    if isinstance(why, str):
+        return InputError(
+            f"{who}CPUs {wanted}: the kernel does not let rater use them ({why}); "
+            "see `rater run --dry-run` and the cpuset of this shell"
         )
-
-    def __enter__(self) -> ThreadBinding:
-        self._affinity = frozenset(os.sched_getaffinity(0))
-        return self
-
-    def apply(self, placement: Placement) -> None:
-        """Bind this thread as the copy is to be bound."""
-        if placement.cpus != self._bound:
-            self._set_cpus(placement.cpus)
-            self._bound = placement.cpus
-        wanted = (placement.memory_policy, placement.memory_nodes)
-        if wanted != self._memory:
-            self._set_memory(placement.memory_policy, placement.memory_nodes)
-            self._memory = wanted
-
-    def __exit__(self, *_: object) -> None:
-        # Worker threads are used again: what comes next must find them as they were.
-        if self._bound is not None:
-            os.sched_setaffinity(0, self._affinity)
-        self._restore_memory()
-
-    def _set_cpus(self, cpus: tuple[int, ...] | None) -> None:
-        wanted = self._affinity if cpus is None else frozenset(cpus)
-        try:
-            os.sched_setaffinity(0, wanted)
-        except OSError as error:
-            raise InputError(
-                f"CPUs {format_list(sorted(wanted))}: the kernel does not let rater use them "
-                f"({error.strerror}); see `rater run --dry-run` and the cpuset of this shell"
-            ) from error
-        got = os.sched_getaffinity(0)
-        if got != wanted:
-            raise RunError(
-                f"asked for CPUs {format_list(sorted(wanted))}, the kernel gave "
-                f"{format_list(sorted(got))}: a cpuset (Slurm, a container) narrows the mask; "
-                "run with --layout none, or inside a cpuset that has these CPUs"
-            )
-
-    def _set_memory(self, policy: MemoryPolicy, nodes: tuple[int, ...]) -> None:
-        if policy is MemoryPolicy.NONE:
-            self._restore_memory()
-            return
-        try:
-            if self._inherited is None:
-                self._inherited = _read_policy()
-            _set_policy(policy, nodes)
-            got = _read_policy()
-        except _REFUSED as error:
-            on = f" on nodes {format_list(nodes)}" if nodes else ""
-            raise RunError(
-                f"the kernel refused memory policy {policy}{on} "
-                f"({error}); run with --mem none to leave memory to the kernel"
-            ) from error
-        wrong = _difference(policy, nodes, got)
-        if wrong:
-            raise RunError(
-                f"asked for memory policy {policy} {format_list(nodes)}, {wrong}: a cpuset "
-                "(Slurm, a container) narrows the nodes; run with --mem local, or inside a "
-                "cpuset that has these nodes"
-            )
-
-    def _restore_memory(self) -> None:
-        if self._inherited is None:
-            return
-        try:
-            _write_policy(self._inherited)
-        except OSError as error:
-            raise RunError(
-                f"the kernel did not take back the memory policy that rater was started with "
-                f"({error}); run with --mem none"
-            ) from error
-        self._inherited = None
+    return RunError(
+        f"{who}asked for CPUs {wanted}, the kernel gave {format_list(sorted(why))}: {_CPUSET} mask;"
+        " run with --layout none, or inside a cpuset that has these CPUs"
+    )
 
 
-def memory_support() -> MemorySupport:
-    """Return which memory policies the kernel lets threads of this process set, by trying them.
-
-    Tried once in a process, on a thread of its own: its policy ends with it.
-    """
-    return _tried_once()
+def cannot_bind_memory(placement: Placement, why: str | KernelPolicy, who: str = "") -> RaterError:
+    """Return the error of a memory policy that the kernel refused, in its words, or changed."""
+    policy, nodes = placement.memory_policy, format_list(placement.memory_nodes)
+    if isinstance(why, str):
+        on = f" on nodes {nodes}" if nodes else ""
+        return RunError(
+            f"{who}the kernel refused memory policy {policy}{on} ({why}); "
+            "run with --mem none to leave memory to the kernel"
+        )
+    return RunError(
+        f"{who}asked for memory policy {policy} {nodes}, the kernel has policy number "
+        f"{why.mode & ~_FLAGS} on nodes {format_list(numbers_of(why.nodes)) or 'none'}: {_CPUSET} "
+        "nodes; run with --mem local, or inside a cpuset that has these nodes"
+    )
 
 
 @cache
-def _tried_once() -> MemorySupport:
+def memory_support() -> MemorySupport:
+    """Return which memory policies the kernel lets threads of this process set, by trying them.
+
+    On a thread of its own: its policy ends with it.
+    """
     found: list[MemorySupport] = []
     thread = threading.Thread(target=lambda: found.append(_try_policies()), name="memory policies")
     thread.start()
@@ -193,61 +159,40 @@ def _tried_once() -> MemorySupport:
 
 def _try_policies() -> MemorySupport:
     try:
-        before = _read_policy()
-        allowed = numbers_of(_read_policy(_MEMS_ALLOWED).nodes)
+        allowed = numbers_of(read_policy(_MEMS_ALLOWED).nodes)
     except _REFUSED as error:
         return MemorySupport(frozenset(), preferred_many=False, reason=str(error))
-    policies = set()
-    many = False
-    reason = ""
-    for policy, modes in _MODES.items():
-        nodes = () if policy is MemoryPolicy.LOCAL else allowed
+    taken, reasons = {}, [""]
+    for policy in MODES.keys() - {MemoryPolicy.NONE}:
         try:
-            _set_policy(policy, nodes)
-            got = _read_policy()
+            got = _set_policy(policy, () if policy is MemoryPolicy.LOCAL else allowed)
         except _REFUSED as error:
-            reason = reason or str(error)
+            reasons.append(str(error))
             continue
-        if got.mode & ~_FLAGS in modes:
-            policies.add(policy)
-            many = many or got.mode & ~_FLAGS == _MANY
-    _write_policy(before)
-    return MemorySupport(frozenset(policies), many, reason)
+        if _is_that(policy, got.mode):
+            taken[policy] = got.mode & ~_FLAGS
+    return MemorySupport(frozenset(taken), _MANY in taken.values(), max(reasons))
 
 
-def _difference(policy: MemoryPolicy, nodes: tuple[int, ...], got: _KernelPolicy) -> str | None:
-    mode = got.mode & ~_FLAGS
-    if mode not in _MODES[policy]:
-        return f"the kernel has policy number {mode}"
-    if got.nodes != mask_of(nodes):
-        return f"the kernel gave nodes {format_list(numbers_of(got.nodes)) or 'none'}"
-    return None
+def _is_that(policy: MemoryPolicy, mode: int) -> bool:
+    mode &= ~_FLAGS
+    return mode == MODES[policy] or (mode == _PREFERRED and MODES[policy] in (_LOCAL, _MANY))
 
 
-def _set_policy(policy: MemoryPolicy, nodes: tuple[int, ...]) -> None:
-    """Set the calling thread's policy; raises one of `_REFUSED`."""
-    from pyhwloc.bitmap import Bitmap  # noqa: PLC0415 - heavy, only where a policy is set
-    from pyhwloc.topology import MemBindFlags, MemBindPolicy  # noqa: PLC0415 - as above
-
-    hwloc = _this_system()
-    # BYNODESET is not optional: without it hwloc binds to other nodes, silently.
-    flags = [MemBindFlags.THREAD, MemBindFlags.BYNODESET]
-    if policy is MemoryPolicy.LOCAL:
-        hwloc.set_membind(hwloc.get_root_obj().nodeset, MemBindPolicy.FIRSTTOUCH, flags)
-        return
-    ways = {
-        MemoryPolicy.BIND: MemBindPolicy.BIND,
-        MemoryPolicy.PREFERRED: MemBindPolicy.BIND,  # that is not strict
-        MemoryPolicy.INTERLEAVE: MemBindPolicy.INTERLEAVE,
-        MemoryPolicy.WEIGHTED: MemBindPolicy.WEIGHTED_INTERLEAVE,
-    }
-    if policy is not MemoryPolicy.PREFERRED:
-        flags.append(MemBindFlags.STRICT)
-    hwloc.set_membind(Bitmap.from_sched_set(set(nodes)), ways[policy], flags)
+def _set_policy(policy: MemoryPolicy, nodes: tuple[int, ...]) -> KernelPolicy:
+    """Set the calling thread's policy; return what the kernel took. Raises one of `_REFUSED`."""
+    mode, mask = MODES[policy], mask_of(nodes)
+    try:
+        write_policy(KernelPolicy(mode, mask))
+    except OSError as error:
+        if mode != _MANY or error.errno != errno.EINVAL:
+            raise
+        write_policy(KernelPolicy(_PREFERRED, mask))
+    return read_policy()
 
 
-def _read_policy(flags: int = 0) -> _KernelPolicy:
-    """Return the calling thread's policy, or with `_MEMS_ALLOWED` its nodes; raises `OSError`."""
+def read_policy(flags: int = 0) -> KernelPolicy:
+    """Return the calling thread's policy, or with `_MEMS_ALLOWED` its nodes."""
     import ctypes  # noqa: PLC0415 - heavy, only where a policy is set
 
     mode = ctypes.c_int()
@@ -255,19 +200,16 @@ def _read_policy(flags: int = 0) -> _KernelPolicy:
     where = None if flags & _MEMS_ALLOWED else ctypes.byref(mode)
     # The kernel takes one bit fewer than it is told.
     _system_call(0, where, mask, ctypes.c_ulong(_NODES + 1), None, ctypes.c_ulong(flags))
-    return _KernelPolicy(mode.value, int.from_bytes(bytes(mask), "little"))
+    return KernelPolicy(mode.value, int.from_bytes(bytes(mask), "little"))
 
 
-def _write_policy(policy: _KernelPolicy) -> None:
-    """Set the calling thread's policy to what `_read_policy` returned; raises `OSError`."""
+def write_policy(policy: KernelPolicy) -> None:
+    """Set the calling thread's policy; a default or local one wants no nodes."""
     import ctypes  # noqa: PLC0415 - heavy, only where a policy is set
 
-    mask = (ctypes.c_uint8 * (_NODES // 8)).from_buffer_copy(
-        policy.nodes.to_bytes(_NODES // 8, "little")
-    )
-    # A default or local policy wants no nodes.
-    nodes = (mask, ctypes.c_ulong(_NODES + 1)) if policy.nodes else (None, ctypes.c_ulong(0))
-    _system_call(1, ctypes.c_int(policy.mode), *nodes)
+    nodes = policy.nodes.to_bytes(_NODES // 8, "little") if policy.nodes else None
+    bits = ctypes.c_ulong(_NODES + 1 if policy.nodes else 0)
+    _system_call(1, ctypes.c_int(policy.mode), nodes, bits)
 
 
 def _system_call(which: int, *values: Any) -> None:
@@ -282,22 +224,6 @@ def _system_call(which: int, *values: Any) -> None:
     if libc.syscall(ctypes.c_long(calls[which]), *values) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-# What hwloc and the system calls raise: EINVAL is a ValueError, ENOSYS and HwLocError are
-# RuntimeErrors.
-_REFUSED = (OSError, ValueError, RuntimeError)
-
-
-@cache
-def _this_system() -> Any:
-    with own_environment():
-        import pyhwloc  # noqa: PLC0415 - heavy, only where a memory policy is set
-
-        topology = pyhwloc.from_this_system(load=True)
-    # Left to the interpreter's end, its destructor runs when its library is gone.
-    atexit.register(topology.destroy)
-    return topology
 
 
 # -- The supervisor on the cores kept for it: all its threads, and the launcher, away from copies --

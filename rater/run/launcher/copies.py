@@ -12,15 +12,21 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from rater.errors import InputError, RaterError, RunError
+from rater.errors import RaterError, RunError
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts, ResidentMemory
 from rater.record.run import Placement
 from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import SchedTimes, read_number
+from rater.run.host.thread_binding import (
+    MODES,
+    KernelPolicy,
+    cannot_bind_cpus,
+    cannot_bind_memory,
+)
 from rater.run.launcher.launcher import Launcher
-from rater.run.launcher.table import MODES, Flag, ProcessEntry, Record, Stage, Verb
-from rater.text.cpuset import format_list, numbers_of
+from rater.run.launcher.table import Flag, ProcessEntry, Record, Stage, Verb
+from rater.text.cpuset import numbers_of
 from rater.text.secrets import command_text
 
 
@@ -190,15 +196,18 @@ def entry_of(child: Child, place: Placement, flags: int) -> ProcessEntry:
 def what_is_broken(child: Child, place: Placement, record: Record) -> RaterError | None:
     """Return what a process could not do; None: its program could not be executed."""
     spec, number, stage = child.spec, record.error, Stage(record.status)
+    who, why = f"{child.who}: ", os.strerror(number)
+    given = int.from_bytes(record.text, "little")
     match stage:
         case Stage.EXECUTE:
             child.not_executed = number
             return None
         case Stage.CPUS | Stage.CPUS_GIVEN:
-            return cannot_bind_cpus(child.who, place, number, record.text)
+            given_cpus = numbers_of(given)
+            return cannot_bind_cpus(place, why if stage is Stage.CPUS else given_cpus, who)
         case Stage.MEMORY | Stage.MEMORY_GIVEN:
-            refused = stage is Stage.MEMORY
-            return cannot_bind_memory(child.who, place, number, record.text, refused=refused)
+            policy = KernelPolicy(number, given)
+            return cannot_bind_memory(place, why if stage is Stage.MEMORY else policy, who)
         case Stage.FORKED:
             return cannot_fork(child.who, number, spec.argv)
     paths = {
@@ -211,7 +220,6 @@ def what_is_broken(child: Child, place: Placement, record: Record) -> RaterError
 
 # -- Why a process could not begin: in words, with the way out -------------------------------------
 
-_CPUSET = "a cpuset (Slurm, a container) narrows the"
 _PROGRAMS = {
     errno.ENOENT: "the program, or what its first line names to run it, is not there",
     errno.EACCES: "it may not be executed: `chmod +x`, or its file system is mounted noexec",
@@ -253,38 +261,4 @@ def cannot_go(who: str, where: str, number: int, path: str) -> RaterError:
     return RunError(
         f"{who} could not be started: {where} {path}: {os.strerror(number)}; make room on "
         "its disk, or see who may write there"
-    )
-
-
-def cannot_bind_cpus(who: str, placement: Placement, number: int, given: bytes) -> RaterError:
-    """Return the error of CPUs that the kernel did not give, or not all of them (`number` 0)."""
-    wanted = format_list(sorted(placement.cpus or ()))
-    if number:
-        return InputError(
-            f"{who}: CPUs {wanted}: the kernel does not let rater use them "
-            f"({os.strerror(number)}); see `rater run --dry-run` and the cpuset of this shell"
-        )
-    got = format_list(numbers_of(int.from_bytes(given, "little")))
-    return RunError(
-        f"{who}: asked for CPUs {wanted}, the kernel gave {got}: {_CPUSET} mask; "
-        "run with --layout none, or inside a cpuset that has these CPUs"
-    )
-
-
-def cannot_bind_memory(
-    who: str, placement: Placement, number: int, given: bytes, *, refused: bool
-) -> RaterError:
-    """Return the error of a memory policy; `number`: errno, or what the kernel has instead."""
-    nodes = format_list(placement.memory_nodes)
-    if refused:
-        on = f" on nodes {nodes}" if nodes else ""
-        return RunError(
-            f"{who}: the kernel refused memory policy {placement.memory_policy}{on} "
-            f"({os.strerror(number)}); run with --mem none to leave memory to the kernel"
-        )
-    got = format_list(numbers_of(int.from_bytes(given, "little"))) or "none"
-    return RunError(
-        f"{who}: asked for memory policy {placement.memory_policy} {nodes}, the kernel has policy "
-        f"number {number} on nodes {got}: {_CPUSET} nodes; run with --mem local, or inside a "
-        "cpuset that has these nodes"
     )

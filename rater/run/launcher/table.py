@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from rater.record.run import MemoryPolicy
-
 FORMAT = 2  # rises with every change of a structure
 _NOTHING = 0xFFFFFFFF
 REQUEST = struct.Struct("=IIi")
@@ -139,18 +137,6 @@ def variables(wanted: Mapping[bytes, bytes], but: Container[bytes]) -> Iterator[
     for name, value in wanted.items():
         if name not in but and not same.get(name):
             yield b"%b=%b" % (name, value)
-
-
-# -- Memory policies as set_mempolicy(2) has them --------------------------------------------------
-
-MODES = {
-    MemoryPolicy.NONE: -1,
-    MemoryPolicy.BIND: 2,
-    MemoryPolicy.INTERLEAVE: 3,
-    MemoryPolicy.LOCAL: 4,
-    MemoryPolicy.PREFERRED: 5,  # MPOL_PREFERRED_MANY, or MPOL_PREFERRED where there is none
-    MemoryPolicy.WEIGHTED: 6,
-}
 
 
 # -- A table, requests and records as bytes --------------------------------------------------------

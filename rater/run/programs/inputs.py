@@ -10,7 +10,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from rater.plan.suite import Benchmark, Generator, InputFile, Size
 from rater.plan.topology import Topology
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.memory import drop_page_cache
-from rater.run.host.thread_binding import ThreadBinding
+from rater.run.host.thread_binding import bound_as
 from rater.run.programs.child_process import run_tool
 from rater.run.programs.compile import (
     cache_errors,
@@ -124,22 +124,11 @@ def page_cache_spread(nodes: Sequence[int]) -> Iterator[None]:
     writes it (`alloc_pages` in mm/mempolicy.c), and it stays there. Where the kernel refuses
     the policy (a container), or for no nodes, everything is as it was.
     """
-    with ThreadBinding() as binding:
+    nowhere = (None, None, None, None, None, None)
+    spread = Placement(0, *nowhere, MemoryPolicy.INTERLEAVE, tuple(nodes))
+    with ExitStack() as stack:
         with suppress(RunError):
-            if nodes:
-                binding.apply(
-                    Placement(
-                        copy=0,
-                        cpus=None,
-                        cpu=None,
-                        core=None,
-                        llc=None,
-                        node=None,
-                        package=None,
-                        memory_policy=MemoryPolicy.INTERLEAVE,
-                        memory_nodes=tuple(nodes),
-                    )
-                )
+            stack.enter_context(bound_as(spread) if nodes else nullcontext())
         yield
 
 

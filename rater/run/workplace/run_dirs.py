@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from rater.errors import RaterError
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
 from rater.record.run import Placement, Validity
-from rater.run.host.thread_binding import ThreadBinding
+from rater.run.host.thread_binding import bound_as
 from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import MARKER
 from rater.run.launcher.table import inherited_environment
@@ -390,9 +390,9 @@ class RunFolders:
         """
         path = f"{self._work}/{name}"
         if program.inputs:
-            with self._watch.linking(program.inputs), ThreadBinding() as binding:
-                if any(made.private for made in program.inputs):
-                    binding.apply(self._placements[copy])
+            own = any(made.private for made in program.inputs)
+            binding = bound_as(self._placements[copy]) if own else nullcontext()
+            with self._watch.linking(program.inputs), binding:
                 made = make_run_dir(self._work, name, program.inputs)
             for notice in made.notices:
                 self._notice(notice)
@@ -471,8 +471,7 @@ def set_up(
     placement: Placement, program: Program, spec: CopySpec, stop: Callable[[], bool]
 ) -> None:
     """Run the set-up command of one copy, bound as it will be; raises `SetupStopped`."""
-    with ThreadBinding() as binding:
-        binding.apply(placement)
+    with bound_as(placement):
         set_up_copy(
             program.setup,
             Path(spec.directory),

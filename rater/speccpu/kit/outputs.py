@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.record.run import Placement, Validity, escape_undecodable
-from rater.run.host.thread_binding import ThreadBinding
+from rater.run.host.thread_binding import bound_as
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import LimitExceeded, Limits, run_child
 from rater.run.programs.script import CommandLine, failed_position, to_argv, without_mark
@@ -84,8 +84,7 @@ def compare(
     too_long = threading.Event()
 
     def one(pair: tuple[KitOutput, str]) -> CheckResult:
-        with ThreadBinding() as binding:
-            binding.apply(pair[0].placement)
+        with bound_as(pair[0].placement):
             judged = _compare_one(*pair, stop, limits, too_long)
         return (
             judged

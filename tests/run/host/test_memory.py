@@ -25,7 +25,7 @@ from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import memory as pagecache
 from rater.run.host import thread_binding as binding
 from rater.run.host.memory import drop_page_cache, preflight_now, read_node_memory
-from rater.run.host.thread_binding import ThreadBinding, memory_support
+from rater.run.host.thread_binding import bound_as, memory_support
 from tests.support.page_cache import cached_bytes, is_droppable
 
 GB = 10**9
@@ -363,8 +363,7 @@ def test_a_child_has_the_policy_that_was_planned(placement: Placement, names: se
 
     def work() -> tuple[str, str, str]:
         before = own_policy()
-        with ThreadBinding() as bound:
-            bound.apply(placement)
+        with bound_as(placement):
             there = own_policy()
         return before, there, own_policy()
 
@@ -375,17 +374,17 @@ def test_a_child_has_the_policy_that_was_planned(placement: Placement, names: se
 
 def test_what_the_thread_had_before_is_put_back_flags_and_all() -> None:
     support()
-    static_bind = binding._KernelPolicy(2 | 1 << 15, 1 << NODE)
+    static_bind = binding.KernelPolicy(2 | 1 << 15, 1 << NODE)
 
-    def work() -> binding._KernelPolicy:
-        binding._write_policy(static_bind)
-        with ThreadBinding() as bound:
-            bound.apply(planned(MemoryPolicy.LOCAL, cpu=CPU))
-            bound.apply(planned(MemoryPolicy.INTERLEAVE, NODE, cpu=CPU))
-            bound.apply(planned(MemoryPolicy.NONE, cpu=CPU))
-            assert binding._read_policy() == static_bind
-            bound.apply(planned(MemoryPolicy.LOCAL, cpu=CPU))
-        return binding._read_policy()
+    def work() -> binding.KernelPolicy:
+        binding.write_policy(static_bind)
+        with bound_as(planned(MemoryPolicy.LOCAL, cpu=CPU)):
+            assert binding.read_policy() != static_bind
+        with bound_as(planned(MemoryPolicy.NONE, cpu=CPU)):
+            assert binding.read_policy() == static_bind
+        with bound_as(planned(MemoryPolicy.INTERLEAVE, NODE, cpu=CPU)):
+            assert binding.read_policy() != static_bind
+        return binding.read_policy()
 
     affinity = os.sched_getaffinity(0)
     assert in_a_thread(work) == static_bind
@@ -395,49 +394,50 @@ def test_what_the_thread_had_before_is_put_back_flags_and_all() -> None:
 def test_an_error_while_copies_are_spawned_undoes_all_the_same() -> None:
     support()
 
-    def work() -> tuple[binding._KernelPolicy, set[int]]:
-        with pytest.raises(ZeroDivisionError), ThreadBinding() as bound:
-            bound.apply(planned(MemoryPolicy.BIND, NODE, cpu=CPU))
+    def work() -> tuple[binding.KernelPolicy, set[int]]:
+        bound = bound_as(planned(MemoryPolicy.BIND, NODE, cpu=CPU))
+        with pytest.raises(ZeroDivisionError), bound:
             raise ZeroDivisionError
-        return binding._read_policy(), os.sched_getaffinity(0)
+        return binding.read_policy(), os.sched_getaffinity(0)
 
-    assert in_a_thread(work) == (binding._KernelPolicy(0, 0), os.sched_getaffinity(0))
+    assert in_a_thread(work) == (binding.KernelPolicy(0, 0), os.sched_getaffinity(0))
 
 
 def test_nodes_that_the_kernel_does_not_have_are_an_error_with_its_words() -> None:
     support()
     for policy in (MemoryPolicy.BIND, MemoryPolicy.INTERLEAVE):
 
-        def work(policy: MemoryPolicy = policy) -> binding._KernelPolicy:
+        def work(policy: MemoryPolicy = policy) -> binding.KernelPolicy:
             with (
                 pytest.raises(RunError, match=rf"refused memory policy {policy} on nodes 900 \("),
-                ThreadBinding() as bound,
+                bound_as(planned(policy, 900)),
             ):
-                bound.apply(planned(policy, 900))
-            return binding._read_policy()
+                pass
+            return binding.read_policy()
 
-        assert in_a_thread(work) == binding._KernelPolicy(0, 0)
+        assert in_a_thread(work) == binding.KernelPolicy(0, 0)
 
 
 def test_less_than_what_was_asked_for_is_noticed() -> None:
     support()
-    # The node of number 900 is left out by the kernel where another one is there.
     with pytest.raises(RunError, match="the kernel"):
-        in_a_thread(lambda: ThreadBinding().apply(planned(MemoryPolicy.BIND, NODE, 900)))
-    two = binding._difference(MemoryPolicy.BIND, (2, 3), binding._KernelPolicy(2, 0b100))
-    assert two == "the kernel gave nodes 2"
-    other = binding._difference(MemoryPolicy.WEIGHTED, (2,), binding._KernelPolicy(3, 0b100))
-    assert other == "the kernel has policy number 3"
-    assert binding._difference(MemoryPolicy.LOCAL, (), binding._KernelPolicy(1, 0)) is None
+        # The node of number 900 is left out by the kernel where another one is there.
+        in_a_thread(lambda: bound_as(planned(MemoryPolicy.BIND, NODE, 900)).__enter__())
+    error = binding.cannot_bind_memory(
+        planned(MemoryPolicy.BIND, 2, 3), binding.KernelPolicy(2, 0b100)
+    )
+    assert "bind 2-3, the kernel has policy number 2 on nodes 2: a cpuset" in str(error)
+    assert binding._is_that(MemoryPolicy.LOCAL, 1)
+    assert not binding._is_that(MemoryPolicy.WEIGHTED, 3)
 
 
 def test_cpus_that_are_not_there_are_an_error() -> None:
     with pytest.raises(InputError, match="the kernel does not let rater use them"):
-        in_a_thread(lambda: ThreadBinding().apply(planned(MemoryPolicy.NONE, cpu=9999)))
+        in_a_thread(lambda: bound_as(planned(MemoryPolicy.NONE, cpu=9999)).__enter__())
 
 
 def test_trying_policies_leaves_this_thread_as_it_was() -> None:
-    binding._tried_once.cache_clear()
+    memory_support.cache_clear()
     before = own_policy()
     first = memory_support()
     assert own_policy() == before
@@ -451,9 +451,9 @@ def test_a_kernel_that_refuses_all_is_told_with_its_reason(
     def refused(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    binding._tried_once.cache_clear()
+    memory_support.cache_clear()
     monkeypatch.setattr(binding, "_system_call", refused)
     found = memory_support()
     assert (found.policies, found.preferred_many) == (frozenset(), False)
     assert "Operation not permitted" in found.reason
-    binding._tried_once.cache_clear()
+    memory_support.cache_clear()
