@@ -93,7 +93,7 @@ def test_a_competitor_ends_with_the_rater_that_started_it() -> None:
     argv = [sys.executable, "-I", "-S", "-B", competitor.__file__, str(CPU)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        process.stdin.write(bytes([5]))
+        process.stdin.write(b"0.5\n")
         process.stdin.close()
         assert process.wait(PATIENCE_S) == 0
 
