@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from rater.run.host.foreign_load import machine_times
 from rater.run.host.procfs import read_number
+from rater.run.host.thread_binding import on_cpu
 
 DEFAULT_MAX_S = 300.0
 _SYS = Path("/sys")
@@ -240,12 +240,7 @@ def _frequency_files(sys: Path, cpus: Iterable[int]) -> dict[int, Path]:
 
 def _spin_on(cpu: int) -> None:
     """Keep a CPU busy for a moment, in the calling thread, if we may run there."""
-    before = os.sched_getaffinity(0)
-    with suppress(OSError):
-        os.sched_setaffinity(0, {cpu})
-        try:
-            end_s = time.perf_counter() + _AWAKE_S
-            while time.perf_counter() < end_s:
-                pass
-        finally:
-            os.sched_setaffinity(0, before)
+    with on_cpu(cpu):
+        end_s = time.perf_counter() + _AWAKE_S
+        while time.perf_counter() < end_s:
+            pass

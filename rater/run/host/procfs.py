@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -78,12 +77,11 @@ _POLICY = re.compile(rb" (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)
 # somebody's input.
 _SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
 _SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
-_PEAK = re.compile(rb"\nVmHWM:\s+(\d+) kB\n")
-_SWAP = re.compile(rb"\nVmSwap:\s+(\d+) kB\n")
-_RESIDENT = re.compile(rb"^(VmRSS|RssFile|RssShmem|HugetlbPages):\s+(\d+) kB$", re.MULTILINE)
-_THREADS = re.compile(rb"\nThreads:\t(\d+)\n")
-_STOPPED = re.compile(rb"\nState:\t[Tt]")
-_LIST = re.compile(rb"^(Cpus|Mems)_allowed_list:[ \t]*([\d,-]*)$", re.MULTILINE)
+_STATUS = re.compile(
+    rb"\n(State|Threads|TracerPid|VmHWM|VmSwap|VmRSS|RssFile|RssShmem|HugetlbPages|"
+    rb"Cpus_allowed_list|Mems_allowed_list):[ \t]*([^\n]*)"
+)
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
 _MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
 _PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
 
@@ -99,12 +97,16 @@ class NumaMaps(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """One process or thread by its stat file."""
+    """One process or thread by its stat file; times in ticks."""
 
+    name: str  # at most 15 bytes
     state: str
     parent: int
-    group: int
+    kernel: bool  # a thread of the kernel
+    own: int  # user and system time of all its threads
+    children: int  # the same of children that ended and were waited for
     threads: int
+    started: int  # since boot; with the pid it tells a process from a later one
     rss_pages: int
     cpu: int  # it ran on last
 
@@ -117,19 +119,15 @@ class Stat(NamedTuple):
 class Status(NamedTuple):
     """What is used of a status file; None: not in it."""
 
-    cpus: tuple[int, ...] | None  # Cpus_allowed_list
-    mems: tuple[int, ...] | None  # Mems_allowed_list
-    peak_bytes: int | None  # VmHWM, of this program only: exec begins anew
-    swap_bytes: int | None
-
-
-class Resident(NamedTuple):
-    """Resident memory by a status file, hugetlb pages included; 0 of a process that has ended."""
-
-    private_bytes: int
-    shared_bytes: int  # of files, and shared memory
+    state: str = ""  # `T (stopped)`
+    tracer: int = 0  # process that traces it; 0: none does
     threads: int = 1
-    stopped: bool = False  # by a signal or a debugger
+    cpus: tuple[int, ...] | None = None  # Cpus_allowed_list
+    mems: tuple[int, ...] | None = None  # Mems_allowed_list
+    peak_bytes: int | None = None  # VmHWM, of this program only: exec begins anew
+    swap_bytes: int | None = None
+    private_bytes: int = 0  # resident, hugetlb pages included; 0 of a process that has ended
+    shared_bytes: int = 0  # of files, and shared memory
 
 
 class SchedTimes(NamedTuple):
@@ -224,10 +222,14 @@ def parse_stat(text: bytes) -> Stat | None:
     fields = stat_fields(text, 39)
     try:
         return Stat(
+            name=fields[2].decode("utf-8", "replace"),
             state=fields[3].decode(),
             parent=int(fields[4]),
-            group=int(fields[5]),
+            kernel=bool(int(fields[9]) & _KERNEL_THREAD),
+            own=int(fields[14]) + int(fields[15]),
+            children=int(fields[16]) + int(fields[17]),
             threads=int(fields[20]),
+            started=int(fields[22]),
             rss_pages=int(fields[24]),
             cpu=int(fields[39]),
         )
@@ -237,32 +239,20 @@ def parse_stat(text: bytes) -> Stat | None:
 
 def parse_status(text: bytes) -> Status:
     """Return what is used of a status file."""
-    peak, swap = _PEAK.search(text), _SWAP.search(text)
-    return Status(
-        *parse_allowed(text),
-        int(peak[1]) * 1024 if peak else None,
-        int(swap[1]) * 1024 if swap else None,
-    )
-
-
-def parse_resident(text: bytes) -> Resident:
-    """Return how much memory a status file tells."""
-    sizes = {key: int(size) * 1024 for key, size in _RESIDENT.findall(text)}
+    found = dict(_STATUS.findall(text))
+    sizes = {key: int(it[:-3]) << 10 for key, it in found.items() if it.endswith(b" kB")}
     shared = sizes.get(b"RssFile", 0) + sizes.get(b"RssShmem", 0)
-    every = sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0)
-    threads = _THREADS.search(text)
-    return Resident(
-        max(0, every - shared),
+    return Status(
+        found.get(b"State", b"").decode(),
+        int(found.get(b"TracerPid", 0)),
+        int(found.get(b"Threads", 1)),
+        _numbers(found.get(b"Cpus_allowed_list")),
+        _numbers(found.get(b"Mems_allowed_list")),
+        sizes.get(b"VmHWM"),
+        sizes.get(b"VmSwap"),
+        max(0, sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0) - shared),
         shared,
-        int(threads[1]) if threads else 1,
-        _STOPPED.search(text) is not None,
     )
-
-
-def parse_allowed(text: bytes) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return CPUs and nodes that a status file allows: all that is read of every gate."""
-    lists = dict(_LIST.findall(text, max(0, text.rfind(b"Cpus_allowed:"))))
-    return _numbers(lists.get(b"Cpus")), _numbers(lists.get(b"Mems"))
 
 
 @lru_cache(4096)
@@ -274,11 +264,6 @@ def parse_sched(text: bytes) -> tuple[int | None, int | None]:
     """Return moves to other CPUs and pages that balancing moved, None for what is not there."""
     moves, pages = _MIGRATIONS.search(text), _PAGES_MIGRATED.search(text)
     return int(moves[1]) if moves else None, int(pages[1]) if pages else None
-
-
-def is_gate(cmdline: bytes, name: bytes) -> bool:
-    """Tell whether a command line is that of a copy at its gate: a fork of the launcher."""
-    return cmdline.startswith(name + b"\0")
 
 
 # -- The open directory of a process in /proc, and what is read through it -------------------------
@@ -340,12 +325,18 @@ def threads(directory: int) -> list[int]:
     return [int(name) for name in names]
 
 
+def status_of(pid: int) -> Status:
+    """Return what a process's status file says, nothing of one that is gone or hidden."""
+    try:
+        return parse_status(read_piece(f"/proc/{pid}/status"))
+    except OSError:
+        return Status()
+
+
 def gate_facts(pid: int) -> GateFacts:
     """Return what the kernel allows a copy that waits at its gate; it must not be reaped yet."""
-    try:
-        return GateFacts(*parse_allowed(read_piece(f"/proc/{pid}/status")))
-    except OSError:
-        return GateFacts(None, None)
+    status = status_of(pid)
+    return GateFacts(status.cpus, status.mems)
 
 
 def transparent_huge_page_bytes() -> int | None:
@@ -362,23 +353,3 @@ def transparent_huge_page_bytes() -> int | None:
         r"\[(always|madvise)\]", own or ""
     )
     return None if off else size
-
-
-class PinnedToCpu:
-    """Runs the calling thread on one CPU if that is allowed, and lets it go again."""
-
-    def __init__(self, cpu: int | None) -> None:
-        self._cpu = cpu
-        self._before: set[int] | None = None
-
-    def __enter__(self) -> None:
-        if self._cpu is not None:
-            before = os.sched_getaffinity(0)
-            with suppress(OSError):  # not one of ours
-                os.sched_setaffinity(0, {self._cpu})
-                self._before = before
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            with suppress(OSError):  # its CPUs went offline meanwhile: the kernel has seen to it
-                os.sched_setaffinity(0, self._before)

@@ -44,6 +44,23 @@ def realtime_priority() -> Iterator[bool]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
+@contextmanager
+def on_cpu(cpu: int | None) -> Iterator[None]:
+    """Run the calling thread on one CPU if that is allowed, and let it go again."""
+    before: set[int] = set()
+    if cpu is not None:
+        with suppress(OSError):  # not one of ours
+            there = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {cpu})
+            before = there
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # its CPUs went offline meanwhile: the kernel has seen to it
+            if before:
+                os.sched_setaffinity(0, before)
+
+
 # -- CPU affinity and memory policy of one thread, and so of what it starts ------------------------
 #
 # Both belong to a thread and are inherited through fork and exec, so the first page of a set-up

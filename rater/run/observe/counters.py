@@ -22,7 +22,7 @@ import trio
 from rater.record.events import CpuReading, CpuReadings, MachineReadings
 from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
-from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_ticks
+from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
 from rater.run.host.procfs import read_number
 from rater.run.observe.energy import EnergyReader
 
@@ -201,7 +201,7 @@ class PhaseCounters:
         are killed most of their CPU time is lost: a parent is charged only for children that
         were waited for.
         """
-        processes = process_ticks(self.reader.proc)
+        processes = process_stats(self.reader.proc)
         for pid, one in processes.items():
             root = pid
             # Numbers given anew while they were listed could make a ring of parents.

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from rater.plan.options import Cadence
 from rater.record.events import Observed, ResidentMemory, Sampled
-from rater.run.host.procfs import SchedTimes, open_process, parse_resident, read_piece, sched_times
+from rater.run.host.procfs import SchedTimes, open_process, parse_status, read_piece, sched_times
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.launcher.copies import Child
 from rater.run.observe.probe import NoSample, Probe, RunningCopy
@@ -371,10 +371,10 @@ def resident_of_tree(root: int) -> Look:
     tree = [root]
     for pid in tree:  # which grows
         with suppress(OSError):  # it has ended, or this kernel does not tell children
-            found = parse_resident(read_piece(f"/proc/{pid}/status"))
+            found = parse_status(read_piece(f"/proc/{pid}/status"))
             private += found.private_bytes
             shared = max(shared, found.shared_bytes)
-            stopped |= found.stopped and pid == root
+            stopped |= pid == root and found.state.startswith(("T", "t"))
             several = found.threads > 1
             tasks = os.listdir(f"/proc/{pid}/task") if several else [str(pid)]  # noqa: PTH208
             for task in islice(tasks, _MOST_THREADS):

@@ -17,10 +17,8 @@ from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.procfs import (
     PAGE_BYTES,
     NumaMaps,
-    PinnedToCpu,
     Stat,
     gate_facts,
-    is_gate,
     open_process,
     parse_numa_maps,
     parse_sched,
@@ -32,6 +30,7 @@ from rater.run.host.procfs import (
     threads,
     transparent_huge_page_bytes,
 )
+from rater.run.host.thread_binding import on_cpu
 from rater.run.launcher.copies import Child
 from rater.run.launcher.launcher import NAME
 
@@ -94,6 +93,7 @@ def nodes_of(plan: Placement) -> tuple[int, ...]:
 MOST_PROCESSES = 16
 MOST_THREADS = 1024
 _MOVES_OF_THREADS = 64  # moves between CPUs are counted for so many of them
+_AT_GATE = f"{NAME}\0".encode()  # of a command line: a fork of the launcher
 _STAYS_BYTES = 64 << 20  # a smaller copy is read where this thread is: moving costs more
 NO_NUMA_MAPS = (
     "this kernel has no /proc/PID/numa_maps (CONFIG_NUMA, CONFIG_PROC_PAGE_MONITOR): on "
@@ -219,7 +219,7 @@ class Probe:
         begin = time.monotonic_ns()
         total = _Sum()
         try:
-            if not past_gate and is_gate(read_piece("cmdline", directory), NAME.encode()):
+            if not past_gate and read_piece("cmdline", directory).startswith(_AT_GATE):
                 return NoSample.AT_GATE
             self._process(copy.pid, directory, None, total)
             for orphan in orphans:
@@ -312,7 +312,8 @@ class Probe:
         total.swap_bytes = _plus(total.swap_bytes, status.swap_bytes)
 
     def _memory(self, directory: int, stat: Stat, total: _Sum) -> None:
-        with self._near(stat):
+        big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
+        with on_cpu(stat.cpu if self._spread and big else None):
             try:
                 resident = stat.rss_pages * PAGE_BYTES
                 if self._has_maps:
@@ -364,10 +365,6 @@ class Probe:
                 self._process(pid, directory, parent, total)
             finally:
                 os.close(directory)
-
-    def _near(self, stat: Stat) -> PinnedToCpu:
-        big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
-        return PinnedToCpu(stat.cpu if self._spread and big else None)
 
     def _present(self, name: str, otherwise: str) -> bool:
         if os.path.exists(f"/proc/self/{name}"):  # noqa: PTH110 (as the names below it)

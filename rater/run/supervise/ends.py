@@ -141,6 +141,7 @@ _STOPPED = {  # by why rater ended a copy
     "timeout": CopyStatus.TIMEOUT,
     "stop": CopyStatus.INTERRUPTED,
     "output": CopyStatus.FAILED,
+    "traced": CopyStatus.FAILED,
 }
 _PER_CENT = 100  # of a copy's time: how long the launcher stood still below that does not matter
 # The kernel counts resident pages per CPU and folds them lazily.

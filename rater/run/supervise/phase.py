@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from rater.errors import RaterError
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus
-from rater.run.host.procfs import read_text
+from rater.run.host.procfs import Status, read_text, status_of
 from rater.run.launcher.copies import Child, Copy, CopySpec, entry_of, in_turns, what_is_broken
 from rater.run.launcher.launcher import LauncherDiedError
 from rater.run.launcher.limits import raise_limit
@@ -171,6 +170,7 @@ class PhaseCopies:
 # -- A phase from its first fork to its last end ---------------------------------------------------
 
 _BEAT_S = 1.0  # how often it is seen to that the launcher goes on
+_LOOKED_AT = 8  # copies, each time
 
 
 class PhaseRun:
@@ -195,6 +195,7 @@ class PhaseRun:
         self._stopper = Stopper(job, self._children, self._give_up, self._copies.end_repeating)
         self._pauses = Pauses()
         self._released = False
+        self._looked_at = 0  # copies, in turn, whether they are dead and nobody heard of it
 
     # -- from start to end ----------------------------------------------------------------------
 
@@ -251,6 +252,27 @@ class PhaseRun:
             trouble = self._launcher.mend()
             if trouble is not None:
                 self._state.emit(Noted(trouble))
+            self._free_dead()
+
+    def _free_dead(self) -> None:
+        """End what a dead copy left and what traces it: until then its end is told to nobody.
+
+        A few copies are looked at each time.
+        """
+        children = [*self._children.values()]
+        self._looked_at += _LOOKED_AT
+        for number in range(self._looked_at, self._looked_at + min(_LOOKED_AT, len(children))):
+            child = children[number % len(children)]
+            status = status_of(child.pid) if child.start_ns is not None else Status()
+            if not status.state.startswith("Z") or not status.tracer or child.orphaned:
+                continue
+            if self._state.guard.kill_orphans(child.pid, child.copy):
+                child.orphaned = True
+                child.stopped_for = child.stopped_for or "traced"
+                child.notes.append(
+                    f"it was dead, and process {status.tracer} that it had started traced it: when "
+                    "it ended is not known"
+                )
 
     async def _end_all(self) -> None:
         """Kill what was not waited for, and take its end; nothing of it counts."""
@@ -461,17 +483,16 @@ def _immortal(child: Child, *, of_another: bool) -> str:
             f"{child.who} became another user's, whose processes rater cannot end: process "
             f"{child.pid} still runs; end it with `sudo kill -9 {child.pid}`"
         )
-    status = read_text(Path(f"/proc/{child.pid}/status")) or ""
-    status_of = dict(re.findall(r"^(\w+):\t(.*)$", status, re.MULTILINE))
-    state, tracer = status_of.get("State", "not known"), status_of.get("TracerPid", "0")
-    if state.startswith("Z") and tracer != "0":
+    status = status_of(child.pid)
+    state, tracer = status.state, status.tracer
+    if state.startswith("Z") and tracer:
         return (
             f"{child.who} is dead, and process {tracer}, which traces it, does not let go of it: "
             f"end that one (`kill -9 {tracer}`)"
         )
     where = (read_text(Path(f"/proc/{child.pid}/wchan")) or "").strip("0")
     return (
-        f"{child.who} does not die of SIGKILL: process {child.pid}, state {state}"
+        f"{child.who} does not die of SIGKILL: process {child.pid}, state {state or 'not known'}"
         f"{where and f", in the kernel's {where}"}; it goes when what it waits for comes back "
         "(a file system, a device, a frozen cgroup): see `dmesg`"
     )

@@ -24,7 +24,7 @@ from rater.run.host.foreign_load import (
     ForeignLoad,
     ForeignLoadSampler,
     foreign_load_warning,
-    process_ticks,
+    process_stats,
 )
 from rater.run.host.idle import IdleWatch, cool_down
 
@@ -443,7 +443,7 @@ def test_a_proc_that_cannot_be_read_says_nothing(machine: Machine, tmp_path: Pat
     assert watch.busy().quiet
     (tmp_path / "5").mkdir()
     (tmp_path / "5/stat").write_text("5 (torn")
-    assert process_ticks(tmp_path) == {}
+    assert process_stats(tmp_path) == {}
 
 
 # -- idle again between phases ------------------------------------------------------------------

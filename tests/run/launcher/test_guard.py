@@ -240,6 +240,19 @@ def test_a_copy_that_a_process_of_its_own_traces_ends_with_that_when_it_is_kille
     assert seen.outcome.reason == "1 copy failed"
 
 
+def test_a_copy_that_ends_by_itself_while_a_process_of_its_own_traces_it_is_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.supervise.phase._BEAT_S", 0.05)
+    ready, program = tmp_path / "ready", tmp_path / "traces.py"
+    ends = "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\nif os.getpid() != copy: "
+    program.write_text(TRACES.replace("time.sleep(60)", f"{ends}time.sleep(60)"))
+    seen = Rig(tmp_path).run({"traced": f"{PYTHON[:-3]} {program} 0 {ready}"}, copies=1)
+    ended = seen.by_copy(0)
+    assert (ended.status, ended.exit_code) == (CopyStatus.FAILED, 0)
+    assert "that it had started traced it: when it ended is not known" in str(ended.note)
+
+
 def test_a_dead_copy_that_a_stranger_traces_is_named_with_its_tracer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

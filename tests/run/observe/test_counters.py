@@ -372,7 +372,7 @@ class Machine:
         folder.mkdir()
         zeros = " 0" * 9
         (folder / "stat").write_text(
-            f"{pid} (a b) R {parent}{zeros} {own} 0 {children} 0 20 0 1 0 5 0\n"
+            f"{pid} (a b) R {parent}{zeros} {own} 0 {children} 0 20 0 1 0 5{zeros}{zeros}\n"
         )
 
     def reader(self) -> MachineReader:
