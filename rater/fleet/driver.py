@@ -79,7 +79,7 @@ class FleetDriver(Struct, dict=True):
         asked = self.store.sourced(load_fleet(self.store, self.number).asked)
         if asked.doubt is not None:
             raise InputError(
-                f"fleet {self.number} is not known to be yours: {asked.doubt}; `rater fleet "
+                f"rater cannot tell that fleet {self.number} is yours: {asked.doubt}; `rater fleet "
                 "status` shows it, a copy of the database that is yours goes on with it"
             )
         self.folder = SharedFolder(Path(asked.trusted().value.folder))

@@ -140,7 +140,7 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
         traits=SWEPT | IN_HEAD,
     )
     increment: int = _what(
-        "step on the ring (rotated order); default 1",
+        "rotated order: a copy goes on K benchmarks after each one; default 1",
         metavar="K",
         kind=WHOLE,
         label="--increment",

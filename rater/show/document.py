@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
@@ -274,7 +275,7 @@ class MarkdownPrinter(Printer):
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write a paragraph; what only sets things apart on a terminal is left out."""
-        if text := _markdown(text.strip()):
+        if text := re.sub(r"^(?=[*+#>-] )", r"\\", _markdown(text.strip())):  # no list, no heading
             self._out.write(f"**{text}**\n\n" if "bold" in style else f"{text}\n\n")
 
     def table(

@@ -132,11 +132,15 @@ def crop(text: str, width: int, *, ascii_only: bool = False) -> str:
     return kept + ("~" if ascii_only else "…")
 
 
+_WORDS = re.compile(r"(?<! )( *)((?:`[^`]*`|[^ ]|(?<=\d) (?=(?:%|s|ms|min|MB|GB)(?!\w)))+)")
+
+
 def wrap_text(text: str, width: int, indent: str = "    ") -> list[str]:
     """Break `text` between words into lines of at most `width` cells, later ones indented.
 
     A word longer than a line stands whole on a line of its own: a path can be copied, and so can
-    a command between ``. A list of numbers (0-3,8,9) breaks behind a comma.
+    a command between ``, and a number and its unit. A list of numbers (0-3,8,9) breaks behind a
+    comma.
     """
     lines = [""]
     for blanks, word in _pieces(text, width):
@@ -149,7 +153,7 @@ def wrap_text(text: str, width: int, indent: str = "    ") -> list[str]:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[str, str]]:
-    for blanks, word in re.findall(r"(?<! )( *)((?:`[^`]*`|[^ ])+)", text):
+    for blanks, word in _WORDS.findall(text):
         if cell_len(word) > width and re.fullmatch(r"[\d,-]+", word):
             first, *more = re.findall(r"[^,]+,?", word)
             yield blanks, first

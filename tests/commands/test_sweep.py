@@ -181,7 +181,7 @@ def test_points_that_cannot_run_are_all_told_up_front_or_left_out(rater: Rater) 
         (("--axis", "env:X=1", "--until", "1%", "--rounds", "2"), "from the third on"),
         (("--axis", "iterations=one"), "expected a whole number"),
         (("--axis", "hugepages=on"), "expected one of off"),
-        (("--resume", "1", "--copies", "2"), "leave out --copies"),
+        (("--resume", "1", "--copies", "2"), "remove --copies"),
     ],
 )
 def test_what_does_not_go_together_is_the_users_mistake(
@@ -432,7 +432,7 @@ def test_people_are_told_at_once_what_limits(rater_with_runs: Rater) -> None:
     assert lines[0] == "mini (test, base) on h, homogeneous: 1, 2, 4 and 8 copies, runs 1-4"
     assert lines[1] == "4 cores, 8 CPUs (hardware threads); 8 copies share cores."
     text = re.sub(r"\n +", " ", out)
-    assert "Both benchmarks: 2.52 times 1 copy with 4 copies, 0.63 of linear." in text
+    assert "Both benchmarks: 4 copies do 2.52 times the work of 1 copy, 0.63 of linear." in text
     assert "SMT: 2 copies a core against one on all 4 cores (run 3 and run 4)" in text
     assert "Assumed run-to-run noise: 5 %" in text
     assert max(map(len, lines)) <= 80
@@ -495,7 +495,9 @@ def test_json_has_everything(rater_with_runs: Rater) -> None:
     assert curve["suites"][0]["over"] == [FINE, STOPS]
     (smt,) = document["smt"]
     assert smt["copies_per_hour"][1]["change"] == pytest.approx(5 / 3.96 - 1)
-    assert curve["limits"][0].startswith("Both benchmarks: 2.52 times 1 copy with 4 copies")
+    assert curve["limits"][0].startswith(
+        "Both benchmarks: 4 copies do 2.52 times the work of 1 copy"
+    )
 
 
 def test_runs_with_the_same_number_of_copies_are_no_curve(rater_with_runs: Rater) -> None:

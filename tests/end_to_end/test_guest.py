@@ -342,7 +342,7 @@ def test_the_proof_tells_a_copy_that_took_its_memory_elsewhere(runs: dict[str, R
     assert ran.verdicts[4:] == ["not met"] * 3 + ["met"]
     [reason] = ran.shown["placement"]["copies"][4]["reasons"]
     print(reason)
-    assert re.search(r"\d+ % of its \S+ MB lay on node 3.*, planned 0; .* bind:3", reason)
+    assert re.search(r"\d+ % of its \S+ MB was on node 3.*; planned: node 0; .* bind:3", reason)
 
 
 @pytest.mark.guest

@@ -419,9 +419,9 @@ def test_a_plan_that_somebody_else_may_have_written_starts_and_removes_nothing(
     give(database)
     for verb in ("wait", "retry", "cancel", "collect"):
         status, _, err = rater("fleet", verb)
-        assert (status, "fleet 1 is not known to be yours" in err) == (2, True), verb
+        assert (status, "rater cannot tell that fleet 1 is yours" in err) == (2, True), verb
     status, out, err = rater("fleet", "status")
-    assert (status, "n1" in out, "not known to be yours" in err) == (0, True, True)
+    assert (status, "n1" in out, "cannot tell that fleet 1 is yours" in err) == (0, True, True)
     os.chown(database, 0, 0)
     assert rows("SELECT state FROM fleet_attempt") == before
     assert rater("fleet", "wait")[0] == 0

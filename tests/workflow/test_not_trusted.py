@@ -99,7 +99,7 @@ def test_what_others_may_have_written_is_shown_and_not_run(
     make(database)
     status, _, errors = rater(*words, "--quiet")
     assert status == 2
-    assert "run 1 is not known to be yours" in errors
+    assert "rater cannot tell that run 1 is yours" in errors
     assert said in errors
     assert not (made / "prepared").exists()
     status, text, _ = rater(*words, "--dry-run")
@@ -165,10 +165,10 @@ def test_a_sweep_of_another_user_is_shown_and_does_not_go_on(
     give(database)
     status, _, errors = rater("sweep", "--resume", "last", "--quiet")
     assert status == 2
-    assert "sweep 1 is not known to be yours" in errors
+    assert "rater cannot tell that sweep 1 is yours" in errors
     status, text, _ = rater("sweep", "--resume", "last", "--dry-run")
     assert f"prepare  {PREPARE}" in text
-    assert "REFUSED  `--resume` would refuse this: sweep 1 is not known to be yours" in text
+    assert "REFUSED  `--resume` would refuse this: rater cannot tell that sweep 1 is yours" in text
     assert not (tmp_path / "prepared").exists()
 
 
@@ -440,7 +440,7 @@ def test_what_was_merged_from_another_user_s_file_is_shown_and_not_run(
     assert rater("import", theirs)[0] == 0
     status, _, errors = rater("rerun", "last", "--quiet")
     assert status == 2
-    assert f"it was merged from {theirs}, it is a file of user 1234; see with" in errors
+    assert f"it was merged from {theirs}, it is a file of user 1234; --dry-run shows it" in errors
     assert rater("rerun", "last", "--dry-run")[0] == 0
     assert not (tmp_path / "prepared").exists()
     assert rater("rerun", "last", "--quiet", "--force")[0] == 0

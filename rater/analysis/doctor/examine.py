@@ -39,9 +39,9 @@ def other_load(facts: MachineFacts) -> Opinion:
         return _load(facts)
     text = f"other processes keep {busy:.1f} CPUs busy{f': {named}' if named else ''}"
     if busy >= _VERY_BUSY_CPUS:
-        return bad(text, "end it, or wait: `rater run --until-idle=300 ...`")
+        return bad(text, "end them, or wait: `rater run --until-idle=300 ...`")
     if busy >= _BUSY_CPUS:
-        return consider(text, "end it, or wait: `rater run --until-idle=300 ...`")
+        return consider(text, "end them, or wait: `rater run --until-idle=300 ...`")
     return good("no other process is busy")
 
 

@@ -245,8 +245,8 @@ def _memory_complaints(
         policy = f"; the kernel names its policy {seen.policy}" if seen.policy else ""
         when = f" {at_s:.1f} s into its run" if at_s is not None and seen.samples > 1 else ""
         yield (
-            f"{100 * remote / held:.0f} % of its {_mb(held)} lay on node {where}{when}, planned "
-            f"{format_list(nodes)}{policy}"
+            f"{100 * remote / held:.0f} % of its {_mb(held)} was on node {where}{when}; planned: "
+            f"node {format_list(nodes)}{policy}"
         )
     remote = sum(size for node, size in by_node.items() if node not in nodes)
     if plan.memory_policy == "weighted" and total > MOST_REMOTE_BYTES * len(nodes):

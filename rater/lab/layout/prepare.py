@@ -197,8 +197,8 @@ def learn_sizes(
     regions = page_regions(processes, order, huge_bytes)
     if not regions:
         raise InputError(
-            f"--pages: nothing could be seen of the memory of {name}: it does not load libraries "
-            "that are preloaded, or ends without exit; say --pages-heap SIZE, or take a layout "
+            f"--pages: {name} reported no memory: it ignores LD_PRELOAD or skips exit "
+            "handlers; give --pages-heap SIZE, or take a layout "
             "without shares (huge, 2M, 2M@64M-128M)"
         )
     moved = max(it.moved_break for it in processes)

@@ -439,7 +439,7 @@ def _details(
             f"comparisons{shared}."
         )
         if not is_matrix and any(cell.holds for _, _, cell in comparison.verdicts()):
-            yield "* holds up with all of them considered (Holm)."
+            yield "A verdict with * holds up with all of them considered (Holm)."
     unknown = [one.more for one in speedups if one.verdict is Decision.UNKNOWN and one.more != 0]
     if unknown and is_matrix:
         known = [more for more in unknown if more is not None]

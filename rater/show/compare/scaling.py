@@ -135,7 +135,7 @@ def _points(curve: Curve, series: Series) -> ViewTable:
     rates = Form(lambda values: [format_number(value, places) for value in values])
     spread = (
         Field("runs", lambda one: len(one.runs), optional=3),
-        Field("lowest-|highest", lambda one: _range(one.rates, places), optional=2),
+        Field("lowest|to highest", lambda one: _range(one.rates, places), optional=2),
     )
     columns = (
         Field((_title(series), "copies"), lambda one: one.copies),

@@ -70,8 +70,8 @@ def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
     who = both if series.is_suite else series.name
     if at is not None and at is not first:
         yield (
-            f"{who}: {at.speedup:.2f} times {copies_text(first.copies)} with {copies_text(fair)}, "
-            f"{at.efficiency:.2f} of linear{_by_lgroup(at)}."
+            f"{who}: {copies_text(fair)} {'do' if fair > 1 else 'does'} {at.speedup:.2f} times the "
+            f"work of {copies_text(first.copies)}, {at.efficiency:.2f} of linear{_by_lgroup(at)}."
         )
     text = shape_text(curve, series)
     if text:

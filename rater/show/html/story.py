@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind, nothing_to_compare
+from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind
 from rater.analysis.results.copies import Cell
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.score import Summary
@@ -31,7 +30,7 @@ from rater.show.format import (
     sanitize,
 )
 from rater.show.html.shell import html_parts, template
-from rater.show.results.divots import disturbed_line, finding_parts, visible_line
+from rater.show.results.divots import can_judge, remark_parts, verdict_lines, visible_line
 from rater.show.results.run import head_parts, run_words
 from rater.show.results.to_json import evidence_line
 from rater.text.cpuset import format_list
@@ -44,7 +43,6 @@ _OPEN = 5  # divots whose words are there at once; the others unfold
 _NAMELESS = ("could not determine", "system vendor system model name", "unknown")
 _KERNEL = "kernel.release"  # among the settings of the machine
 _LONG = 60  # letters
-_LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
 def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = True) -> Html:
@@ -123,13 +121,12 @@ def _figures(page_run: ReportRun) -> Html:
         figures.append(
             (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
         )
-    found = _divots(page_run)
-    divots = page_run.divots
-    if divots is not None and ((divots.sure and found) or could_see(divots)):
-        figures.append((str(len(found)), "divot" if len(found) == 1 else "divots"))
-    else:
-        figures.append(("not known", "divots"))
-    stopped = _interrupted(summary)
+    found, divots = _divots(page_run), page_run.divots
+    known = divots is not None and (can_judge(divots) or bool(divots.sure and found))
+    figures.append(
+        (str(len(found)) if known else "not known", "divot" if len(found) == 1 else "divots")
+    )
+    stopped = sum(one.status is CopyStatus.INTERRUPTED for one in summary.failed)
     for many, how in ((len(summary.failed) - stopped, "failed"), (stopped, "interrupted")):
         if many:
             figures.append((str(many), f"copy {'run' if many == 1 else 'runs'} {how}"))
@@ -143,11 +140,6 @@ def _figures(page_run: ReportRun) -> Html:
         ),
         class_="figures",
     )
-
-
-def _interrupted(summary: Summary) -> int:
-    """Return how many copy runs rater stopped itself, because the user did."""
-    return sum(one.status is CopyStatus.INTERRUPTED for one in summary.failed)
 
 
 def _lasted(elapsed_s: float) -> str:
@@ -177,13 +169,6 @@ def _divots(page_run: ReportRun) -> list[Finding]:
     return [one for one in findings if not one.explained]
 
 
-def could_see(analysis: Analysis) -> bool:
-    """Tell whether a search without a find says anything: whether no huge effect was needed."""
-    if analysis.disturbed:
-        return False
-    return bool(analysis.visible) and min(analysis.visible.values()) <= _LARGE
-
-
 def _without(summary: Summary) -> str:
     """Name the benchmarks that have no part in the score lost: copies of them failed."""
     names = [
@@ -195,70 +180,27 @@ def _without(summary: Summary) -> str:
 
 
 def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
-    heading = "h3" if several else "h2"
     head, analysis = page_run.run.head, page_run.divots
-    # One list however: the numbers are those of `rater divots`, which commands name.
-    fast = any(one.fast for one in _divots(page_run))
-    yield element(heading, "What stands out, slow or fast" if fast else "What is slow")
-    if analysis is None:
-        yield element(
-            "p", f"The search for divots failed; `rater divots {head.run}` makes it once more."
-        )
-        return
     found = _divots(page_run)
-    if not found:
-        if analysis.disturbed or could_see(analysis) or analysis.findings:
-            none = finding_parts(head, replace(analysis, failed=0))
-            yield html_parts(none, _left_out(page_run, analysis))
-        else:
-            yield html_parts([_unseen(page_run, analysis)])
+    title = "What stands out, slow or fast" if any(one.fast for one in found) else "What is slow"
+    yield element("h3" if several else "h2", title)
+    if analysis is None:
+        again = f"`rater divots {head.run}` makes it once more"
+        yield html_parts([f"The search for divots failed; {again}."])
         return
-    if analysis.disturbed:
-        yield html_parts([Line(disturbed_line(analysis), "bold yellow")])
+    yield html_parts(verdict_lines(head, analysis, found))
+    # One list: the numbers are those of `rater divots`, which commands name.
     items = [_divot(place, one, page_run) for place, one in enumerate(found, 1)]
     most = 0 if analysis.disturbed else _OPEN
-    if most:
+    if items[:most]:
         yield element("ol", *items[:most])
-    if len(items) > most:
+    if items[most:]:
         rest = "smaller ones" if most else "found in a disturbed run: it may have caused them"
-        yield element(
-            "details",
-            element("summary", f"{len(items) - most} {rest}"),
-            element("ol", *items[most:], start=most + 1),
-        )
-    explained = [one for one in analysis.findings if one.explained]
-    if explained:
-        yield element(
-            "details",
-            element("summary", f"{len(explained)} explained by the layout, no divots"),
-            element("ul", *(element("li", evidence_line(one)) for one in explained)),
-        )
-    seen = Line(visible_line(analysis.visible), "dim")
-    yield html_parts([*_left_out(page_run, analysis), seen])
-
-
-def _left_out(page_run: ReportRun, analysis: Analysis) -> list[str]:
-    """Say how many copy runs the search could not use; of those that rater stopped, that it did."""
-    if not analysis.failed:
-        return []
-    stopped = _interrupted(page_run.summary)
-    is_, was = ("is", "was") if analysis.failed == 1 else ("are", "were")
-    ways = ["failed"] if not stopped or stopped < len(page_run.summary.failed) else []
-    ways += [f"{was} interrupted"] if stopped else []
-    return [f"{count(analysis.failed, 'copy run')} that {' or '.join(ways)} {is_} left out."]
-
-
-def _unseen(page_run: ReportRun, analysis: Analysis) -> str:
-    """Say why nothing was found though something may be slow."""
-    if analysis.visible:
-        why = visible_line(analysis.visible)
-    elif nothing_to_compare(page_run.run.head):
-        why = "Too few copies and iterations to see any."
-    elif analysis.failed:
-        why = "Too few copies ended well to see any."
-    else:
-        why = "With so few copies only large effects are detectable, and none was found."
-    return f"Nothing is known of divots. {why}"
+        words = element("summary", f"{len(items) - most} {rest}")
+        yield element("details", words, element("ol", *items[most:], start=most + 1))
+    yield html_parts(remark_parts(analysis, analysis.findings))
+    if found:
+        yield html_parts([Line(visible_line(analysis.visible), "dim")])
 
 
 def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:

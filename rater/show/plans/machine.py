@@ -237,6 +237,14 @@ def _parts_json(parts: MachineParts) -> dict[str, object] | None:
 
 # -- What the doctor found -------------------------------------------------------------------------
 
+_TITLES = {  # of checks whose names alone say little
+    "heat": "temperature",
+    "limits": "process limits",
+    "perf": "perf access",
+    "pools": "huge page pools",
+    "preference": "energy preference",
+    "tuned": "tuned profile",
+}
 _MOST_FINDINGS = 4  # with their commands, so that all fits a screen of 24 lines
 
 
@@ -278,6 +286,9 @@ def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
     bad, consider, good, unknown = (by_word.get(it.value, []) for it in DoctorVerdict)
     marks = {DoctorVerdict.BAD.value: "BAD", DoctorVerdict.CONSIDER.value: "?"}
 
+    def title(it: Row) -> str:
+        return _TITLES.get(it["check"], it["check"])
+
     def about(it: Row) -> list[str]:
         why = [f"why: {it['why']}"] if detailed else []
         mend = it["command"] and it["verdict"] in marks
@@ -285,7 +296,7 @@ def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
 
     columns = (
         Field("", lambda it: marks.get(it["verdict"], it["verdict"]), TEXT),
-        Field("", "check", TEXT),
+        Field("", title, TEXT),
         Field("", about, wrap=True),
     )
     listed = [*bad, *consider, *(good + unknown if detailed else [])]
@@ -296,7 +307,7 @@ def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
         ("also to consider", consider[max(0, most - len(bad)) :]),
         *((("good", good), ("cannot tell", unknown)) if not detailed else ()),
     ):
-        yield f"{label}: {', '.join(it['check'] for it in rest)}" if rest else None
+        yield f"{label}: {', '.join(map(title, rest))}" if rest else None
     yield from _pool_parts(document["huge_pages"], detailed=detailed)
     if document["tuned"]:
         words = ", ".join(f"{name}={value}" for name, value in document["tuned"].items())

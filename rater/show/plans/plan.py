@@ -197,7 +197,7 @@ def brief(numbers: Sequence[int]) -> str:
 
 def _memory(copy: Row) -> str:
     policy, nodes = copy["memory"]["policy"], copy["memory"]["nodes"]
-    return f"{policy} {format_list(nodes)}" if nodes else str(policy)
+    return f"{policy}, node {format_list(nodes)}" if nodes else str(policy)
 
 
 def _of(used: int, there: int) -> str | None:
@@ -233,7 +233,7 @@ _NODES = (
         GIGABYTES,
         optional=2,
     ),
-    Field("copies|need GB", "need_bytes", GIGABYTES, optional=1),
+    Field("need of all|copies GB", "need_bytes", GIGABYTES, optional=1),
 )
 
 
@@ -305,7 +305,7 @@ def plan_parts(document: Row) -> Iterator[Part]:
         texts[_ORDERS_SHOWN:] = [f"and {more} more orders (--json has all)"] if more > 0 else []
         order = ["copies with the same queue, one round", *texts]
     else:
-        order = [f"all copies: {' then '.join(benchmarks)}"]
+        order = [f"all copies: {', '.join(benchmarks)}"]
     yield facts(
         (
             ("order", order),

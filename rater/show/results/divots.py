@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -49,6 +50,7 @@ SCOPES = {
     "iteration": ("an iteration", "in all benchmarks"),
 }
 _NOTE = 0.002  # of the score; cheaper ones are shown dim
+_LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing is slow
 
 
 def divot_parts(head: RunHead, analysis: Analysis, *, every: bool = False) -> Iterator[Part]:
@@ -71,37 +73,53 @@ def finding_parts(
     """
     shown = analysis.findings if every else analysis.sure
     divots = [one for one in shown if not one.explained]
-    explained = [one for one in shown if one.explained]
+    yield from verdict_lines(head, analysis, divots)
+    if hidden := len(analysis.findings) - len(shown):
+        what = count(hidden, "finding")
+        yield Line(f"{what} of a disturbed run: `rater divots {head.run} -v`", "dim")
+    yield from _found(divots, analysis)
+    yield from remark_parts(analysis, shown)
+    if analysis.disturbed and analysis.rerun:
+        yield Line(f"next: `{analysis.rerun}`   (when nothing else runs on this machine)")
+        return
+    confirms = dict.fromkeys(analysis.confirm[:_MOST_LINES] if divots else ())
+    yield from (Line(f"next: `{it}`", whole=True) for it in list(confirms)[:most_next])
+
+
+def verdict_lines(head: RunHead, analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:
+    """Yield what stands above the divots that are shown, or in their place."""
+    failed, are = count(analysis.failed, "copy run"), "is" if analysis.failed == 1 else "are"
     if analysis.disturbed:
         yield Line(disturbed_line(analysis, shown=bool(divots)), "bold yellow")
-        if hidden := len(analysis.findings) - len(shown):
-            yield Line(
-                f"{count(hidden, 'finding')} of a disturbed run: `rater divots {head.run} -v`",
-                "dim",
-            )
-    elif not divots and (analysis.visible or explained):
-        none = "No divots: no copy and no part of the machine stands out."
-        yield Line(f"{none}{_unknown(head, analysis)}", "green")
+    elif not divots and (can_judge(analysis) or analysis.findings):
+        if analysis.failed:
+            yield Line(f"No divots in what ended well; {failed} that did not {are} not judged.")
+        else:
+            none = "No divots: no copy and no part of the machine stands out."
+            yield Line(f"{none}{_unknown(head, analysis)}", "green")
     elif not divots:
-        yield _nothing(head, analysis)
-    seen = visible_line(analysis.visible) if analysis.visible or explained else ""
-    yield from _found(divots, analysis.lost, seen)
+        yield Line(_nothing(head, analysis))
+    elif analysis.failed:
+        yield Line(f"{failed} that did not end well {are} not judged.")
+
+
+def remark_parts(analysis: Analysis, shown: Sequence[Finding]) -> Iterator[Part]:
+    """Yield what is slow as the layout explains, and what could have been seen."""
+    explained = [one for one in shown if one.explained]
     yield ViewTable(
         "Explained by the layout, no divots",
         explained,
         (Field("", lambda _: "  ", TEXT), Field("", evidence_line, wrap=True)),
         most=_MOST_EXPLAINED,
     )
-    if seen and not divots and not analysis.disturbed:
-        yield Line(seen, "dim")
-    if analysis.failed and (divots or analysis.visible):
-        runs = count(analysis.failed, "copy run")
-        yield f"{runs} that failed {'is' if analysis.failed == 1 else 'are'} left out."
-    if analysis.disturbed and analysis.rerun:
-        yield Line(f"next: `{analysis.rerun}`   (when nothing else runs on this machine)")
-        return
-    confirms = dict.fromkeys(analysis.confirm[:_MOST_LINES] if divots else ())
-    yield from (Line(f"next: `{it}`", whole=True) for it in list(confirms)[:most_next])
+    if len(shown) == len(explained) and not analysis.disturbed and (analysis.visible or explained):
+        yield Line(visible_line(analysis.visible), "dim")
+
+
+def can_judge(analysis: Analysis) -> bool:
+    """Tell whether a search without a find says anything: no huge effect was needed."""
+    visible = analysis.visible.values()
+    return not analysis.disturbed and min(visible, default=math.inf) <= _LARGE
 
 
 def disturbed_line(analysis: Analysis, *, shown: bool = False) -> str:
@@ -114,12 +132,14 @@ def _nothing(head: RunHead, analysis: Analysis) -> str:
     if head.source == "run" and head.elapsed_s is None:
         return "Nothing ran, so there is nothing to judge."
     if nothing_to_compare(head):
-        return "Cannot tell whether a part is slow: too few copies and iterations."
-    if analysis.failed:
-        return "No divots could have been seen: too few copies ended well."
-    if head.source == "import":
-        return "No divots could have been seen: too few times of copies are known."
-    return f"No divots were found. {_FEW}{_unknown(head, analysis)}"
+        why = "too few copies and iterations"
+    elif analysis.failed and not analysis.visible:
+        why = "too few copies ended well"
+    elif head.source == "import" and not analysis.visible:
+        why = "too few times of copies are known"
+    else:
+        why = "only a large slowdown would show here"
+    return f"Cannot tell whether a part is slow: {why}."
 
 
 def _unknown(head: RunHead, analysis: Analysis) -> str:
@@ -129,10 +149,10 @@ def _unknown(head: RunHead, analysis: Analysis) -> str:
     return " Whether other processes took time from the copies is unknown."
 
 
-def _found(divots: Sequence[Finding], lost: float, note: str) -> Iterator[Part]:
+def _found(divots: Sequence[Finding], analysis: Analysis) -> Iterator[Part]:
     if not divots:
         return
-    together = ""
+    together, lost = "", analysis.lost
     if lost - divots[0].cost >= _NOTE:  # none of them costs it alone
         of = "score" if divots[0].score_lost is not None else "copies' time"
         together = f" (together they cost {formatting.format_cost(lost)} of the {of})"
@@ -148,7 +168,7 @@ def _found(divots: Sequence[Finding], lost: float, note: str) -> Iterator[Part]:
         lambda row: "" if row[1].cost >= _NOTE or row[1].fast else "dim",
         _MOST_LINES,
         tight=True,
-        note=note,
+        note=visible_line(analysis.visible) if analysis.visible else "",
     )
 
 

@@ -34,7 +34,7 @@ def window_parts(document: Row) -> Iterator[Part]:
     columns = (
         *benchmark_fields(windows),
         Field("verdict", "halves.verdict", TEXT),
-        Field("2nd half|%", "halves.difference", CHANGE),
+        Field("2nd half|vs 1st %", "halves.difference", CHANGE),
         Field("95 %|interval", _interval, optional=3),
         Field("runs in|a half", "halves.fewest_whole_runs", optional=4),
         Field("copies|CV %", "rates.cv", PERCENT, optional=5),
@@ -98,7 +98,7 @@ def _nodes(windows: Sequence[Row]) -> ViewTable:
         Field("copies", lambda it: it["copies"] if isinstance(it["copies"], int) else None),
         Field((unit, "together"), "rate", NUMBER),
         Field((unit, "a copy"), "per_copy", NUMBER),
-        Field("slowdown", "slowdown", decimals(3)),
+        Field("slowdown|%", lambda it: it["slowdown"] and it["slowdown"] - 1, CHANGE),
     )
     title = "" if len(windows) == 1 else "Slower NUMA nodes"
     return ViewTable(title, rows, columns, most=_MOST_NODES)

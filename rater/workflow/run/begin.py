@@ -228,8 +228,8 @@ def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
     names = tuple(used.name for used in run.benchmarks)
     if plan.benchmarks != names:
         raise InputError(
-            f"run {run.head.run} is of the benchmarks {', '.join(names)}, and what it was asked "
-            f"for has {', '.join(plan.benchmarks)} now: it cannot go on; "
+            f"run {run.head.run} cannot go on: it has the benchmarks {', '.join(names)}, its "
+            f"suite now has {', '.join(plan.benchmarks)}; "
             f"`rater rerun {run.head.run}` makes a new run"
         )
     return remaining_plan(plan, run)

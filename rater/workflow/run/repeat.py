@@ -222,7 +222,7 @@ def judged[T](
             why = why or (merged and f"it was merged from {merged}")
     if why is None or force:
         return Sourced(asked.value, None)
-    told = f"{what} is not known to be yours: {why}; see with --dry-run, --force runs it"
+    told = f"rater cannot tell that {what} is yours: {why}; --dry-run shows it, --force runs it"
     return Sourced(asked.value, told)
 
 

@@ -114,8 +114,8 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         if nowhere and memory.policy is not MemoryPolicy.NONE:
             if request.memory is not None:
                 raise InputError(
-                    f"--mem {request.memory}: the command that binds copies in the command file "
-                    "says where their memory comes from: leave it out"
+                    f"--mem {request.memory}: the command file already sets the memory policy: "
+                    "remove --mem"
                 )
             memory = Memory(MemoryPolicy.NONE)
     else:

@@ -378,7 +378,7 @@ def _pool_problem(now: Mapping[str, str], kilobytes: int | None) -> str | None:
         return None
     mega = kilobytes / 1024
     return (
-        f"the pool has 0 pages of {mega:g} MB, and glibc would quietly take small ones; as root: "
+        f"the pool of {mega:g} MB pages is empty: glibc would silently use small pages; as root: "
         f"`rater sweep --axis {pool}=N`, or echo N > /proc/sys/vm/nr_hugepages (N x {mega:g} MB "
         "for all copies)"
     )

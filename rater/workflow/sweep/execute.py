@@ -245,8 +245,7 @@ def resume_sweep(
     """Make what is missing of a stored sweep; return the exit status."""
     if given := [*asked.words(but=START_OPTIONS), *own.words(but=("rounds", "retries"))]:
         raise InputError(
-            f"--resume {resume}: leave out {' '.join(given)}: what is left of a sweep is run "
-            "as it was asked for"
+            f"--resume {resume}: remove {' '.join(given)}: a resumed sweep keeps its options"
         )
     with open_existing_store(output) as store:
         stored = load_asked_sweep(store, find_sweep(store, resume))

@@ -86,7 +86,7 @@ def not_known(*samples: Sampled, **more: Any) -> str:
 def test_local_memory_is_at_home_but_for_start_up_data() -> None:
     assert met(plan(), sample({1: 900 * MB, 0: 20 * MB}))
     assert not_met(plan(), sample({1: 450 * MB, 0: 450 * MB})) == (
-        "50 % of its 900 MB lay on node 0, planned 1; the kernel names its policy local"
+        "50 % of its 900 MB was on node 0; planned: node 1; the kernel names its policy local"
     )
     # However large its share; then the share counts.
     assert met(plan(), sample({1: MB, 0: MB}))
@@ -100,7 +100,7 @@ def test_one_look_with_memory_away_is_enough() -> None:
     astray = sample({1: 900 * MB}, age_ns=9 * 10**9, looks=2, astray_bytes=((0, 48 * MB), (1, MB)))
     assert met(plan(), *looks)
     assert not_met(plan(), *looks, astray) == (
-        "98 % of its 49 MB lay on node 0 9.0 s into its run, planned 1; the kernel names its "
+        "98 % of its 49 MB was on node 0 9.0 s into its run; planned: node 1; the kernel names its "
         "policy local"
     )
 
@@ -282,8 +282,8 @@ def test_what_was_not_met_is_named_and_what_is_not_known_is_put_together() -> No
     assert lines == [
         "placement       of 4 copies: 1 as planned, 1 not as planned, 2 unknown; the results "
         "include the misplaced copies",
-        "not as planned  copy 1 of a, iteration 1 (CPU 1, node 0): 75 % of its 400 MB lay on "
-        "node 1, planned 0; the kernel names its policy local",
+        "not as planned  copy 1 of a, iteration 1 (CPU 1, node 0): 75 % of its 400 MB was on "
+        "node 1; planned: node 0; the kernel names its policy local",
         "unknown         2 copies (copies 2-3): finished within 2 s, before its memory was sampled",
         "",
         "benchmark    seen  resident  most     4 KB     2 MB  local  least  moves",

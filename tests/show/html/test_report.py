@@ -376,15 +376,15 @@ def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     one = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).text
 
     assert "copy runs interrupted 4 " in all_four
-    assert "4 copy runs that were interrupted are left out." in all_four
+    assert "4 copy runs that did not are not judged." in all_four
     assert "copy run failed" not in all_four
     assert "copy runs failed" not in all_four
     assert "copy run failed 1 copy runs interrupted 3 " in mixed
-    assert "4 copy runs that failed or were interrupted are left out." in mixed
+    assert "4 copy runs that did not are not judged." in mixed
     (panel,) = some.data["runs"][0]["panels"]
     assert panel["failedText"] == "copy 3 failed; copies 0-2 interrupted"
     assert "copy run failed 1 " in one
-    assert "1 copy run that failed is left out." in one
+    assert "1 copy run that did not is not judged." in one
 
 
 @pytest.mark.parametrize(
