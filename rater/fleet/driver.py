@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.fleet.agent import this_rater
-from rater.fleet.archive import AdmitOutcome, admit_database
+from rater.fleet.archive import admit_database
 from rater.fleet.backends import (
     POLL_S,
     Backend,
@@ -22,6 +22,7 @@ from rater.fleet.backends import (
     SchedulerUnavailableError,
     backend,
 )
+from rater.fleet.foreign import SourceRefusedError
 from rater.fleet.plan import (
     AttemptObservation,
     AttemptState,
@@ -382,17 +383,16 @@ def collect_published(steps: FleetDriver, *, quiet: bool) -> int:
         if not file.exists():
             print_error(f"{row.node}: {file} is not there (yet)")
             continue
-        admission = admit_database(
-            steps.store, file, fleet.number, *row.key, expected_sha256=verdict.sha256
-        )
         now = replace(row, collected=verdict.sha256)
-        if admission.outcome is AdmitOutcome.SET_ASIDE:
-            print_error(f"{row.node}: {verdict.database} is set aside: {admission.reason}")
+        try:
+            new = admit_database(steps.store, file, fleet.number, *row.key, sha256=verdict.sha256)
+            added += new
+        except SourceRefusedError as error:
+            print_error(f"{row.node}: {verdict.database} is set aside: {error}")
             steps.folder.set_aside(*row.key)
-            why = f"the published database was set aside: {admission.reason}"
+            why = f"the published database was set aside: {error}"
             now = replace(row, state=AttemptState.LOST, reason=why, verdict=None)
             aside += 1
-        added += admission.outcome in (AdmitOutcome.ADDED, AdmitOutcome.REPLACED)
         change(steps.store, steps.number, [(row, now)], time.time())
     if not quiet:
         print_error(

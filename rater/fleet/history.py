@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import ConfirmResult, judge_pairs
 from rater.analysis.stats.estimate import two_sided_p
@@ -158,12 +157,14 @@ class HistoryPoint(Struct, frozen=True):
 
     fleet: int
     started_at: str | None  # by the host's clock: a label, no order
-    seconds: dict[str, float]  # its time in each benchmark, of the median iteration
-    usual_s: dict[str, float]  # the other hosts' median
+    logs: dict[str, float]  # by benchmark ln of its time over the others' median; usual: of seconds
     hosts: int  # how many others
     facts: dict[str, str]  # what it was and how it was set
     usual_facts: dict[str, str]  # what most others were
     program: str = ""  # what was run: histories of several are told apart
+
+
+type _Course = list[tuple[HistoryPoint, float]]  # values are ln
 
 
 class History(Struct, frozen=True):
@@ -186,7 +187,15 @@ def points_of_host(
         timed = [it for it in results if it.copy_s]
         for own in (it for it in timed if it.host == host):
             others = [it for it in timed if it is not own and _are_alike(it, own)]
-            points.setdefault(own.program, []).append(_point(fleet, own, others))
+            of_others = [it.seconds for it in others]
+            logs = {
+                name: math.log(own_s / median(them))
+                for name, own_s in own.seconds.items()
+                if (them := [it[name] for it in of_others if name in it])
+            }
+            points.setdefault(own.program, []).append(
+                _point(fleet, own, logs, len(others), _usual_facts(others))
+            )
     return points
 
 
@@ -195,54 +204,44 @@ def points_of_benchmark(
 ) -> dict[str, tuple[list[HistoryPoint], dict[str, list[HistoryPoint]]]]:
     """Return a benchmark's usual time in each fleet, and each host's, by what was run.
 
-    Of each fleet the hosts of the most common kind; the usual one stands as `seconds`.
+    Of each fleet the hosts of the most common kind.
     """
     points: dict[str, tuple[list[HistoryPoint], dict[str, list[HistoryPoint]]]] = {}
     for fleet, results in fleets.items():
         timed = [it for it in results if benchmark in it.copy_s]
         if not timed:
             continue
-        kinds = group_by_key((_kind(it), it) for it in timed)
-        of_kind = max(kinds.values(), key=len)
-        of_kind.sort(key=lambda it: it.kind.memory_bytes or 0)
+        of_kind = max(group_by_key((_kind(it), it) for it in timed).values(), key=len)
+        of_kind.sort(key=lambda it: it.run.memory_bytes or 0)
         alike = [it for it in timed if _are_alike(it, of_kind[len(of_kind) // 2])]
-        usual, of_hosts = points.setdefault(alike[0].program, ([], {}))
-        dates = sorted(it.started_at for it in alike if it.started_at)
+        dates = sorted(it.run.started_at for it in alike if it.run.started_at)
+        seconds, facts = [it.seconds[benchmark] for it in alike], _usual_facts(alike)
+        usual_s, program = median(seconds), alike[0].program
+        usual, of_hosts = points.setdefault(program, ([], {}))
         date = dates[len(dates) // 2] if dates else None
-        seconds = {benchmark: median(it.seconds[benchmark] for it in alike)}
-        facts = _usual_facts(alike)
-        program = alike[0].program
-        usual.append(HistoryPoint(fleet, date, seconds, {}, len(alike), facts, {}, program))
-        for it in alike:
-            own = replace(_point(fleet, it, []), usual_s=seconds, hosts=len(alike) - 1)
-            of_hosts.setdefault(it.host, []).append(replace(own, usual_facts=facts))
+        logs = {benchmark: math.log(usual_s)}
+        usual.append(HistoryPoint(fleet, date, logs, len(alike), facts, {}, program))
+        for it, own_s in zip(alike, seconds, strict=True):
+            logs = {benchmark: math.log(own_s / usual_s)}
+            own = _point(fleet, it, logs, len(alike) - 1, facts)
+            of_hosts.setdefault(it.host, []).append(own)
     return points
 
 
-def _point(fleet: int, own: HostResult, others: Sequence[HostResult]) -> HistoryPoint:
-    of_others = [it.seconds for it in others]
-    times = {name: [it[name] for it in of_others if name in it] for name in own.copy_s}
-    return HistoryPoint(
-        fleet,
-        own.started_at,
-        own.seconds,
-        {name: median(them) for name, them in times.items() if them},
-        len(others),
-        own.facts,
-        _usual_facts(others),
-        own.program,
-    )
+def _point(
+    fleet: int, own: HostResult, logs: dict[str, float], others: int, usual_facts: dict[str, str]
+) -> HistoryPoint:
+    started_at, program = own.run.started_at, own.program
+    return HistoryPoint(fleet, started_at, logs, others, own.facts, usual_facts, program)
 
 
 def _are_alike(one: HostResult, other: HostResult) -> bool:
     """Tell whether two hosts are of one kind, whatever their kernel and microcode."""
-    memory = one.kind.memory_bytes, other.kind.memory_bytes
-    return _kind(one) == _kind(other) and not is_other_memory(*memory)
+    return _kind(one) == _kind(other) and not is_other_memory(one.run, other.run)
 
 
 def _kind(it: HostResult) -> tuple[object, ...]:
-    kind = it.kind
-    return it.program, kind.cpu_model, kind.cpus, kind.copies, kind.what
+    return it.program, it.run.cpu_model, it.run.cpus, it.run.copies, it.run.what
 
 
 def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:
@@ -253,27 +252,21 @@ def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:
 
 def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
     """Hold a host against the others of its kind, fleet by fleet; points in their order."""
-    held = [it for it in points if it.usual_s and it.hosts >= _OTHERS]
-    logs = {
-        name: [
-            (it, math.log(it.seconds[name] / it.usual_s[name])) for it in held if name in it.usual_s
-        ]
-        for name in sorted({name for it in held for name in it.usual_s})
+    held = [it for it in points if it.logs and it.hosts >= _OTHERS]
+    whole = [(it, median(it.logs.values())) for it in held]
+    each = {
+        name: [(it, it.logs[name]) for it in held if name in it.logs]
+        for name in sorted({name for it in held for name in it.logs})
     }
-    whole = [
-        (it, median(math.log(it.seconds[name] / it.usual_s[name]) for name in it.usual_s))
-        for it in held
-    ]
     told = _significant_steps(None, whole, WHOLE, _ALPHA, host)
-    for name, values in logs.items():
-        for one in _significant_steps(name, values, ONE, _ALPHA / len(logs), host):
-            same = [it for it in told if it.benchmark is None and _is_same(one, it)]
-            if not same:
-                told.append(one)
+    for name, values in each.items():
+        of_whole = [it for it in told if it.benchmark is None]
+        steps = _significant_steps(name, values, ONE, _ALPHA / len(each), host)
+        told += [one for one in steps if not any(_is_same(one, it) for it in of_whole)]
     told.sort(key=lambda it: (it.fleet, it.benchmark or ""))
-    series = [_series("", whole), *(_series(name, values) for name, values in logs.items())]
+    series = tuple(_series(name, values) for name, values in {"": whole, **each}.items())
     alone = len(points) - len(held)
-    return History(host, len(held), tuple(told), tuple(series), alone, points[-1].program)
+    return History(host, len(held), tuple(told), series, alone, points[-1].program)
 
 
 def benchmark_history(
@@ -282,33 +275,21 @@ def benchmark_history(
     hosts: Mapping[str, Sequence[HistoryPoint]],
 ) -> History:
     """Hold what is usual against what was, and each host against what is usual."""
-    usual = [(it, math.log(it.seconds[benchmark])) for it in points if benchmark in it.seconds]
-    first = usual[0][1] if usual else 0.0
-    apart = [(it, value - first) for it, value in usual]
+    apart = [(it, it.logs[benchmark] - points[0].logs[benchmark]) for it in points]
     told = _significant_steps(benchmark, apart, WHOLE, _ALPHA, None)
     for host, own in hosts.items():
-        values = [
-            (it, math.log(it.seconds[benchmark] / it.usual_s[benchmark]))
-            for it in own
-            if it.hosts >= _OTHERS and benchmark in it.seconds
-        ]
-        told += _significant_steps(benchmark, values, ONE, _ALPHA / max(len(hosts), 1), host)
+        values = [(it, it.logs[benchmark]) for it in own if it.hosts >= _OTHERS]
+        told += _significant_steps(benchmark, values, ONE, _ALPHA / len(hosts), host)
     told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
     series = (_series(benchmark, apart),)
-    return History(benchmark, len(usual), tuple(told), series, 0, points[-1].program)
+    return History(benchmark, len(points), tuple(told), series, 0, points[-1].program)
 
 
 def _significant_steps(
-    benchmark: str | None,
-    values: Sequence[tuple[HistoryPoint, float]],
-    least: float,
-    alpha: float,
-    host: str | None,
+    benchmark: str | None, values: _Course, least: float, alpha: float, host: str | None
 ) -> list[DatedStep]:
-    if len(values) < FEWEST_POINTS:
-        return []
     points = [point for point, _ in values]
-    found = find_steps([value for _, value in values], least, alpha)
+    found = find_steps([value for _, value in values], least, alpha) if values else ()
     edges = [*(it.first for it in found), len(points)]
     return [
         DatedStep(
@@ -347,7 +328,7 @@ def _is_same(one: DatedStep, whole: DatedStep) -> bool:
     return abs(one.fleet - whole.fleet) <= 1 and size * of > 0 and abs(size - of) < _SAME * abs(of)
 
 
-def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetTrend:
+def _series(name: str, values: _Course) -> FleetTrend:
     return FleetTrend(
         name,
         tuple(point.fleet for point, _ in values),
@@ -362,6 +343,8 @@ def _series(name: str, values: Sequence[tuple[HistoryPoint, float]]) -> FleetTre
 # both; each round has another quiet host, so that none of them is the yardstick alone. Pairs are
 # judged as those of a divot inside a machine (`divots.confirm.tell`).
 
+type Round = dict[str, str]  # by suspect, the quiet host of its kind beside it
+
 
 class Suspect(Struct, frozen=True):
     """A slow host, and what is to be seen again."""
@@ -369,13 +352,6 @@ class Suspect(Struct, frozen=True):
     host: str
     benchmarks: tuple[str, ...]  # in which it was slow; empty: all alike
     slowdown: float  # as it was found
-
-
-class HostPair(Struct, frozen=True):
-    """A suspect beside a quiet host of its kind, in one round."""
-
-    suspect: Suspect
-    quiet: str
 
 
 def suspect_of(slow: SlowHost) -> Suspect:
@@ -386,61 +362,50 @@ def suspect_of(slow: SlowHost) -> Suspect:
     return Suspect(slow.host, tuple(it.name for it in slow.benchmarks), math.exp(fmean(logs)))
 
 
-def pairs_of(
-    found: FleetComparison, chosen: Sequence[str], rounds: int
-) -> tuple[tuple[HostPair, ...], ...]:
+def pairs_of(found: FleetComparison, chosen: Collection[str], rounds: int) -> tuple[Round, ...]:
     """Return the pairs of each round: the quietest hosts of a kind, each round others.
 
     Where suspects are more than quiet hosts, several have the same one beside them.
     """
-    made = []
-    for turn in range(rounds):
-        pairs = []
-        for kind in found.kinds:
-            slow = (*kind.slow, *(kind.beside or ()))
-            suspects = [suspect_of(one) for one in slow if one.host in chosen]
-            quiet = found.kinds[0].quiet if kind.beside else kind.quiet
-            if not quiet:
-                continue
-            step = len(suspects) if len(suspects) < len(quiet) else 1
-            pairs += [
-                HostPair(suspect, quiet[(place + turn * step) % len(quiet)])
-                for place, suspect in enumerate(suspects)
-            ]
-        made.append(tuple(pairs))
-    return tuple(made)
+    made: tuple[Round, ...] = tuple({} for _ in range(rounds))
+    for kind in found.kinds:
+        suspects = [it.host for it in (*kind.slow, *(kind.beside or ())) if it.host in chosen]
+        quiet = found.kinds[0].quiet if kind.beside else kind.quiet
+        step = len(suspects) if len(suspects) < len(quiet) else 1
+        for turn, pairs in enumerate(made if quiet else ()):
+            for place, suspect in enumerate(suspects):
+                pairs[suspect] = quiet[(place + turn * step) % len(quiet)]
+    return made
 
 
-def pair_slowdown(pair: HostPair, results: Mapping[str, HostResult]) -> float | None:
+def pair_slowdown(suspect: Suspect, quiet: str, results: Mapping[str, HostResult]) -> float | None:
     """Return time over time of a pair, None where one of them has no times, or was disturbed.
 
     Of a host that was slow in all benchmarks the median over them, else the geometric mean over
     those in which it was slow.
     """
-    here, there = results.get(pair.suspect.host), results.get(pair.quiet)
+    here, there = results.get(suspect.host), results.get(quiet)
     if here is None or there is None or here.taken or there.taken:
         return None
-    names = pair.suspect.benchmarks or tuple(sorted(here.copy_s.keys() & there.copy_s.keys()))
     logs = []
-    for name in names:
+    for name in suspect.benchmarks or sorted(here.copy_s.keys() & there.copy_s.keys()):
         side = "bracket_s" if name in here.bracket_s and name in there.bracket_s else "copy_s"
         times = getattr(here, side).get(name), getattr(there, side).get(name)
         if all(times):
             logs.append(math.log(median(times[0]) / median(times[1])))
     if not logs:
         return None
-    return math.exp(fmean(logs) if pair.suspect.benchmarks else median(logs))
+    return math.exp(fmean(logs) if suspect.benchmarks else median(logs))
 
 
 def judge_suspect(
-    suspect: Suspect,
-    rounds: Sequence[tuple[Sequence[HostPair], Mapping[str, HostResult]]],
+    suspect: Suspect, rounds: Iterable[tuple[Round, Mapping[str, HostResult]]]
 ) -> ConfirmResult | None:
     """Return what the rounds say of a suspect; None: fewer than two pairs tell anything."""
-    found = [
-        size
+    sizes = [
+        pair_slowdown(suspect, pairs[suspect.host], results)
         for pairs, results in rounds
-        for pair in pairs
-        if pair.suspect == suspect and (size := pair_slowdown(pair, results)) is not None
+        if suspect.host in pairs
     ]
+    found = [it for it in sizes if it is not None]
     return judge_pairs(found, suspect.slowdown) if len(found) > 1 else None

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from rater.analysis.results.disturbed import is_taken, mostly_disturbed
+from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.robust import Floats, median
-from rater.fleet.archive import HostTimes, IndexedRun, latest
+from rater.fleet.archive import IndexedRun, latest
 from rater.fleet.model import (
     FEWEST_HOSTS,
     FleetComparison,
-    HostKind,
     HostResult,
     KindComparison,
     OddSetting,
@@ -33,10 +31,14 @@ _MOST_OF = 0.5  # hosts of a kind that a usual value needs
 # What differs on every machine or run and explains nothing.
 _OWN = ("kernel.cmdline", "kernel.version", "env.PATH")
 
+# Of a host's attempt and run: by benchmark the times of its brackets and of its median copies, in
+# seconds. Side by side no copies: no brackets.
+type Times = dict[str, tuple[tuple[float, ...], tuple[float, ...]]]
+
 
 def results_of(
     runs: Iterable[IndexedRun],
-    times: Iterable[HostTimes],
+    times: Mapping[tuple[str, int, int], Times],
     settings: Mapping[int, dict[str, str]],
     command: str | None = None,
 ) -> list[HostResult]:
@@ -44,110 +46,73 @@ def results_of(
 
     `command`: what they ran, where that is no suite.
     """
-    of_run = group_by_key(((it.host, it.attempt, it.run), it) for it in times)
     found = []
     for own in latest(runs).values():
         run = own[-1]
-        rows = [row for one in own for row in of_run.get((one.host, one.attempt, one.run), ())]
+        of: Times = {}
+        for one in own:
+            of |= times.get((one.host, one.attempt, one.run), {})
         found.append(
             HostResult(
-                run.host,
-                run.attempt,
-                run.run,
-                _kind(run),
+                run,
                 settings.get(run.setting, {}),
-                {row.benchmark: row.bracket_s for row in rows if row.bracket_s},
-                {row.benchmark: row.copy_s for row in rows},
-                is_taken(run.others_cost),
+                {name: bracket_s for name, (bracket_s, _) in of.items() if bracket_s},
+                {name: copy_s for name, (_, copy_s) in of.items()},
                 command or ", ".join(filter(None, (run.suite, run.size))),
-                settings.get(run.setting, {}) | _facts(run),
-                run.started_at,
-                {row.benchmark: statistics.median(row.bracket_s or row.copy_s) for row in rows},
             )
         )
     return found
 
 
-def _facts(run: IndexedRun) -> dict[str, str]:
-    names = (
-        "kernel",
-        "microcode",
-        "machine_id_hash",
-        "cpu_model",
-        "memory_bytes",
-        "cpus",
-        "copies",
-    )
-    return {name: str(it) for name in names if (it := getattr(run, name)) is not None}
-
-
 def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     """Hold the hosts of each kind against each other."""
-    with_times = [it for it in results if it.copy_s]
-    without = [it.host for it in results if not it.copy_s]
-    groups = sorted(_of_one_kind(with_times), key=lambda them: (-len(them), them[0].host))
-    kinds = [_compared(them, groups[0][0].kind) for them in groups]
-    kinds = [replace(it, beside=_beside(it, groups)) for it in kinds]
-    return FleetComparison(tuple(kinds), tuple(sorted(without)))
+    results = list(results)
+    kinds = group_by_key((_kind(it.run), it) for it in results if it.copy_s)
+    groups = [group for them in kinds.values() for group in _of_one_memory(them)]
+    groups.sort(key=lambda them: (-len(them), them[0].host))
+    return FleetComparison(
+        tuple(
+            replace(_compared(them, groups[0][0].run), beside=_beside(them, groups[0]))
+            for them in groups
+        ),
+        tuple(sorted(it.host for it in results if not it.copy_s)),
+    )
 
 
-def _beside(
-    kind: KindComparison, groups: Sequence[Sequence[HostResult]]
-) -> tuple[SlowHost, ...] | None:
+def _beside(own: list[HostResult], usual: list[HostResult]) -> tuple[SlowHost, ...] | None:
     """Return the hosts of a small kind that are slow among those of the most common one.
 
     Where these run the same machine with another kernel or microcode: a host that got slower with
     a new kernel is the reason to look.
     """
-    usual, own = groups[0], [it for of in groups[1:] for it in of if it.host in kind.hosts]
-    first = usual[0].kind
-    of = own[0].kind if own else first
-    of = replace(of, microcode=first.microcode, kernel=first.kernel)
-    if not own or any(_apart(of, first)) or len(usual) < FEWEST_HOSTS or len(own) >= FEWEST_HOSTS:
+    first = usual[0].run
+    of = replace(own[0].run, microcode=first.microcode, kernel=first.kernel)
+    if own is usual or any(_apart(of, first)) or not len(own) < FEWEST_HOSTS <= len(usual):
         return None
     if mostly_disturbed([it.taken for it in usual]):
         return None
-    found = _compared([*usual, *own], first)
-    return tuple(it for it in found.slow if it.host in kind.hosts)
+    hosts = {it.host for it in own}
+    return tuple(it for it in _compared([*usual, *own], first).slow if it.host in hosts)
 
 
-def _kind(run: IndexedRun) -> HostKind:
-    suite = run.suite or "a command"
-    what = ", ".join(str(it) for it in (suite, run.size, run.tune, run.mode) if it)
-    return HostKind(
-        *(run.cpu_model, run.microcode, run.memory_bytes, run.kernel),
-        *(run.cpus, run.copies, what),
-    )
+def _kind(run: IndexedRun) -> tuple[object, ...]:
+    """Return what hosts have to have in common to be compared, but for a little memory."""
+    return run.cpu_model, run.microcode, run.kernel, run.cpus, run.copies, run.what
 
 
-def _of_one_kind(results: Sequence[HostResult]) -> Iterator[list[HostResult]]:
-    """Return the hosts in groups: all the same, but for a little memory."""
-    same = group_by_key(
-        (
-            (
-                *(it.kind.cpu_model, it.kind.microcode, it.kind.kernel),
-                *(it.kind.cpus, it.kind.copies, it.kind.what),
-            ),
-            it,
-        )
-        for it in results
-    )
-    for them in same.values():
-        ordered = sorted(them, key=lambda it: it.kind.memory_bytes or 0)
-        group: list[HostResult] = []
-        for one in ordered:
-            last = (group[-1].kind.memory_bytes or 0) if group else None
-            if last is not None and (one.kind.memory_bytes or 0) > last * (1 + _SAME_MEMORY):
-                yield group
-                group = []
-            group.append(one)
-        yield group
+def _of_one_memory(them: Iterable[HostResult]) -> Iterator[list[HostResult]]:
+    group: list[HostResult] = []
+    for one in sorted(them, key=lambda it: it.run.memory_bytes or 0):
+        if group and is_other_memory(group[-1].run, one.run):
+            yield group
+            group = []
+        group.append(one)
+    yield group
 
 
-def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
+def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
     results = sorted(them, key=lambda it: it.host)
-    counted = Counter(name for it in results for name in it.copy_s)
-    names = tuple(sorted(counted))
+    names = sorted({name for it in results for name in it.copy_s})
     # One measure for all hosts in a benchmark: brackets where all that ran it have them.
     bracketed = {
         name for name in names if all(name in it.bracket_s for it in results if name in it.copy_s)
@@ -158,35 +123,40 @@ def _compared(them: Sequence[HostResult], first: HostKind) -> KindComparison:
             for it in results
         ]
     )
-    typical = _logs([[it.copy_s.get(name, ()) for name in names] for it in results])
+    copies = _distances(_logs([[it.copy_s.get(name, ()) for name in names] for it in results]))
     usual = _usual_settings(results)
     odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
-    few = len(results) < FEWEST_HOSTS
-    found = None if few else compare_hosts(whole)
+    found = None if len(results) < FEWEST_HOSTS else compare_hosts(whole)
     distances = _distances(whole) if found is None else found.distances
     if len(results) == 1:
         distances = np.full(whole.shape[:2], np.nan)
-    copies = _distances(typical)
     slow = [
         _slow(it, results[it.host], names, (distances[it.host], copies[it.host]), odd)
         for it in (found.slow if found else ())
     ]
     named = {it.host for it in slow}
     others = [h for h, it in enumerate(results) if it.host not in named]
-    by_mean = others if few else sorted(others, key=lambda h: -np.nanmean(distances[h]))
-    quiet = [] if few else sorted(others, key=lambda h: float(np.nanmax(np.abs(distances[h]))))
+    quiet: list[int] = []
+    if found:
+        quiet = sorted(others, key=lambda h: float(np.nanmax(np.abs(distances[h]))))
+        others.sort(key=lambda h: -np.nanmean(distances[h]))
     return KindComparison(
-        results[0].kind,
-        tuple(_apart(results[0].kind, first)),
-        (*(it.host for it in slow), *(results[h].host for h in by_mean)),
-        names,
-        {it.host: _slowdowns(row) for it, row in zip(results, distances, strict=True)},
-        () if mostly_disturbed([it.taken for it in results], "host") else tuple(slow),
-        None if found is None else float(np.expm1(found.visible_whole)),
-        None if found is None else float(np.expm1(found.visible_one)),
-        tuple(results[h].host for h in quiet),
-        odd,
-        tuple(it.host for it in results if it.taken),
+        kind=results[0].run,
+        apart=tuple(_apart(results[0].run, first)),
+        hosts=(*(it.host for it in slow), *(results[h].host for h in others)),
+        slowdowns={
+            it.host: {
+                name: None if np.isnan(size) else float(np.exp(size))
+                for name, size in zip(names, row, strict=True)
+            }
+            for it, row in zip(results, distances, strict=True)
+        },
+        slow=() if mostly_disturbed([it.taken for it in results], "host") else tuple(slow),
+        visible_whole=float(np.expm1(found.visible_whole)) if found else None,
+        visible_one=float(np.expm1(found.visible_one)) if found else None,
+        quiet=tuple(results[h].host for h in quiet),
+        odd_settings=odd,
+        disturbed=tuple(it.host for it in results if it.taken),
     )
 
 
@@ -202,7 +172,7 @@ def _slow(
     known = row[~np.isnan(row)]
     return SlowHost(
         result.host,
-        result.attempt,
+        result.run.attempt,
         float(np.exp(found.effect)),
         float(np.exp(median(copies))),
         int(np.sum(known > _ALIKE * found.effect)) if found.effect else 0,
@@ -233,10 +203,6 @@ def _distances(logs: Floats) -> Floats:
     return np.asarray(each - median(each.T)[None, :])
 
 
-def _slowdowns(row: Floats) -> tuple[float | None, ...]:
-    return tuple(None if np.isnan(it) else float(np.exp(it)) for it in row)
-
-
 def _usual_settings(results: Sequence[HostResult]) -> dict[str, str]:
     """Return the value of each setting that more than half of the hosts have; "" for none."""
     usual = {}
@@ -256,18 +222,13 @@ def _odd(settings: Mapping[str, str], usual: Mapping[str, str]) -> Iterator[OddS
             yield OddSetting(name, own or None, value or None)
 
 
-def _apart(kind: HostKind, first: HostKind) -> Iterator[str]:
+def _apart(kind: IndexedRun, first: IndexedRun) -> Iterator[str]:
     """Say in what a kind differs from the most common one."""
-    for what, own, usual in (
-        ("CPU", kind.cpu_model, first.cpu_model),
-        ("microcode", kind.microcode, first.microcode),
-        ("kernel", kind.kernel, first.kernel),
-    ):
-        if own != usual:
-            yield f"{what} {own or 'not known'}"
-    if is_other_memory(kind.memory_bytes, first.memory_bytes):
-        size = "not known" if kind.memory_bytes is None else f"{kind.memory_bytes / 2**30:.0f} GiB"
-        yield f"memory {size}"
+    for what, name in (("CPU", "cpu_model"), ("microcode", "microcode"), ("kernel", "kernel")):
+        if getattr(kind, name) != getattr(first, name):
+            yield f"{what} {getattr(kind, name) or 'not known'}"
+    if is_other_memory(kind, first):
+        yield f"memory {kind.memory_text or 'not known'}"
     if kind.cpus != first.cpus:
         yield f"{kind.cpus} usable CPUs"
     if kind.copies != first.copies:
@@ -276,7 +237,7 @@ def _apart(kind: HostKind, first: HostKind) -> Iterator[str]:
         yield kind.what
 
 
-def is_other_memory(own: int | None, usual: int | None) -> bool:
+def is_other_memory(one: IndexedRun, other: IndexedRun) -> bool:
     """Tell whether memory differs by more than what kernels keep of it."""
-    low, high = sorted((own or 0, usual or 0))
+    low, high = sorted((one.memory_bytes or 0, other.memory_bytes or 0))
     return high > low * (1 + _SAME_MEMORY)

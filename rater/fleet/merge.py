@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,17 +11,16 @@ from msgspec import Struct
 
 from rater.errors import InputError
 from rater.files import scratch_folder
-from rater.fleet.merge_source import (
+from rater.fleet.foreign import (
     DERIVED,
     GONE,
     NUMBERS_AS_TEXT,
+    ForeignDatabase,
     MergeTable,
-    Role,
-    SourceCopy,
     SourceRefusedError,
-    checked,
-    copy_source,
+    copy_foreign,
     newest_tables,
+    taken,
 )
 from rater.plan.request import MERGED_FROM
 from rater.process import ProcessId, is_alive, print_error
@@ -39,10 +37,8 @@ from rater.workflow.arguments import Output, print_json
 # one that was removed here stays removed. A file is one transaction, so that a rater killed at any
 # moment leaves it in whole or not at all, and two that merge into the same database take turns.
 
-_FROM = "source"  # what the copy is called beside ours
+_FROM = "source"  # what the database behind the door is called beside ours
 _WAIT_MS = 120_000  # for another one that merges into the same database
-_OURS = "main"
-_NEW, _REPLACED, _SAME = "new", "replaced", "same"
 # How far a root has got, by numbers and texts that never go back: the greater one is the later one.
 _PROGRESS = {
     "run": """
@@ -118,321 +114,214 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
     `SourceRefusedError` (an `InputError` that names the file) for what cannot be merged, with
     nothing changed, `StoreError` where `store` fails.
     """
-    _check_not_itself(store, path)
-    with scratch_folder() as folder:
-        copy, sha256, writer = copy_source(path, folder)
-        if _was_merged(store, sha256) and not restore:
-            return MergedFile(path, None)
-        source = checked(path, copy, sha256)
-        with store.attached(source.path, _FROM):
-            try:
-                with store.writing(f"merging {path}") as connection:
-                    return _merge(connection, source, path, writer, restore=restore)
-            except sqlite3.IntegrityError as error:
-                raise SourceRefusedError(
-                    f"{path}: its rows are not as rater makes them ({error})"
-                ) from error
-
-
-def _check_not_itself(store: OpenDatabase, path: Path) -> None:
     with suppress(OSError):  # cannot be looked at: copying says why
         if path.samefile(store.path):
             raise SourceRefusedError(f"{path}: the database to merge into itself")
+    with scratch_folder() as folder:
+        copy = copy_foreign(path, folder)
+        with store.reading() as connection:
+            connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+            known = "SELECT 1 FROM merged_file WHERE sha256 = ?"
+            before = connection.execute(known, (copy.sha256,)).fetchone()
+        if before and not restore:
+            return MergedFile(path, None)
+        return merge_taken(store, taken(copy), restore=restore)
 
 
-def _was_merged(store: OpenDatabase, sha256: str) -> bool:
-    with store.reading() as connection:
-        connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
-        found = connection.execute("SELECT 1 FROM merged_file WHERE sha256 = ?", (sha256,))
-        return found.fetchone() is not None
-
-
-def _merge(
-    connection: Database,
-    source: SourceCopy,
-    path: Path,
-    writer: str | None,
-    *,
-    restore: bool,
+def merge_taken(
+    store: OpenDatabase, source: ForeignDatabase, *, restore: bool = False
 ) -> MergedFile:
-    tables = newest_tables()
-    roots = [it for it in tables if it.role is Role.ROOT]
-    running: list[int] = []
-    for table in tables:
-        if table.role is not Role.OWNED:
-            _make_map(connection, table)
-    removed = {
-        root.name: _choose(connection, root, tables, running, restore=restore) for root in roots
-    }
-    for table in tables:
-        if table.role is Role.SHARED:
-            _merge_shared(connection, table, tables)
-    for root in roots:
-        _merge_root(connection, root)
-    owned = [it for it in tables if it.role is Role.OWNED]
-    for table in reversed(owned):
-        _remove_stale(connection, table)
-    for table in owned:
-        connection.execute(_insert_owned(table, tables))
-    if writer is not None:  # ours by then, and still asked for by somebody else
-        for what, key, of in (("run", "id", "run"), ("sweep_point", "sweep_id", "sweep")):
-            new = f"SELECT new FROM temp.{_map(of)} WHERE state <> '{_SAME}'"
-            connection.execute(
-                f"UPDATE {what} SET request = json_set(request, '$.{MERGED_FROM}', ?) "
-                f"WHERE json_valid(request) AND {key} IN ({new})",
-                (f"{path}, {writer}",),
-            )
-    connection.execute(
-        "INSERT OR REPLACE INTO merged_file (sha256, name) VALUES (?, ?)",
-        (source.sha256, str(path).encode(errors="replace").decode()),
-    )
-
-    def numbers(root: str, *states: str) -> tuple[int, ...]:
-        query = f"SELECT new, state FROM temp.{_map(root)} ORDER BY new"
-        return tuple(number for number, state in connection.execute(query) if state in states)
-
-    result = MergedFile(
-        path=path,
-        schema=source.schema,
-        added=numbers("run", _NEW),
-        replaced=numbers("run", _REPLACED),
-        known=len(numbers("run", _SAME)) - len(running),
-        removed=removed["run"],
-        running=tuple(running),
-        sweeps=len(numbers("sweep", _NEW, _REPLACED)),
-        traces=len(numbers("page_trace", _NEW, _REPLACED)),
-        left_out=source.left_out,
-    )
-    for table in tables:
-        if table.role is not Role.OWNED:
-            connection.execute(f"DROP TABLE temp.{_map(table.name)}")
-    return result
-
-
-# -- numbers of theirs, and which they are here ----------------------------------------------------
-
-
-def _map(table: str) -> str:
-    return f"merge_{table}"
-
-
-def _make_map(connection: Database, table: MergeTable) -> None:
-    connection.execute(f"DROP TABLE IF EXISTS temp.{_map(table.name)}")
-    connection.execute(
-        f"CREATE TEMP TABLE {_map(table.name)} "
-        "(old INTEGER PRIMARY KEY, new INTEGER, state TEXT NOT NULL)"
-    )
-
-
-def _choose(
-    connection: Database,
-    root: MergeTable,
-    tables: tuple[MergeTable, ...],
-    running: list[int],
-    *,
-    restore: bool,
-) -> int:
-    """Fill the map of a root with what is to be done; return how many were removed here."""
-    name, number = root.name, root.number
-    theirs = f"SELECT uuid FROM {_FROM}.{name}"
-    if restore:
-        connection.execute(f"DELETE FROM removed WHERE uuid IN ({theirs})")
-    (removed,) = connection.execute(
-        f"SELECT count(*) FROM removed WHERE uuid IN ({theirs})"
-    ).fetchone()
-    connection.execute(
-        f"INSERT INTO temp.{_map(name)} "
-        f"SELECT theirs.{number}, ours.{number}, iif(ours.{number} IS NULL, '{_NEW}', '{_SAME}') "
-        f"FROM {_FROM}.{name} AS theirs LEFT JOIN {_OURS}.{name} AS ours USING (uuid) "
-        f"WHERE uuid NOT IN (SELECT uuid FROM removed) ORDER BY theirs.{number}"
-    )
-    both = connection.execute(
-        f"SELECT old, new FROM temp.{_map(name)} WHERE state = '{_SAME}'"
-    ).fetchall()
-    for old, new in both:
-        theirs_at = _progress(connection, root, tables, _FROM, old)
-        if theirs_at <= _progress(connection, root, tables, _OURS, new):
-            continue
-        if _runs_here(connection, root, new):
-            running += [new] if name == "run" else []
-            continue
+    """Merge what came through the door."""
+    with (
+        store.attached(source.path, _FROM),
+        store.writing(f"merging {source.copy.origin}") as connection,
+    ):
+        merge = _Merge(connection)
+        merge.choose(restore=restore)
+        merge.copy_rows()
+        origin, writer = source.copy.origin, source.copy.writer
+        if writer is not None:  # ours by then, and still asked for by somebody else
+            for what, key, of in (("run", "id", "run"), ("sweep_point", "sweep_id", "sweep")):
+                connection.executemany(
+                    f"UPDATE {what} SET request = json_set(request, '$.{MERGED_FROM}', ?) "
+                    f"WHERE json_valid(request) AND {key} = ?",
+                    [(f"{origin}, {writer}", new) for _, new in merge.changed(of)],
+                )
         connection.execute(
-            f"UPDATE temp.{_map(name)} SET state = '{_REPLACED}' WHERE old = ?", (old,)
+            "INSERT OR REPLACE INTO merged_file (sha256, name) VALUES (?, ?)",
+            (source.copy.sha256, str(origin).encode(errors="replace").decode()),
         )
-    return int(removed)
-
-
-def _progress(
-    connection: Database,
-    root: MergeTable,
-    tables: tuple[MergeTable, ...],
-    schema: str,
-    number: int,
-) -> tuple[int | str, ...]:
-    """Return how far a root has got: what is known of its kind, then how many rows hang on it."""
-    known = _PROGRESS.get(root.name)
-    got: tuple[int | str, ...] = ()
-    if known:
-        got = connection.execute(known.format(at=schema), {"id": number}).fetchone()
-    rows = sum(
-        connection.execute(
-            f"SELECT count(*) FROM {schema}.{it.name} WHERE {it.owner_column} = ?", (number,)
-        ).fetchone()[0]
-        for it in tables
-        if it.owner == root.name and it.name not in DERIVED
-    )
-    return (*got, rows)
-
-
-def _runs_here(connection: Database, root: MergeTable, number: int) -> bool:
-    """Tell whether a process of this machine is making it now."""
-    if "boot_id" not in root.columns:
-        return False
-    status, *owner = connection.execute(
-        f"SELECT status, pid, pid_start, boot_id FROM {_OURS}.{root.name} WHERE id = ?", (number,)
-    ).fetchone()
-    return status == RunStatus.RUNNING and None not in owner and is_alive(ProcessId(*owner))
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-
-def _merge_shared(connection: Database, table: MergeTable, tables: tuple[MergeTable, ...]) -> None:
-    """Add the rows that are wanted and not there, and map all that are."""
-    name, columns = table.name, ", ".join(table.columns)
-    same = " AND ".join(f"ours.{it} IS theirs.{it}" for it in table.columns)
-    wanted = " UNION ".join(
-        f"SELECT of.{column} FROM {_FROM}.{it.name} AS of "
-        f"JOIN temp.{_map(it.owner)} AS owner ON owner.old = of.{it.owner_column} "
-        f"WHERE owner.state <> '{_SAME}'"
-        for it in tables
-        if it.owner
-        for column, space in it.numbers.items()
-        if space == name
-    )
-    connection.execute(
-        f"INSERT INTO {_OURS}.{name} ({columns}) SELECT DISTINCT {columns} "
-        f"FROM {_FROM}.{name} AS theirs WHERE theirs.{table.number} IN ({wanted}) AND NOT EXISTS "
-        f"(SELECT 1 FROM {_OURS}.{name} AS ours WHERE {same})"
-    )
-    connection.execute(
-        f"INSERT INTO temp.{_map(name)} "
-        f"SELECT theirs.{table.number}, min(ours.{table.number}), '{_SAME}' "
-        f"FROM {_FROM}.{name} AS theirs JOIN {_OURS}.{name} AS ours ON {same} "
-        f"GROUP BY theirs.{table.number}"
-    )
-
-
-def _merge_root(connection: Database, root: MergeTable) -> None:
-    """Add the new ones in the order of their numbers there, write over those that went on."""
-    name, number = root.name, root.number
-    values, joins = _values(root)
-    columns = ", ".join(root.columns)
-    connection.execute(
-        f"INSERT INTO {_OURS}.{name} ({columns}) SELECT {', '.join(values)} "
-        f"FROM temp.{_map(name)} AS owner JOIN {_FROM}.{name} AS it ON it.{number} = owner.old "
-        f"{joins} WHERE owner.state = '{_NEW}' ORDER BY owner.old"
-    )
-    connection.execute(
-        f"UPDATE temp.{_map(name)} SET new = (SELECT ours.{number} FROM {_OURS}.{name} AS ours "
-        f"JOIN {_FROM}.{name} AS theirs USING (uuid) WHERE theirs.{number} = old) "
-        f"WHERE state = '{_NEW}'"
-    )
-    connection.execute(
-        f"UPDATE {_OURS}.{name} SET ({columns}) = (SELECT {', '.join(values)} "
-        f"FROM temp.{_map(name)} AS owner JOIN {_FROM}.{name} AS it ON it.{number} = owner.old "
-        f"{joins} WHERE owner.new = {name}.{number}) WHERE {number} IN "
-        f"(SELECT new FROM temp.{_map(name)} WHERE state = '{_REPLACED}')"
-    )
-
-
-def _remove_stale(connection: Database, table: MergeTable) -> None:
-    """Remove what those that went on do not have any more; rows without a key all go."""
-    replaced = (
-        f"SELECT new FROM temp.{_map(table.owner or '')} AS owner WHERE state = '{_REPLACED}'"
-    )
-    gone = f"DELETE FROM {_OURS}.{table.name} WHERE {table.owner_column} IN ({replaced})"
-    if not table.number:
-        others = [it for it in table.key if it != table.owner_column]
-        same = "".join(f" AND it.{column} = {table.name}.{column}" for column in others)
-        gone += (
-            f" AND NOT EXISTS (SELECT 1 FROM temp.{_map(table.owner or '')} AS owner "
-            f"JOIN {_FROM}.{table.name} AS it ON it.{table.owner_column} = owner.old "
-            f"WHERE owner.new = {table.name}.{table.owner_column}{same})"
+        here = merge.here["run"]
+        return MergedFile(
+            path=origin,
+            schema=source.schema,
+            added=tuple(sorted(here[old] for old in merge.new["run"])),
+            replaced=tuple(sorted(here[old] for old in merge.replaced["run"])),
+            known=len(here) - len(merge.changed("run")) - len(merge.running),
+            removed=merge.removed["run"],
+            running=tuple(merge.running),
+            sweeps=len(merge.changed("sweep")),
+            traces=len(merge.changed("page_trace")),
+            left_out=source.left_out,
         )
-    connection.execute(gone)
 
 
-def _insert_owned(table: MergeTable, tables: tuple[MergeTable, ...]) -> str:
-    """Return what adds the rows of the new, and of those that went on: written over."""
-    values, joins = _values(table)
-    order = table.number or ", ".join(f"it.{name}" for name in table.key)
-    insert = (
-        f"INSERT INTO {_OURS}.{table.name} ({', '.join(table.columns)}) "
-        f"SELECT {', '.join(values)} FROM temp.{_map(table.owner or '')} AS owner "
-        f"CROSS JOIN {_FROM}.{table.name} AS it ON it.{table.owner_column} = owner.old {joins} "
-        f"WHERE owner.state <> '{_SAME}'{_with_parents(table, tables)} "
-        f"ORDER BY owner.old, {order}"
-    )
-    if table.number:
-        return insert
-    rest = [it for it in table.columns if it not in table.key]
-    change = ", ".join(f"{it} = excluded.{it}" for it in rest)
-    then = f"UPDATE SET {change}" if rest else "NOTHING"
-    return f"{insert} ON CONFLICT ({', '.join(table.key)}) DO {then}"
+class _Merge:
+    """Numbers of theirs, which they are here, and the rows that go along."""
 
+    def __init__(self, connection: Database) -> None:
+        self._connection = connection
+        self._tables = newest_tables()
+        every = [it.name for it in self._tables if not it.is_owned]
+        self.here: dict[str, dict[int, int]] = {it: {} for it in every}  # theirs: ours
+        self.new: dict[str, list[int]] = {it: [] for it in every}  # numbers of theirs
+        self.replaced: dict[str, list[int]] = {it: [] for it in every}
+        self.running: list[int] = []
+        self.removed = dict.fromkeys(every, 0)
+        connection.connection.create_function(
+            "here", 2, lambda of, number: self.here[of].get(number)
+        )
 
-def _with_parents(table: MergeTable, tables: tuple[MergeTable, ...]) -> str:
-    """Return the condition that rows of another root's, which this one refers to, are there.
+    def changed(self, root: str) -> list[tuple[int, int]]:
+        """Return the numbers, there and here, of those that are added or replaced."""
+        here = self.here[root]
+        return [(old, here[old]) for old in (*self.new[root], *self.replaced[root])]
 
-    Ours may have gone another way there (a sweep resumed in two copies of a database).
-    """
-    owner_of = {it.name: it for it in tables}
-    conditions = []
-    for reference in table.references:
-        other = owner_of[reference.table]
-        if other.role is Role.OWNED and other.owner != table.owner:
-            same = " AND ".join(
-                f"parent.{there} IS {_value(table, here)[0]}"
-                for here, there in zip(reference.columns, reference.target, strict=True)
+    def choose(self, *, restore: bool) -> None:
+        """Decide of each root whether it is new here, went on since, or stays as it is."""
+        for root in (it for it in self._tables if it.is_root):
+            name, number = root.name, root.number
+            query = (
+                f"SELECT theirs.{number}, ours.{number}, theirs.uuid, theirs.uuid IN "
+                f"(SELECT uuid FROM removed) FROM {_FROM}.{name} AS theirs "
+                f"LEFT JOIN main.{name} AS ours USING (uuid) ORDER BY 1"
             )
-            conditions.append(
-                f" AND EXISTS (SELECT 1 FROM {_OURS}.{other.name} AS parent WHERE {same})"
+            for old, known, uuid, is_removed in self._connection.execute(query).fetchall():
+                if restore:
+                    self._connection.execute("DELETE FROM removed WHERE uuid = ?", (uuid,))
+                elif is_removed:
+                    self.removed[name] += 1
+                    continue
+                if known is None:
+                    self.new[name].append(old)
+                    continue
+                self.here[name][old] = known
+                if self._progress(root, _FROM, old) <= self._progress(root, "main", known):
+                    continue
+                if not self._runs_here(root, known):
+                    self.replaced[name].append(old)
+                elif name == "run":
+                    self.running.append(known)
+
+    def _progress(self, root: MergeTable, at: str, number: int) -> tuple[int | str, ...]:
+        """Return how far a root has got: what is known of its kind, then how many rows it has."""
+        known = _PROGRESS.get(root.name, "SELECT 1").format(at=at)
+        got: tuple[int | str, ...] = self._connection.execute(known, {"id": number}).fetchone()
+        counts = " + ".join(
+            f"(SELECT count(*) FROM {at}.{it.name} WHERE {it.owner_column} = :id)"
+            for it in self._tables
+            if it.owner == root.name and it.name not in DERIVED
+        )
+        return (*got, *self._connection.execute(f"SELECT {counts}", {"id": number}).fetchone())
+
+    def _runs_here(self, root: MergeTable, number: int) -> bool:
+        """Tell whether a process of this machine is making it now."""
+        if "boot_id" not in root.columns:
+            return False
+        status, *owner = self._connection.execute(
+            f"SELECT status, pid, pid_start, boot_id FROM {root.name} WHERE id = ?", (number,)
+        ).fetchone()
+        return status == RunStatus.RUNNING and None not in owner and is_alive(ProcessId(*owner))
+
+    def copy_rows(self) -> None:
+        """Add the new with their rows, and write over those that went on."""
+        execute = self._connection.execute
+        for table in self._tables:
+            columns, values = ", ".join(table.columns), ", ".join(_values(table))
+            add = f"INSERT INTO main.{table.name} ({columns}) SELECT {values} "
+            if table.is_root:
+                one = f"FROM {_FROM}.{table.name} AS it WHERE {table.number} = ?"
+                here = self.here[table.name]
+                for old in self.new[table.name]:
+                    here[old] = execute(add + one, (old,)).lastrowid or 0
+                change = f"UPDATE main.{table.name} SET ({columns}) = (SELECT {values} {one})"
+                for old in self.replaced[table.name]:
+                    execute(f"{change} WHERE {table.number} = ?", (old, here[old]))
+            elif not table.is_owned:  # one that nobody refers to goes at the end
+                same = " AND ".join(f"ours.{it} IS theirs.{it}" for it in table.columns)
+                query = (
+                    f"SELECT theirs.{table.number}, min(ours.{table.number}) "
+                    f"FROM {_FROM}.{table.name} AS theirs LEFT JOIN main.{table.name} AS ours "
+                    f"ON {same} GROUP BY 1"
+                )
+                add += f"FROM {_FROM}.{table.name} AS it WHERE {table.number} = ?"
+                for old, known in execute(query).fetchall():
+                    number = known or execute(add, (old,)).lastrowid or 0
+                    self.here[table.name][old] = number
+        owned = [it for it in self._tables if it.is_owned]
+        for table in reversed(owned):
+            others = [it for it in table.key if it not in (table.owner_column, table.number)]
+            same = "".join(f" AND it.{column} = {table.name}.{column}" for column in others)
+            # Rows without a key of their owner's all go.
+            keep = "0" if table.number else f"it.{table.owner_column} = :old{same}"
+            stale = (
+                f"DELETE FROM main.{table.name} WHERE {table.owner_column} = :new AND NOT EXISTS "
+                f"(SELECT 1 FROM {_FROM}.{table.name} AS it WHERE {keep})"
             )
-    return "".join(conditions)
+            here = self.here[table.owner]
+            for old in self.replaced[table.owner]:
+                execute(stale, {"old": old, "new": here[old]})
+        for table in owned:
+            add = self._insert_owned(table)
+            for old, _ in self.changed(table.owner):
+                execute(add, (old,))
+        execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+
+    def _insert_owned(self, table: MergeTable) -> str:
+        """Return what adds the rows of a root, and writes over those that are there."""
+        # Left out: what refers to something that is not here, where it may not refer to nothing.
+        there = [
+            f"here('{space}', it.{column}) IS NOT NULL"
+            for column, space in table.numbers.items()
+            if column not in table.nullable and column != table.owner_column
+        ]
+        # Ours may have gone another way there (a sweep resumed in two copies of a database).
+        owners = {it.name: it.owner for it in self._tables}
+        values = dict(zip(table.columns, _values(table), strict=True))
+        for it in table.references:
+            if owners[it.table] not in (it.table, table.owner):
+                pairs = zip(it.columns, it.target, strict=True)
+                same = " AND ".join(f"parent.{target} IS {values[own]}" for own, target in pairs)
+                there.append(f"EXISTS (SELECT 1 FROM main.{it.table} AS parent WHERE {same})")
+        insert = (
+            f"INSERT INTO main.{table.name} ({', '.join(values)}) SELECT "
+            f"{', '.join(values.values())} FROM {_FROM}.{table.name} AS it WHERE "
+            f"{' AND '.join((f'it.{table.owner_column} = ?', *there))} "
+            f"ORDER BY {table.number or ', '.join(table.key)}"
+        )
+        if table.number:
+            return insert
+        rest = [f"{it} = excluded.{it}" for it in table.columns if it not in table.key]
+        then = f"UPDATE SET {', '.join(rest)}" if rest else "NOTHING"
+        return f"{insert} ON CONFLICT ({', '.join(table.key)}) DO {then}"
 
 
-def _values(table: MergeTable) -> tuple[list[str], str]:
-    """Return what stands for each column, with numbers as they are here, and the joins for it.
-
-    A row that refers to something that is not here is left out, or refers to nothing where it may.
-    """
-    values, joins = [], []
-    for column in table.columns:
-        value, join = _value(table, column)
-        values.append(value)
-        joins += [join] if join else []
-    return values, " ".join(joins)
-
-
-def _value(table: MergeTable, column: str) -> tuple[str, str | None]:
-    as_text = NUMBERS_AS_TEXT.get((table.name, column))
-    if as_text:
-        field, word, root = as_text
-        one = f"CAST(it.{column} AS INTEGER)"
-        here = f"SELECT new FROM temp.{_map(root)} WHERE old = {one}"
-        theirs = f"SELECT uuid FROM {_FROM}.{root} WHERE {root}.id = {one}"
-        known = f"coalesce(({here}), ({theirs}), '{GONE}')"
-        is_number = f"it.{field} = '{word}' AND it.{column} NOT GLOB '*[^0-9]*'"
-        return f"iif({is_number}, {known}, it.{column})", None
-    space = table.numbers.get(column)
-    if space is None:
-        return f"it.{column}", None
-    if space == table.owner and column == table.owner_column:
-        return "owner.new", None
-    kind = "LEFT JOIN" if column in table.nullable else "JOIN"
-    join = f"{kind} temp.{_map(space)} AS of_{column} ON of_{column}.old = it.{column}"
-    return f"of_{column}.new", join
+def _values(table: MergeTable) -> list[str]:
+    """Return what stands for each column of `it`, with numbers as they are here."""
+    values = [
+        f"here('{table.numbers[it]}', it.{it})" if it in table.numbers else f"it.{it}"
+        for it in table.columns
+    ]
+    for (name, column), (field, word, root) in NUMBERS_AS_TEXT.items():
+        if name == table.name:
+            one = f"CAST(it.{column} AS INTEGER)"
+            theirs = f"SELECT uuid FROM {_FROM}.{root} WHERE {root}.id = {one}"
+            is_number = f"it.{field} = '{word}' AND it.{column} NOT GLOB '*[^0-9]*'"
+            values[table.columns.index(column)] = (
+                f"iif({is_number}, coalesce(here('{root}', {one}), ({theirs}), '{GONE}'), "
+                f"it.{column})"
+            )
+    return values
 
 
 # -- Databases of other machines into one: `rater fleet merge TARGET DB...`, and `rater import DB`

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
-from rater.analysis.results.disturbed import mostly_disturbed
+from rater.analysis.results.disturbed import is_taken, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median, quantiles
+from rater.fleet.archive import IndexedRun
 from rater.text.values import percent
 
 # The yardstick is what hosts repeat. Of a host's distances from the other hosts' median, iteration
@@ -212,34 +214,41 @@ def _fit(least: Floats, prior: float | None) -> _Fit:
 
 # -- A fleet's hosts as values: what they are, which are alike, which of them are slow -------------
 
-
-class HostKind(Struct, frozen=True):
-    """What hosts have to have in common to be compared."""
-
-    cpu_model: str | None
-    microcode: str | None
-    memory_bytes: int | None  # of the first of them: others differ by less than 2 %
-    kernel: str | None
-    cpus: int  # that it could use
-    copies: int
-    what: str  # suite, size, label and mode
+_FACTS = ("kernel", "microcode", "machine_id_hash", "cpu_model", "memory_bytes", "cpus", "copies")
 
 
 class HostResult(Struct, frozen=True):
     """One host's run: its times by benchmark, and how its machine was set."""
 
-    host: str
-    attempt: int
-    run: int  # in its database
-    kind: HostKind
+    run: IndexedRun
     settings: dict[str, str]
     bracket_s: dict[str, tuple[float, ...]]  # by benchmark, of each counted iteration
     copy_s: dict[str, tuple[float, ...]]  # the median copy's, in the same iterations
-    taken: bool = False  # others disturbed its run
     program: str = ""  # the command line, or suite and size
-    facts: dict[str, str] = field(default_factory=dict)  # settings, and what the machine is
-    started_at: str | None = None  # by the host's clock
-    seconds: dict[str, float] = field(default_factory=dict)  # by benchmark, of the median iteration
+
+    @property
+    def host(self) -> str:
+        """The node, as the scheduler calls it."""
+        return self.run.host
+
+    @property
+    def taken(self) -> bool:
+        """Others disturbed its run."""
+        return is_taken(self.run.others_cost)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Settings, and what the machine is."""
+        known = {name: getattr(self.run, name) for name in _FACTS}
+        return self.settings | {name: str(it) for name, it in known.items() if it is not None}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The time of the median iteration by benchmark."""
+        return {
+            name: statistics.median(self.bracket_s.get(name) or times)
+            for name, times in self.copy_s.items()
+        }
 
 
 class OddSetting(Struct, frozen=True):
@@ -281,11 +290,10 @@ class SlowHost(Struct, frozen=True):
 class KindComparison(Struct, frozen=True):
     """Hosts of one kind held against each other."""
 
-    kind: HostKind
+    kind: IndexedRun  # what they are: of the first of them
     apart: tuple[str, ...]  # in what it differs from the most common kind, in words
     hosts: tuple[str, ...]  # the slowest first
-    benchmarks: tuple[str, ...]
-    slowdowns: dict[str, tuple[float | None, ...]]  # by host, of each benchmark; None: no time
+    slowdowns: dict[str, dict[str, float | None]]  # by host and benchmark; None: no time
     slow: tuple[SlowHost, ...]
     visible_whole: float | None  # slowdown in all benchmarks that it would show; None: cannot tell
     visible_one: float | None  # in one of them
@@ -306,11 +314,6 @@ class KindComparison(Struct, frozen=True):
             return disturbed
         return f"only a host slower by {percent(self.visible_whole, 0)} % or more would show"
 
-    @property
-    def cannot_tell(self) -> bool:
-        """Nothing can be said of these hosts: they are too few, or too much disturbed."""
-        return self.why_not is not None
-
 
 class FleetComparison(Struct, frozen=True):
     """All hosts of a fleet, kind by kind, the most common kind first."""
@@ -323,8 +326,3 @@ class FleetComparison(Struct, frozen=True):
         """Every slow host, the slowest first."""
         found = [one for kind in self.kinds for one in (*kind.slow, *(kind.beside or ()))]
         return tuple(sorted(found, key=lambda it: (-it.mean_slowdown, it.host)))
-
-    @property
-    def hosts(self) -> int:
-        """How many were compared, or could not be."""
-        return sum(len(kind.hosts) for kind in self.kinds)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
+from rater.fleet.archive import IndexedRun
 from rater.fleet.history import History
 from rater.fleet.show import (
     histories_parts,
@@ -30,46 +29,47 @@ _ALIKE = 0.4  # of a host's slowdown in all benchmarks: a cell of so much is out
 _LEAST_SPAN, _MOST_SPAN = 0.03, 0.2  # of the colours
 
 
-class FleetPage(Struct, frozen=True):
-    """All that a page says of a fleet."""
+def fleet_page(
+    document: Row, runs: Mapping[str, IndexedRun], planned: int, histories: Sequence[History]
+) -> str:
+    """Return the page as HTML.
 
-    document: Row  # as `fleet_document` has it
-    about: Mapping[str, str]  # by host: attempt, status, start
-    planned: int  # hosts
-    histories: Sequence[History]  # of slow hosts, where there were fleets before
-    started_at: str | None
-
-    @property
-    def slow(self) -> list[Row]:
-        """Every slow host, the slowest first."""
-        kinds = self.document["kinds"]
-        found = [one for kind in kinds for one in (*kind["slow"], *kind["slow_beside"])]
-        return sorted(found, key=lambda it: (-it["mean_slowdown"], it["host"]))
-
-
-def fleet_page(page: FleetPage) -> str:
-    """Return the page as HTML."""
-    kinds = page.document["kinds"]
+    `document` is as `fleet_document` has it, `runs` are those of hosts, `planned` is how many hosts
+    were, and `histories` are of slow hosts, where there were fleets before.
+    """
+    kinds = document["kinds"]
     what = f", {kinds[0]['kind']['what']}" if kinds else ""
-    title = f"Fleet {page.document['fleet']}: {count(page.planned, 'host')}{what}"
+    title = f"Fleet {document['fleet']}: {count(planned, 'host')}{what}"
+    started = min((it.started_at for it in runs.values() if it.started_at), default=None)
     main = template(
         "fleet.html",
-        body=joined(element("header", element("h1", title), *_head(page)), *_slow(page)),
-        fleet=page.document["fleet"],
-        after=joined(*_missing(page), *_histories(page), *_kinds(page)),
+        body=joined(
+            element("header", element("h1", title), *_head(document, started)), *_slow(document)
+        ),
+        fleet=document["fleet"],
+        after=joined(
+            *_missing(document["fleet"], document["missing"]),
+            *_histories([it for it in histories if it.points > 1]),
+            *_kinds(kinds[1:]),
+        ),
     )
     return page_html(
         title,
         main,
-        _data(page),
+        _data(document, runs),
         skip={"map": "to the hosts"},
         styles=["page.css", "fleet.css"],
         scripts=[own_script("fleet")],
     )
 
 
-def _head(page: FleetPage) -> Iterator[Html]:
-    document = page.document
+def _slow_hosts(document: Row) -> list[Row]:
+    """Return every slow host, the slowest first."""
+    found = [one for kind in document["kinds"] for one in (*kind["slow"], *kind["slow_beside"])]
+    return sorted(found, key=lambda it: (-it["mean_slowdown"], it["host"]))
+
+
+def _head(document: Row, started_at: str | None) -> Iterator[Html]:
     kinds = document["kinds"]
     if kinds:
         yield element("p", kinds[0]["about"])
@@ -79,87 +79,94 @@ def _head(page: FleetPage) -> Iterator[Html]:
         parts.append(f"{len(them)} {state_text(state)} ({truncate_list(them, _MOST_NAMED)})")
     apart = sum(len(kind["hosts"]) for kind in kinds[1:])
     parts += [f"{apart} of another kind, compared separately"] if apart else []
-    started = f"; from {page.started_at[:10]}" if page.started_at else ""
+    started = f"; from {started_at[:10]}" if started_at else ""
     yield element("p", f"{', '.join(parts)}. Each host against the others of its kind{started}.")
 
 
-def _slow(page: FleetPage) -> Iterator[Html]:
-    yield element("h2", page.document["verdict"])
+def _slow(document: Row) -> Iterator[Html]:
+    yield element("h2", document["verdict"])
     items = []
-    for one in page.slow:
+    for one in _slow_hosts(document):
         first, *more = one["text"]
         link = element("a", one["host"], href=f"#{one['host']}", data_host=one["host"])
         told = element("p", element("b", link), first.removeprefix(one["host"]))
-        lines = (element("p", line, class_="more") for line in more)
-        items.append(element("li", told, *lines))
+        items.append(element("li", told, *(element("p", line, class_="more") for line in more)))
     if items:
         yield element("ol", *items, class_="slow-hosts")
-    for kind in page.document["kinds"][:1]:
+    for kind in document["kinds"][:1]:
         yield element("p", kind["summary"], class_="warn" if kind["cannot_tell"] else "how")
     if items:
-        command = f"rater divots --confirm fleet:{page.document['fleet']}"
+        command = f"rater divots --confirm fleet:{document['fleet']}"
         confirm = element("code", typed_command(command))
         yield element("p", "next: ", confirm, " (slow hosts beside quiet ones)", class_="how")
 
 
-def _missing(page: FleetPage) -> Iterator[Html]:
-    missing = page.document["missing"]
-    if not missing:
-        return
-    retry = element("code", typed_command(f"rater fleet retry {page.document['fleet']}"))
-    yield element(
-        "section",
-        element("h2", f"Not complete: {count(len(missing), 'host')}"),
-        element("p", retry, " runs what is missing.", class_="how"),
-        html_parts(missing_parts(missing)),
-        class_="tables",
-        id="missing",
-    )
+def _missing(fleet: int, missing: Sequence[Row]) -> Iterator[Html]:
+    if missing:
+        retry = element("code", typed_command(f"rater fleet retry {fleet}"))
+        yield element(
+            "section",
+            element("h2", f"Not complete: {count(len(missing), 'host')}"),
+            element("p", retry, " runs what is missing.", class_="how"),
+            html_parts(missing_parts(missing)),
+            class_="tables",
+            id="missing",
+        )
 
 
-def _histories(page: FleetPage) -> Iterator[Html]:
-    shown = [it for it in page.histories if it.points > 1]
-    if shown:
+def _histories(histories: Sequence[History]) -> Iterator[Html]:
+    if histories:
         title = element("h2", "Over time")
-        parts = html_parts(histories_parts(history_document(shown)))
+        parts = html_parts(histories_parts(history_document(histories)))
         yield element("section", title, parts, class_="tables", id="history")
 
 
-def _kinds(page: FleetPage) -> Iterator[Html]:
+def _kinds(kinds: Sequence[Row]) -> Iterator[Html]:
     items = [
         element(
             "li",
             element("b", join_and(kind["apart"]) or "alike"),
             f": {truncate_list(kind['hosts'], _MOST_NAMED)}. {kind['summary']}",
         )
-        for kind in page.document["kinds"][1:]
+        for kind in kinds
     ]
     if items:
         yield element("section", element("h2", "Hosts of other kinds"), element("ul", *items))
 
 
-def _data(page: FleetPage) -> dict[str, object]:
+def _data(document: Row, runs: Mapping[str, IndexedRun]) -> dict[str, object]:
     """Return what the map is drawn from: values are (slowdown - 1) in thousandths."""
-    kinds = page.document["kinds"]
+    kinds = document["kinds"]
     names = sorted(
         {name for kind in kinds for row in kind["slowdowns"] for name in row["slowdowns"]}
     )
-    slow = {one["host"]: one for one in page.slow}
+    slow = {one["host"]: one for one in _slow_hosts(document)}
     worst = sorted(map(_worst, slow.values()))
     # How far the colours reach: the slowest host in two stands out in full.
     middle = worst[len(worst) // 2] - 1 if worst else 0.0
     return {
-        "fleet": page.document["fleet"],
+        "fleet": document["fleet"],
         "benchmarks": [sanitize(name) for name in names],
         "kinds": [", ".join(kind["apart"]) or kind["about"] for kind in kinds],
         "hosts": [
             _host(row, kind, names, slow.get(row["host"]))
-            | {"kind": place, "about": sanitize(page.about.get(row["host"], ""))}
+            | {"kind": place, "about": sanitize(_about(runs[row["host"]]))}
             for place, kind in enumerate(kinds)
             for row in kind["slowdowns"]
         ],
         "span": round(1000 * min(max(middle, _LEAST_SPAN), _MOST_SPAN)),
     }
+
+
+def _about(run: IndexedRun) -> str:
+    parts = (
+        f"attempt {run.attempt}",
+        f"run {run.status}",
+        run.started_at and f"began {run.started_at[:16].replace('T', ' ')} UTC",
+        run.hostname and run.hostname != run.host and f"calls itself {run.hostname}",
+        run.failed and f"{run.failed} of {run.copy_runs} copy runs failed",
+    )
+    return ", ".join(str(part) for part in parts if part)
 
 
 def _worst(slow: Row) -> float:
@@ -190,9 +197,9 @@ def _host(row: Row, kind: Row, names: Sequence[str], slow: Row | None) -> dict[s
     }
 
 
-def summary_line(page: FleetPage) -> str:
+def summary_line(document: Row) -> str:
     """Return what a page is on, for the terminal."""
-    named = [f"{one['host']} ({percent(_worst(one) - 1)} %)" for one in page.slow]
-    verdict = page.document["verdict"]
-    told = f"slow: {truncate_list(named, 3)}" if named else f"{verdict[0].lower()}{verdict[1:]}"
-    return f"fleet {page.document['fleet']}, {count(page.document['hosts'], 'host')}, {told}"
+    slow = [f"{it['host']} ({percent(_worst(it) - 1)} %)" for it in _slow_hosts(document)]
+    verdict = document["verdict"]
+    told = f"slow: {truncate_list(slow, 3)}" if slow else f"{verdict[0].lower()}{verdict[1:]}"
+    return f"fleet {document['fleet']}, {count(document['hosts'], 'host')}, {told}"

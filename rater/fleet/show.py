@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
@@ -10,17 +11,27 @@ from msgspec import Struct
 from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.model.formatting import format_slowdown
-from rater.fleet.history import FEWEST_POINTS, History, HostPair, Suspect
-from rater.fleet.model import FleetComparison, HostKind, KindComparison, SlowHost
+from rater.fleet.archive import IndexedRun
+from rater.fleet.history import FEWEST_POINTS, History, Round, Suspect
+from rater.fleet.model import FleetComparison, KindComparison, SlowHost
 from rater.fleet.plan import AttemptState
 from rater.show.document import CHANGE, TEXT, Field, Form, Line, Part, Row, ViewTable
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
-from rater.text.values import count, group_by_key, join_and, percent, to_dict, truncate_list
+from rater.text.values import (
+    JsonFields,
+    count,
+    group_by_key,
+    join_and,
+    percent,
+    to_dict,
+    truncate_list,
+)
 
 _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
+_KIND = JsonFields("cpu_model microcode memory_bytes kernel cpus copies what")
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
 SLOWDOWN = Form(lambda ratios: [CHANGE.cells([None if it is None else it - 1])[0] for it in ratios])
 
@@ -48,15 +59,15 @@ def fleet_document(
     return {
         "fleet": fleet,
         "verdict": _verdict(compared, missing),
-        "hosts": compared.hosts,
+        "hosts": sum(len(kind.hosts) for kind in compared.kinds),
         "without_times": list(compared.without_times),
         "kinds": [
             {
-                "kind": to_dict(kind.kind),
+                "kind": _KIND.of(kind.kind),
                 "about": _about_kind(kind.kind),
                 "apart": list(kind.apart),
                 "hosts": list(kind.hosts),
-                "cannot_tell": kind.cannot_tell,
+                "cannot_tell": kind.why_not is not None,
                 "visible": {"all": kind.visible_whole, "one": kind.visible_one},
                 "slow": [_slow(one, inside.get(one.host)) for one in kind.slow],
                 "why_not": kind.why_not,
@@ -67,7 +78,15 @@ def fleet_document(
                 "odd_settings": {
                     host: [to_dict(it) for it in own] for host, own in kind.odd_settings.items()
                 },
-                "slowdowns": _slowdown_rows(kind),
+                "slowdowns": [
+                    {
+                        "host": host,
+                        "slowdowns": {
+                            name: it and round(it, 5) for name, it in kind.slowdowns[host].items()
+                        },
+                    }
+                    for host in kind.hosts
+                ],
                 "summary": _visible(kind),
             }
             for kind in compared.kinds
@@ -85,9 +104,9 @@ def _verdict(compared: FleetComparison, missing: Sequence[MissingHost]) -> str:
         [] if compared.kinds else ["no host has times"]
     )
     if lacking:
-        planned = compared.hosts + len(lacking)
+        planned = sum(len(kind.hosts) for kind in compared.kinds) + len(lacking)
         why.append(f"{len(lacking)} of {count(planned, 'host')} not complete")
-    known = compared.kinds and not compared.kinds[0].cannot_tell
+    known = compared.kinds and not compared.kinds[0].why_not
     if known and lacking:
         return f"No slow hosts among those that are complete ({why[-1]})"
     return f"Cannot tell: {'; '.join(why)}" if why else "No slow hosts"
@@ -147,10 +166,9 @@ def finding_text(slow: SlowHost) -> str:
     return f"{told}; level in the other {others} (geometric mean {mean})" if others else told
 
 
-def _about_kind(kind: HostKind) -> str:
-    memory = None if kind.memory_bytes is None else f"{kind.memory_bytes / 2**30:.0f} GiB"
+def _about_kind(kind: IndexedRun) -> str:
     parts = (
-        *(kind.cpu_model, count(kind.cpus, "CPU"), memory),
+        *(kind.cpu_model, count(kind.cpus, "CPU"), kind.memory_text),
         kind.microcode and f"microcode {kind.microcode}",
         kind.kernel and f"kernel {kind.kernel}",
         f"{count(kind.copies, 'copy', 'copies')} of {kind.what}",
@@ -167,19 +185,6 @@ def _visible(kind: KindComparison) -> str:
         f"Smallest detectable slowdown ({count(len(kind.hosts), 'host')}): "
         f"{percent(kind.visible_whole)} % in all benchmarks, {percent(kind.visible_one)} % in one."
     )
-
-
-def _slowdown_rows(kind: KindComparison) -> Sequence[dict[str, object]]:
-    return [
-        {
-            "host": host,
-            "slowdowns": {
-                name: None if it is None else round(it, 5)
-                for name, it in zip(kind.benchmarks, kind.slowdowns[host], strict=True)
-            },
-        }
-        for host in kind.hosts
-    ]
 
 
 def fleet_parts(document: Row) -> Iterator[Part]:
@@ -266,29 +271,27 @@ _MEANS = {
 }
 
 
-class HostConfirmView(Struct, frozen=True):
-    """A trial of slow hosts."""
+def trial_document(
+    fleet: int,
+    suspects: Sequence[Suspect],
+    rounds: Sequence[Round],
+    fleets: Sequence[int] = (),
+    verdicts: Sequence[ConfirmResult | None] = (),
+) -> dict[str, Any]:
+    """Return which hosts run beside which, and what the rounds say of each suspect.
 
-    fleet: int
-    suspects: Sequence[Suspect]
-    rounds: Sequence[Sequence[HostPair]]
-    fleets: Sequence[int] = ()  # numbers of the rounds that were made
-    verdicts: Sequence[ConfirmResult | None] = ()  # of the suspects
-
-
-def host_trial_document(trial: HostConfirmView) -> dict[str, Any]:
-    """Return which hosts run beside which, and what the rounds say of each suspect."""
-    verdicts = trial.verdicts or [None] * len(trial.suspects)
+    `fleets` are numbers of the rounds that were made, `verdicts` are of the suspects.
+    """
     return {
-        "fleet": trial.fleet,
+        "fleet": fleet,
         "rounds": [
-            [{"suspect": pair.suspect.host, "quiet": pair.quiet} for pair in pairs]
-            for pairs in trial.rounds
+            [{"suspect": suspect, "quiet": quiet} for suspect, quiet in pairs.items()]
+            for pairs in rounds
         ],
-        "fleets": list(trial.fleets),
+        "fleets": list(fleets),
         "hosts": [
             to_dict(suspect) | {"verdict": told and to_dict(told)}
-            for suspect, told in zip(trial.suspects, verdicts, strict=True)
+            for suspect, told in zip_longest(suspects, verdicts)
         ],
     }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import lzma
 import os
 import re
 import shutil
@@ -19,14 +19,13 @@ from msgspec.structs import replace
 from rater.cli import main
 from rater.errors import RunError
 from rater.fleet.archive import (
-    Admission,
-    AdmitOutcome,
     IndexedRun,
     admit_database,
     archived_file,
     indexed_runs,
     opened_run,
 )
+from rater.fleet.foreign import SourceRefusedError
 from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.record.run import RunStatus
@@ -75,10 +74,9 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
     into: Store, published: Path
 ) -> None:
     before = published.read_bytes()
-    found = admit_database(into, published, 3, "n1", 1)
-    assert found.outcome is AdmitOutcome.ADDED
+    assert admit_database(into, published, 3, "n1", 1)
     stored = told(into, "SELECT status, copy_runs, failed, sha256 FROM fleet_run")
-    assert stored == [("complete", 4, 0, found.sha256)]
+    assert stored == [("complete", 4, 0, hashlib.sha256(before).hexdigest())]
     assert published.read_bytes() == before
     assert told(into, "SELECT * FROM result") == [(3, "lu", "n1", 1, 1, "[4.0, 5.0]", "[3.0, 4.0]")]
     [row] = told(
@@ -99,16 +97,15 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
 
 
 def test_admitting_again_changes_nothing(into: Store, published: Path) -> None:
-    first = admit_database(into, published, 3, "n1", 1)
+    assert admit_database(into, published, 3, "n1", 1)
     rows = [f"SELECT * FROM {it}" for it in ("fleet_run", "result", "fleet_setting")]
     files, content = archived(into), [told(into, it) for it in rows]
-    again = admit_database(into, published, 3, "n1", 1)
-    assert again == Admission(AdmitOutcome.KNOWN, sha256=first.sha256)
+    assert not admit_database(into, published, 3, "n1", 1)
     assert archived(into) == files
     assert [told(into, it) for it in rows] == content
 
 
-def test_more_of_an_attempt_replaces_less_and_never_the_other_way(
+def test_what_an_attempt_publishes_later_replaces_what_it_had(
     into: Store, published: Path, tmp_path: Path
 ) -> None:
     part = publish(
@@ -116,13 +113,10 @@ def test_more_of_an_attempt_replaces_less_and_never_the_other_way(
         *(MadeHost(node="n1"), TIMES[:, :1], ["lu"]),
         status=RunStatus.INTERRUPTED,
     )
-    assert admit_database(into, part, 3, "n1", 1).outcome is AdmitOutcome.ADDED
+    assert admit_database(into, part, 3, "n1", 1)
     assert told(into, "SELECT status FROM fleet_run") == [("interrupted",)]
-    whole = admit_database(into, published, 3, "n1", 1)
-    assert whole.outcome is AdmitOutcome.REPLACED
-    late = admit_database(into, part, 3, "n1", 1)
-    assert (late.outcome, late.sha256) == (AdmitOutcome.KNOWN, whole.sha256)
-    assert [it.name for it in archived(into)] == [f"{whole.sha256}.db"]
+    assert admit_database(into, published, 3, "n1", 1)
+    assert [it.read_bytes() for it in archived(into)] == [published.read_bytes()]
     assert told(into, "SELECT bracket_s FROM result") == [("[4.0, 5.0]",)]
 
 
@@ -130,7 +124,7 @@ def test_attempts_and_fleets_stand_beside_each_other_in_one_file(
     into: Store, published: Path
 ) -> None:
     for fleet, attempt in ((3, 1), (3, 2), (4, 1)):
-        assert admit_database(into, published, fleet, "n1", attempt).outcome is AdmitOutcome.ADDED
+        assert admit_database(into, published, fleet, "n1", attempt)
     assert [it.read_bytes() for it in archived(into)] == [published.read_bytes()]
 
 
@@ -204,7 +198,7 @@ def gone(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
-        (cut, "cut or grown"),
+        (cut, "damaged"),
         (overwritten, "damaged"),
         (newer, "newer rater"),
         (of_another, "another program"),
@@ -221,19 +215,18 @@ def test_what_is_no_database_to_be_trusted_is_set_aside_with_the_reason(
     into: Store, published: Path, harm: Callable[[Path], None], reason: str
 ) -> None:
     harm(published)
-    found = admit_database(into, published, 3, "n1", 1)
-    assert found.outcome is AdmitOutcome.SET_ASIDE
-    assert reason in (found.reason or "")
-    assert [it for it in archived(into) if harm is not with_a_name_that_is_no_text] == []
+    with pytest.raises(SourceRefusedError, match=reason):
+        admit_database(into, published, 3, "n1", 1)
+    assert archived(into) == []
     assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
 
 
 def test_a_byte_that_no_check_of_sqlite_sees_is_seen_by_the_nodes_sha256(
     into: Store, published: Path
 ) -> None:
-    found = admit_database(into, published, 3, "n1", 1, expected_sha256="0" * 64)
-    assert (found.outcome, archived(into)) == (AdmitOutcome.SET_ASIDE, [])
-    assert "SHA-256" in (found.reason or "")
+    with pytest.raises(SourceRefusedError, match="SHA-256"):
+        admit_database(into, published, 3, "n1", 1, sha256="0" * 64)
+    assert archived(into) == []
 
 
 def test_a_failed_transaction_leaves_no_row_and_no_half_file(into: Store, published: Path) -> None:
@@ -242,12 +235,13 @@ def test_a_failed_transaction_leaves_no_row_and_no_half_file(into: Store, publis
             "CREATE TEMP TRIGGER stop BEFORE INSERT ON result BEGIN SELECT raise(FAIL, 'x'); END"
         )
         connection.connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
-    assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.SET_ASIDE
+    with pytest.raises(sqlite3.IntegrityError):
+        admit_database(into, published, 3, "n1", 1)
     assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
     assert [it for it in archived(into) if it.suffix != ".db"] == []
     with into.writing("letting it") as connection:
         connection.execute("DROP TRIGGER stop")
-    assert admit_database(into, published, 3, "n1", 1).outcome is AdmitOutcome.ADDED
+    assert admit_database(into, published, 3, "n1", 1)
 
 
 @contextmanager
@@ -256,7 +250,7 @@ def opening(store: Store, run: IndexedRun) -> Iterator[Store]:
         yield opened
 
 
-def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_way_out(
+def test_an_archived_database_that_is_damaged_or_gone_says_the_way_out(
     into: Store, published: Path
 ) -> None:
     admit_database(into, published, 3, "n1", 1)
@@ -273,19 +267,6 @@ def test_a_database_that_is_damaged_gone_or_packed_by_an_older_rater_says_the_wa
         harm()
         with pytest.raises(RunError, match=reason), opening(into, run):
             pass
-    packed = file.parent / run.sha256[:2] / f"{run.sha256}.db.xz"
-    packed.parent.mkdir()
-    packed.write_bytes(lzma.compress(published.read_bytes()))
-    with (
-        pytest.raises(RunError, match="packed by an older rater") as said,
-        opening(into, run),
-    ):
-        pass
-    command = str(said.value).partition("unpack it: ")[2]
-    file.write_bytes(lzma.decompress(packed.read_bytes()))
-    assert command == f"xz -dc {packed} > {file}"
-    with opening(into, run) as store:
-        assert len(store.runs()) == 1
 
 
 EVIL = "</script><script>document.title='taken'</script>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 
-from rater.fleet.merge_source import DERIVED, GONE, NUMBERS_AS_TEXT, MergeTable, Role, newest_tables
+from rater.fleet.foreign import DERIVED, GONE, NUMBERS_AS_TEXT, MergeTable, newest_tables
 
 
 def content_digest(connection: sqlite3.Connection) -> str:
@@ -23,10 +23,10 @@ def content_digest(connection: sqlite3.Connection) -> str:
 def _root_digests(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return kind, uuid and SHA-256 of every root."""
     tables = newest_tables()
-    identity = {it.name: _identities(connection, it) for it in tables if it.role is not Role.OWNED}
+    identity = {it.name: _identities(connection, it) for it in tables if not it.is_owned}
     found = []
     for root in tables:
-        if root.role is Role.ROOT:
+        if root.is_root:
             of_it = [it for it in tables if it.owner == root.name and it.name not in DERIVED]
             for number, uuid in identity[root.name].items():
                 digest = hashlib.sha256()
@@ -38,9 +38,9 @@ def _root_digests(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 def _identities(connection: sqlite3.Connection, table: MergeTable) -> dict[int, str]:
     """Return what is meant by each number: a uuid, or the whole row."""
-    columns = ["uuid"] if table.role is Role.ROOT else table.columns
+    columns = ["uuid"] if table.is_root else table.columns
     rows = connection.execute(f"SELECT {table.number}, {', '.join(columns)} FROM {table.name}")
-    root = table.role is Role.ROOT
+    root = table.is_root
     return {number: values[0] if root else repr(tuple(values)) for number, *values in rows}
 
 

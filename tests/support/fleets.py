@@ -167,5 +167,5 @@ def collected(
             times = times_of(host, names, 2, 2, random, noise=0.001, spread=0.001)
             path = database.with_name("published.db")
             publish(path, host, times, names, started_at=started_at)
-            assert admit_database(store, path, fleet, host.node, 1).reason is None
+            assert admit_database(store, path, fleet, host.node, 1)
             path.unlink()

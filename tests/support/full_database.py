@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from rater.fleet.merge_source import MergeTable, Role, newest_tables
+from rater.fleet.foreign import MergeTable, newest_tables
 from rater.store.store import open_store
 
 _ROWS = 2  # of each table a root has, where its key allows it
@@ -32,7 +32,7 @@ def _root_of_every_kind(connection: sqlite3.Connection, uuid: str, rows: int) ->
     for table in newest_tables():
         checks = _checks(connection, table.name)
         # A key that is the owner's number alone allows one row.
-        several = table.role is Role.OWNED and (table.number or len(table.key) > 1)
+        several = table.is_owned and (table.number or len(table.key) > 1)
         made[table.name] = []
         for place in range(rows if several else 1):
             row = _row(table, checks, f"{uuid}.{place}", place, numbers)
