@@ -557,7 +557,7 @@ def test_tags_of_a_run_are_texts_by_name() -> None:
     given = {"thp": "always", "block": "2"}
     assert read(changed("run.tags", given)).head.tags == (("thp", "always"), ("block", "2"))
     with pytest.raises(
-        InputError, match="run.tags: a value: expected a string, got a whole number"
+        InputError, match=r"run\.tags: a value: expected a string, got a whole number"
     ):
         read(changed("run.tags", {"thp": 3}))
 
