@@ -85,12 +85,15 @@ def _heads(database: Database, run_id: int | None) -> tuple[RunHead, ...]:
     return tuple(database.read(RunHead, named("runs"), finish=finish, run=run_id))
 
 
-def owner_of(database: Database, run_id: int) -> ProcessId | None:
-    """Return the process that made a run, None for imported ones."""
-    row = database.execute(
-        "SELECT pid, pid_start, boot_id FROM run WHERE id = ?", (run_id,)
-    ).fetchone()
-    return _owner(*row)
+def refuse_running(database: Database, table: str, number: int) -> None:
+    """Raise `InputError` while a process makes a run or sweep; nothing more of it is read."""
+    query = f"SELECT pid, pid_start, boot_id FROM {table} WHERE id = ? AND status = ?"
+    row = database.execute(query, (number, RunStatus.RUNNING)).fetchone()
+    owner = _owner(*row) if row else None
+    if owner and is_alive(owner):
+        raise InputError(
+            f"{table} {number} is still running (rater's process {owner.pid}); end it first"
+        )
 
 
 def _owner(pid: object, pid_start: object, boot_id: object) -> ProcessId | None:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from rater.errors import InputError
 from rater.files import Sourced
 from rater.plan.sweep import ENVIRONMENT
-from rater.process import ProcessId, is_alive, this_process
+from rater.process import ProcessId, this_process
 from rater.record.events import Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, MachinePU, Placement, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
@@ -32,7 +32,7 @@ from rater.store.read import (
     matching,
     named,
     named_runs,
-    owner_of,
+    refuse_running,
     run_heads,
 )
 from rater.store.rows import Database, refuse_drifted
@@ -298,14 +298,7 @@ def _request(text: str, redactor: Redactor) -> str:
 def remove_runs(database: Database, run_ids: Iterable[int]) -> None:
     """Remove runs inside the caller's transaction; raises `InputError` while one still runs."""
     for run_id in run_ids:
-        # Nothing more of it is read: a run with damaged rows has to go as well.
-        running = "SELECT 1 FROM run WHERE id = ? AND status = ?"
-        if database.execute(running, (run_id, RunStatus.RUNNING)).fetchone():
-            owner = owner_of(database, run_id)
-            if owner and is_alive(owner):
-                raise InputError(
-                    f"run {run_id} is still running (rater's process {owner.pid}); end it first"
-                )
+        refuse_running(database, "run", run_id)  # of its rows none is read: damaged ones go as well
         keep_removed(database, "run", run_id)
         database.execute("DELETE FROM run WHERE id = ?", (run_id,))
     database.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
@@ -421,7 +414,7 @@ def divot_count(database: Database, run_id: int) -> int | None:
 
 # -- A stored run that goes on: taken up by another process, or brought to its end as it is --------
 
-_STATE = "SELECT source, status, resumed, pid, pid_start, boot_id FROM run WHERE id = ?"
+_STATE = "SELECT source, resumed FROM run WHERE id = ?"
 _TEAR = "UPDATE bracket SET torn = 1 WHERE run_id = ? AND phase = ?"
 _TAKE = (
     "UPDATE run SET status = ?, reason = NULL, resumed = resumed + 1, "
@@ -435,12 +428,6 @@ def _check_free(database: Database, run_id: int, resumed: int) -> None:
     row = database.execute(_STATE, (run_id,)).fetchone()
     if row is None:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
-    source, status, times, *made_by = row
-    if status == RunStatus.RUNNING and None not in made_by:
-        owner = ProcessId(*made_by)
-        if is_alive(owner):
-            raise InputError(
-                f"run {run_id} is still running (rater's process {owner.pid}); end it first"
-            )
-    if source != "run" or times != resumed:
+    refuse_running(database, "run", run_id)
+    if row != ("run", resumed):
         raise InputError(f"run {run_id} was taken up by another rater meanwhile; try again")

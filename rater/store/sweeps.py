@@ -16,7 +16,7 @@ from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import StoredRun
 from rater.store.insert import insert_run
-from rater.store.read import find_numbered, named
+from rater.store.read import find_numbered, named, refuse_running
 from rater.store.rows import Database
 from rater.store.store import Store, keep_removed, remove_runs
 from rater.text.secrets import Redactor
@@ -136,9 +136,7 @@ def claim_sweep(
         found = database.execute("SELECT resumed FROM sweep WHERE id = ?", (number,)).fetchone()
         if found is None:
             raise InputError(f"there is no sweep {number} any more")
-        owner = _running(database, number)
-        if owner:
-            raise InputError(f"sweep {number} is still running (rater's process {owner.pid})")
+        refuse_running(database, "sweep", number)
         if found != (resumed,):
             raise InputError(f"sweep {number} was taken up by another rater meanwhile; try again")
         database.execute(
@@ -283,13 +281,6 @@ def _tag(database: Database, run: int, name: str, value: str) -> None:
     database.insert("tag", replace=True, run_id=run, name=name, value=value)
 
 
-def _running(database: Database, number: int) -> ProcessId | None:
-    """Return the process that runs a sweep now, None where there is none."""
-    query = "SELECT pid, pid_start, boot_id FROM sweep WHERE id = ? AND status = ?"
-    row = database.execute(query, (number, RunStatus.RUNNING.value)).fetchone()
-    return ProcessId(*row) if row and is_alive(ProcessId(*row)) else None
-
-
 def _redacted(sweep: StoredSweep) -> StoredSweep:
     redactor = Redactor()
     shown = [replace(it, values=redactor.pairs(it.values)) for it in sweep.points]
@@ -341,11 +332,7 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> d
     with store.writing("removing a sweep") as database:
         gone = dict.fromkeys(runs)
         for sweep in sweeps:
-            owner = _running(database, sweep)
-            if owner:
-                raise InputError(
-                    f"sweep {sweep} is still running (rater's process {owner.pid}); end it first"
-                )
+            refuse_running(database, "sweep", sweep)
             gone |= dict.fromkeys(
                 run
                 for (run,) in database.execute(
