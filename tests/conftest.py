@@ -22,8 +22,10 @@ from tests.support.browser import Browser, chromium
 from tests.support.calls import Rater
 from tests.support.places import CHECKOUT, own_places_in
 from tests.support.settings_tree import make_tree
+from tests.support.wings import ABSENT
 
 TESTS = Path(__file__).parent
+collect_ignore = [*ABSENT, *(["test_wings.py"] if ABSENT else [])]
 # Under nohup and in the background these are ignored, and what tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)

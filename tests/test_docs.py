@@ -14,6 +14,7 @@ import pytest
 from rater.cli import build_parser
 from rater.command_line import Parser
 from tests.support.places import CHECKOUT
+from tests.support.wings import is_command
 
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(CHECKOUT)) for page in PAGES]
@@ -28,7 +29,7 @@ def commands(text: str) -> Iterator[str]:
             continue
         for typed in block.replace("\\\n", " ").splitlines():
             line = typed.removeprefix("$ ")
-            if line.startswith("rater ") and not line.startswith("rater: "):
+            if line.startswith("rater ") and is_command(line.removeprefix("rater ")):
                 yield line
 
 

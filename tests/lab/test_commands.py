@@ -160,3 +160,19 @@ def test_a_picture_has_layouts_fits_and_the_band_of_what_is_warranted(
     svg = file.read_text()
     assert len(marks(svg, "band")[0]) == 1
     assert {"linear", "quadratic", "large pages, %"} <= set(texts(svg))
+
+
+def test_a_quick_study_of_a_command_has_no_size(rater: Rater) -> None:
+    status, _, err = rater("lab", "pages", "--quick", "--copies", 1, "--dry-run", "--", "true")
+    assert (status, "--size" in err) == (0, False)
+
+
+def test_a_dry_run_says_what_pages_would_do(rater: Rater) -> None:
+    def told(*words: str) -> str:
+        return rater("run", *words, "--dry-run", "--", "true")[1]
+
+    assert "pages   heap:50%, in pages that the kernel gives transparently" in told(
+        "--pages", "heap:50%"
+    )
+    assert "pages   1G, in pages of the pool of huge pages" in told("--pages", "1G")
+    assert "pages  " not in told()

@@ -1,7 +1,7 @@
 """Raw files and logs of SPEC CPU read, whole and broken, and what their times come to.
 
-`RATER_FUZZ=20000` tries so many broken ones; `python -m tests.support.spec_fuzz SEED COUNT FOLDER`
-runs a campaign and keeps an input that breaks something.
+`RATER_FUZZ=20000` tries so many broken ones; `python -m tests.support.spec_reading SEED COUNT
+FOLDER` runs a campaign and keeps an input that breaks something.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rater.store.store import open_store
 from tests.support.places import SAMPLES
 from tests.support.raw_files import HEAD, NEW, OLD, bracket, pack
 from tests.support.spec_fuzz import inputs, originals
-from tests.support.spec_fuzz import read as read_anything
+from tests.support.spec_reading import read as read_anything
 
 
 def read(text: str | bytes) -> SpecFile:

@@ -31,7 +31,6 @@ from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, RunStat
 from rater.store.store import Store, open_store
 from tests.support.doctor_tree import change, make_doctor_tree
 from tests.support.example_events import S, ended, over, phase, placed, run_of, with_head
-from tests.support.fleets import MadeHost, collected
 from tests.support.made_runs import make, make_run
 from tests.support.made_sweeps import make_sweep
 from tests.support.observations import DOCUMENT, observed, read
@@ -335,6 +334,8 @@ def sweep(folder: Path) -> None:
 
 def fleet(folder: Path) -> None:
     """Fleet 1: twelve hosts, n3 5 % slower in everything, n4 with a slow NUMA node."""
+    from tests.support.fleets import MadeHost, collected  # noqa: PLC0415 - a wing
+
     collected(
         folder / "rater.db",
         {"n3": MadeHost(node="n3", slow={"": 1.05}), "n4": MadeHost(node="n4", slow_lgroup=1.08)},

@@ -1,38 +1,12 @@
-"""Files of SPEC, broken by a seeded hand: what the fuzz test and the campaign feed the readers."""
+"""Files of SPEC, broken by a seeded hand: what the fuzz test and the campaign feed readers."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import random
-import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
-from rater.analysis.results.score import summarise
-from rater.errors import InputError
-from rater.run.host.discover import parse_synthetic
-from rater.show.console import Printer
-from rater.show.document import print_parts
-from rater.show.results.to_json import summary_document
-from rater.speccpu.config.config import read_config
-from rater.speccpu.results.log import read_log
-from rater.speccpu.results.read import to_import
-from rater.speccpu.results.result import SpecFile
-from rater.speccpu.results.rsf import read_rsf
-from rater.speccpu.show import import_document, import_parts
-from rater.store.export import full_document
-from rater.store.store import Store, open_store
-from rater.store.sweeps import remove_sweeps
-from tests.support.printed import parts_of
 from tests.support.raw_files import pack
-
-MACHINE = parse_synthetic("nodes=2x2")
 
 RSF = """\
 spec.cpu2006.hw_cpu_name: Some CPU
@@ -168,40 +142,6 @@ def broken(data: bytes, chance: random.Random) -> bytes:
     return data
 
 
-def read(data: bytes, store: Store) -> None:
-    """Feed one input to every reader and to what stands behind them; raises what they raise."""
-    for reader in (read_rsf, read_log):
-        _use(reader(io.BytesIO(data), "fuzzed"), store)
-    config = read_config(data.decode("latin-1"))
-    for benchmark in ("400.perlbench", "500.perlbench_r"):
-        config.submit(benchmark, "base")
-        config.binds(benchmark, "peak")
-        config.copies(benchmark, "base")
-    whole = read_rsf(io.BytesIO(RSF.format(config="").encode()), "whole")
-    whole.sha256 = hashlib.sha256(data).hexdigest()[::-1]
-    whole.config = config
-    _use(whole, store)
-
-
-def _use(file: SpecFile, store: Store) -> None:
-    """Import what was read, read it back, and show all of it."""
-    try:
-        one = to_import(file, MACHINE if file.lines % 2 else None)
-    except InputError:
-        return
-    number, added = store.add(one.stored, one.copies())
-    console = Console(file=io.StringIO(), width=80)
-    print_parts(import_parts(one, number, added), Printer(console))
-    json.dumps(import_document(one, number, added), allow_nan=False)
-    stored = store.load(number)
-    assert len(stored.copies) <= max(one.copy_runs, 1) or not added
-    summary = summarise(stored)
-    print_parts(parts_of(summary), Printer(console))
-    json.dumps(summary_document(summary), allow_nan=False)
-    json.dumps(full_document(stored), allow_nan=False)
-    remove_sweeps(store, (), [number])
-
-
 def originals(folder: Path | None = None) -> list[bytes]:
     """Return whole inputs: our own, and pieces of real ones where there are any."""
     packed = "".join(
@@ -221,28 +161,3 @@ def inputs(seed: int, count: int, whole: Sequence[bytes]) -> Iterator[bytes]:
     for number in range(count):
         chance = random.Random(f"{seed}:{number}")
         yield broken(chance.choice(whole), chance)
-
-
-def main(seed: int, count: int, folder: str) -> None:
-    """Run a campaign; print the slowest input's time."""
-    whole = originals(Path(folder))
-    slowest = 0.0
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        open_store(Path(scratch) / "fuzz.db") as store,
-    ):
-        for number, data in enumerate(inputs(seed, count, whole)):
-            began = time.monotonic()
-            try:
-                read(data, store)
-            except BaseException:
-                kept = Path(tempfile.gettempdir()) / f"spec-fuzz-{seed}-{number}"
-                kept.write_bytes(data)
-                print(f"input {number} of seed {seed} is kept: {kept}")
-                raise
-            slowest = max(slowest, time.monotonic() - began)
-    print(f"seed {seed}: {count} inputs, no crash, the slowest took {slowest:.3f} s")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -28,7 +28,9 @@ from rater.workflow.run.repeat import pin_suites
 from tests.support.calls import Rater, rater, rows
 from tests.support.example_runs import HEAD
 from tests.support.stored_runs import begin
+from tests.support.wings import ABSENT
 
+OF_LAB = ("--pages", "heap:50%@20%;static:2M:best", "--pages-backing", "hugetlb")
 EVERY = [
     *("--name", "ü b"),
     *("--copies", "cores", "--mode", "steady", "--order", "rotated", "--window", "0.1"),
@@ -38,7 +40,8 @@ EVERY = [
     *("--proof", "0.25", "--energy", "off", "--counters", "software"),
     *("--timeout", "1e-2", "--grace", "0", "--tag", "k=v=w", "--tag", "k=", "--env", "E=\udcff ü"),
     *("--alloc", "./lib ü.so", "--hugepages", "thp"),
-    *("--pages", "heap:50%@20%;static:2M:best", "--pages-backing", "hugetlb", "--pages-heap", "1G"),
+    *(() if "lab" in ABSENT else OF_LAB),
+    *("--pages-heap", "1G"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
     *("--accept-exit", "1,4"),
@@ -82,9 +85,10 @@ def test_every_field_of_the_test_above_is_not_the_default() -> None:
     default, every = to_dict(asked(command=["x"])), to_dict(asked(*EVERY, command=["y"]))
     same = {name for name in default if default[name] == every[name]}
     of_kit = {"speccmds", "bind_from_file"}
-    assert same == {"suites", "size", "tune"} | of_kit  # not of commands
+    of_lab = {"pages", "pages_backing"} if "lab" in ABSENT else set()
+    assert same == {"suites", "size", "tune"} | of_kit | of_lab  # not of commands
     kit = to_dict(asked(*OF_KIT))
-    assert {name for name in same if default[name] == kit[name]} == set()
+    assert {name for name in same if default[name] == kit[name]} == of_lab
 
 
 def test_what_an_older_rater_did_not_know_has_its_default_and_what_it_had_is_left() -> None:
