@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import bz2
 import hashlib
-import io
 import os
 import zlib
 from pathlib import Path
@@ -20,11 +19,12 @@ from rater.errors import InputError
 from rater.record.run import CopyStatus
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import read_config
-from rater.speccpu.results.log import read_log, read_table
+from rater.speccpu.results.log import read_log
 from rater.speccpu.results.places import read_binding
 from rater.speccpu.results.recompute import recompute, recompute_rotated
-from rater.speccpu.results.result import Failure, SpecFile
+from rater.speccpu.results.result import Failure, Lines, SpecFile
 from rater.speccpu.results.rsf import read_rsf, unpack
+from rater.speccpu.results.table import read_table
 from rater.store.store import open_store
 from tests.support.places import SAMPLES
 from tests.support.raw_files import HEAD, NEW, OLD, bracket, pack
@@ -34,7 +34,7 @@ from tests.support.spec_reading import read as read_anything
 
 def read(text: str | bytes) -> SpecFile:
     data = text.encode() if isinstance(text, str) else text
-    return read_rsf(io.BytesIO(data), "some.rsf")
+    return read_rsf(Lines(data), "some.rsf")
 
 
 def problems(file: SpecFile) -> list[str]:
@@ -272,7 +272,7 @@ Benchmark,"Base # Copies","Base Run Time","Base Rate"
 
 
 def test_a_csv_report_has_an_iteration_in_each_row() -> None:
-    file = read_table(io.BytesIO(TABLE.encode()), "report.csv")
+    file = read_table(Lines(TABLE.encode()), "report.csv")
     assert [(it.benchmark, it.tune, it.iteration, it.copies) for it in file.iterations] == [
         ("500.perlbench_r", "base", 1, 4),
         ("500.perlbench_r", "peak", 1, 4),
@@ -290,7 +290,7 @@ def test_a_csv_report_of_threads_is_one_of_speed() -> None:
         'Benchmark,"Base # Threads","Base Run Time","Base Ratio","Base Selected","Base Status"\n'
         "801.xz_s,16,100.0,20.000000,1,S\n801.xz_s,16,125.0,16.000000,0,S\n"
     )
-    first, second = read_table(io.BytesIO(text.encode()), "speed.csv").iterations
+    first, second = read_table(Lines(text.encode()), "speed.csv").iterations
     assert (first.threads, first.copies, first.rate, first.reference_s) == (16, 1, False, 2000.0)
     assert (second.iteration, second.selected) == (2, False)
 
@@ -454,7 +454,7 @@ def test_nodes_are_those_of_sysinfo() -> None:
 
 
 def read_old_log(text: str) -> SpecFile:
-    return read_log(io.BytesIO(text.encode("latin-1")), "some.log")
+    return read_log(Lines(text.encode("latin-1")), "some.log")
 
 
 def wrapped(text: str, width: int) -> str:
@@ -619,7 +619,7 @@ def test_a_number_that_the_log_ends_in_is_not_used(end: str, line: int) -> None:
 
 def test_a_log_in_utf8_is_one() -> None:
     text = OLD.replace('"host"', '"h\u00f6st"')
-    assert read_log(io.BytesIO(text.encode()), "x").hostname == "h\u00f6st"
+    assert read_log(Lines(text.encode()), "x").hostname == "h\u00f6st"
     assert read_old_log(text).hostname == "h\u00f6st"  # Latin-1
 
 
@@ -643,9 +643,9 @@ def test_the_whole_files_that_are_broken_are_good_ones(tmp_path: Path) -> None:
     with open_store(tmp_path / "fuzz.db") as store:
         for data in originals():
             read_anything(data, store)
-    file = read_rsf(io.BytesIO(originals()[0]), "whole")
+    file = read_rsf(Lines(originals()[0]), "whole")
     assert file.config is not None and len(file.iterations) == 2
-    assert len(read_log(io.BytesIO(originals()[1]), "whole").iterations) == 2
+    assert len(read_log(Lines(originals()[1]), "whole").iterations) == 2
 
 
 @pytest.mark.slow
@@ -655,8 +655,8 @@ def test_files_made_to_take_long_do_not() -> None:
     read_config("%if 1\n" * 20_000)
     read_config("".join(f"a{n}=b:\nbind{n} = {n}\n" for n in range(20_000)))
     for line in (b"Copy 1 of\n", b"Workload elapsed time (", b"  Running 400.a \n    -b x\n"):
-        read_log(io.BytesIO(line * 100_000), "log")
-    read_rsf(io.BytesIO(b"spec.cpu2006.results.a.base.000.copytime001: 1\n" * 100_000), "rsf")
+        read_log(Lines(line * 100_000), "log")
+    read_rsf(Lines(b"spec.cpu2006.results.a.base.000.copytime001: 1\n" * 100_000), "rsf")
     read_binding('"' * 20_000)
     read_binding("$((" * 5_000)
     read_binding("numactl -l" + "l" * 5_000)
@@ -666,4 +666,4 @@ def test_a_log_of_more_benchmarks_than_there_are_is_refused_before_it_fills_the_
     line = "Copy 0 of {}.b (base ref) run 1 finished at Fri Jul 14 14:52:21 2017.  "
     text = "".join(line.format(n) + "Total elapsed time: 1.5\n" for n in range(10_001))
     with pytest.raises(InputError, match=r"it\.log: more than 10000"):
-        read_log(io.BytesIO(text.encode()), "it.log")
+        read_log(Lines(text.encode()), "it.log")

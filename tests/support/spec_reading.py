@@ -24,7 +24,7 @@ from rater.show.results.to_json import summary_document
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
 from rater.speccpu.results.read import to_import
-from rater.speccpu.results.result import SpecFile
+from rater.speccpu.results.result import Lines, SpecFile
 from rater.speccpu.results.rsf import read_rsf
 from rater.speccpu.show import import_document, import_parts
 from rater.store.export import full_document
@@ -39,13 +39,13 @@ MACHINE = parse_synthetic("nodes=2x2")
 def read(data: bytes, store: Store) -> None:
     """Feed one input to every reader and to what stands behind them; raises what they raise."""
     for reader in (read_rsf, read_log):
-        _use(reader(io.BytesIO(data), "fuzzed"), store)
+        _use(reader(Lines(data), "fuzzed"), store)
     config = read_config(data.decode("latin-1"))
     for benchmark in ("400.perlbench", "500.perlbench_r"):
         config.submit(benchmark, "base")
         config.binds(benchmark, "peak")
         config.copies(benchmark, "base")
-    whole = read_rsf(io.BytesIO(RSF.format(config="").encode()), "whole")
+    whole = read_rsf(Lines(RSF.format(config="").encode()), "whole")
     whole.sha256 = hashlib.sha256(data).hexdigest()[::-1]
     whole.config = config
     _use(whole, store)

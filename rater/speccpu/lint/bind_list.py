@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from rater.speccpu.config.config import (
 )
 from rater.speccpu.results.places import Binding, binding_of
 from rater.speccpu.results.read import MOST_BYTES
+from rater.speccpu.results.result import Lines
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.text.cpuset import format_list
 from rater.text.documents import open_input
@@ -134,7 +134,7 @@ class _Gathered:
 def _packed(
     path: Path, text: bytes, defines: Mapping[str, str] | None, label: str | None
 ) -> Source:
-    file = read_rsf(BytesIO(text), path.name, defines, label)
+    file = read_rsf(Lines(text), path.name, defines, label)
     if file.config is None:
         why = next((f" ({one})" for one in file.problems if "rawconfig" in one.text), "")
         raise InputError(

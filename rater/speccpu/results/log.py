@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from array import array
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from rater.errors import InputError
 from rater.record.run import MOST_COPIES
 from rater.speccpu.config import keys
 from rater.speccpu.config.keys import Problems
-from rater.speccpu.results import log_words as words
 from rater.speccpu.results.result import (
     LONGEST_S,
     MOST_ERRORS,
@@ -25,7 +22,6 @@ from rater.speccpu.results.result import (
     SpecIteration,
     as_text,
 )
-from rater.text.packed import Readable
 
 _STEP = {"cpu2000": 100, "cpu2006": 10}  # seconds
 
@@ -66,9 +62,89 @@ def _reference(members: Sequence[SpecIteration], step: int, factor: float) -> fl
     return float(whole) if whole <= high < whole + step else (low + high) / 2
 
 
+# -- The lines that SPEC's tools write into a log: how they begin, and all they say ----------------
+#
+# In both dialects: CPU2006 counts copies and workloads as `(2:1)`, CPU2017 as `(copy 2 workload
+# 1)`; dates are those of ctime and of ISO 8601.
+
+_SECONDS = r"(\d{1,12}(?:\.(\d{0,12}))?)"
+# By the name of the method that takes a record, how it begins.
+_BEGINNINGS = {
+    "workload": rb"Workload elapsed time \(",
+    "copy": rb"(?:[ \t]\s*)?Copy \d",
+    "old_copy": rb"copy \d",
+    "running": rb"[ \t]\s*Running (?:\d|\(#)",
+    "ended": rb"[ \t]\s*(?:Success|Error|Run) \d",
+    "reported": rb"[ \t]\s*(?:Run )?Reported:",
+    "began": rb"[ \t]\s*(?:Rate )?Start:",
+    "miscompare": rb"\*\*\* Miscompare",
+    "returned": rb"\d{3}.{0,100}?: copy ",
+    "header": rb"run(?:spec|cpu) .{0,41}\bstarted at ",
+    "not_run": rb"(?:Build errors for |Setup errors: )(?!.*None\s*$)",
+    "commands": rb"Commands to run",
+    "other": rb"Benchmark Times|Specinvoke:",  # from which nothing is read
+}
+_BEGINNING = re.compile(
+    b"|".join(b"(?P<%s>%s)" % (name.encode(), text) for name, text in _BEGINNINGS.items()),
+    re.DOTALL,
+)
+RECORDS = {
+    "workload": re.compile(
+        r"Workload elapsed time \((?:copy )?(\d{1,6})(?::| workload )(\d{1,6})\) = "
+        + _SECONDS
+        + r" seconds$"
+    ),
+    "copy": re.compile(
+        r"\s*Copy (\d{1,6}) of (\S{1,100}) \((\w{1,40}) (\w{1,40})\) run (\d{1,9}) finished at "
+        r".{1,40}?\.  Total elapsed time: " + _SECONDS + "$"
+    ),
+    "old_copy": re.compile(
+        r"copy (\d{1,6}) finished @ .{1,40}?\.  Total elapsed time: " + _SECONDS + "$"
+    ),
+    "running": re.compile(r"\s*Running (?:\(#(\d{1,9})\) )?(\d{3}\.\S{1,100}) (.*)$"),
+    "ended": re.compile(
+        r"\s*(Success|Error|Run) (\d{3}\.\S{1,100}) (\w{1,40}) (\w{1,40}) "
+        r"ratio=(-?\d{1,15}(?:\.(\d{1,12}))?), runtime="
+        + _SECONDS
+        + r", (?:copies=(\d{1,6}), )?(.{0,300})$"
+    ),
+    "reported": re.compile(
+        r"\s*(?:Run )?Reported:\s+(?:\d+:\d\d:\d\d )?\(?(\d{1,10}) (\d{1,10}) " + _SECONDS + r"\)?$"
+    ),
+    "began": re.compile(r"\s*(?:Rate )?Start:\s+.{1,60}\((\d{9,11}(?:\.\d{1,9})?)\)$"),
+    "miscompare": re.compile(r"\*{3} Miscompare of ([^\s;]{1,200})"),
+    "returned": re.compile(
+        r"(\d{3}\.\S{1,100}): copy (\d{1,6}) non-zero return code "
+        r"\(exit code=(-?\d{1,6}), signal=(\d{1,4})\)$"
+    ),
+    "header": re.compile(r'run(?:spec|cpu) v?(\S{1,20}) started at .{1,60} on "([^"]{1,200})"$'),
+    "not_run": re.compile(r"(?:Build errors for|Setup errors)\b.{0,40}?: (?!None$)(?:.{1,2000})$"),
+}
+_COPIES = re.compile(r"\((\d{1,6}) cop(?:y|ies)\b")
+_FOR_COPY = re.compile(r" for copy (\d{1,6})\b")
+_ERROR_END = re.compile(r"errorcode=[A-Z]{2}$")
+_ERROR_CODE = re.compile(r"errorcode=([A-Z]{2})\b")
+_SIZE = re.compile(r"(?:test|train|ref)(?:rate|speed)?$")
+_DIRECTIVE = re.compile(r"\s{2,}-([A-Za-z])(?: (.*))?$", re.DOTALL)
+_DIGITS = re.compile(r"^\d{0,12}(?:\.\d{1,12})?\)?$", re.ASCII)
+TUNES = ("base", "peak")
+_NUMERIC = tuple("0123456789.")
+
+
+def _kind_of(raw: bytes) -> str | None:
+    """Return what kind of record a line begins, None for most lines."""
+    found = _BEGINNING.match(raw)
+    return found and found.lastgroup
+
+
+def _begins(raw: bytes) -> bool:
+    """Tell whether a line begins a record of its own: nothing to join to the one before."""
+    return raw.startswith(b"-----") or _kind_of(raw) is not None
+
+
 # -- The lines of a log, and its records joined from the lines that they were wrapped to -----------
 
-LONGEST_RECORD = 20_000  # characters; a submit line can be long
+_LONGEST_RECORD = 20_000  # characters; a submit line can be long
 _MOST_ITERATIONS = 10_000  # of all benchmarks; some hundreds are in the largest
 _MOST_JOINED = 40  # lines that make one record
 _LONGEST_FOLLOWING = 1000
@@ -76,12 +152,12 @@ _CUT = "the file ends inside this line"
 type Line = tuple[int, bytes]
 
 
-class LogLines:
+class _LogLines:
     """Gives line by line; a line that was looked at too early can be put back."""
 
-    def __init__(self, stream: Readable, problems: Problems) -> None:
-        self.lines = Lines(stream)
-        self._source = iter(self.lines)
+    def __init__(self, lines: Lines, problems: Problems) -> None:
+        self._lines = lines
+        self._source = iter(lines)
         self._waiting: list[Line] = []  # the next one last
         self._problems = problems
 
@@ -99,55 +175,56 @@ class LogLines:
         if line is None:
             return ""
         self.put_back(line)
-        return "" if words.begins(line[1]) else as_text(line[1][:_LONGEST_FOLLOWING]).rstrip()
+        return "" if _begins(line[1]) else as_text(line[1][:_LONGEST_FOLLOWING]).rstrip()
 
-    def match(self, number: int, raw: bytes, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    def match(self, number: int, raw: bytes, kind: str) -> re.Match[str] | None:
         """Match a record, joined with the lines it was wrapped to; None where it stays torn."""
-        joined, last = as_text(raw[:LONGEST_RECORD]), number
+        joined, last = as_text(raw[:_LONGEST_RECORD]), number
         taken: list[Line] = []
+        pattern = RECORDS[kind]
         while (found := pattern.match(joined.rstrip())) is None and len(taken) < _MOST_JOINED:
             line = self.next()
             if line is None:
                 break
             taken.append(line)
-            if words.begins(line[1]) or len(joined) > LONGEST_RECORD:
+            if _begins(line[1]) or len(joined) > _LONGEST_RECORD:
                 break
-            joined += as_text(line[1][:LONGEST_RECORD])
+            joined += as_text(line[1][:_LONGEST_RECORD])
             last = line[0]
         if found is not None:
-            return self._longer(found, joined, pattern, last)
+            return self._longer(found, joined, kind, last)
         self._waiting.extend(reversed(taken))
-        if self.lines.cut and not taken:
+        if self._lines.cut and not taken:
             self._problems.add(number, _CUT)
-        elif pattern is not words.BEGAN:  # other programs write the like too, and it is no loss
-            start = as_text(raw[:LONGEST_RECORD]).strip()[:70]
+        elif kind != "began":  # other programs write the like too, and it is no loss
+            start = as_text(raw[:_LONGEST_RECORD]).strip()[:70]
             self._problems.add(number, f"not understood: {start!a}")
         return None
 
     def _longer(
-        self, found: re.Match[str], text: str, pattern: re.Pattern[str], last: int
+        self, found: re.Match[str], text: str, kind: str, last: int
     ) -> re.Match[str] | None:
         """Join a record that is whole without it, and yet goes on in the next line.
 
         A number that was cut, the number of copies, the code of an error. `last` is the line
         that it ends in; None where the file ends inside its number.
         """
-        if pattern is words.RUNNING and not words.COPIES.search(text):
-            wanted = words.COPIES
-        elif pattern is words.ENDED and found[1] == "Error":
-            wanted = words.ERROR_END
-        elif text[-1:] in words.NUMERIC and pattern in (words.COPY, words.OLD_COPY, words.REPORTED):
-            wanted = words.DIGITS
+        if kind == "running" and not _COPIES.search(text):
+            wanted = _COPIES
+        elif kind == "ended" and found[1] == "Error":
+            wanted = _ERROR_END
+        elif text[-1:] in _NUMERIC and kind in ("copy", "old_copy", "reported"):
+            wanted = _DIGITS
         else:
             return found
         more = self.following()
-        if more and wanted.search(more if wanted is words.DIGITS else text + more):
-            longer = pattern.match(text + more)
+        if more and wanted.search(more if wanted is _DIGITS else text + more):
+            longer = RECORDS[kind].match(text + more)
             if longer is not None:
                 self.next()
                 found, last = longer, last + 1
-        at_end = self.lines.cut and last == self.lines.count
-        if at_end and wanted is words.DIGITS and found.string[-1:] in words.NUMERIC:
+        at_end = self._lines.cut and last == self._lines.count
+        if at_end and wanted is _DIGITS and found.string[-1:] in _NUMERIC:
             self._problems.add(last, f"{_CUT}, its value is not used")
             return None
         return found
@@ -155,10 +232,10 @@ class LogLines:
 
 # -- SPEC CPU's logs (`CPU2006.001.log`, `CPU2017.001.log`), of any size, read in one pass ---------
 #
-# The dialects differ in words and dates (see `log_words`); both wrap their lines at
-# `log_line_width` wherever that falls. A line that begins like one of the records and is not
-# whole is joined with those that follow. Known from a real log of CPU2006 and one of CPU2017
-# and from SPEC's public documentation; lines of other kinds are passed over.
+# Both dialects wrap their lines at `log_line_width` wherever that falls. A line that begins like
+# one of the records and is not whole is joined with those that follow. Known from a real log of
+# CPU2006 and one of CPU2017 and from SPEC's public documentation; lines of other kinds are passed
+# over.
 
 _MOST_WORKLOADS = 250_000  # whose times are kept; 512 copies, three iterations: about 100,000
 _LONGEST_ERROR = 500
@@ -215,16 +292,16 @@ def _of(one: SpecIteration) -> _Of:
     return one.benchmark, one.tune, one.size or ""
 
 
-def read_log(stream: Readable, name: str) -> SpecFile:
+def read_log(lines: Lines, name: str) -> SpecFile:
     """Read a log, whatever state it is in: what cannot be read is a problem with its line."""
-    return _Reader(stream, name).read()
+    return _Reader(lines, name).read()
 
 
 class _Reader:
-    def __init__(self, stream: Readable, name: str) -> None:
-        self.file = SpecFile(name=name, format="log", sha256="")
+    def __init__(self, lines: Lines, name: str) -> None:
+        self.file = lines.file(name, "log")
         self.problems = self.file.problems
-        self.lines = LogLines(stream, self.problems)
+        self.lines = _LogLines(lines, self.problems)
         self.iterations = _Iterations(name)
         self.now: SpecIteration | None = None
         self.headers: list[int] = []
@@ -233,13 +310,11 @@ class _Reader:
 
     def read(self) -> SpecFile:
         while (line := self.lines.next()) is not None:
-            kind = words.kind_of(line[1])
-            if kind is words.COMMANDS:
+            kind = _kind_of(line[1])
+            if kind == "commands":
                 self.commands()
-            elif kind is not None and kind.pattern is not None:
-                found = self.lines.match(*line, kind.pattern)
-                if found is not None:
-                    _ACTIONS[kind.pattern](self, line[0], found)
+            elif kind in RECORDS and (found := self.lines.match(*line, kind)) is not None:
+                getattr(self, kind)(line[0], found)
         self.finish()
         return self.file
 
@@ -249,23 +324,23 @@ class _Reader:
         self.headers.append(number)
         if len(self.headers) == 1:
             self.file.facts["tools"] = found[1]
-            self.file.hostname = found[3]
+            self.file.hostname = found[2]
         self.leave()
 
     def running(self, number: int, found: re.Match[str]) -> None:
-        if words.FOR_COPY.search(" " + found[3]):
+        if _FOR_COPY.search(" " + found[3]):
             return  # rolling round-robin rate: the copy's own line, no bracket of all copies
         rest = found[3].split()
-        copies = words.COPIES.search(found[3])
+        copies = _COPIES.search(found[3])
         self.leave()
         self.now = SpecIteration(
             found[2],
-            next((word for word in rest if word in words.TUNES), ""),
+            next((word for word in rest if word in TUNES), ""),
             0,
             number,
-            size=next((word for word in rest if words.SIZE.match(word)), None),
+            size=next((word for word in rest if _SIZE.match(word)), None),
             number=int(found[1]) if found[1] else None,
-            copies=_copies(copies[1] if copies else None),
+            copies=copies_of(copies[1] if copies else None),
         )
 
     def commands(self) -> None:
@@ -273,17 +348,17 @@ class _Reader:
         now = self.now or SpecIteration("", "", 0, 0)
         joined, binds = "", list[str]()
         while (line := self.lines.next()) is not None:
-            text = as_text(line[1][:LONGEST_RECORD])
-            begins = words.DIRECTIVE.match(text)
+            text = as_text(line[1][:_LONGEST_RECORD])
+            begins = _DIRECTIVE.match(text)
             if not joined and text.rstrip().endswith(":") and begins is None:
                 continue  # the rest of the heading
-            if begins is None and (words.begins(line[1]) or not text.strip() or not joined):
+            if begins is None and (_begins(line[1]) or not text.strip() or not joined):
                 self.lines.put_back(line)
                 break
             if begins is not None:
                 _take_directive(joined, now, binds)
                 joined = text
-            elif len(joined) < LONGEST_RECORD:
+            elif len(joined) < _LONGEST_RECORD:
                 joined += text
         _take_directive(joined, now, binds)
         if binds:  # each list once: those of most brackets are equal
@@ -306,10 +381,10 @@ class _Reader:
         return self.now
 
     def copy(self, number: int, found: re.Match[str]) -> None:
-        copy, seconds = int(found[1]), float(found[7])
+        copy, seconds = int(found[1]), float(found[6])
         now = self.bracket_of(number, found[2])
         if copy >= MOST_COPIES or seconds > LONGEST_S:
-            self.problems.add(number, f"no copy or no time: copy {copy}, {found[7]} s")
+            self.problems.add(number, f"no copy or no time: copy {copy}, {found[6]} s")
             return
         if now.copies is not None and copy >= now.copies:
             self.problems.add(number, f"copy {copy} of {found[2]}, which runs {now.copies} copies")
@@ -329,14 +404,14 @@ class _Reader:
         if total is not None and not math.isclose(total, seconds, rel_tol=1e-6, abs_tol=1e-4):
             self.problems.add(
                 number,
-                f"copy {copy} of {one.name}: {found[7]} s, but its workloads took {total:.6f} s",
+                f"copy {copy} of {one.name}: {found[6]} s, but its workloads took {total:.6f} s",
             )
 
     def old_copy(self, number: int, found: re.Match[str]) -> None:
         if self.now is None:
             self.problems.add(number, "the time of a copy, and no benchmark runs")
-        elif int(found[1]) < MOST_COPIES and float(found[3]) <= LONGEST_S:
-            self.now.old_s.setdefault(int(found[1]), float(found[3]))
+        elif int(found[1]) < MOST_COPIES and float(found[2]) <= LONGEST_S:
+            self.now.old_s.setdefault(int(found[1]), float(found[2]))
 
     def returned(self, number: int, found: re.Match[str]) -> None:
         copy, code, killed = int(found[2]), int(found[3]), int(found[4])
@@ -375,8 +450,8 @@ class _Reader:
 
     def ended(self, number: int, found: re.Match[str]) -> None:
         now = self.bracket_of(number, found[2])
-        tune, size = (found[3], found[4]) if found[3] in words.TUNES else (found[4], found[3])
-        if words.SIZE.match(tune):  # a label that is no tune: the order shows it
+        tune, size = (found[3], found[4]) if found[3] in TUNES else (found[4], found[3])
+        if _SIZE.match(tune):  # a label that is no tune: the order shows it
             tune, size = size, tune
         one = now
         if not self.iterations.known(now):
@@ -385,8 +460,8 @@ class _Reader:
             one.reported_s, one.reported_places = float(found[7]), len(found[8] or "")
         ratio = float(found[5])
         one.ratio = ReportedNumber(ratio, len(found[6] or ""), number) if ratio > 0 else None
-        one.copies = _copies(found[9]) if found[9] else one.copies
-        code = words.ERROR_CODE.search(found[10])
+        one.copies = copies_of(found[9]) if found[9] else one.copies
+        code = _ERROR_CODE.search(found[10])
         one.valid = "S" if found[1] == "Success" else code[1] if code else None
         if found[1] == "Error" and one.valid in (None, "S"):
             crashed = any(failure.detail is None for failure in one.failures.values())
@@ -411,7 +486,6 @@ class _Reader:
 
     def finish(self) -> None:
         file, iterations = self.file, self.iterations
-        self.lines.lines.finish(file)
         self.leave()
         for key, one in iterations.found.items():
             dirs = one.directories
@@ -432,7 +506,7 @@ class _Reader:
             file.notes.append(
                 f"times of single workloads are left out behind the first {_MOST_WORKLOADS}"
             )
-        file.iterations = _timed(list(iterations.found.values()), file.notes)
+        file.iterations = timed_only(list(iterations.found.values()), file.notes)
         file.size = next((one.size for one in file.iterations), None)
         suites = (keys.suite_of(one.benchmark) for one in file.iterations)
         file.suite = next(filter(None, suites), None)
@@ -442,7 +516,7 @@ class _Reader:
 
 def _take_directive(text: str, now: SpecIteration, binds: list[str]) -> None:
     """Take a line of the command file."""
-    found = words.DIRECTIVE.match(text)
+    found = _DIRECTIVE.match(text)
     if found is None:
         return
     kind, value = found[1], (found[2] or "").strip()
@@ -456,12 +530,14 @@ def _take_directive(text: str, now: SpecIteration, binds: list[str]) -> None:
             now.command, now.command_binds = value, has_bind
 
 
-def _copies(text: str | None) -> int | None:
+def copies_of(text: str | None) -> int | None:
+    """Return a number of copies that can be one."""
     copies = int(text or 0)
     return copies if 0 < copies <= MOST_COPIES else None
 
 
-def _timed(every: list[SpecIteration], notes: list[str]) -> list[SpecIteration]:
+def timed_only(every: list[SpecIteration], notes: list[str]) -> list[SpecIteration]:
+    """Leave out sizes test and train, with a note, where others were run."""
     timed = [one for one in every if (one.size or "").startswith("ref")]
     if not timed or len(timed) == len(every):
         return every
@@ -469,93 +545,3 @@ def _timed(every: list[SpecIteration], notes: list[str]) -> list[SpecIteration]:
         f"{len(every) - len(timed)} runs of sizes test and train are left out: they are not timed"
     )
     return timed
-
-
-_ACTIONS: dict[re.Pattern[str], Callable[[_Reader, int, re.Match[str]], None]] = {
-    words.WORKLOAD: _Reader.workload,
-    words.COPY: _Reader.copy,
-    words.OLD_COPY: _Reader.old_copy,
-    words.RUNNING: _Reader.running,
-    words.ENDED: _Reader.ended,
-    words.REPORTED: _Reader.reported,
-    words.BEGAN: _Reader.began,
-    words.MISCOMPARE: _Reader.miscompare,
-    words.RETURNED: _Reader.returned,
-    words.NOT_RUN: _Reader.not_run,
-    words.HEADER: _Reader.header,
-}
-
-
-# -- The table of results in a CSV report: no times of copies, and no reference times --------------
-
-_TABLE = re.compile(rb'^"?Benchmark"?,.*Base', re.MULTILINE)
-_ROW = re.compile(r"\d{3}\.\w[\w.-]*")
-_COLUMN = re.compile(
-    r"(?:Est\. )?(Base|Peak) (# Copies|# Threads|Run Time|Rate|Ratio|Selected|Status)"
-)
-_DESCRIBED = re.compile(r"(?<!\w)(\w+)\(\w+\) iteration #(\d{1,9})")
-
-
-def is_table(head: bytes) -> bool:
-    """Tell whether a file that begins so is a CSV report."""
-    return _TABLE.search(head) is not None and words.HEADER.search(as_text(head[:200])) is None
-
-
-def read_table(stream: Readable, name: str) -> SpecFile:
-    """Read the full table of results of a CSV report: a row an iteration, base beside peak."""
-    file = SpecFile(name=name, format="csv", sha256="")
-    lines = Lines(stream)
-    columns: list[tuple[str, str] | None] = []
-    found: dict[tuple[str, str, int], SpecIteration] = {}
-    seen: Counter[tuple[str, str]] = Counter()
-    closed = False  # the tables behind the full one repeat what was selected
-    for number, raw in lines:
-        cells = next(csv.reader([as_text(raw)]), [])
-        if not closed and cells and cells[0] == "Benchmark":
-            named = (_COLUMN.match(cell) for cell in cells)
-            columns = [(it[1].lower(), it[2]) if it else None for it in named]
-        elif columns and cells and _ROW.fullmatch(cells[0]):
-            size, of_row = _described(cells)
-            for tune in words.TUNES:
-                cells_of = zip(columns, cells, strict=False)
-                values = {at[1]: cell for at, cell in cells_of if at and cell and at[0] == tune}
-                if not values:
-                    continue
-                seen[cells[0], tune] += 1
-                key = (cells[0], tune, of_row or seen[cells[0], tune])
-                one = SpecIteration(*key, number, size=size)
-                _take(values, one, number)
-                if not closed and found.setdefault(key, one) is not one:
-                    file.problems.add(number, f"a second row of {one.name}; the first is kept")
-        elif columns and not cells:
-            closed = bool(found)
-    file.iterations = _timed(list(found.values()), file.notes)
-    file.suite = next(filter(None, (keys.suite_of(it.benchmark) for it in file.iterations)), None)
-    file.size = next((it.size for it in file.iterations), None)
-    lines.finish(file)
-    derive_references(file)
-    return file
-
-
-def _described(cells: Sequence[str]) -> tuple[str | None, int | None]:
-    found = next(filter(None, map(_DESCRIBED.search, cells)), None)
-    return (found[1], int(found[2])) if found else (None, None)
-
-
-def _take(values: Mapping[str, str], one: SpecIteration, number: int) -> None:
-
-    def figure(*columns: str) -> ReportedNumber | None:
-        text = next((values[it] for it in columns if it in values), "")
-        found = re.fullmatch(r"\d{1,12}(?:\.(\d{1,12}))?", text)
-        return ReportedNumber(float(text), len(found[1] or ""), number) if found else None
-
-    seconds, ratio = figure("Run Time"), figure("Rate", "Ratio")
-    if seconds is not None and 0 < seconds.value <= LONGEST_S:
-        one.reported_s, one.reported_places = seconds.value, seconds.places
-    one.ratio = ratio if ratio and ratio.value > 0 else None
-    threads, copies = figure("# Threads"), values.get("# Copies", "1")
-    one.threads = int(threads.value) if threads else None
-    one.rate = not one.benchmark.endswith("_s")
-    one.copies = _copies(copies if re.fullmatch(r"\d{1,9}", copies, re.ASCII) else None)
-    one.selected = values["Selected"] in ("1", "*") if "Selected" in values else None
-    one.valid = values.get("Status", "S" if one.ratio else "NR")[:20]

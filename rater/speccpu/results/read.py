@@ -6,13 +6,11 @@ import math
 import os
 import re
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -21,7 +19,7 @@ from rater.plan.topology import Topology
 from rater.record.run import BenchmarkUsed, Host, RunStatus
 from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
 from rater.speccpu.config import keys
-from rater.speccpu.results.log import is_table, read_log, read_table
+from rater.speccpu.results.log import read_log
 from rater.speccpu.results.places import BindingResolver
 from rater.speccpu.results.recompute import (
     RecomputedResults,
@@ -33,24 +31,20 @@ from rater.speccpu.results.recompute import (
     rotated_copies,
     rotated_place,
 )
-from rater.speccpu.results.result import LONGEST_S, SpecFile, SpecIteration
+from rater.speccpu.results.result import LONGEST_S, Lines, SpecFile, SpecIteration
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
+from rater.speccpu.results.table import is_table, read_table
 from rater.text.documents import open_input
-from rater.text.packed import TORN, Readable, UnpackedStream, kind_of
+from rater.text.packed import TORN, UnpackedStream, kind_of
 from rater.text.values import truncate_list
 
 MOST_BYTES = 128_000_000  # less than a minute; what is packed or comes by pipe may have no end
-_PIECE_BYTES = 1 << 20
 _STANDARD_INPUT = ("-", "/dev/stdin")
-
-
-def _nobody(_: int) -> None:
-    pass
 
 
 def read_spec(
     path: Path,
-    told: Callable[[int], None] = _nobody,
+    told: Callable[[int], object] = id,
     defines: Mapping[str, str] | None = None,
     label: str | None = None,
 ) -> SpecFile:
@@ -61,93 +55,47 @@ def read_spec(
     `defines` and `label` are for the configuration inside a raw file. Raises `InputError`
     when there is no file, too large a one, or no result of SPEC CPU in it.
     """
-    with _opened(path) as stream:
-        magic = stream.read(8)
-        stream.seek(0)
-        kind = kind_of(magic)
-        whole = _Bounded(UnpackedStream(stream, kind) if kind else stream, kind, told)
-        head = whole.head()
-        name = "standard input" if str(path) in _STANDARD_INPUT else path.name
-        other = read_table if is_table(head) else read_log
-        file = read_rsf(whole, name, defines, label) if is_raw(head) else other(whole, name)
-        if whole.problem is not None:
-            file.problems.add(file.lines, whole.problem)
+    data, problem = _content(path)
+    head, lines = data[:HEAD_BYTES], Lines(data, told)
+    name = "standard input" if str(path) in _STANDARD_INPUT else path.name
+    if is_raw(head):
+        file = read_rsf(lines, name, defines, label)
+    else:
+        file = (read_table if is_table(head) else read_log)(lines, name)
+    if problem is not None:
+        file.problems.add(file.lines, problem)
     if not file.iterations:
-        raise InputError(_nothing(path, head, file, whole.problem))
+        raise InputError(_nothing(path, head, file, problem))
     return file
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _content(path: Path) -> tuple[bytes, str | None]:
+    """Return what is in a file, unpacked, and why it is not all of it."""
     if str(path) in _STANDARD_INPUT:
-        with _spooled(sys.stdin.buffer) as spooled:
-            yield spooled
-        return
-    with open_input(path, MOST_BYTES, "a result file of SPEC CPU") as stream:
-        if not stream.seekable():  # `<(zcat result.rsf.gz)`
-            with _spooled(stream) as spooled:
-                yield spooled
-            return
-        size = stream.seek(0, os.SEEK_END)
-        if size > MOST_BYTES:
-            raise InputError(
-                f"{path} has {size / 1e6:.0f} MB; expected a result file of at most "
-                f"{MOST_BYTES // 10**6} MB (parts of a log can be imported one by one)"
-            )
-        stream.seek(0)
-        yield stream
-
-
-@contextmanager
-def _spooled(stream: BinaryIO) -> Iterator[BinaryIO]:
-    with tempfile.TemporaryFile() as file:
-        left = MOST_BYTES + 1  # one more than is read, so that more is noticed
-        while left > 0 and (piece := stream.read(min(left, _PIECE_BYTES))):
-            file.write(piece)
-            left -= len(piece)
-        file.seek(0)
-        yield file
-
-
-class _Bounded:
-    """What the readers read: it ends where unpacking fails, or at the limit, and says so."""
-
-    def __init__(self, stream: Readable, kind: str | None, told: Callable[[int], None]) -> None:
-        self._stream = stream
-        self._kind = kind
-        self._told = told
-        self._left = MOST_BYTES
-        self._head = b""
-        self.problem: str | None = None
-
-    def head(self) -> bytes:
-        """Return the beginning, which is read again."""
-        pieces = []
-        wanted = HEAD_BYTES
-        while wanted > 0 and (piece := self.read(wanted)):
-            pieces.append(piece)
-            wanted -= len(piece)
-        self._head = b"".join(pieces)
-        return self._head
-
-    def read(self, size: int) -> bytes:
-        """Return at most `size` bytes (the head whole), none at the end."""
-        if self._head:
-            head, self._head = self._head, b""
-            return head
-        if self.problem is not None:
-            return b""
+        packed = sys.stdin.buffer.read(MOST_BYTES + 1)
+    else:
+        with open_input(path, MOST_BYTES, "a result file of SPEC CPU") as stream:
+            packed = stream.read(MOST_BYTES + 1)
+            if len(packed) > MOST_BYTES and stream.seekable():
+                raise InputError(
+                    f"{path} has {stream.seek(0, os.SEEK_END) / 1e6:.0f} MB; expected a result "
+                    f"file of at most {MOST_BYTES // 10**6} MB (parts of a log can be imported "
+                    "one by one)"
+                )
+    kind, problem = kind_of(packed), None
+    data = packed if kind is None else b""
+    if kind is not None:
+        unpacked, pieces, left = UnpackedStream(BytesIO(packed), kind), [], MOST_BYTES + 1
         try:
-            piece = self._stream.read(size)
+            while left > 0 and (piece := unpacked.read(left)):
+                pieces.append(piece)
+                left -= len(piece)
         except (*TORN, OSError) as error:
-            self.problem = f"cannot be read further ({self._kind or 'file'}): {error}"
-            return b""
-        self._left -= len(piece)
-        if self._left < 0:
-            self.problem = f"more than {MOST_BYTES // 10**6} MB: read up to here"
-            return b""
-        self._told(MOST_BYTES - self._left)
-        return piece
+            problem = f"cannot be read further ({kind}): {error}"
+        data = b"".join(pieces)
+    if len(data) > MOST_BYTES:
+        problem = f"more than {MOST_BYTES // 10**6} MB: read up to here"
+    return data[:MOST_BYTES], problem
 
 
 def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> str:

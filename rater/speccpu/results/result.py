@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from rater.record.run import CopyStatus
 from rater.speccpu.config.keys import Problems
-from rater.text.packed import Readable
 
 if TYPE_CHECKING:
     from rater.speccpu.config.config import SpecConfig
@@ -133,11 +133,11 @@ class SpecFile(Struct):
     estimate: bool = False  # written by rater's own export
 
 
-# -- The lines of a file of any size, in pieces of bounded memory, with its SHA-256 ----------------
+# -- The lines of a file, with its SHA-256 ---------------------------------------------------------
 
 LONGEST_LINE = 1 << 20  # bytes; packed configurations have 78, logs wrap at a few hundred
-_PIECE_BYTES = 1 << 20
 _MARK = b"\xef\xbb\xbf"  # of byte order, which editors put before UTF-8
+_TOLD_LINES = 10_000
 
 
 def as_text(raw: bytes) -> str:
@@ -149,58 +149,30 @@ def as_text(raw: bytes) -> str:
 
 
 class Lines:
-    """Iterate over (number, line without its end); `cut` and `finish` give the rest.
+    """Iterate over (number, line without its end); `told` is called with the bytes so far.
 
-    A line longer than `LONGEST_LINE` is left out and its number kept. Line ends are
-    LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
+    Line ends are LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
     """
 
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self._hash = hashlib.sha256()
-        self.count = 0
-        self.too_long: list[int] = []  # the first hundred of them
-        self.cut = False  # the last line has no end
+    def __init__(self, data: bytes, told: Callable[[int], object] = id) -> None:
+        self._data, self._told = data, told
+        self._problems = Problems()
+        self.cut = bool(data) and not data.endswith(b"\n")  # the last line has no end
+        self.count = data.count(b"\n") + self.cut
 
-    def finish(self, file: SpecFile) -> None:
-        """Write into a file that was read to its end how long it is, and what was not read."""
-        file.sha256, file.lines = self._hash.hexdigest(), self.count
-        for number in self.too_long:
-            file.problems.add(number, f"longer than {LONGEST_LINE >> 20} MiB, not read")
+    def file(self, name: str, kind: str) -> SpecFile:
+        """Return what nothing is read of yet; lines that are too long become its problems."""
+        sha256 = hashlib.sha256(self._data).hexdigest()
+        return SpecFile(name, kind, sha256, problems=self._problems, lines=self.count)
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        rest = b""
-        skipping = False
-        number = 0
-        while piece := self._stream.read(_PIECE_BYTES):
-            self._hash.update(piece)
-            pieces = piece.split(b"\n")
-            if skipping:
-                if len(pieces) == 1:
-                    continue
-                pieces[0] = b""
-                skipping = False
+        read_bytes = 0
+        for number, line in enumerate(BytesIO(self._data.removeprefix(_MARK)), start=1):
+            read_bytes += len(line)
+            if number % _TOLD_LINES == 0:
+                self._told(read_bytes)
+            plain = line.removesuffix(b"\n")
+            if len(plain) <= LONGEST_LINE:
+                yield number, plain.removesuffix(b"\r")
             else:
-                pieces[0] = rest + pieces[0]
-            rest = pieces.pop()
-            for line in pieces:
-                number += 1
-                if len(line) <= LONGEST_LINE:
-                    plain = line if number > 1 else line.removeprefix(_MARK)
-                    yield number, plain.removesuffix(b"\r")
-                else:
-                    self._leave_out(number)
-            if len(rest) > LONGEST_LINE:
-                self._leave_out(number + 1)
-                rest = b""
-                skipping = True
-            self.count = number
-        self.cut = bool(rest) or skipping
-        if self.cut:
-            self.count = number + 1
-        if rest:
-            yield number + 1, (rest if number else rest.removeprefix(_MARK)).removesuffix(b"\r")
-
-    def _leave_out(self, number: int) -> None:
-        if len(self.too_long) < 100:
-            self.too_long.append(number)
+                self._problems.add(number, f"longer than {LONGEST_LINE >> 20} MiB, not read")

@@ -29,7 +29,6 @@ from rater.speccpu.results.result import (
     as_text,
 )
 from rater.text.cpuset import format_list, parse_list
-from rater.text.packed import Readable
 
 # -- Values of a raw file as what they stand for; what is none is a problem with its line ----------
 
@@ -303,7 +302,7 @@ def is_raw(head: bytes) -> bool:
 
 
 def read_rsf(
-    stream: Readable,
+    lines: Lines,
     name: str,
     defines: Mapping[str, str] | None = None,
     label: str | None = None,
@@ -312,15 +311,15 @@ def read_rsf(
 
     `defines` and `label`: for the configuration inside, where they are known.
     """
-    reader = _Reader(stream, name)
+    reader = _Reader(lines, name)
     reader.head.command_line = (defines, label)
     return reader.read()
 
 
 class _Reader:
-    def __init__(self, stream: Readable, name: str) -> None:
-        self.lines = Lines(stream)
-        self.file = SpecFile(name=name, format="rsf", sha256="")
+    def __init__(self, lines: Lines, name: str) -> None:
+        self.lines = lines
+        self.file = lines.file(name, "rsf")
         self.problems = self.file.problems
         self.head = Head(self.file)
         self.found: dict[tuple[str, str, int], SpecIteration] = {}
@@ -331,13 +330,8 @@ class _Reader:
         self.numbers: list[tuple[int, SpecIteration, int]] = []  # line, and what `iteration` is
 
     def read(self) -> SpecFile:
-        held: tuple[int, str] | None = None
         for number, raw in self.lines:
-            if held is not None:
-                self.line(*held, cut=False)
-            held = (number, as_text(raw))
-        if held is not None:
-            self.line(*held, cut=self.lines.cut)
+            self.line(number, as_text(raw), cut=self.lines.cut and number == self.lines.count)
         self.finish()
         return self.file
 
@@ -439,7 +433,6 @@ class _Reader:
 
     def finish(self) -> None:
         file = self.file
-        self.lines.finish(file)
         file.suite = next((suite for suite in self.suites if suite.startswith("cpu")), None)
         file.iterations = list(self.found.values())
         file.size = file.facts.get("size")
