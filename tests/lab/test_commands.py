@@ -176,3 +176,11 @@ def test_a_dry_run_says_what_pages_would_do(rater: Rater) -> None:
     )
     assert "pages   1G, in pages of the pool of huge pages" in told("--pages", "1G")
     assert "pages  " not in told()
+
+
+def test_a_sweep_with_too_few_layouts_for_a_model_is_not_drawn(
+    rater: Rater, database: Path, tmp_path: Path
+) -> None:
+    make_sweep(database, "pages", {"0%": [8.0], "100%": [4.0]})
+    status, _, err = rater("lab", "model", "last", "-o", tmp_path / "fits.svg")
+    assert (status, "nothing to draw: a model needs 3 values of x" in err) == (2, True)

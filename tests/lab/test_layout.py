@@ -20,7 +20,6 @@ from rater.lab.layout.layout import (
     PageShare,
     PageSpread,
     PageWindow,
-    WholeCategory,
     huge_share,
     page_windows,
     parse_pages,
@@ -28,7 +27,6 @@ from rater.lab.layout.layout import (
 )
 from rater.lab.layout.pools import (
     PoolNeed,
-    largest_needs,
     pool_needs,
     pool_settings,
     pool_shortages,
@@ -62,7 +60,11 @@ KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 HUGE = 2 * MB
 
 
-def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
+def whole(size: int) -> PageRanges:
+    return PageRanges((PageRange(size, 0, EVERYTHING),))
+
+
+def all_of(form: PageShare | PageRanges) -> PageLayout:
     return PageLayout(form, form, form)
 
 
@@ -75,10 +77,10 @@ def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
         ("spread:0%", PageLayout(), "0%"),
         ("huge", all_of(ALL_HUGE), "100%"),
         ("random:100%:3", all_of(ALL_HUGE), "100%"),
-        ("2M", all_of(WholeCategory(HUGE)), "2M"),
-        ("2048kB", all_of(WholeCategory(HUGE)), "2M"),
-        ("1G", all_of(WholeCategory(GB)), "1G"),
-        ("64K", all_of(WholeCategory(64 * KB)), "64k"),
+        ("2M", all_of(whole(HUGE)), "2M"),
+        ("2048kB", all_of(whole(HUGE)), "2M"),
+        ("1G", all_of(whole(GB)), "1G"),
+        ("64K", all_of(whole(64 * KB)), "64k"),
         (" 12.5% ", all_of(PageShare(12.5)), "12.5%"),
         ("50%@20%", all_of(PageShare(50, at_percent=20)), "50%@20%"),
         ("50%@0%", all_of(PageShare(50)), "50%"),
@@ -102,9 +104,7 @@ def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
         ),
         (
             "static : 2M ; heap : random:5%:2",
-            PageLayout(
-                PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, WholeCategory(HUGE), split=True
-            ),
+            PageLayout(PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, whole(HUGE), split=True),
             "heap:random:5%:2;static:2M",
         ),
         ("heap:0%", PageLayout(split=True), "heap:base"),
@@ -114,7 +114,7 @@ def all_of(form: PageShare | WholeCategory | PageRanges) -> PageLayout:
             PageLayout(ALL_HUGE, ALL_HUGE, ALL_HUGE, split=True),
             "heap:huge;mmap:huge;static:huge",
         ),
-        ("mmap:1G:best", PageLayout(mmap=WholeCategory(GB), split=True, best=True), "mmap:1G:best"),
+        ("mmap:1G:best", PageLayout(mmap=whole(GB), split=True, best=True), "mmap:1G:best"),
     ],
 )
 def test_a_layout_is_read_and_has_one_text(text: str, layout: PageLayout, canonical: str) -> None:
@@ -328,7 +328,7 @@ def room(node: int, total: int, free: int, most: int = 1000, size: int = HUGE) -
 
 def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:
     copies = [on(0, 0), on(1, 0), on(2, 1), on(3, None)]
-    needs = pool_needs(copies, {copy: {HUGE: 10, GB: 1} for copy in range(4)})
+    needs = pool_needs(copies, [{HUGE: 10, GB: 1}])
     assert needs == (
         *(PoolNeed(0, HUGE, 20), PoolNeed(1, HUGE, 10), PoolNeed(None, HUGE, 10)),
         *(PoolNeed(0, GB, 2), PoolNeed(1, GB, 1), PoolNeed(None, GB, 1)),
@@ -347,13 +347,13 @@ def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:
 def test_memory_that_is_bound_elsewhere_takes_pages_there(
     placed: Placement, by_node: dict[int | None, int]
 ) -> None:
-    assert {it.node: it.pages for it in pool_needs([placed], {0: {HUGE: 9}})} == by_node
+    assert {it.node: it.pages for it in pool_needs([placed], [{HUGE: 9}])} == by_node
 
 
 def test_programs_that_run_one_after_the_other_need_what_the_largest_needs() -> None:
-    first, second = [PoolNeed(0, HUGE, 9), PoolNeed(1, HUGE, 1)], [PoolNeed(0, HUGE, 4)]
-    assert largest_needs([first, second]) == (PoolNeed(0, HUGE, 9), PoolNeed(1, HUGE, 1))
-    assert largest_needs([second, first]) == (PoolNeed(0, HUGE, 9), PoolNeed(1, HUGE, 1))
+    programs: list[dict[int, int]] = [{HUGE: 9}, {HUGE: 4, GB: 1}]
+    needs = (PoolNeed(0, HUGE, 9), PoolNeed(0, GB, 1))
+    assert pool_needs([on(0, 0)], programs) == pool_needs([on(0, 0)], programs[::-1]) == needs
 
 
 def test_pools_are_set_to_what_is_in_use_and_needed_and_only_where_they_lack_it() -> None:

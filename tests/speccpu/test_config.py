@@ -19,9 +19,9 @@ def test_submit_and_binds_have_their_lines() -> None:
         "# a\nbind0 = numactl -C 0\nbind1=numactl -C 1\n\nsubmit = $BIND $command\n"
     )
     assert config.submit("400.perlbench", "base") == ("$BIND $command", 5)
-    assert [(bind.line, bind.position, bind.text) for bind in config.binds()] == [
-        (2, 0, "numactl -C 0"),
-        (3, 1, "numactl -C 1"),
+    assert [(bind.setting.line, bind.name, bind.text) for bind in config.binds()] == [
+        (2, "bind0", "numactl -C 0"),
+        (3, "bind1", "numactl -C 1"),
     ]
 
 

@@ -73,13 +73,7 @@ class PageShare(Struct, frozen=True):
         return f"{share}@{self.at_percent:.12g}%" if self.at_percent else share
 
 
-class WholeCategory(Struct, frozen=True):
-    """All of a category in pages of one size."""
-
-    page_bytes: int
-
-    def __str__(self) -> str:
-        return size_text(self.page_bytes)
+EVERYTHING = 1 << 46  # an end behind all data
 
 
 class PageRange(Struct, frozen=True):
@@ -91,7 +85,8 @@ class PageRange(Struct, frozen=True):
 
     def __str__(self) -> str:
         start, end = (size_text(it) for it in (self.start, self.end))
-        return f"{size_text(self.page_bytes)}@{start}-{end}"
+        where = "" if self.end == EVERYTHING else f"@{start}-{end}"
+        return f"{size_text(self.page_bytes)}{where}"
 
 
 class PageRanges(Struct, frozen=True):
@@ -103,7 +98,7 @@ class PageRanges(Struct, frozen=True):
         return "+".join(str(it) for it in self.ranges)
 
 
-type PageForm = PageShare | WholeCategory | PageRanges
+type PageForm = PageShare | PageRanges
 NO_HUGE, ALL_HUGE = PageShare(0.0), PageShare(100.0)
 _WORDS: dict[str, PageForm] = {"base": NO_HUGE, "huge": ALL_HUGE}
 
@@ -205,7 +200,8 @@ def _form(word: str, text: str) -> PageForm:
         return _ranges(word, text)
     size = _bytes(word, text, "")
     _check_page(size, text)
-    return NO_HUGE if size == BASE_BYTES else WholeCategory(size)
+    whole = PageRanges((PageRange(size, 0, EVERYTHING),))
+    return NO_HUGE if size == BASE_BYTES else whole
 
 
 def _plain(share: PageShare) -> PageShare:
@@ -269,7 +265,6 @@ def _layout_error(text: str, why: str) -> InputError:
 
 # -- What a layout asks of data of known size: windows of addresses with their page size -----------
 
-EVERYTHING = 1 << 46  # an end behind all data
 MOST_WINDOWS = 1024  # of a category: each is two mappings, and 8192 of them take 19 ms to make
 
 
@@ -335,8 +330,6 @@ def huge_share(layout: PageLayout, extents: Extents, huge_bytes: int) -> float:
 
 
 def _of(form: PageForm, extent: int, huge: int) -> list[tuple[int, int, int]]:
-    if isinstance(form, WholeCategory):
-        return [(0, EVERYTHING, form.page_bytes)]
     if isinstance(form, PageRanges):
         return _merged((it.start, it.end, it.page_bytes) for it in form.ranges)
     if form in (NO_HUGE, ALL_HUGE):

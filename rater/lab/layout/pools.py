@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -39,39 +40,26 @@ class PoolNeed(Struct, frozen=True):
 
 
 def pool_needs(
-    placements: Iterable[Placement], pages_by_copy: Mapping[int, Mapping[int, int]]
+    placements: Iterable[Placement], programs: Iterable[Mapping[int, int]]
 ) -> tuple[PoolNeed, ...]:
     """Return what copies need of each pool, by page size and node, those of any last.
 
-    `pages_by_copy`: pages by size in bytes, of each copy by its number. A copy takes the pages of
-    its node, or an even part (rounded up) of those of the nodes that its memory is bound to or
-    interleaved over; one that is bound nowhere takes them of any.
+    `programs`: pages by size in bytes that a copy takes, of each program; they run one after the
+    other. A copy takes the pages of its node, or an even part (rounded up) of those of the nodes
+    that its memory is bound to or interleaved over; one that is bound nowhere takes them of any.
     """
-    needs: dict[tuple[int, int | None], int] = {}
-    for placed in placements:
-        of = _nodes_of(placed)
-        for size, pages in pages_by_copy.get(placed.copy, {}).items():
-            for node in of:
-                part = -(-pages // len(of))
-                needs[size, node] = needs.get((size, node), 0) + part
-    order = sorted(needs.items(), key=lambda it: (it[0][0], it[0][1] is None, it[0][1] or 0))
-    return tuple(PoolNeed(node, size, pages) for (size, node), pages in order)
-
-
-def largest_needs(several: Iterable[Iterable[PoolNeed]]) -> tuple[PoolNeed, ...]:
-    """Return what does for each of several programs that run one after the other."""
-    found: dict[tuple[int | None, int], PoolNeed] = {}
-    for needs in several:
-        for need in needs:
-            key = need.node, need.page_bytes
-            found[key] = max(found.get(key, need), need, key=lambda it: it.pages)
-    return tuple(found.values())
-
-
-def _nodes_of(placed: Placement) -> tuple[int | None, ...]:
-    if placed.memory_policy is MemoryPolicy.PREFERRED and placed.memory_nodes:
-        return placed.memory_nodes[:1]
-    return placed.memory_nodes or (placed.node,)
+    needs = Counter[tuple[int, int | None]]()
+    for pages_by_size in programs:
+        of_one = Counter[tuple[int, int | None]]()
+        for placed in placements:
+            nodes = placed.memory_nodes or (placed.node,)
+            if placed.memory_policy is MemoryPolicy.PREFERRED:
+                nodes = nodes[:1]
+            for size, pages in pages_by_size.items():
+                of_one.update({(size, node): -(-pages // len(nodes)) for node in nodes})
+        needs |= of_one
+    order = sorted(needs, key=lambda it: (it[0], it[1] is None, it[1] or 0))
+    return tuple(PoolNeed(node, size, needs[size, node]) for size, node in order)
 
 
 class PoolShortage(Struct, frozen=True):

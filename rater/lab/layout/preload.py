@@ -308,22 +308,13 @@ class PageSetup(Struct, frozen=True):
         return PageProof(self, phase)
 
 
-class _CopyRun(Struct, frozen=True):
-    copy: int
-    step: int
-    benchmark: str
-    begin_ns: int  # of CLOCK_MONOTONIC
-    end_ns: int
-    group: int
-
-
 class PageProof:
     """The copies of one phase; on the trio thread. `spent_ns`: CPU time of all looks."""
 
     def __init__(self, setup: PageSetup, phase: int) -> None:
         self._setup = setup
         self._phase = phase
-        self._ran: list[_CopyRun] = []
+        self._ran: dict[int, list[tuple[Child, int]]] = {}  # by copy, with its end
         self._looked: dict[tuple[int, int], list[ProcessSeen]] = {}  # by copy and step
         self._next_ns: dict[int, int] = {}  # by pid: age at its next look
         self.spent_ns = 0
@@ -371,35 +362,23 @@ class PageProof:
     def ended(self, child: Child, now_ns: int) -> None:
         """Take note of a copy that ended and counts."""
         if child.start_ns is not None:
-            self._ran.append(
-                _CopyRun(
-                    child.copy,
-                    child.position,
-                    child.step.benchmark,
-                    child.start_ns,
-                    now_ns,
-                    child.pid,
-                )
-            )
+            self._ran.setdefault(child.copy, []).append((child, now_ns))
 
     def close(self) -> Iterator[PagesHad]:
         """Yield what each copy had; nothing is timed any more."""
-        by_copy: dict[int, list[_CopyRun]] = {}
-        for one in self._ran:
-            by_copy.setdefault(one.copy, []).append(one)
-        for copy, runs in sorted(by_copy.items()):
+        for copy, runs in sorted(self._ran.items()):
             path = self._setup.reports / str(copy)
             reports = latest_reports(read_reports(path))
             with suppress(OSError):
                 path.unlink()
-            for ran in runs:
-                those = [it for it in reports if ran.begin_ns <= it.began_ns <= ran.end_ns]
+            for ran, end_ns in runs:
+                those = [it for it in reports if (ran.start_ns or 0) <= it.began_ns <= end_ns]
                 regions = page_regions(
-                    _most(those, self._looked.get((copy, ran.step), [])),
-                    self._setup.orders[ran.benchmark],
+                    _most(those, self._looked.get((copy, ran.position), [])),
+                    self._setup.orders[ran.step.benchmark],
                     self._setup.huge_bytes,
                 )
-                yield PagesHad(self._phase, copy, ran.step, regions)
+                yield PagesHad(self._phase, copy, ran.position, regions)
 
 
 def _most(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[ProcessSeen]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -28,11 +28,9 @@ from rater.lab.layout.layout import (
     pool_pages_text,
 )
 from rater.lab.layout.pools import (
-    PoolNeed,
     fill_pools,
     gains_rights,
     huge_page_bytes,
-    largest_needs,
     limit_problem,
     machine_problems,
     pool_needs,
@@ -48,7 +46,7 @@ from rater.lab.layout.preload import (
 )
 from rater.plan.request import Request
 from rater.plan.schedule import Step
-from rater.record.run import BenchmarkUsed, MemoryPolicy, Placement
+from rater.record.run import MemoryPolicy
 from rater.record.stored import StoredRun
 from rater.run.launcher.guard import MARKER
 from rater.run.programs.child_process import Limits, run_alone
@@ -142,59 +140,164 @@ def program_problems(programs: Iterable[Path], library: Path) -> list[str]:
     return found
 
 
-# -- One copy alone, to learn how large its data becomes: what shares of a layout are taken of -----
+# -- Page sizes of the copies of one run made ready: sizes of data learnt, pools looked at ---------
+
+type Extents = Mapping[Category, int]  # bytes from the start of a category to its last page
 
 
-def learn_sizes(
-    program: Program,
-    order: PageDirective,
-    huge_bytes: int,
+class PreparedPages(Struct, frozen=True):
+    """Everything that copies need for their page sizes."""
+
+    setup: PageSetup
+    programs: dict[str, Program]  # with the layout in their environment
+    tuning: CopyTuning
+    warnings: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]  # kept with the run
+
+
+def pages_of_run(
+    ready: PreparedRun,
+    start: StoredRun,
+    store: Store,
+    cache: Path,
     *,
-    work: Path,
-    reports: Path,
-    tuning: CopyTuning,
-    placement: Placement,
-    environment: tuple[tuple[str, str], ...],
-    limits: Limits,
-    best: bool,
+    say_text: Callable[[str], None],
+    fill: Callable[[Mapping[str, str]], None],
+) -> PreparedPages | None:
+    """Make the page sizes of copies ready; None where they are not chosen.
+
+    `fill` sets pools of huge pages, by the names of their settings, until the run is over; it
+    raises `RaterError` where it cannot. Raises `InputError` where the layout cannot be had, unless
+    the best of it will do.
+    """
+    request, placements = ready.resolved.request, ready.resolved.placements
+    asked = pages_asked(request)
+    if asked is None:
+        return None
+    root = sysroot()
+    huge = huge_page_bytes(root)
+    library = build_library(cache, split=asked.layout.split)
+    files = {Path(line.words[0]) for lines in ready.lines for line in lines}
+    problems = layout_problems(asked, {}) + program_problems(files, library.executable)
+    reports = ready.work / "pages"
+    reports.mkdir(mode=0o700)
+    setup = PageSetup({}, huge, reports, library.executable)
+    backing = backing_of(asked.layout, pooled=asked.pooled, huge_bytes=huge)
+    sizes: dict[str, Extents] = {}
+    if (not problems and asked.layout.needs_extent) or HUGETLB in backing:
+        for used in start.benchmarks:
+            seen = store.page_extents(used, split=asked.layout.split)
+            if asked.heap_bytes is not None:
+                sizes[used.name] = dict.fromkeys(Category, asked.heap_bytes)
+            elif seen:  # in an earlier run
+                sizes[used.name] = {Category(it): size for it, size in seen.items() if it != REST}
+            else:
+                say_text(
+                    f"--pages: one copy of {used.name} alone, to learn how large its data becomes "
+                    "(--pages-heap SIZE says so)"
+                )
+                sizes[used.name] = _learnt_sizes(ready, used.name, asked, setup)
+    orders = {name: _order(asked, sizes.get(name, {}), huge) for name in ready.programs}
+    limits = (limit_problem(order.heap_bytes, order.mmap_bytes) for order in orders.values())
+    problems += filter(None, limits)
+    pools: tuple[tuple[str, str], ...] = ()
+    if not problems or asked.layout.best:
+        windows = [order.windows for order in orders.values()]
+        taken = [pool_pages(it, huge, pooled=asked.pooled) for it in windows]
+        pools, lacking = fill_pools(pool_needs(placements, taken), fill, root)
+        every = {pool_pages_text(it, huge, pooled=asked.pooled) for it in windows} - {""}
+        why = f"; each category has pages of its own: {' or '.join(sorted(every))}" if every else ""
+        problems += [text + why for text in lacking]
+    problems = list(dict.fromkeys(problems))
+    if problems and not asked.layout.best:
+        raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
+    return PreparedPages(
+        setup=replace(setup, orders=orders),
+        programs={
+            name: _told(program, orders[name], reports) for name, program in ready.programs.items()
+        },
+        tuning=CopyTuning(preload=str(library.executable)),
+        warnings=tuple(f"--pages {request.pages}: {text}" for text in problems),
+        settings=(
+            ("copies.pages", f"{asked.layout}, {backing}"),
+            ("copies.pages.library", f"sha256 {(library.sha256 or '')[:12]}"),
+            *pools,
+        ),
+    )
+
+
+def _told(program: Program, order: PageDirective, reports: Path) -> Program:
+    told = (VARIABLE, order.words(str(reports)))
+    return replace(program, environment=(*program.environment, told))
+
+
+def _order(asked: PageRequest, extents: Extents, huge: int) -> PageDirective:
+    heap, mmap = reserves(asked.heap_bytes, extents, sysroot())
+    windows = page_windows(asked.layout, extents, huge)
+    of_pool = [it for it in windows if asked.pooled or it.page_bytes > huge]
+    clipped = clip_windows(of_pool, {it: extents.get(it, 0) for it in Category}, huge)
+    giant = any(it.page_bytes > huge for it in windows)
+    return PageDirective(
+        windows=tuple(sorted((*clipped, *(it for it in windows if it not in of_pool)))),
+        heap_bytes=heap,
+        mmap_bytes=mmap,
+        split=asked.layout.split,
+        pooled=asked.pooled,
+        strict=not asked.layout.best,
+        extents=tuple(extents.items()) if asked.layout.needs_extent or giant else (),
+    )
+
+
+def _learnt_sizes(
+    ready: PreparedRun, name: str, asked: PageRequest, setup: PageSetup
 ) -> dict[Category, int]:
-    """Return bytes from the start of each category to its last page, all in base pages.
+    """Return how far the data of one copy goes that runs alone, all in base pages.
 
     Raises `InputError` where the copy does not end well or nothing can be seen of it, or where it
-    takes memory that is in no category (not with `best`).
+    takes memory that is in no category (not with `:best`).
     """
-    name = program.name
-    told = replace(
-        program, environment=(*program.environment, (VARIABLE, order.words(str(reports))))
+    request, best = ready.resolved.request, asked.layout.best
+    base = PageLayout(split=asked.layout.split)
+    order = _order(replace(asked, layout=base), {}, setup.huge_bytes)
+    if limit := limit_problem(order.heap_bytes, order.mmap_bytes):
+        raise InputError(f"--pages {request.pages}: {limit}")
+    told = _told(ready.programs[name], order, setup.reports)
+    alone = replace(
+        ready.resolved.placements[0], copy=0, cpus=None, memory_policy=MemoryPolicy.NONE
     )
-    alone = replace(placement, copy=0, cpus=None, memory_policy=MemoryPolicy.NONE)
     mark = os.environ.get(MARKER) or str(uuid4())
-    folders = RunFolders(work, mark, {name: told}, (alone,), environment, keep=False, tuning=tuning)
+    folders = RunFolders(
+        *(ready.work, mark, {name: told}, (alone,), request.environment),
+        keep=False,
+        tuning=CopyTuning(preload=str(setup.library)),
+    )
     spec = folders.spec(0, 0, Step(name, 1))
     try:
         ended = run_alone(
             spec.argv,
             Path(spec.directory),
             spec.environment,
-            limits,
+            Limits(request.timeout_s, request.output_limit_bytes),
             outputs=(spec.stdout, spec.stderr),
         )
         if ended.exit_code not in (0, *spec.accepted) or ended.excess is not None:
+            code, signal = ended.exit_code, ended.signal
+            how = f"by signal {signal}" if signal is not None else f"with exit code {code}"
             raise InputError(
                 f"--pages: the copy of {name} alone, which was to tell how large its data becomes, "
-                f"ended {_how(ended.exit_code, ended.signal)}: {_last_line(Path(spec.stderr))}; "
-                "see whether it runs without --pages, or say --pages-heap SIZE"
+                f"ended {how}: {_last_line(Path(spec.stderr))}; see whether it runs without "
+                "--pages, or say --pages-heap SIZE"
             )
     except OSError as error:
         raise InputError(f"{name}: cannot be started: {error.strerror}") from error
     finally:
         with suppress(RaterError):
             folders.clear(spec)
-    file = reports / "0"
+    file = setup.reports / "0"
     processes = [it for it in latest_reports(read_reports(file)) if it.event != BEGIN]
     with suppress(OSError):
         file.unlink()
-    regions = page_regions(processes, order, huge_bytes)
+    regions = page_regions(processes, order, setup.huge_bytes)
     if not regions:
         raise InputError(
             f"--pages: {name} reported no memory: it ignores LD_PRELOAD or skips exit "
@@ -210,229 +313,9 @@ def learn_sizes(
     return {Category(it.category): it.extent_bytes for it in regions if it.category != REST}
 
 
-def _how(code: int | None, number: int | None) -> str:
-    return f"by signal {number}" if number is not None else f"with exit code {code}"
-
-
 def _last_line(file: Path) -> str:
     try:
         lines = file.read_text(errors="replace").strip().splitlines()
     except OSError:
         lines = []
     return lines[-1][:200] if lines else "it printed no error"
-
-
-# -- Page sizes of copies made ready: the library built, sizes of data learnt, pools looked at -----
-
-type Extents = Mapping[Category, int]
-
-
-class PageCopies(Struct, frozen=True):
-    """What copies run as, and where."""
-
-    programs: Mapping[str, Program]  # by benchmark
-    files: Mapping[str, tuple[Path, ...]]  # what they execute, by benchmark
-    used: tuple[BenchmarkUsed, ...]
-    placements: tuple[Placement, ...]
-
-
-class PreparedPages(Struct, frozen=True):
-    """Everything that copies need for their page sizes."""
-
-    setup: PageSetup
-    programs: dict[str, Program]  # with the layout in their environment
-    tuning: CopyTuning
-    warnings: tuple[str, ...]
-    settings: tuple[tuple[str, str], ...]  # kept with the run
-
-
-def ready_pages(
-    request: Request,
-    copies: PageCopies,
-    *,
-    cache: Path,
-    work: Path,
-    known: Callable[[BenchmarkUsed, bool], Extents],
-    say: Callable[[str], None],
-    fill: Callable[[Mapping[str, str]], None],
-) -> PreparedPages | None:
-    """Return what copies need; None where page sizes are not chosen.
-
-    `fill` sets pools of huge pages, by the names of their settings, until the run is over; it
-    raises `RaterError` where it cannot. `known` tells how large a program's data was in an earlier
-    run (with large blocks apart or not). Raises `InputError` where the layout cannot be had, unless
-    the best of it will do.
-    """
-    asked = pages_asked(request)
-    if asked is None:
-        return None
-    root = sysroot()
-    huge = huge_page_bytes(root)
-    library = build_library(cache, split=asked.layout.split)
-    problems = layout_problems(asked, {})
-    every = {file for files in copies.files.values() for file in files}
-    problems += program_problems(every, library.executable)
-    reports = work / "pages"
-    reports.mkdir(mode=0o700)
-    tuning = CopyTuning(preload=str(library.executable))
-    shares: dict[str, Extents] = {}
-    backing = backing_of(asked.layout, pooled=asked.pooled, huge_bytes=huge)
-    if (not problems and asked.layout.needs_extent) or HUGETLB in backing:
-        shares = _sizes(request, asked, copies, (work, reports, tuning, huge), known=known, say=say)
-    orders = {}
-    for name in copies.programs:
-        orders[name] = _order(asked, shares.get(name, {}), huge, root)
-        limit = limit_problem(orders[name].heap_bytes, orders[name].mmap_bytes)
-        problems += [limit] if limit else []
-    needs = _pool_needs(asked, orders.values(), copies.placements, huge)
-    pools: tuple[tuple[str, str], ...] = ()
-    if not problems or asked.layout.best:
-        pools, lacking = fill_pools(needs, fill, root)
-        problems += [text + _by_category(asked, orders.values(), huge) for text in lacking]
-    problems = list(dict.fromkeys(problems))
-    if problems and not asked.layout.best:
-        raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
-    programs = {
-        name: replace(
-            program,
-            environment=(
-                *program.environment,
-                (VARIABLE, orders[name].words(str(reports))),
-            ),
-        )
-        for name, program in copies.programs.items()
-    }
-    return PreparedPages(
-        setup=PageSetup(orders, huge, reports, library.executable),
-        programs=programs,
-        tuning=tuning,
-        warnings=tuple(f"--pages {request.pages}: {text}" for text in problems),
-        settings=(
-            ("copies.pages", f"{asked.layout}, {backing}"),
-            ("copies.pages.library", f"sha256 {(library.sha256 or '')[:12]}"),
-            *pools,
-        ),
-    )
-
-
-def _sizes(
-    request: Request,
-    asked: PageRequest,
-    copies: PageCopies,
-    where: tuple[Path, Path, CopyTuning, int],
-    *,
-    known: Callable[[BenchmarkUsed, bool], Extents],
-    say: Callable[[str], None],
-) -> dict[str, Extents]:
-    if asked.heap_bytes is not None:
-        given = dict.fromkeys(Category, asked.heap_bytes)
-        return dict.fromkeys(copies.programs, given)
-    found: dict[str, Extents] = {}
-    work, reports, tuning, huge = where
-    for one in copies.used:
-        seen = known(one, asked.layout.split)
-        if not seen:
-            say(
-                f"--pages: one copy of {one.name} alone, to learn how large its data becomes "
-                "(--pages-heap SIZE says so)"
-            )
-            order = _order(replace(asked, layout=_base(asked.layout)), {}, huge, sysroot())
-            limit = limit_problem(order.heap_bytes, order.mmap_bytes)
-            if limit:
-                raise InputError(f"--pages {request.pages}: {limit}")
-            limits = Limits(request.timeout_s, request.output_limit_bytes)
-            seen = learn_sizes(
-                copies.programs[one.name],
-                order,
-                huge,
-                work=work,
-                reports=reports,
-                tuning=tuning,
-                placement=copies.placements[0],
-                environment=request.environment,
-                limits=limits,
-                best=asked.layout.best,
-            )
-        found[one.name] = seen
-    return found
-
-
-def _base(layout: PageLayout) -> PageLayout:
-    return PageLayout(split=layout.split)
-
-
-def _order(asked: PageRequest, extents: Extents, huge: int, root: Path) -> PageDirective:
-    heap, mmap = reserves(asked.heap_bytes, extents, root)
-    windows = page_windows(asked.layout, extents, huge)
-    if asked.pooled:
-        windows = tuple(clip_windows(windows, {it: extents.get(it, 0) for it in Category}, huge))
-    else:
-        giant = tuple(it for it in windows if it.page_bytes > huge)
-        limits = {it: extents.get(it, 0) for it in Category}
-        others = (it for it in windows if it not in giant)
-        windows = tuple(sorted((*clip_windows(giant, limits, huge), *others)))
-    return PageDirective(
-        windows=windows,
-        heap_bytes=heap,
-        mmap_bytes=mmap,
-        split=asked.layout.split,
-        pooled=asked.pooled,
-        strict=not asked.layout.best,
-        extents=tuple(extents.items())
-        if asked.layout.needs_extent or any(it.page_bytes > huge for it in windows)
-        else (),
-    )
-
-
-def _by_category(asked: PageRequest, orders: Iterable[PageDirective], huge: int) -> str:
-    """Say why a copy needs several pages where its data would fit into one."""
-    every = {pool_pages_text(it.windows, huge, pooled=asked.pooled) for it in orders} - {""}
-    return f"; each category has pages of its own: {' or '.join(sorted(every))}" if every else ""
-
-
-def _pool_needs(
-    asked: PageRequest, orders: Iterable[PageDirective], placements: Sequence[Placement], huge: int
-) -> tuple[PoolNeed, ...]:
-    per_copy = [pool_pages(order.windows, huge, pooled=asked.pooled) for order in orders]
-    return largest_needs(
-        pool_needs(placements, {placed.copy: pages for placed in placements}) for pages in per_copy
-    )
-
-
-# -- Page sizes of the copies of one run, made ready -----------------------------------------------
-
-
-def pages_of_run(
-    ready: PreparedRun,
-    start: StoredRun,
-    store: Store,
-    cache: Path,
-    *,
-    say_text: Callable[[str], None],
-    fill: Callable[[Mapping[str, str]], None],
-) -> PreparedPages | None:
-    """Make the page sizes of copies ready; None where they are not chosen."""
-    resolved = ready.resolved
-    if resolved.request.pages is None:
-        return None
-    names = [workload.benchmark.name for workload in resolved.workloads]
-    files = (tuple(Path(line.words[0]) for line in lines) for lines in ready.lines)
-    copies = PageCopies(
-        ready.programs,
-        dict(zip(names, files, strict=True)),
-        start.benchmarks,
-        resolved.placements,
-    )
-
-    def known(used: BenchmarkUsed, split: bool) -> dict[Category, int]:
-        found = store.page_extents(used, split=split)
-        return {Category(name): extent for name, extent in found.items() if name != REST}
-
-    return ready_pages(
-        *(resolved.request, copies),
-        cache=cache,
-        work=ready.work,
-        known=known,
-        say=say_text,
-        fill=fill,
-    )

@@ -39,14 +39,9 @@ class PageVerdict(StrEnum):
 class CopyPages(Struct, frozen=True):
     """One run of a copy."""
 
-    phase: int
-    benchmark: str
-    iteration: int
-    copy: int
-    step: int
+    copy: StoredCopy
     verdict: PageVerdict
     reasons: tuple[str, ...]  # in words, why it is not as planned
-    regions: tuple[PageRegion, ...]
     reached: float | None  # which part (0 to 1) of its memory the layout is of
 
 
@@ -99,7 +94,7 @@ def prove_pages(run: StoredRun) -> RunPages | None:
         return None
     layout, backing = asked
     copies = tuple(_proved(copy, layout) for copy in run.without_torn().copies)
-    by_name = group_by_key((copy.benchmark, copy) for copy in copies)
+    by_name = group_by_key((it.copy.benchmark, it) for it in copies)
     categories = tuple(row for name, those in by_name.items() for row in _categories(name, those))
     reached = [it.reached for it in copies if it.reached is not None]
     return RunPages(median(reached) if reached else None, str(layout), backing, copies, categories)
@@ -123,24 +118,9 @@ def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
         reasons.append("the kernel does not tell which memory lies in pages of that size")
     elif verdict is PageVerdict.MET and notes:
         verdict = PageVerdict.DIFFERS
-    return CopyPages(
-        copy.phase,
-        copy.benchmark,
-        copy.iteration,
-        copy.copy,
-        copy.step,
-        verdict,
-        tuple(reasons),
-        copy.pages,
-        _reached_share(copy),
-    )
-
-
-def _reached_share(copy: StoredCopy) -> float | None:
-    """Return which part (0 to 1) of a copy's memory lies in categories; None: not known."""
-    shaped = sum(_data_bytes(it) for it in copy.pages if it.category != REST)
     whole = _whole_bytes(copy)
-    return min(1.0, shaped / whole) if whole else None
+    reached = min(1.0, sum(map(_data_bytes, shaped)) / whole) if whole else None
+    return CopyPages(copy, verdict, tuple(reasons), reached)
 
 
 def large_share(copy: StoredCopy) -> float | None:
@@ -187,7 +167,7 @@ def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
 
 
 def _categories(name: str, copies: Sequence[CopyPages]) -> Iterator[CategoryPages]:
-    regions = group_by_key((it.category, (copy, it)) for copy in copies for it in copy.regions)
+    regions = group_by_key((it.category, (copy, it)) for copy in copies for it in copy.copy.pages)
     for category in (*Category, REST):
         rows = [(copy, it) for copy, it in regions.get(category, ()) if it.resident_bytes]
         if not rows:

@@ -41,18 +41,25 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     little = pages.reached is not None and pages.reached < _LITTLE
     named = differ if every else differ[:_MOST_COPIES]
     more = len(differ) - len(named)
-    first = {one.benchmark: one for one in reversed(pages.copies)}
-    unknown = group_by_key((one.reasons, one.copy) for one in pages.of(PageVerdict.NOT_KNOWN))
+    first = {one.copy.benchmark: one.copy for one in reversed(pages.copies)}
+    unknown = group_by_key((one.reasons, one.copy.copy) for one in pages.of(PageVerdict.NOT_KNOWN))
     yield facts(
         (
             ("--pages", text, "bold red" if differ else "yellow" if little else ""),
             *(
                 (f"rest of {name}", region.note)
                 for name, one in reversed(first.items())
-                for region in one.regions
+                for region in one.pages
                 if region.category == REST
             ),
-            *(("differs", f"{_name(one)}: {'; '.join(one.reasons)}", "red") for one in named),
+            *(
+                (
+                    "differs",
+                    f"copy {it.copy} of {it.benchmark}, iteration {it.iteration}: {'; '.join(why)}",
+                    "red",
+                )
+                for it, why in ((one.copy, one.reasons) for one in named)
+            ),
             ("", more and f"and {more} more differ (--proof names them all)", "red"),
             *(
                 ("unknown", f"copies {format_list(set(of))}: {truncate_list(list(why))}", "yellow")
@@ -62,11 +69,12 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     )
 
 
-def _name(one: CopyPages) -> str:
-    return f"copy {one.copy} of {one.benchmark}, iteration {one.iteration}"
-
-
-_TABLE = {CopyPages: JsonFields("*"), RunPages: JsonFields("*")}
+_TABLE = {
+    CopyPages: JsonFields(
+        "copy.phase copy.benchmark copy.iteration copy.copy copy.step verdict reasons"
+        " regions=copy.pages reached"
+    )
+}
 _MOST_LISTED = 512
 
 

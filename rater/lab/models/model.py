@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, cpi_changes
+from rater.analysis.compare.model import Comparison, CpiChange, EffectRow, cpi_changes
 from rater.analysis.results.copies import MemoryRow, Point, memory_rows
 from rater.analysis.stats.estimate import f_exceeded, t_quantile
 from rater.analysis.stats.robust import Floats
@@ -24,7 +24,7 @@ from rater.lab.models.fits import (
     fit_polynomial,
     two_point_models,
 )
-from rater.lab.models.observed import LayoutValue, ModelData, ModelRequest, observe
+from rater.lab.models.observed import ModelData, ModelRequest, observe
 from rater.lab.models.quantities import (
     OF_TIME,
     PAGES,
@@ -49,14 +49,6 @@ from rater.lab.trace.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
 # -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
 
 
-class LabRow(Struct, frozen=True):
-    """One benchmark, or the suite, without and with large pages."""
-
-    row: EffectRow
-    largest: Effect  # at the layout with the most large pages
-    best: tuple[str, Effect] | None  # the fastest layout; None: no layout has a result
-
-
 class PageLab(Struct, frozen=True):
     """A sweep over page layouts, put together."""
 
@@ -64,7 +56,7 @@ class PageLab(Struct, frozen=True):
     points: tuple[Point, ...]  # all in base pages first
     comparison: Comparison
     largest: int  # which of the comparison's sides has the most large pages
-    rows: tuple[LabRow, ...]  # suite first, then benchmarks in their order
+    rows: tuple[EffectRow, ...]  # suite first, then benchmarks in their order
     memory: tuple[MemoryRow, ...]
     cpi: tuple[CpiChange, ...]
     models: tuple[SweepModel, ...]
@@ -106,10 +98,7 @@ def page_lab(
         tuple(ordered),
         comparison,
         largest,
-        tuple(
-            LabRow(row, row.cells[largest - 1], _best(row, comparison))
-            for row in (*comparison.suites[:1], *comparison.benchmarks)
-        ),
+        (*comparison.suites[:1], *comparison.benchmarks),
         memory_rows(ordered),
         cpi_changes(comparison.sides),
         models,
@@ -129,15 +118,6 @@ def _share(point: Point) -> float:
     return -1.0 if share is None else share
 
 
-def _best(row: EffectRow, comparison: Comparison) -> tuple[str, Effect] | None:
-    found = [
-        (side.label, cell)
-        for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
-        if cell.speedup is not None
-    ]
-    return max(found, key=lambda one: one[1].speedup.ratio if one[1].speedup else 0.0, default=None)
-
-
 def _models(
     points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[tuple[SweepModel, ...], str | None]:
@@ -155,20 +135,19 @@ def _checks(
     except InputError:
         return ()
     texts = {point.label: _text(point) for point in points}
+    order = list(texts.values())  # all in base pages first
     return tuple(
         ranking_check(
             data.benchmark,
             traces[data.benchmark],
-            [(texts[one.label], one.values) for one in _base_first(points, data.layouts)],
+            sorted(
+                ((texts[one.label], one.values) for one in data.layouts),
+                key=lambda it: order.index(it[0]),
+            ),
         )
         for data in found
         if data.benchmark in traces
     )
-
-
-def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list[LayoutValue]:
-    by_label = {one.label: one for one in layouts}
-    return [by_label[point.label] for point in points if point.label in by_label]
 
 
 # -- What a stored trace predicts of page layouts, held against a sweep's own runs -----------------
@@ -178,6 +157,7 @@ def _base_first(points: Sequence[Point], layouts: Sequence[LayoutValue]) -> list
 # the largest benefit.
 
 _HUGE = PAGE_SIZES[2]
+_LOADS = Loads.BETWEEN
 
 
 class BenchmarkTrace(Struct, frozen=True):
@@ -214,32 +194,29 @@ def ranking_check(
     benchmark: str,
     traced: BenchmarkTrace,
     layouts: Sequence[tuple[str, Sequence[float]]],
-    loads: Loads = Loads.BETWEEN,
 ) -> RankingCheck:
     """Return the best mapping, and predictions against `layouts`: texts of --pages and times in s.
 
     The first of them is all in base pages.
     """
     ranked = rank_mappings(traced.trace, traced.costs)
-    best = by_saving(ranked, loads)[0]
-    saved = [_saved_ns(traced, ranked, text, loads) for text, _ in layouts]
+    best = by_saving(ranked, _LOADS)[0]
+    saved = [_saved_ns(traced, ranked, text) for text, _ in layouts]
     check = None
     if len(layouts) > 1:
         check = check_benefits([text for text, _ in layouts], saved, [it for _, it in layouts])
-    return RankingCheck(benchmark, traced.number, best, best.saved_ns(loads), check)
+    return RankingCheck(benchmark, traced.number, best, best.saved_ns(_LOADS), check)
 
 
-def _saved_ns(
-    traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str, loads: Loads
-) -> float:
+def _saved_ns(traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str) -> float:
     trace, costs = traced.trace, traced.costs
     base, here = (predicted_misses(trace, it) for it in ("0%", text))
     touched = sum(trace.of_size(BASE_PAGE).pages)
     everything = next((it for it in ranked if set(it.mapping.sizes) == {_HUGE}), None)
     share = huge_share(parse_pages(text), extents(trace), _HUGE)
     faults = share * everything.faults_saved_ns if everything else 0.0
-    walks = (base.walks - here.walks) * costs.walk_ns(touched, loads)
-    return walks + (base.l1_misses - here.l1_misses) * costs.l1_miss_ns(loads) + faults
+    walks = (base.walks - here.walks) * costs.walk_ns(touched, _LOADS)
+    return walks + (base.l1_misses - here.l1_misses) * costs.l1_miss_ns(_LOADS) + faults
 
 
 # -- Which model the layouts warrant, and how many more would tell ---------------------------------
@@ -300,7 +277,6 @@ def choose_model(
     data: tuple[Floats, Floats],
     fits: Sequence[PolynomialFit],
     noise: float,
-    margin: float = MARGIN,
 ) -> ModelChoice:
     """Return which of the fits (constant first, by degree) is warranted.
 
@@ -312,7 +288,7 @@ def choose_model(
     verdicts = []
     for fit in others:
         differs = float(np.max(np.abs(fit.at(x) - best.at(x)))) / (abs(float(y.mean())) or 1.0)
-        verdict = replace(_judged(best, fit, y, margin), largest_difference=differs, noise=noise)
+        verdict = replace(_judged(best, fit, y), largest_difference=differs, noise=noise)
         if verdict.state is TermState.THERE and differs <= noise:
             verdict = replace(verdict, state=TermState.NOISE)
         verdicts.append(verdict)
@@ -321,7 +297,7 @@ def choose_model(
     return ModelChoice(best.name if best.degree else None, tuple(verdicts))
 
 
-def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -> TermVerdict:
+def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats) -> TermVerdict:
     mean = abs(float(y.mean())) or 1.0
     term, error = fit.highest_term()
     scale = (2 if fit.degree == 1 else 1) / mean
@@ -330,17 +306,17 @@ def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats, margin: float) -
     if fit.degrees_of_freedom < 1:
         return unknown
     half = t_quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
-    p = _p(best, fit)
+    p = _chance(best, fit)
     known = replace(unknown, low=effect - half, high=effect + half, p=p)
     if p < _ALPHA and _aicc_agrees(fit, best, len(y)):
         return replace(known, state=TermState.THERE)
-    if abs(effect) + half <= margin:
+    if abs(effect) + half <= MARGIN:
         return replace(known, state=TermState.SMALL)
-    more = _more_layouts(abs(effect), half, fit.degrees_of_freedom, len(y), margin)
+    more = _more_layouts(abs(effect), half, fit.degrees_of_freedom, len(y))
     return replace(known, more_layouts=more)
 
 
-def _p(small: PolynomialFit, large: PolynomialFit) -> float:
+def _chance(small: PolynomialFit, large: PolynomialFit) -> float:
     """Return how often noise alone would make the larger model so much better."""
     more = large.quality.parameters - small.quality.parameters
     gain = max(0.0, small.quality.rss - large.quality.rss) / more
@@ -356,8 +332,8 @@ def _aicc_agrees(fit: PolynomialFit, best: PolynomialFit, n: int) -> bool:
     return here < there
 
 
-def _more_layouts(effect: float, half: float, freedom: int, n: int, margin: float) -> int | None:
-    goal = max(effect, margin - effect)
+def _more_layouts(effect: float, half: float, freedom: int, n: int) -> int | None:
+    goal = max(effect, MARGIN - effect)
     parameters = n - freedom
     error = half / t_quantile(CONFIDENCE, freedom)
     for this_count in range(n + 1, n + _MOST_LAYOUTS + 1):
@@ -399,18 +375,16 @@ class SweepModel(Struct, frozen=True):
         return next((fit for fit in self.fits if fit.name == name), None)
 
 
-def models_of(
-    every: Sequence[ModelData], *, degree: int = 2, margin: float = MARGIN
-) -> tuple[SweepModel, ...]:
+def models_of(every: Sequence[ModelData], *, degree: int = 2) -> tuple[SweepModel, ...]:
     """Return the models of each benchmark; `degree`: of the highest polynomial (2 or 3)."""
-    return tuple(_model(observed, degree, margin) for observed in every)
+    return tuple(_model(observed, degree) for observed in every)
 
 
-def _model(observed: ModelData, degree: int, margin: float) -> SweepModel:
+def _model(observed: ModelData, degree: int) -> SweepModel:
     x = np.array([one.x for one in observed.layouts])
     y = np.array([one.y for one in observed.layouts])
     if len(np.unique(x)) < LEAST_VALUES:
         return SweepModel(observed, (), (), None)
     fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]
-    choice = choose_model((x, y), fits, observed.layout_noise, margin)
+    choice = choose_model((x, y), fits, observed.layout_noise)
     return SweepModel(observed, tuple(fits), two_point_models(x, y), choice)

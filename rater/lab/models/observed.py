@@ -85,16 +85,15 @@ class _LayoutRun(Struct, frozen=True):
 
     run: PointRun
     rates: RunRates
-    counts: Mapping[tuple[str, str | None], Sequence[BenchmarkCounts]]
+    counts: Sequence[BenchmarkCounts]
 
     def counted(self, key: Key) -> BenchmarkCounts | None:
         """Return the counts of a benchmark, those with the kernel's part first."""
+        name, tune = key
         every = [
             it
-            for (name, tune), of in self.counts.items()
-            if name == key[0] and key[1] in (None, tune)
-            for it in of
-            if it.rates is not None
+            for it in self.counts
+            if it.benchmark == name and tune in (None, it.tune) and it.rates is not None
         ]
         return min(every, key=lambda it: (it.user_only, -len(counted_features(it))), default=None)
 
@@ -136,14 +135,8 @@ def observe(
 
 def _members(point: Point) -> tuple[_LayoutRun, ...]:
     rates = same_keys([run_rates(one.run, one.block) for one in point.runs])
-    return tuple(
-        _LayoutRun(
-            one,
-            of,
-            group_by_key(((it.benchmark, it.tune), it) for it in run_counts(one.run).benchmarks),
-        )
-        for one, of in zip(point.runs, rates, strict=True)
-    )
+    runs = zip(point.runs, rates, strict=True)
+    return tuple(_LayoutRun(one, of, run_counts(one.run).benchmarks) for one, of in runs)
 
 
 def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
@@ -183,10 +176,17 @@ class _Observing(Struct, frozen=True):
             )
             for point in known
         }
-        sources = self._sources(key, known, features)
+        wanted = self.wanted.explaining
+        kinds = _AXES if wanted is PredictorKind.AXIS else (wanted,)
+        sources = [  # where none is asked for, only what all layouts have
+            found
+            for found in self._sources(key, known, features)
+            if (found[0].kind in kinds if wanted else len(found[1]) == len(known)) and found[1]
+        ]
         chosen = max(sources, key=lambda found: len(found[1]), default=None)  # of equals the first
         if chosen is None:
-            self.reasons.append(f"{key[0]}: {_missing_x(self.wanted.explaining)}")
+            why = _MISSING_X.get(wanted, "no axis of numbers, and no page walks were counted")
+            self.reasons.append(f"{key[0]}: {why}")
             return None
         quantity, x_of = chosen
         lacking += [f"{p.label}: no {quantity.name}" for p in known if p.label not in x_of]
@@ -219,22 +219,7 @@ class _Observing(Struct, frozen=True):
     def _sources(
         self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
     ) -> Iterator[tuple[Quantity, dict[str, float]]]:
-        """Yield what can stand as x, the best first: counted, predicted, the value of the axis.
-
-        Where none is asked for, only what all layouts have.
-        """
-        wanted = self.wanted.explaining
-        for quantity, x_of in self._known_sources(key, points, features):
-            if wanted is None:
-                suits = len(x_of) == len(points)
-            else:
-                suits = bool(x_of) and quantity.kind in _kinds(wanted)
-            if suits:
-                yield quantity, x_of
-
-    def _known_sources(
-        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
-    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
+        """Yield what can stand as x, the best first: counted, predicted, the value of the axis."""
         for name, text in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
             counted = {label: of[name] for label, of in features.items() if name in of}
             yield Quantity(name, text, "", "counted by the hardware"), counted
@@ -278,24 +263,14 @@ class _Observing(Struct, frozen=True):
         )
 
 
-def _kinds(wanted: PredictorKind) -> tuple[str, ...]:
-    return (PredictorKind.HUGE, PredictorKind.AXIS) if wanted is PredictorKind.AXIS else (wanted,)
-
-
-def _missing_x(wanted: PredictorKind | None) -> str:
-    if wanted is PredictorKind.WALKS:
-        return (
-            "no page-walk cycles were counted; `rater doctor counters` says what works here, "
-            "`--counters` counts it"
-        )
-    if wanted is PredictorKind.MISSES:
-        return (
-            "no TLB misses were counted (`--counters`), and no stored trace predicts them "
-            "(`rater lab trace SUITE/BENCHMARK`)"
-        )
-    if wanted is PredictorKind.HUGE:
-        return "--x huge needs the axis pages; --x axis takes any axis of numbers"
-    return "no axis of numbers, and no page walks were counted"
+_AXES = (PredictorKind.HUGE, PredictorKind.AXIS)
+_MISSING_X: dict[PredictorKind | None, str] = {
+    PredictorKind.WALKS: "no page-walk cycles were counted; `rater doctor counters` says what "
+    "works here, `--counters` counts it",
+    PredictorKind.MISSES: "no TLB misses were counted (`--counters`), and no stored trace "
+    "predicts them (`rater lab trace SUITE/BENCHMARK`)",
+    PredictorKind.HUGE: "--x huge needs the axis pages; --x axis takes any axis of numbers",
+}
 
 
 def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:

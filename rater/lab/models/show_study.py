@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from rater.analysis.compare.model import Effect
+from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.copies import MemoryCell
-from rater.lab.models.model import LabRow, PageLab, RankingCheck, SweepModel, TermState
+from rater.lab.models.model import PageLab, RankingCheck, SweepModel, TermState
 from rater.lab.models.show import HOW, TABLE, model_charts, model_parts
 from rater.lab.trace.show import MILLISECONDS, check_parts
 from rater.lab.trace.tlb import mapping_name
@@ -99,27 +99,38 @@ def rankings_parts(lab: PageLab) -> Iterator[Part]:
 def gains_parts(lab: PageLab) -> Iterator[Part]:
     """Yield what the most large pages bring to each benchmark, then every layout's speedup."""
     sides = lab.comparison.sides
+    names = [_value(side.label) for side in sides[1:]]
+
+    def most(row: EffectRow) -> Effect:
+        return row.cells[lab.largest - 1]
+
+    def fastest(row: EffectRow) -> str | None:
+        known = [(it.speedup.ratio, -at) for at, it in enumerate(row.cells) if it.speedup]
+        at = -max(known)[1] if known else None
+        return None if at is None else f"{names[at]} {_factor(row.cells[at])}"
+
     fields = (
         Field("benchmark", _name, TEXT, flexible=True),
-        Field("speed-|up", lambda one: _factor(one.largest)),
-        Field("95 %|interval", lambda one: _interval(one.largest)),
-        Field("verdict", lambda one: _verdict(one.largest), TEXT, flexible=True),
-        Field("improve-|ment %", lambda one: one.largest.improvement, CHANGE),
-        Field("reduc-|tion %", lambda one: one.largest.reduction, CHANGE, optional=1),
-        Field("fastest", _fastest, TEXT, optional=2),
+        Field("speed-|up", lambda row: _factor(most(row))),
+        Field("95 %|interval", lambda row: _interval(most(row))),
+        Field("verdict", lambda row: _verdict(most(row)), TEXT, flexible=True),
+        Field("improve-|ment %", lambda row: most(row).improvement, CHANGE),
+        Field("reduc-|tion %", lambda row: most(row).reduction, CHANGE, optional=1),
+        Field("fastest", fastest, TEXT, optional=2),
     )
     title = f"{_value(sides[lab.largest].label)} in large pages over {_value(sides[0].label)}:"
-    yield ViewTable(title, lab.rows, fields, style=lambda one: "bold" if one.row.over else "")
+    yield ViewTable(title, lab.rows, fields, style=lambda row: "bold" if row.over else "")
     yield Line(
         "improvement: (T base - T) / T; reduction: (T base - T) / T base; intervals and verdicts "
         f"as in `rater compare sweep:{lab.sweep}`.",
         "dim",
     )
     layouts = [
-        Field(_value(side.label), partial(_factor_at, at)) for at, side in enumerate(sides[1:])
+        Field(name, partial(lambda at, row: _factor(row.cells[at]), at))
+        for at, name in enumerate(names)
     ]
-    names = Field("speedup", _name, TEXT, flexible=True)
-    yield ViewTable("", lab.rows, [names, *layouts], repeated=1)
+    first = Field("speedup", _name, TEXT, flexible=True)
+    yield ViewTable("", lab.rows, [first, *layouts], repeated=1)
 
 
 def _memory_parts(lab: PageLab) -> Iterator[Part]:
@@ -173,7 +184,11 @@ def _overview(models: Sequence[SweepModel]) -> Part:
     of_x = dict.fromkeys(f"{it.observed.x.name}, {it.observed.x.source}" for it in models)
     fields = (
         Field("benchmark", lambda it: it.observed.name, TEXT, flexible=True),
-        Field("warranted", _warranted, TEXT),
+        Field(
+            "warranted",
+            lambda it: (it.choice.chosen or "nothing") if it.choice else "too few layouts",
+            TEXT,
+        ),
         Field("end to|end %", _effect, CHANGE),
         Field("adjusted|R2", lambda it: _quality(it, "adjusted_r2"), R2),
         Field(("left out", "mean %"), lambda it: _quality(it, "mean_error"), PERCENT),
@@ -217,8 +232,7 @@ def _value(label: str) -> str:
     return label.partition("=")[2] or label
 
 
-def _name(one: LabRow) -> str:
-    row = one.row
+def _name(row: EffectRow) -> str:
     if row.over:
         return f"{_SUITE} ({len(row.over)})"
     return f"{row.name} {row.tune}" if row.tune else row.name
@@ -226,10 +240,6 @@ def _name(one: LabRow) -> str:
 
 def _factor(cell: Effect) -> str:
     return format_number(cell.speedup.ratio if cell.speedup else None, 3)
-
-
-def _factor_at(at: int, one: LabRow) -> str:
-    return _factor(one.row.cells[at])
 
 
 def _interval(cell: Effect) -> str:
@@ -241,10 +251,6 @@ def _interval(cell: Effect) -> str:
 
 def _verdict(cell: Effect) -> str:
     return cell.speedup.short if cell.speedup else cell.reason or "-"
-
-
-def _fastest(one: LabRow) -> str | None:
-    return None if one.best is None else f"{_value(one.best[0])} {_factor(one.best[1])}"
 
 
 def _megabytes(cell: MemoryCell | None, name: str) -> float | None:
@@ -262,10 +268,6 @@ def _error(check: RankingCheck, name: str) -> str | None:
     if told is None:
         return None
     return percent(getattr(told, name)) if told.told else "noise"
-
-
-def _warranted(model: SweepModel) -> str:
-    return model.choice.chosen or "nothing" if model.choice else "too few layouts"
 
 
 def _effect(model: SweepModel) -> float | None:

@@ -14,6 +14,7 @@ from rater.analysis.results.copies import Point
 from rater.errors import InputError
 from rater.lab.layout.layout import parse_pages
 from rater.lab.models.model import (
+    LEAST_VALUES,
     BenchmarkTrace,
     PageLab,
     SweepModel,
@@ -202,6 +203,8 @@ def model_sweep(
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
     if drawing is not None:
         names = truncate_list([one.observed.name for one in models])
+        if not any(one.fits for one in models):
+            raise InputError(f"{file}: nothing to draw: a model needs {LEAST_VALUES} values of x")
         write_drawing(models_svg(models, f"sweep {number}: {names}"), drawing)
 
     def parts(_: object) -> Iterator[Part]:

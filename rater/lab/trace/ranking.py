@@ -66,35 +66,6 @@ def working_set(reuse: PageReuse, share: float) -> int:
     return sum(reuse.pages)
 
 
-class PageMemory(Struct, frozen=True):
-    """What a program touches in pages of one size."""
-
-    page_bytes: int
-    pages: int
-    faults: int
-    working_set_99: int  # pages that answer 99 % of references
-    working_set_999: int
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory that the touched pages take."""
-        return self.pages * self.page_bytes
-
-
-def page_memory(trace: PageTrace) -> tuple[PageMemory, ...]:
-    """Return what a program takes and needs at once, by page size."""
-    return tuple(
-        PageMemory(
-            it.page_bytes,
-            sum(it.pages),
-            sum(it.faults),
-            working_set(it, 0.99),
-            working_set(it, 0.999),
-        )
-        for it in trace.reuse
-    )
-
-
 # -- What a TLB would miss with any page layout, from one trace ------------------------------------
 
 
@@ -277,12 +248,10 @@ class RankedMapping(Struct, frozen=True):
         return self.misses_saved_ns[loads] + self.faults_saved_ns
 
 
-def rank_mappings(
-    trace: PageTrace, costs: PageCosts, *, faults: bool = True
-) -> tuple[RankedMapping, ...]:
+def rank_mappings(trace: PageTrace, costs: PageCosts) -> tuple[RankedMapping, ...]:
     """Return all mappings in the order of the trace, the first being all in base pages.
 
-    What a mapping saves is misses x cost + faults x cost (without `faults`: misses alone).
+    What a mapping saves is misses x cost + faults x cost.
     """
     touched = sum(trace.of_size(BASE_PAGE).pages)
     base = trace.mappings[0]
@@ -298,7 +267,7 @@ def rank_mappings(
                 sum(base.walks) - sum(mapping.walks),
                 sum(base.l1_misses) - sum(mapping.l1_misses),
                 {it: before[it] - _misses_ns(mapping, touched, costs, it) for it in Loads},
-                _faults_saved_ns(trace, mapping, costs) if faults else 0.0,
+                _faults_saved_ns(trace, mapping, costs),
             )
         )
     return tuple(found)

@@ -12,15 +12,14 @@ from rater.lab.trace.ranking import (
     CheckedMapping,
     Loads,
     PageCosts,
-    PageMemory,
     RankedMapping,
     benefits,
     best_within,
     by_saving,
     different_mappings,
     far_references,
-    page_memory,
     shown_categories,
+    working_set,
 )
 from rater.lab.trace.tlb import (
     BASE_PAGE,
@@ -74,8 +73,9 @@ def pages_document(
         "references": _by_category(trace.references),
         "stores": _by_category(trace.stores),
         "pages": [
-            _reuse(it) | {"working_set_99": m.working_set_99, "working_set_999": m.working_set_999}
-            for it, m in zip(trace.reuse, page_memory(trace), strict=True)
+            _reuse(it)
+            | {"working_set_99": working_set(it, 0.99), "working_set_999": working_set(it, 0.999)}
+            for it in trace.reuse
         ],
         "costs": {
             "cycle_ns": costs.cycle_ns,
@@ -153,22 +153,19 @@ def trace_parts(trace: PageTrace, tlb: Tlb, number: int) -> Iterator[Part]:
     def far(of: PageReuse, level: int, category: int | None = None) -> int:
         return far_references(of, tlb.entries(of.page_bytes)[level], category)
 
-    sizes: list[tuple[PageMemory, PageReuse]] = list(
-        zip(page_memory(trace), trace.reuse, strict=True)
-    )
     yield ViewTable(
         "",
-        sizes,
+        trace.reuse,
         (
-            Field("page|size", lambda it: page_name(it[0].page_bytes), TEXT),
-            Field("pages|touched", lambda it: it[0].pages, COUNT),
-            Field("memory|MB", lambda it: megabytes(it[0].memory_bytes)),
-            Field("page|faults", lambda it: it[0].faults, COUNT),
-            Field("pages for|99 %", lambda it: it[0].working_set_99, COUNT),
-            Field("pages for|99.9 %", lambda it: it[0].working_set_999, COUNT, optional=1),
-            Field("L1 misses|if LRU", lambda it: far(it[1], 0), COUNT, optional=2),
-            Field("walks|if LRU", lambda it: far(it[1], 1), COUNT),
-            Field("sampling|+- %", lambda it: it[1].error, PERCENT),
+            Field("page|size", lambda it: page_name(it.page_bytes), TEXT),
+            Field("pages|touched", lambda it: sum(it.pages), COUNT),
+            Field("memory|MB", lambda it: megabytes(sum(it.pages) * it.page_bytes)),
+            Field("page|faults", lambda it: sum(it.faults), COUNT),
+            Field("pages for|99 %", lambda it: working_set(it, 0.99), COUNT),
+            Field("pages for|99.9 %", lambda it: working_set(it, 0.999), COUNT, optional=1),
+            Field("L1 misses|if LRU", lambda it: far(it, 0), COUNT, optional=2),
+            Field("walks|if LRU", lambda it: far(it, 1), COUNT),
+            Field("sampling|+- %", lambda it: it.error, PERCENT),
         ),
     )
     base, huge, mapping = trace.of_size(BASE_PAGE), trace.of_size(_HUGE), trace.mappings[0]

@@ -258,13 +258,8 @@ def _joined(arrays: Sequence[tuple[int, int, int, int]]) -> list[TlbArray]:
     """
     found: dict[tuple[int, int], TlbArray] = {}
     for level, size, entries, ways in sorted(arrays):
-        sizes = (size, *((PAGE_SIZES[1],) if size == _SMALL else ()))
-        before = found.get((level, entries))
-        found[level, entries] = (
-            TlbArray(level, sizes, entries, ways)
-            if before is None
-            else TlbArray(level, (*before.sizes, *sizes), entries, before.ways)
-        )
+        before = found.setdefault((level, entries), TlbArray(level, (), entries, ways))
+        found[level, entries] = replace(before, sizes=(*before.sizes, *_with_64k((size,))))
     return list(found.values())
 
 
@@ -293,8 +288,7 @@ def _intel_leaf_2(leaves: CpuidLeaves) -> list[TlbArray]:
 
 
 def _with_64k(sizes: Sequence[int]) -> tuple[int, ...]:
-    more = {PAGE_SIZES[1]} if _SMALL in sizes else set()
-    return tuple(sorted({*sizes} | more))
+    return tuple(sorted({*sizes, *(PAGE_SIZES[:2] if _SMALL in sizes else ())}))
 
 
 def _without_twins(arrays: Iterable[TlbArray]) -> list[TlbArray]:
@@ -338,8 +332,7 @@ type MappingSizes = tuple[int, int, int]  # bytes of a page of heap, mmap, stati
 
 def page_mappings(sizes: Sequence[int]) -> tuple[MappingSizes, ...]:
     """Return each mapping of the categories to `sizes`, all in the first of them first."""
-    found = [(heap, mmap, static) for static, mmap, heap in product(sizes, repeat=len(CHOSEN))]
-    return tuple(found)
+    return tuple((heap, mmap, static) for static, mmap, heap in product(sizes, sizes, sizes))
 
 
 def mapping_layout(sizes: MappingSizes) -> str:

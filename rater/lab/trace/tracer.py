@@ -178,11 +178,6 @@ def build_tools(valgrind: Valgrind, cache: Path) -> TraceTools:
     )
 
 
-def cost_program(cache: Path) -> Path:
-    """Compile the program that measures what TLB misses and page faults cost."""
-    return native_program("cost", cache)
-
-
 def native_program(name: str, cache: Path, flags: Sequence[str] = ()) -> Path:
     """Compile one of the C programs of this folder that need no valgrind."""
     source = _SOURCES / f"{name}.c"
@@ -214,14 +209,14 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
     Of the same processor, kernel and setting of huge pages what is in the cache holds; `anew`
     measures all the same. Raises `RunError` where it cannot be measured.
     """
-    program = cost_program(cache)
+    program = native_program("cost", cache)
     folder = cache / _FOLDER
     with cache_errors(cache):
         private_folder(folder)
         path = folder / f"{cache_key(sha256_of(program), *_fingerprint())[:32]}.json"
-        if not anew:
-            kept = _kept(path)
-            if kept is not None:
+        with suppress(OSError, ValueError):
+            kept = {} if anew else json.loads(path.read_bytes())
+            if isinstance(kept, dict) and kept:
                 return kept
         ended = run_tool([str(program), str(_footprint_mib())], Path("/"))
         if ended.status != 0:
@@ -231,14 +226,6 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
         replace_file(path, ended.output.encode(), mode=0o600)
     found: dict[str, Any] = json.loads(ended.output)
     return found
-
-
-def _kept(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _fingerprint() -> tuple[str, ...]:

@@ -240,7 +240,7 @@ _PLACES = re.compile(
     r"\s*(?:(?:submit|bind|copies)\d{0,9}\s*(?:\+?=|<<)|%\s*define\s+([\w-]+))",
     re.ASCII | re.IGNORECASE,
 )
-_NUMBERED = re.compile(r"(submit|bind)(\d{1,9})$", re.ASCII)
+_WITH_NUMBER = re.compile(r"(submit|bind)(\d{1,9})$", re.ASCII)
 _WANTED = re.compile(r"(?:submit|bind)(?:\d{1,9})?$|copies$", re.ASCII)
 _SETS = {
     "int": ("int", None),
@@ -304,10 +304,10 @@ class ConfigSetting(Struct, frozen=True):
 
 
 class Bind(Struct, frozen=True):
-    """The value of `$BIND` for one copy."""
+    """A value of `$BIND`."""
 
-    line: int
-    position: int  # of the copy
+    setting: ConfigSetting
+    name: str  # "bind3", "entry 3 of bind"
     text: str
 
 
@@ -353,7 +353,7 @@ class SpecConfig(Struct):
     ) -> tuple[str, int] | None:
         """Return the submit command and its first line; `submit0`, `submit1`, ... are joined."""
         held = self.holding(benchmark, tune, of)
-        parts = numbered(held, "submit")
+        parts = _numbered(held, "submit")
         if "submit" in held:
             parts.insert(0, held["submit"])
         if not parts:
@@ -361,28 +361,33 @@ class SpecConfig(Struct):
         return "\n".join(part.value for part in parts), parts[0].line
 
     def binds(
-        self, benchmark: str = "default", tune: str = "default", of: Variant | None = None
+        self,
+        benchmark: str = "default",
+        tune: str = "default",
+        of: Variant | None = None,
+        *,
+        list_last: bool = False,
     ) -> tuple[Bind, ...]:
         """Return the values of `$BIND` by copy: `bindN`, else the list of `bind`.
 
-        Where both are given the closer section's are taken.
+        Where both are given the closer section's are taken, with `list_last` never the list.
 
         More copies than values go round again: copy n has value n modulo their number.
         """
         held = self.holding(benchmark, tune, of)
-        lines, listed = numbered(held, "bind"), held.get("bind")
+        lines, listed = _numbered(held, "bind"), held.get("bind")
 
         def rank(one: ConfigSetting) -> _Rank:
             return one.section.rank(benchmark, tune, of or self.ran_as) or ()
 
-        by_list = listed is not None and all(rank(listed) > rank(one) for one in lines)
-        if lines and not by_list:
-            return tuple(Bind(one.line, place, one.value) for place, one in enumerate(lines))
+        nearer = listed is not None and all(rank(listed) > rank(one) for one in lines)
+        if lines and (list_last or not nearer):
+            return tuple(Bind(one, one.name, one.value) for one in lines)
         if listed is None:
             return ()
         return tuple(
-            Bind(listed.line, place, text.strip())
-            for place, text in enumerate(split_list(listed.value))
+            Bind(listed, f"entry {place} of bind", text.strip())
+            for place, text in enumerate(split_list(listed.value), start=1)
         )
 
     def copies(self, benchmark: str = "default", tune: str = "default") -> tuple[int, int] | None:
@@ -467,9 +472,9 @@ def _kept(
             yield number, preprocessor.replaced(line)
 
 
-def numbered(settings: Mapping[str, ConfigSetting], name: str) -> list[ConfigSetting]:
+def _numbered(settings: Mapping[str, ConfigSetting], name: str) -> list[ConfigSetting]:
     """Return the settings `name0`, `name1`, ... (of `submit` or `bind`), by their numbers."""
-    found = [(_NUMBERED.match(one.name), one) for one in settings.values()]
+    found = [(_WITH_NUMBER.match(one.name), one) for one in settings.values()]
     lines = [(int(match[2]), one) for match, one in found if match and match[1] == name]
     return [one for _, one in sorted(lines, key=lambda line: line[0])]
 

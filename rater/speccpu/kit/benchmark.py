@@ -60,12 +60,14 @@ def read_benchmark(run: KitRun) -> KitBenchmark:
     """Read a command file and what lies beside it; raises `InputError` naming file and line."""
     commands = parse_speccmds(_text(run.file), str(run.file))
     own = run.file.parent
-    directories = [_absolute(own, name) for name in commands.directories] or [own]
+    # `-C ../run_x.0001` is one directory
+    named = [Path(os.path.normpath(own / name)) for name in commands.directories]
+    directories = named or [own]
     remarks: list[str] = []
     if run.file.name != COMMANDS and run.tune is None:
         # A copy of a command file lies anywhere: its directories know what it is of.
         run = named_run(run.file, directories[0], run.made_ns)
-    elif directories[0].name == own.name and not _is_same(directories[0], own):
+    elif directories[0].name == own.name and not _same([directories[0], own]):
         directories, remark = _of_which_tree(own, directories, commands)
         remarks.append(f"{run.benchmark}: its command file names {remark}")
     first = directories[0]
@@ -177,13 +179,6 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return one == other
-
-
 def _same(directories: Sequence[Path]) -> set[str]:
     found: dict[object, Path] = {}
     twice = set()
@@ -206,10 +201,6 @@ def _text(file: Path) -> str:
         return error.object.decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
-
-
-def _absolute(own: Path, name: str) -> Path:
-    return Path(os.path.normpath(own / name))  # `-C ../run_x.0001` is one directory
 
 
 def _root(directory: Path) -> Path | None:

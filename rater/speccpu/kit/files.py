@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -311,10 +311,7 @@ class _Reader:
         self._directories: list[str] = []
         self._binds: list[str] = []
         self._environment: dict[str, str] = {}
-        self._stagger_ms: float | None = None
-        self._users: int | None = None
-        self._no_redirection = False
-        self._stdin = _STDIN[0]
+        self._said: dict[str, Any] = {}  # of other fields
 
     def read(self, text: str) -> CommandFile:
         if "\0" in text:
@@ -344,10 +341,7 @@ class _Reader:
             tuple(self._directories),
             tuple(binds),
             tuple(self._environment.items()),
-            self._stagger_ms,
-            self._users,
-            self._no_redirection,
-            self._stdin,
+            **self._said,
         )
 
     def _wrong(self, problem: str) -> NoReturn:
@@ -365,7 +359,7 @@ class _Reader:
                 self._whole_line(letter, rest)
                 return
             if letter == "r":
-                self._no_redirection = True
+                self._said["no_redirection"] = True
                 continue
             match = _QUOTED.match(rest)
             value = match and (match[1] or match[2] or match[3])
@@ -401,15 +395,15 @@ class _Reader:
         if letter == "N":
             if word not in _STDIN:
                 self._wrong(f"-N {word}: expected C, N or Z")
-            self._stdin = word
+            self._said["stdin"] = word
         elif letter == "u":
             if not (word.isascii() and word.isdigit() and 1 <= int(word[:9]) <= MOST_COPIES):
                 self._wrong(f"-u {word}: expected a number of copies")
-            self._users = int(word)
+            self._said["users"] = int(word)
         else:
             with suppress(ValueError):
                 if 0 <= (value := float(word)) <= _LONGEST_STAGGER_MS:
-                    self._stagger_ms = value
+                    self._said["stagger_ms"] = value
                     return
             self._wrong(f"-S {word}: expected milliseconds between the starts of copies")
 

@@ -69,33 +69,6 @@ def states(directory: str, names: Sequence[str]) -> dict[str, State]:
     return found
 
 
-def compare(
-    outputs: Sequence[tuple[KitOutput, str]], workers: int, stop: Callable[[], bool], taken_s: float
-) -> list[CheckResult]:
-    """Compare what copies wrote, `workers` at a time.
-
-    With each comes a file name for what the comparing commands print. `Validity.UNCHECKED`
-    is who was not compared before `stop`. Comparing one copy may take twice the
-    `taken_s` that all of them took to run; where that is not enough once, nobody else waits.
-    """
-    if not outputs:
-        return []
-    limits = Limits(time_s=max(_SHORTEST_LIMIT_S, 2 * taken_s))
-    too_long = threading.Event()
-
-    def one(pair: tuple[KitOutput, str]) -> CheckResult:
-        with bound_as(pair[0].placement):
-            judged = _compare_one(*pair, stop, limits, too_long)
-        return (
-            judged
-            if judged.detail is None
-            else replace(judged, detail=escape_undecodable(judged.detail))
-        )
-
-    with ThreadPoolExecutor(min(workers, len(outputs))) as pool:
-        return list(pool.map(one, outputs))
-
-
 def _compare_one(
     one: KitOutput,
     log: str,
@@ -211,14 +184,29 @@ class KitOutputs:
     def judge(
         self, specs: Sequence[CopySpec], workers: int, stop: Callable[[], bool]
     ) -> list[CheckResult]:
-        """Let the kit's own tool compare; where a later run of the copy wrote, nothing is left."""
+        """Let the kit's own tool compare; where a later run of the copy wrote, nothing is left.
+
+        `Validity.UNCHECKED` is who was not compared before `stop`. Comparing one copy may take
+        twice as long as all of them ran; where that is not enough once, nobody else waits.
+        """
         last = {
-            spec.output: (self._before[spec.directory], f"{spec.output}compare")
+            spec.output: self._before[spec.directory]
             for spec in specs
             if self._last.get(spec.directory) == spec.output
         }
-        found = compare(list(last.values()), workers, stop, time.monotonic() - self._begin_s)
-        judged = dict(zip(last, found, strict=True))
+        taken_s = time.monotonic() - self._begin_s
+        limits = Limits(time_s=max(_SHORTEST_LIMIT_S, 2 * taken_s))
+        too_long = threading.Event()
+
+        def one(output: str) -> CheckResult:
+            with bound_as(last[output].placement):
+                log = f"{output}compare"  # what the comparing commands print
+                judged = _compare_one(last[output], log, stop, limits, too_long)
+            detail = None if judged.detail is None else escape_undecodable(judged.detail)
+            return replace(judged, detail=detail)
+
+        with ThreadPoolExecutor(max(1, min(workers, len(last)))) as pool:
+            judged = dict(zip(last, pool.map(one, last), strict=True))
         return [judged.get(spec.output, OVERWRITTEN) for spec in specs]
 
 

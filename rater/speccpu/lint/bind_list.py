@@ -16,9 +16,7 @@ from rater.speccpu.config.config import (
     ConfigSetting,
     Section,
     SpecConfig,
-    numbered,
     read_config,
-    split_list,
 )
 from rater.speccpu.results.places import Binding, binding_of
 from rater.speccpu.results.read import MOST_BYTES
@@ -174,8 +172,8 @@ class BoundCopy(Struct, frozen=True):
     name: str  # "bind3", "entry 3 of bind", "copy 3"
     text: str  # of its `$BIND`, "" without
     binding: Binding
-    cpus: tuple[int, ...] = ()  # of its CPUs and of the nodes it is bound to
-    wide: bool = False  # bound to nodes, not to CPUs
+    cpus: tuple[int, ...]  # of its CPUs and of the nodes it is bound to
+    wide: bool  # bound to nodes, not to CPUs
 
     def finding(
         self, kind: str, text: str, cpus: Iterable[int] = (), *others: BoundCopy
@@ -193,6 +191,23 @@ class LintContext(Struct, frozen=True):
     copies: int | None = None  # that will run, whatever the file says
     section: str | None = None  # the only one wanted: `429.mcf` or `intrate=peak`
     ignore: frozenset[str] = frozenset()  # kinds that are left out
+
+    @property
+    def machine(self) -> Topology:
+        """The machine, for what is checked where there is one."""
+        assert self.topology is not None
+        return self.topology
+
+    def bound(self, line: int, copy: int, name: str, text: str, binding: Binding) -> BoundCopy:
+        """Return a copy with all its CPUs; `numactl`'s +N counts inside those it may use."""
+        topology = self.topology
+        binding = binding if topology is None else binding.counted_on(topology)
+        cpus = binding.cpus or ()
+        nodes = () if cpus else binding.cpu_nodes
+        if topology is not None and nodes:
+            there = (topology.by_node[it].cpus for it in nodes if it in topology.by_node)
+            cpus = tuple(sorted(topology.by_cpu.keys() & {cpu for them in there for cpu in them}))
+        return BoundCopy(line, copy, name, text, binding, cpus, bool(nodes))
 
 
 class Scope(Struct, frozen=True):
@@ -305,7 +320,8 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
     _, benchmark, tune, of_run = members[0]
     held = config.holding(benchmark, tune)
     submit = config.submit(benchmark, tune)
-    listed, form = _list_of(held)
+    listed = config.binds(benchmark, tune, list_last=True)
+    form = "bindN" if listed and listed[0].setting.name != "bind" else "bind"
     if submit is None and not listed:
         return None
     command, line = submit or ("", 0)
@@ -317,21 +333,22 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         copies_line > 0
         and bool(listed)
         and _is_special(held["copies"].section)
-        and not _is_special(listed[0][0].section)
+        and not _is_special(listed[0].setting.section)
     )
     seats: list[BoundCopy] = []
     if uses_bind:
-        by_copy = bool(BY_COPY.search(command)) or any(BY_COPY.search(t) for _, _, t in listed)
+        by_copy = any(BY_COPY.search(text) for text in (command, *(it.text for it in listed)))
         wanted = len(listed)
         if by_copy and listed:
             wanted = max(wanted, min(copies or 0, MOST_SEATS))
         for copy in range(wanted):
-            own, name, text = listed[copy % len(listed)]
-            seats.append(BoundCopy(own.line, copy, name, text, binding_of(command, text, copy)))
+            bind = listed[copy % len(listed)]
+            binding = binding_of(command, bind.text, copy)
+            seats.append(context.bound(bind.setting.line, copy, bind.name, bind.text, binding))
     elif command:
         # Without a number of copies the first one alone shows how they are bound.
         seats = [
-            BoundCopy(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
+            context.bound(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
             for copy in range(1 if copies is None else min(copies, MOST_SEATS))
         ]
     return Scope(
@@ -341,53 +358,19 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         submit_line=line,
         form=form if uses_bind else "copy",
         uses_bind=uses_bind,
-        binds=tuple(dict.fromkeys(own for own, _, _ in listed)),
+        binds=tuple(dict.fromkeys(it.setting for it in listed)),
         values=len(listed),
         unused_list=held.get("bind") if form == "bindN" else None,
         copies=copies,
         copies_line=copies_line,
         deliberate=deliberate,
-        seats=tuple(_resolved(seat, context.topology) for seat in seats),
+        seats=tuple(seats),
     )
-
-
-def _list_of(
-    settings: Mapping[str, ConfigSetting],
-) -> tuple[list[tuple[ConfigSetting, str, str]], str]:
-    """Return line, name and text of each value of `$BIND` in the order of copies, and the form."""
-    lines = numbered(settings, "bind")
-    if lines:
-        return [(one, one.name, one.value) for one in lines], "bindN"
-    whole = settings.get("bind")
-    if whole is None:
-        return [], "bind"
-    return [
-        (whole, f"entry {place} of bind", text.strip())
-        for place, text in enumerate(split_list(whole.value), start=1)
-    ], "bind"
 
 
 def _is_special(section: Section) -> bool:
     general = {"default", "int", "fp", *_EXAMPLES, *_WIDER}
     return not general & set(section.benchmarks)
-
-
-def _resolved(seat: BoundCopy, topology: Topology | None) -> BoundCopy:
-    """Return a seat with all its CPUs; `numactl`'s +N counts inside the CPUs that may be used."""
-    binding = seat.binding if topology is None else seat.binding.counted_on(topology)
-    cpus = binding.cpus or ()
-    if topology is None:
-        return replace(seat, cpus=cpus, wide=not cpus and bool(binding.cpu_nodes))
-    if cpus or not binding.cpu_nodes:
-        return replace(seat, binding=binding, cpus=cpus)
-    of_nodes = [
-        cpu
-        for number in binding.cpu_nodes
-        if number in topology.by_node
-        for cpu in topology.by_node[number].cpus
-        if cpu in topology.by_cpu
-    ]
-    return replace(seat, binding=binding, cpus=tuple(sorted(set(of_nodes))), wide=True)
 
 
 # -- A finding, and the words that findings have in common -----------------------------------------

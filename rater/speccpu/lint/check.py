@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.plan.topology import Topology
 from rater.speccpu.config.config import ConfigSetting, Section
 from rater.speccpu.lint.bind_list import (
     BY_COPY,
@@ -112,7 +111,7 @@ def _of_scope(scope: Scope) -> Iterator[LintFinding]:
     if scope.context.topology is None:
         yield from _against_the_pattern(scope)
     else:
-        yield from machine_findings(scope, scope.context.topology)
+        yield from machine_findings(scope)
 
 
 def _number(scope: Scope, line: int) -> str:
@@ -251,7 +250,7 @@ def _twice(scope: Scope) -> Iterator[LintFinding]:
     where = scope.context.source.number
     users: dict[tuple[int, ...], list[BoundCopy]] = {}
     owner: dict[int, BoundCopy] = {}
-    free = _free(seats, scope.context.topology)
+    free = _free(scope, seats)
     for seat in seats:
         if not seat.cpus:
             continue
@@ -297,10 +296,10 @@ def _nth(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _free(seats: tuple[BoundCopy, ...], topology: Topology | None) -> tuple[int, ...]:
+def _free(scope: Scope, seats: tuple[BoundCopy, ...]) -> tuple[int, ...]:
     have = {cpu for seat in seats for cpu in seat.cpus}
-    if topology is not None:
-        return tuple(sorted(set(topology.by_cpu) - have))
+    if scope.context.topology is not None:
+        return tuple(sorted(set(scope.context.topology.by_cpu) - have))
     if len(have) < 3:
         return ()
     holes = set(range(min(have), max(have))) - have

@@ -87,12 +87,13 @@ def _blocks(cpus: list[int], node_of: Mapping[int, int]) -> list[int]:
 _SPREAD = Layout("scatter", "", CpuOrder.SCATTER, BindLevel.PU)
 
 
-def machine_findings(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
+def machine_findings(scope: Scope) -> Iterator[LintFinding]:
     """Find what only the machine can tell."""
+    topology = scope.context.machine
     machine = {pu.os for pu in topology.machine_pus}
     for seat in scope.seats:
         yield from _absent(seat, topology, machine)
-        yield from _far(seat, scope, topology)
+        yield from _far(seat, scope)
     usable = len(topology.pus)
     if scope.running > usable and any(seat.cpus for seat in scope.seats):
         yield LintFinding(
@@ -102,10 +103,10 @@ def machine_findings(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
             f"({topology.source}): copies share CPUs; run {usable}",
         )
     # A copy too many shares a core and leaves none idle; what is missing was found above.
-    sharing = list(_siblings(scope, topology))
+    sharing = list(_siblings(scope))
     yield from sharing
     if not sharing:
-        yield from _idle(scope, topology)
+        yield from _idle(scope)
 
 
 def _width_of(scope: Scope) -> int:
@@ -115,18 +116,19 @@ def _width_of(scope: Scope) -> int:
     return Counter(len(mask) for mask in masks).most_common(1)[0][0]
 
 
-def _wanted_copies(scope: Scope, topology: Topology) -> int:
+def _wanted_copies(scope: Scope) -> int:
     """Return how many copies a list must have to leave nothing idle and share no core early.
 
     The CPUs are those of as many threads a core as the copies need.
     """
     width = _width_of(scope)
     if width > 1:
-        return plan_placements(topology, _SPREAD, 1, MemoryPolicy.LOCAL, width).most
-    return len(_tier(scope, topology))
+        return plan_placements(scope.context.machine, _SPREAD, 1, MemoryPolicy.LOCAL, width).most
+    return len(_tier(scope))
 
 
-def _tier(scope: Scope, topology: Topology) -> tuple[PU, ...]:
+def _tier(scope: Scope) -> tuple[PU, ...]:
+    topology = scope.context.machine
     number = max(len(scope.seats), scope.running)
     ranks = Counter(pu.rank for pu in topology.pus)
     room = 0
@@ -167,8 +169,8 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
         yield seat.finding("node-missing", text)
 
 
-def _far(seat: BoundCopy, scope: Scope, topology: Topology) -> Iterator[LintFinding]:
-    binding = seat.binding
+def _far(seat: BoundCopy, scope: Scope) -> Iterator[LintFinding]:
+    binding, topology = seat.binding, scope.context.machine
     if binding.policy not in ("bind", "preferred") or not binding.mem_nodes:
         return
     memory = [topology.by_node[n] for n in binding.mem_nodes if n in topology.by_node]
@@ -200,7 +202,8 @@ def _far(seat: BoundCopy, scope: Scope, topology: Topology) -> Iterator[LintFind
     yield seat.finding("far-memory", text, far)
 
 
-def _siblings(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
+def _siblings(scope: Scope) -> Iterator[LintFinding]:
+    topology = scope.context.machine
     seats = [seat for seat in scope.used if len(seat.cpus) == 1 and seat.cpus[0] in topology.by_cpu]
     if len(seats) < len(scope.used) or not seats:
         return
@@ -228,8 +231,8 @@ def _siblings(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     )
 
 
-def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
-    seats = scope.seats
+def _idle(scope: Scope) -> Iterator[LintFinding]:
+    seats, topology = scope.seats, scope.context.machine
     if not seats or scope.deliberate or any(not seat.cpus or seat.wide for seat in seats):
         return
     if scope.form == "copy" and scope.copies is None:
@@ -241,10 +244,10 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
     width = _width_of(scope)
     if width > 1:
         idle = set(topology.by_cpu) - used
-        if scope.running >= _wanted_copies(scope, topology) or len(idle) < width:
+        if scope.running >= _wanted_copies(scope) or len(idle) < width:
             return
     else:
-        idle = {pu.os for pu in _tier(scope, topology)} - used
+        idle = {pu.os for pu in _tier(scope)} - used
     if not idle:
         return
     nodes = Counter(topology.by_cpu[cpu].node for cpu in idle)
@@ -257,7 +260,7 @@ def _idle(scope: Scope, topology: Topology) -> Iterator[LintFinding]:
         out = f"bind {them} where copies share CPUs"
     else:
         out = (
-            f"a list for all has {_wanted_copies(scope, topology)} copies (if {scope.running} are "
+            f"a list for all has {_wanted_copies(scope)} copies (if {scope.running} are "
             f"meant: --copies {scope.running})"
         )
     yield LintFinding(
