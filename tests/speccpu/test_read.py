@@ -21,10 +21,10 @@ from rater.speccpu.config import keys
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
 from rater.speccpu.results.places import read_binding
+from rater.speccpu.results.read import read_table
 from rater.speccpu.results.recompute import recompute, recompute_rotated
 from rater.speccpu.results.result import Failure, Lines, SpecFile
 from rater.speccpu.results.rsf import read_rsf, unpack
-from rater.speccpu.results.table import read_table
 from rater.store.store import open_store
 from tests.support.places import SAMPLES
 from tests.support.raw_files import HEAD, NEW, OLD, bracket, pack

@@ -25,6 +25,7 @@ from rater.workflow.results.points import write_output
 from tests.support.calls import Rater
 from tests.support.places import own_places_in
 from tests.support.strangers import give, needs_root, stranger_does, stranger_keeps
+from tests.support.wings import needs_wing
 
 PREPARE = "touch prepared; sync"
 
@@ -427,6 +428,7 @@ def test_a_link_that_another_user_swaps_all_the_time_runs_nothing_of_theirs(
 
 
 @needs_root
+@needs_wing("fleet")
 def test_what_was_merged_from_another_user_s_file_is_shown_and_not_run(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
 ) -> None:
