@@ -287,7 +287,8 @@ def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
     marks = {DoctorVerdict.BAD.value: "BAD", DoctorVerdict.CONSIDER.value: "?"}
 
     def title(it: Row) -> str:
-        return _TITLES.get(it["check"], it["check"])
+        name: str = it["check"]
+        return _TITLES.get(name, name)
 
     def about(it: Row) -> list[str]:
         why = [f"why: {it['why']}"] if detailed else []
