@@ -21,12 +21,11 @@ from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Evidence, Finding, Kind
-from rater.analysis.results.account import TimeAccount, accounts_of
+from rater.analysis.results.account import accounts_of
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
-from rater.analysis.results.cpu_use import CpuUse, run_counters
+from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
 from rater.analysis.stats.robust import MAD_TO_SD
-from rater.plan.counter_tables import CounterTable
 from rater.record.stored import StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key
 
@@ -34,93 +33,7 @@ from rater.text.values import group_by_key
 
 _BASE_PAGE = 65536  # bytes; larger ones are huge pages (4, 16 or 64 KiB are not)
 _MIB = 1 << 20
-
-
-class EvidenceRow(Struct, frozen=True):
-    """One copy's run with the numbers that are known of it; one that is not known is missing."""
-
-    copy: StoredCopy
-    numbers: Mapping[str, float]
-    astray: str  # how it was not placed as planned, in words
-
-
-def _row(
-    copy: StoredCopy,
-    proof: CopyProof | None,
-    use: CpuUse | None,
-    account: TimeAccount,
-    tables: Mapping[str, CounterTable],
-) -> EvidenceRow:
-    """Return a copy's run with all that was seen of it, and of its CPU in its phase."""
-    of_time = {
-        "on-cpu": account.ran_s,
-        "waited": account.waited_s,
-        "quota": account.throttled_s,
-        "stopped": account.stopped_s,
-        "taken-off": copy.involuntary_switches,
-    }
-    values: dict[str, float | None] = {
-        **{name: None if it is None else it / copy.elapsed_s for name, it in of_time.items()},
-        "major-faults": copy.major_faults,
-        "benchmarks-memory": copy.max_rss_bytes,
-        **(counted_of(copy, tables) if copy.counts else {}),
-    }
-    if use is not None:
-        values |= {
-            "foreign": use.foreign,
-            "steal": use.steal,
-            "frequency": use.mean_mhz,
-            "throttled": use.throttles,
-            "interrupts": use.irq,
-            "iowait": use.iowait,
-            "interrupt-rate": use.interrupts_per_s,
-        }
-    if proof is not None:
-        seen = proof.seen
-        values |= {
-            "swapped": seen.swap_bytes,
-            "migrations": seen.migrations,
-            "pages-moved": seen.pages_migrated,
-        }
-        if proof.verdict is not PlacementVerdict.NOT_KNOWN:  # else too little was seen of it
-            pages = seen.page_bytes or ()
-            total, huge = (
-                sum(size for page, size in pages if page > least) for least in (0, _BASE_PAGE)
-            )
-            # Of the memory that the plan put on another node, too: it is as far away.
-            local = None if copy.node is None else seen.share_on((copy.node,))
-            values |= {
-                "placement": float(proof.verdict is PlacementVerdict.NOT_MET),
-                "remote": None if local is None else 1 - local,
-                "huge-pages": huge / total if total else None,
-            }
-    known = {name: float(value) for name, value in values.items() if value is not None}
-    return EvidenceRow(copy, known, proof.reasons[0] if proof and proof.reasons else "")
-
-
-# Of evidence, which metric of the counters it is.
-_COUNTED = {
-    "counted-remote": "remote_dram_share",
-    "cache-misses": "llc_mpki",
-    "benchmarks-misses": "llc_mpki",
-    "page-walks": "walk_cycles",
-    "tlb-misses": "dtlb_mpki",
-}
-
-
-def counted_of(copy: StoredCopy, tables: Mapping[str, CounterTable]) -> dict[str, float]:
-    """Return what the counters of a copy's run say, as far as they counted all the time."""
-    found: dict[str, float] = {}
-    for name, table in tables.items():
-        rates = rates_of([copy], name, in_full=True)
-        if rates is not None:
-            found |= {"cpi": rates.cpi, "instructions": rates.instructions}
-            found |= {} if rates.ghz is None else {"counted-frequency": rates.ghz}
-            metrics = metrics_of(table, rates)
-            found |= {name: metrics[it] for name, it in _COUNTED.items() if it in metrics}
-    return found
-
-
+_MISSES = "misses of the last cache in 1000 instructions"
 _UNITS: Mapping[str, Callable[[float], str]] = {
     "share": lambda value: f"{value * 100:.{0 if value >= 0.0995 or value < 0.0005 else 1}f} %",
     "count": lambda value: f"{value:.0f}",
@@ -134,71 +47,150 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 _NEXT_TO_NOTHING = 0.005  # a share of the others that is not worth a word
 
 
-class EvidenceMeasure(Struct, frozen=True):
+class _Measure(Struct, frozen=True):
     """A number of a copy's run, and what difference of it matters."""
 
     name: str
-    least: float  # smallest difference
-    relative: bool  # that is a share of the larger number
-    ratio: float  # so many times the others' it must be as well (or they its)
-    slower: int  # 1: more of it is slower, -1: less, 0: could be either
-    prominence: float  # numbers that say more about the cause stand first
-    unit: str
     words: str  # around the number, where it is told
-
-    def number(self, value: float) -> str:
-        """Return a value as text."""
-        return _UNITS[self.unit](value)
-
-
-def _measures(table: str) -> tuple[EvidenceMeasure, ...]:
-    """Read a table of measures; `%` behind the least difference: of the larger number."""
-    found = []
-    for line in table.strip().splitlines():
-        name, least, ratio, slower, first, unit, words = line.split(maxsplit=6)
-        size = float(least.rstrip("%")) * (0.01 if least.endswith("%") else 1)
-        sign = {"more": 1, "less": -1, "either": 0}[slower]
-        numbers = (size, "%" in least, float(ratio), sign, float(first))
-        found.append(EvidenceMeasure(name, *numbers, unit, words))
-    return tuple(found)
+    least: float  # smallest difference
+    unit: str = "share"
+    slower: int = 1  # more of it is slower; -1: less, 0: either
+    first: float = 1  # numbers that say more about the cause stand first
+    ratio: float = 1  # so many times the others' it must be as well (or they its)
+    relative: bool = False  # the smallest difference is a share of the larger number
 
 
-# Name, smallest difference, ratio, what of it is slower, prominence, unit, words. A cause stands
-# before what it makes: why a copy had no CPU before how long, misses and walks before cycles;
-# what the copy counted itself before what was sampled on its CPU.
-MEASURES = _measures("""
-remote            0.05    1   more   1   share memory {} remote
-placement         0.5     1   more   1   share not placed as planned
-foreign           0.02    1   more   1   share other processes took {} of the CPU
-steal             0.01    1   more   1   share the hypervisor took {} of the CPU
-waited            0.02    1   more   0.9 share waited {} of the time for a CPU
-quota             0.02    1   more   1   share kept from running {} of the time by a CPU quota
-stopped           0.02    1   more   1   share was stopped {} of the time
-frequency         2%      1   less   1.5 MHz   CPU at {}
-throttled         1       2   more   1   count throttled {} times
-interrupts        0.01    1   more   1   share interrupts took {} of the CPU
-on-cpu            0.02    1   less   0.8 share was on a CPU {} of the time
-huge-pages        0.1     1   either 0.9 share {} of the memory in huge pages
-iowait            0.02    1   more   1   share the CPU waited for input or output {} of the time
-major-faults      10      2   more   0.5 count {} major page faults
-swapped           1048576 2   more   1   MiB   {} swapped out
-migrations        5       2   more   0.2 count moved {} times between CPUs
-pages-moved       256     2   more   0.2 count the kernel moved {} of its pages between nodes
-taken-off         5       3   more   0.2 count taken off the CPU {} times a second
-interrupt-rate    1000    3   more   0.1 count {} interrupts a second
-counted-remote    0.05    1   more   1.2 share {} of its loads from DRAM were remote
-counted-frequency 2%      1   less   2   GHz   ran at {}
-cache-misses      10%     1   more   1   rate  {} misses of the last cache in 1000 instructions
-page-walks        0.05    1.2 more   1   ratio {} cycles of page walks an instruction
-tlb-misses        20%     1   more   1   rate  {} TLB misses in 1000 instructions
-instructions      2%      1   more   1.5 work  did other work: {} instructions
-cpi               3%      1   more   0.7 ratio {} cycles an instruction
-""")
+# A cause stands before what it makes: why a copy had no CPU before how long, misses and walks
+# before cycles; what the copy counted itself before what was sampled on its CPU.
+_MEASURES = (
+    _Measure("remote", "memory {} remote", 0.05),
+    _Measure("placement", "not placed as planned", 0.5),
+    _Measure("foreign", "other processes took {} of the CPU", 0.02),
+    _Measure("steal", "the hypervisor took {} of the CPU", 0.01),
+    _Measure("waited", "waited {} of the time for a CPU", 0.02, first=0.9),
+    _Measure("quota", "kept from running {} of the time by a CPU quota", 0.02),
+    _Measure("stopped", "was stopped {} of the time", 0.02),
+    _Measure("frequency", "CPU at {}", 0.02, "MHz", -1, 1.5, relative=True),
+    _Measure("throttled", "throttled {} times", 1, "count", ratio=2),
+    _Measure("interrupts", "interrupts took {} of the CPU", 0.01),
+    _Measure("on-cpu", "was on a CPU {} of the time", 0.02, slower=-1, first=0.8),
+    _Measure("huge-pages", "{} of the memory in huge pages", 0.1, slower=0, first=0.9),
+    _Measure("iowait", "the CPU waited for input or output {} of the time", 0.02),
+    _Measure("major-faults", "{} major page faults", 10, "count", first=0.5, ratio=2),
+    _Measure("swapped", "{} swapped out", _MIB, "MiB", ratio=2),
+    _Measure("migrations", "moved {} times between CPUs", 5, "count", first=0.2, ratio=2),
+    _Measure(
+        "pages-moved", "the kernel moved {} of its pages between nodes", 256, "count", 1, 0.2, 2
+    ),
+    _Measure("taken-off", "taken off the CPU {} times a second", 5, "count", first=0.2, ratio=3),
+    _Measure("interrupt-rate", "{} interrupts a second", 1000, "count", first=0.1, ratio=3),
+    _Measure("counted-remote", "{} of its loads from DRAM were remote", 0.05, first=1.2),
+    _Measure("counted-frequency", "ran at {}", 0.02, "GHz", -1, 2, relative=True),
+    _Measure("cache-misses", f"{{}} {_MISSES}", 0.1, "rate", relative=True),
+    _Measure("page-walks", "{} cycles of page walks an instruction", 0.05, "ratio", ratio=1.2),
+    _Measure("tlb-misses", "{} TLB misses in 1000 instructions", 0.2, "rate", relative=True),
+    _Measure(
+        "instructions", "did other work: {} instructions", 0.02, "work", 1, 1.5, relative=True
+    ),
+    _Measure("cpi", "{} cycles an instruction", 0.03, "ratio", 1, 0.7, relative=True),
+)
 # What benchmarks are like, by which those that suffer may differ from the others.
-SHARED = _measures("""
-benchmarks-misses 0 2 more 1 rate these miss the last cache {} times in 1000 instructions
-benchmarks-memory 0 2 more 1 MiB these use {} of memory each
-""")
+_SHARED = (
+    _Measure("benchmarks-misses", f"these have {{}} {_MISSES}", 0, "rate", ratio=2),
+    _Measure("benchmarks-memory", "these use {} of memory each", 0, "MiB", ratio=2),
+)
+# Of evidence, which metric of the counters it is.
+_COUNTED = {
+    "counted-remote": "remote_dram_share",
+    "cache-misses": "llc_mpki",
+    "benchmarks-misses": "llc_mpki",
+    "page-walks": "walk_cycles",
+    "tlb-misses": "dtlb_mpki",
+}
+
+type _Cell = tuple[str, str | None, int]  # benchmark, tune, iteration
+
+
+class _Row(Struct, frozen=True):
+    """One copy's run with the numbers that are known of it; one that is not known is missing."""
+
+    copy: StoredCopy
+    numbers: Mapping[str, float]
+    astray: str  # how it was not placed as planned, in words
+
+
+type _Rows = Mapping[_Cell, Sequence[_Row]]
+type _Sides = tuple[list[_Row], list[_Row]]  # the finding's copies, the others
+
+
+def _rows_of(run: StoredRun) -> _Rows:
+    """Return the good copies' runs that count, with what was seen of each and of its CPU."""
+    run = run.without_torn()
+    proofs = {(it.phase, it.copy, it.step): it for it in prove_run(run).copies}
+    uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
+    tables, accounts = tables_of(run), accounts_of(run)
+    rows: defaultdict[_Cell, list[_Row]] = defaultdict(list)
+    for copy in run.copies:
+        if not (copy.counted and is_good(copy) and copy.elapsed_ns > 0):
+            continue
+        account = accounts[copy.phase, copy.copy, copy.step]
+        proof = proofs.get((copy.phase, copy.copy, copy.step))
+        use = None if copy.cpu is None else uses.get((copy.phase, copy.cpu))
+        of_time = {
+            "on-cpu": account.ran_s,
+            "waited": account.waited_s,
+            "quota": account.throttled_s,
+            "stopped": account.stopped_s,
+            "taken-off": copy.involuntary_switches,
+        }
+        values: dict[str, float | None] = {
+            **{name: None if it is None else it / copy.elapsed_s for name, it in of_time.items()},
+            "major-faults": copy.major_faults,
+            "benchmarks-memory": copy.max_rss_bytes,
+        }
+        for name, table in tables.items() if copy.counts else ():  # that counted all the time
+            if rates := rates_of([copy], name, in_full=True):
+                metrics = metrics_of(table, rates)
+                values |= {"cpi": rates.cpi, "instructions": rates.instructions}
+                values |= {"counted-frequency": rates.ghz} if rates.ghz is not None else {}
+                values |= {name: metrics[it] for name, it in _COUNTED.items() if it in metrics}
+        if use is not None:
+            values |= {
+                "foreign": use.foreign,
+                "steal": use.steal,
+                "frequency": use.mean_mhz,
+                "throttled": use.throttles,
+                "interrupts": use.irq,
+                "iowait": use.iowait,
+                "interrupt-rate": use.interrupts_per_s,
+            }
+        values |= _seen(copy, proof) if proof else {}
+        known = {name: float(value) for name, value in values.items() if value is not None}
+        astray = proof.reasons[0] if proof and proof.reasons else ""
+        rows[copy.benchmark, copy.tune or run.head.tune, copy.iteration].append(
+            _Row(copy, known, astray)
+        )
+    return rows
+
+
+def _seen(copy: StoredCopy, proof: CopyProof) -> dict[str, float | None]:
+    seen = proof.seen
+    values: dict[str, float | None] = {
+        "swapped": seen.swap_bytes,
+        "migrations": seen.migrations,
+        "pages-moved": seen.pages_migrated,
+    }
+    if proof.verdict is PlacementVerdict.NOT_KNOWN:  # too little was seen of it
+        return values
+    pages = seen.page_bytes or ()
+    total, huge = (sum(size for page, size in pages if page > least) for least in (0, _BASE_PAGE))
+    # Of the memory that the plan put on another node, too: it is as far away.
+    local = None if copy.node is None else seen.share_on((copy.node,))
+    return values | {
+        "placement": float(proof.verdict is PlacementVerdict.NOT_MET),
+        "remote": None if local is None else 1 - local,
+        "huge-pages": huge / total if total else None,
+    }
 
 
 # -- Whom to compare -------------------------------------------------------------------------------
@@ -213,31 +205,6 @@ _OVER_TIME = {
 }
 _HALVES = (Kind.BIMODAL, Kind.GRADIENT)  # the slow half against the fast one
 _NOT_COMPARED = (Kind.WANDERING, Kind.RECURRING, Kind.LAYOUT)
-
-type _Cell = tuple[str, str | None, int]  # benchmark, tune, iteration
-type _Rows = Mapping[_Cell, Sequence[EvidenceRow]]
-type _Sides = tuple[list[EvidenceRow], list[EvidenceRow]]  # the finding's copies, the others
-
-
-def _rows_of(run: StoredRun) -> _Rows:
-    run = run.without_torn()
-    proofs = {(it.phase, it.copy, it.step): it for it in prove_run(run).copies}
-    uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
-    tables = tables_of(run)
-    accounts = accounts_of(run)
-    rows: defaultdict[_Cell, list[EvidenceRow]] = defaultdict(list)
-    for copy in run.copies:
-        if copy.counted and is_good(copy) and copy.elapsed_ns > 0:
-            rows[copy.benchmark, copy.tune or run.head.tune, copy.iteration].append(
-                _row(
-                    copy,
-                    proofs.get((copy.phase, copy.copy, copy.step)),
-                    None if copy.cpu is None else uses.get((copy.phase, copy.cpu)),
-                    accounts[copy.phase, copy.copy, copy.step],
-                    tables,
-                )
-            )
-    return rows
 
 
 def _sides(one: Finding, rows: _Rows) -> Iterable[_Sides]:
@@ -267,7 +234,7 @@ def _sides(one: Finding, rows: _Rows) -> Iterable[_Sides]:
     return sides.values()
 
 
-def _slow_half(here: Sequence[EvidenceRow]) -> _Sides:
+def _slow_half(here: Sequence[_Row]) -> _Sides:
     """Cut in two where the squares inside of both halves are least."""
     ordered = sorted(here, key=lambda row: row.copy.elapsed_ns)
     times = [math.log(row.copy.elapsed_ns) for row in ordered]
@@ -284,7 +251,7 @@ def _slow_half(here: Sequence[EvidenceRow]) -> _Sides:
 _SPREADS = 3.0  # of the others among themselves: less is their own noise
 _HALF = 0.5  # of the difference: a cell, or a copy, shows it
 _MOST = 2 / 3  # of copies, that it must be known of; of cells, that must show it
-_LONGEST_LIST = 24  # letters; of more copies their number is told
+_MOST_NAMED = 8  # copies; of more their number is told
 _WAYS = 20  # of which one by chance is 5 %
 # Behind what it costs (100), before how likely it is by chance (10).
 _LEAST_WEIGHT, _MOST_WEIGHT = 20.0, 80.0
@@ -306,29 +273,26 @@ def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, 
 
 def _with_evidence(one: Finding, rows: _Rows) -> Finding:
     cells = [sides for sides in _sides(one, rows) if sides[0] and sides[1]]
-    others = _OVER_TIME.get(one.kind, "others")
     found = [
-        _compared(measure, cells, others, one.fast)
-        for measure in MEASURES
+        _compared(measure, cells, one)
+        for measure in _MEASURES
         if cells and ("{}" in measure.words or not one.fast)  # words alone cannot say "not"
     ]
     measured = [it for it in (*found, _shared(one, rows)) if it]
     measured.sort(key=lambda it: -it.weight)
     known = {name for mine, _ in cells for row in mine for name in row.numbers}
-    if not measured and any(measure.name in known for measure in MEASURES):
+    if not measured and any(measure.name in known for measure in _MEASURES):
         measured.append(Evidence("cause", "nothing recorded explains it"))
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
 
 
-def _known(name: str, rows: Sequence[EvidenceRow]) -> dict[int, list[float]]:
+def _known(name: str, rows: Sequence[_Row]) -> dict[int, list[float]]:
     """Return a number of the rows by copy; empty where it is known of too few."""
     known = [(row.copy.copy, row.numbers[name]) for row in rows if name in row.numbers]
     return group_by_key(known) if len(known) >= _MOST * len(rows) else {}
 
 
-def _compared(
-    measure: EvidenceMeasure, cells: Sequence[_Sides], others: str, fast: bool
-) -> Evidence | None:
+def _compared(measure: _Measure, cells: Sequence[_Sides], one: Finding) -> Evidence | None:
     """Return a measure that differs notably, None where it does not or is not known."""
     own, usual, noise = [], [], []
     shows: defaultdict[int, list[float]] = defaultdict(list)  # by copy, over the others
@@ -349,29 +313,41 @@ def _compared(
     least = measure.least * high if measure.relative else measure.least
     if not difference or abs(difference) < max(least, _SPREADS * MAD_TO_SD * median(noise)):
         return None
-    if measure.slower and difference * measure.slower * (-1 if fast else 1) < 0:
-        return None
     shown = sum(it / difference >= _HALF for it in differences)
-    if high < measure.ratio * low or shown < _MOST * len(differences):
+    helps = difference * measure.slower * (-1 if one.fast else 1) < 0
+    if helps or high < measure.ratio * low or shown < _MOST * len(differences):
         return None
-    text = measure.words.format(measure.number(value))
-    its = [row.copy for mine, _ in cells for row in mine]
-    cpus = {it.cpu if it.last_cpu is None else it.last_cpu for it in its}
+    who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)
+    text = _text(measure, (value, other), cells, one, who)
+    distance = 1 - low / high if measure.relative or high > 1 else abs(difference)
+    more = (_MOST_WEIGHT - _LEAST_WEIGHT) * min(1.0, distance * measure.first)
+    return Evidence(measure.name, text, _LEAST_WEIGHT + more, value, other)
+
+
+def _text(
+    measure: _Measure,
+    values: tuple[float, float],
+    cells: Sequence[_Sides],
+    one: Finding,
+    who: Sequence[int],
+) -> str:
+    """Return a measure in words, its own and the others' value, and which copies show it."""
+    number, (value, other) = _UNITS[measure.unit], values
+    text = measure.words.format(number(value))
+    rows = [row for mine, _ in cells for row in mine]
+    cpus = {it.copy.cpu if it.copy.last_cpu is None else it.copy.last_cpu for it in rows}
     if measure.name == "waited" and len(cpus) == 1:
         text = text.replace("a CPU", f"CPU {cpus.pop()}")
     if measure.name == "placement":
-        row = next(it for mine, _ in cells for it in mine if it.numbers.get("placement"))
+        row = next(it for it in rows if it.numbers.get("placement"))
         text += f": copy {row.copy.copy} {row.astray}"
     elif other > (_NEXT_TO_NOTHING if measure.unit == "share" else 0) or not value:
-        text += f" ({others} {measure.number(other)})"
-    who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)
-    copies = {it.copy for it in its}
-    if len(who) < len(copies):  # the others of the finding are not accused
-        named, many = formatting.format_copies(who), f"{len(who)} of {len(copies)} copies"
-        text = f"{named if len(named) <= _LONGEST_LIST else many}: {text}"
-    distance = abs(difference) if not measure.relative and high <= 1 else 1 - low / high
-    more = (_MOST_WEIGHT - _LEAST_WEIGHT) * min(1.0, distance * measure.prominence)
-    return Evidence(measure.name, text, _LEAST_WEIGHT + more, value, other)
+        text += f" ({_OVER_TIME.get(one.kind, 'others')} {number(other)})"
+    many = len({it.copy.copy for it in rows})
+    if len(who) < many:  # the others of the finding are not accused
+        few = len(who) <= _MOST_NAMED
+        text = f"{formatting.format_copies(who) if few else f'{len(who)} of {many} copies'}: {text}"
+    return text
 
 
 def _shared(one: Finding, rows: _Rows) -> Evidence | None:
@@ -382,7 +358,7 @@ def _shared(one: Finding, rows: _Rows) -> Evidence | None:
     names = {name for name, _, _ in rows}
     if one.kind not in PLACED or one.fast or math.comb(len(names), len(one.benchmarks)) < _WAYS:
         return None
-    for measure in SHARED:
+    for measure in _SHARED:
         values: defaultdict[str, list[float]] = defaultdict(list)
         for (name, _, _), copies in rows.items():
             values[name] += chain(*_known(measure.name, copies).values())
@@ -390,8 +366,8 @@ def _shared(one: Finding, rows: _Rows) -> Evidence | None:
         own = [typical.pop(name) for name in one.benchmarks if name in typical]
         if len(own) + len(typical) < len(names) or min(own) < measure.ratio * max(typical.values()):
             continue
-        least, most = min(own), max(typical.values())
-        text = f"{measure.words.format(measure.number(least))} or more"
-        text += f" (other benchmarks at most {measure.number(most)})"
+        (least, most), number = (min(own), max(typical.values())), _UNITS[measure.unit]
+        text = f"{measure.words.format(number(least))} or more"
+        text += f" (other benchmarks at most {number(most)})"
         return Evidence(measure.name, text, _LEAST_WEIGHT, least, most)
     return None

@@ -1,20 +1,17 @@
-"""What the model found as findings with names, costs and words; times in, divots out; pure."""
+"""What the model found as findings with names and costs; times in, divots out; pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
-from rater.analysis.divots.model.causes import Hit, causes_of, startup_hits, told_once
+from rater.analysis.divots.model.causes import Cause, causes_of, startups
 from rater.analysis.divots.model.effects import PartScope
-from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
 from rater.analysis.divots.model.finding import (
     PLACED,
     Analysis,
@@ -25,20 +22,18 @@ from rater.analysis.divots.model.finding import (
     Kind,
     Thresholds,
 )
-from rater.analysis.divots.model.layout import LayoutEffect, could_make, node_counts
+from rater.analysis.divots.model.layout import LayoutEffect, could_make
 from rater.analysis.divots.model.search import Found, search
-from rater.analysis.divots.model.table import (
-    SEVERAL,
-    UNKNOWN,
-    Machine,
-    Row,
-    Table,
-    build_table,
-)
+from rater.analysis.divots.model.table import SEVERAL, Machine, Row, Table, build_table
 from rater.analysis.divots.model.times import visible_iteration
-from rater.analysis.divots.summary import OF_ALL, summary_of
+from rater.analysis.divots.words import (
+    cost_of,
+    expectation_of,
+    only_one,
+    place_of,
+    summary_of,
+)
 from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
-from rater.text.cpuset import format_list
 
 # -- What findings cost: the score worked out again without them -----------------------------------
 #
@@ -47,17 +42,8 @@ from rater.text.cpuset import format_list
 # other (rotated order, steady mode) there is no bracket: all copies' time stands for it.
 
 
-class Cost(Struct, frozen=True):
-    """What one finding costs, as shares from 0 to 1."""
-
-    whole: float  # of the run's score; without a barrier, of all copies' time
-    share: float  # of the same, after what costs more has been taken away already
-    rate: float  # of the result of the benchmark that loses most
-    cells: dict[tuple[int, int], float]  # of the rate of each cell that it covers
-
-
-def costs_of(table: Table, hits: list[Hit]) -> list[Cost]:
-    """Return the cost of each hit.
+def set_costs(table: Table, causes: Sequence[Cause]) -> None:
+    """Set the cost of each cause.
 
     Each alone: 1 - score / (score with its effect taken away). The shares are those of
     taking them away one after the other, the most costly first: they add up to what all
@@ -65,21 +51,17 @@ def costs_of(table: Table, hits: list[Hit]) -> list[Cost]:
     """
     log_s, start = table.log_s, np.nan_to_num(table.start_s)
     actual = _times(table, log_s, start)
-    alone = [_times(table, *_without(log_s, start, hit)) for hit in hits]
-    wholes = [_lost(table, actual, without) for without in alone]
-    shares = [0.0] * len(hits)
-    taken, late, lost = log_s, start, 0.0
-    for place in sorted(range(len(hits)), key=lambda at: (-wholes[at], at)):
-        taken, late = _without(taken, late, hits[place])
-        now = max(lost, _lost(table, actual, _times(table, taken, late)))
-        shares[place], lost = now - lost, now
-    found = []
-    for hit, without, whole, share in zip(hits, alone, wholes, shares, strict=True):
+    for one in causes:
+        without = _times(table, *_without(log_s, start, one))
+        one.lost = _lost(table, actual, without)
         rates = 1 - _results(without) / _results(actual)
-        cells = {cell: max(0.0, 1 - float(without[cell] / actual[cell])) for cell in hit.cells}
-        rate = float(np.nanmax(rates[hit.benchmarks], initial=0.0)) if hit.benchmarks else 0.0
-        found.append(Cost(whole, share, max(0.0, rate), cells))
-    return found
+        one.rate_lost = float(np.nanmax(rates[one.benchmarks], initial=0.0))
+        one.cells_lost = {cell: max(0.0, 1 - without[cell] / actual[cell]) for cell in one.cells}
+    lost = 0.0
+    for one in sorted(causes, key=lambda it: -it.lost):
+        log_s, start = _without(log_s, start, one)
+        now = max(lost, _lost(table, actual, _times(table, log_s, start)))
+        one.share_lost, lost = now - lost, now
 
 
 def noise_cost(table: Table, rest: Floats, promised: dict[str, float]) -> float | None:
@@ -88,7 +70,7 @@ def noise_cost(table: Table, rest: Floats, promised: dict[str, float]) -> float 
     Of each benchmark the iteration that stands. None where copies do not wait for each other, and
     where a place would have been named all the same.
     """
-    if not table.barrier or any(name in promised for name in _PLACES):
+    if not table.barrier or promised.keys() - {"iteration"}:
         return None
     known = rest[~np.isnan(rest).all(axis=(1, 2))]
     if not len(known):
@@ -98,16 +80,15 @@ def noise_cost(table: Table, rest: Floats, promised: dict[str, float]) -> float 
     return max(0.0, 1 - math.exp(-float(np.mean(_results(over)))))
 
 
-def _without(log_s: Floats, start: Floats, hit: Hit) -> tuple[Floats, Floats]:
-    """Return ln times and starts with a hit's effect taken away; what is faster stays so."""
+def _without(log_s: Floats, start: Floats, cause: Cause) -> tuple[Floats, Floats]:
+    """Return ln times and starts with a cause's effect taken away; what is faster stays so."""
+    if cause.facts.get("mode") == "late-start":
+        known = np.where(np.isnan(log_s), np.inf, start)
+        late = cause.covered.any(axis=2)[:, :, None]
+        return log_s, np.where(late, np.min(known, axis=2, keepdims=True), start)
     # What gets faster was not slowed down before.
-    falls = hit.kind is Kind.DRIFT and float(hit.facts["rise"]) < 0
-    fair = log_s if falls else log_s - np.maximum(hit.effect, 0.0)
-    if hit.skew is None or hit.effect.any():
-        return fair, start
-    late = hit.covered.any(axis=2)[:, :, None]
-    known = np.where(np.isnan(log_s), np.inf, start)
-    return fair, np.where(late, np.min(known, axis=2, keepdims=True), start)
+    falls = cause.kind is Kind.DRIFT and float(cause.facts["rise"]) < 0
+    return log_s if falls else log_s - np.maximum(cause.effect, 0.0), start
 
 
 def _times(table: Table, log_s: Floats, start: Floats) -> Floats:
@@ -137,304 +118,173 @@ def _lost(table: Table, actual: Floats, without: Floats) -> float:
     return max(0.0, 1 - float(np.exp(mean(ratio))))
 
 
-# -- What the model found as findings with names, costs and words ----------------------------------
+# -- What the model found as findings with names, costs and evidence -------------------------------
 
-_TIME = "copies' time"
-_NOTHING = 0.0005
-_PLACES = ("group", "group-benchmark", "cpu", "copy-benchmark", "copy")  # promises of them
 _HASTY, _LEAST_OTHERS = 0.5, 2  # of any other's time, of so many others
-_MOST_CPUS = 8
 _SLACK = 0.01  # ln: what an emptier lgroup gains beyond its share of the load
 _TOLD = 0.005  # ln: benchmarks in which the layout does so much are named
-_ORDINALS = ("first", "second", "third", "fourth")
 
 
 def build_findings(found: Found) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
-    sized = [_with_sizes(hit, found.rest) for hit in causes_of(found)]
-    hits = told_once([*sized, *startup_hits(found.table)])
-    costs = costs_of(found.table, hits)
-    made = [_finding(found, hit, cost) for hit, cost in zip(hits, costs, strict=True)]
+    table = found.table
+    starts = startups(table)
+    causes = [*causes_of(found), *starts]
+    waits = [it for it in causes if it.kind is Kind.STARTUP and it.facts["mode"] != "late-start"]
+    causes = [  # a start-up explains a slow first iteration in the same cells
+        one
+        for one in causes
+        if one.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
+        or not any(_mostly_in(one, it) for it in waits)
+    ]
+    for one in causes:
+        _set_sizes(one, found.rest)
+    set_costs(table, causes)
+    made = [_finding(table, one) for one in causes]
     made.sort(key=lambda one: (one.explained, *_rank(one)))
-    return [*made, *(_explained(found.table, one) for one in _joined(found.predicted))]
+    return [*made, *(_finding(table, one) for one in _of_layout(table, found.predicted))]
 
 
-def _with_sizes(hit: Hit, left: Floats) -> Hit:
-    """Return a hit, that of a part with its size in each cell; the model has one a benchmark.
+def _mostly_in(cause: Cause, start: Cause) -> bool:
+    own = cause.covered.any(axis=2)
+    return bool((own & start.covered.any(axis=2)).sum() >= 0.7 * own.sum())
+
+
+def _set_sizes(cause: Cause, left: Floats) -> None:
+    """Give a part its size in each cell; the model has one a benchmark.
 
     What the median of its copies lies above that of the others there, with all that is told of
     others taken away: a range over the iterations is of times that were.
     """
-    if hit.kind not in PLACED or "moves" in hit.facts or len(hit.iterations) < 2:
-        return hit
-    inside = median(np.where(hit.covered, left, np.nan))
-    more = np.nan_to_num(inside - median(np.where(hit.covered, np.nan, left)))[..., None]
-    return replace(hit, effect=np.where(hit.covered, hit.effect + more, 0.0))
+    if cause.kind in PLACED and "moves" not in cause.facts and len(cause.iterations) > 1:
+        inside = median(np.where(cause.covered, left, np.nan))
+        more = np.nan_to_num(inside - median(np.where(cause.covered, np.nan, left)))[..., None]
+        cause.effect = np.where(cause.covered, cause.effect + more, 0.0)
 
 
 def _rank(one: Finding) -> tuple[float, float, str, str]:
     return (-round(one.cost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
 
 
-def _finding(found: Found, hit: Hit, cost: Cost) -> Finding:
-    table = found.table
+def _finding(table: Table, cause: Cause) -> Finding:
     b, i, _ = table.shape
-    benchmarks, iterations = hit.benchmarks, hit.iterations
-    cpus, copies = _members(table, hit.slots, table.copy[hit.covered])
-    place = _place(table, hit, cpus, copies)
-    tunes = {table.benchmarks[one][1] for one in benchmarks}
-    whole_run = len(benchmarks) == b and (hit.everywhere or b > 1)
-    always = len(iterations) == i and hit.kind is not Kind.SLOW_ITERATION
-    placed, size = hit.kind in PLACED, _size(hit)
-    most, words = could_make(table, hit.slots, fast=hit.size < 0) if placed else (0.0, "")
+    kind, benchmarks, slots = cause.kind, cause.benchmarks, cause.slots
+    cpus, copies, nodes = (
+        tuple(known[known >= 0].tolist())
+        for known in map(
+            np.unique, (table.cpu[slots], table.copy[cause.covered], table.node[slots])
+        )
+    )
+    layout, placed = kind is Kind.LAYOUT, kind in PLACED and "moves" not in cause.facts
+    size = float(cause.facts.get("rise", cause.size))
+    most, words = could_make(table, slots, fast=size < 0) if kind in PLACED else (0.0, "")
     boost = size < 0 and most < 0 and size >= most - _SLACK
-    evidence = _evidence(table, hit, cost)
-    if words and most * size > 0:
+    evidence = [] if boost or layout else _evidence(table, cause)
+    if words and not boost and most * size > 0:
         share = formatting.format_slowdown(math.exp(most))
         evidence.append(Evidence("layout", f"up to {share} could come from {words}", 60.0))
+    expectation = f"no more than {words} explain" if boost else cause.facts.get("expectation")
+    whole = len(benchmarks) == b and (cause.everywhere or b > 1)
+    always = layout or (len(cause.iterations) == i > 1 and kind is not Kind.SLOW_ITERATION)
+    tunes = {None} if layout else {table.benchmarks[one][1] for one in benchmarks}
+    if cause.level == "node":
+        nodes = cause.groups
+    package, core = (only_one(at[slots]) if placed else None for at in (table.package, table.core))
     return Finding(
-        kind=hit.kind,
-        place=place.name,
-        benchmarks=() if whole_run else tuple(table.benchmarks[one][0] for one in benchmarks),
+        kind=kind,
+        place=place_of(table, cause, cpus, copies),
+        benchmarks=() if whole else tuple(table.benchmarks[one][0] for one in benchmarks),
         tune=tunes.pop() if len(tunes) == 1 else None,
-        iterations=() if always and i > 1 else tuple(table.iterations[one] for one in iterations),
+        iterations=() if always else tuple(table.iterations[one] for one in cause.iterations),
         copies=copies,
-        cpus=cpus if hit.kind not in OF_ALL and "moves" not in hit.facts else (),
-        nodes=place.nodes,
-        package=place.package,
-        core=place.core,
+        cpus=cpus if placed or kind in (Kind.BIMODAL, Kind.LAYOUT) else (),
+        nodes=nodes if placed or cause.level == "load" else (),
+        package=cause.groups[0] if cause.level == "package" else package,
+        core=None if cause.level in ("node", "package") else core,
         slowdown=math.exp(size),
-        score_lost=cost.whole if table.barrier else None,
-        time_lost=None if table.barrier else cost.whole,
-        share_lost=cost.share,
-        explained=boost,
-        expectation=f"no more than {words} explain" if boost else None,
-        summary=summary_of(table, hit),
-        evidence=() if boost else tuple(evidence),
-        cells=_cell_effects(table, hit, cost),
-        details=tuple(
-            (name, value)
-            for name, value in sorted(hit.facts.items())
-            if isinstance(value, str) or math.isfinite(value)
-        ),
-        singles=_singles(table, hit) if hit.kind in (Kind.OUTLIER_COPY, Kind.NO_PLACE) else (),
+        score_lost=cause.lost if table.barrier else None,
+        time_lost=None if table.barrier or layout else cause.lost,
+        share_lost=cause.share_lost,
+        explained=boost or layout,
+        expectation=expectation,
+        summary=summary_of(table, cause),
+        evidence=tuple(evidence),
+        cells=() if layout else _cell_effects(table, cause),
+        details=() if layout else tuple(sorted(cause.facts.items())),
+        singles=_singles(table, cause) if kind in (Kind.OUTLIER_COPY, Kind.NO_PLACE) else (),
     )
 
 
-def _size(hit: Hit) -> float:
-    """Return the typical ln slowdown; of drift, from the first iteration to the last."""
-    if "rise" in hit.facts:
-        return float(hit.facts["rise"])
-    return float(hit.facts.get("spread", hit.size))
+def _cell_effects(table: Table, cause: Cause) -> tuple[CellEffect, ...]:
+    return tuple(
+        CellEffect(
+            *table.benchmarks[b],
+            table.iterations[i],
+            math.exp(float(np.median(cause.effect[b, i][cause.covered[b, i]]))),
+            cause.cells_lost[b, i],
+        )
+        for b, i in cause.cells
+    )
 
 
-def _cell_effects(table: Table, hit: Hit, cost: Cost) -> tuple[CellEffect, ...]:
-    made = []
-    for b, i in hit.cells:
-        if hit.skew is not None:
-            size = math.log1p(float(hit.skew[b, i]))
-        else:
-            size = float(np.median(hit.effect[b, i][hit.covered[b, i]]))
-        cell = *table.benchmarks[b], table.iterations[i]
-        made.append(CellEffect(*cell, math.exp(size), cost.cells[b, i]))
-    return tuple(made)
-
-
-def _singles(table: Table, hit: Hit) -> tuple[CopyEffect, ...]:
+def _singles(table: Table, cause: Cause) -> tuple[CopyEffect, ...]:
     return tuple(
         CopyEffect(
             *table.benchmarks[b],
             table.iterations[i],
             int(table.copy[b, i, s]),
-            _only(table.cpu[s : s + 1]),
-            _only(table.node[s : s + 1]),
-            math.exp(float(hit.effect[b, i, s])),
+            only_one(table.cpu[s : s + 1]),
+            only_one(table.node[s : s + 1]),
+            math.exp(float(cause.effect[b, i, s])),
         )
-        for b, i, s in np.argwhere(hit.covered).tolist()
+        for b, i, s in np.argwhere(cause.covered).tolist()
     )
 
 
-# -- places ---------------------------------------------------------------------------------------
-
-
-class _Place(NamedTuple):
-    name: str
-    nodes: tuple[int, ...] = ()
-    package: int | None = None
-    core: int | None = None
-
-
-def _place(table: Table, hit: Hit, cpus: Sequence[int], copies: Sequence[int]) -> _Place:
-    """Return the simplest part of the machine that a hit is of, with its name."""
-    numbered = formatting.format_copies(copies)
-    if hit.kind in (Kind.BIMODAL, Kind.NO_PLACE):
-        return _Place("some copies" if hit.kind is Kind.BIMODAL else "no place")
-    if hit.kind in OF_ALL:
-        return _Place("whole run" if hit.everywhere else "all copies")
-    if "moves" in hit.facts:
-        return _Place(f"{numbered}, wherever it ran")
-    nodes = tuple(sorted({int(n) for n in table.node[hit.slots] if n != UNKNOWN}))
-    package, core = _only(table.package[hit.slots]), _only(table.core[hit.slots])
-    if hit.level == "node":
-        return _Place(_numbered("node", hit.groups), hit.groups, package)
-    if hit.level == "package":
-        return _Place(_numbered("package", hit.groups), nodes, hit.groups[0])
-    return _Place(_group_name(table, hit, cpus, numbered), nodes, package, core)
-
-
-def _numbered(noun: str, numbers: Sequence[int]) -> str:
-    return f"{noun}{'s' if len(numbers) > 1 else ''} {format_list(numbers)}"
-
-
-def _only(numbers: Ints) -> int | None:
-    """Return the one number that all are, None for several or an unknown one."""
-    first = int(numbers[0]) if len(numbers) else UNKNOWN
-    return first if first != UNKNOWN and bool((numbers == first).all()) else None
-
-
-def _group_name(table: Table, hit: Hit, cpus: Sequence[int], numbered: str) -> str:
-    """Name copies by what they share and the others do not, else by their CPUs or numbers."""
-    slots, level, group = hit.slots, hit.level, hit.groups[0] if hit.groups else UNKNOWN
-    node, memory, several = _only(table.node[slots]), _only(table.memory[slots]), slots.sum() > 1
-    if level == "node+memory":
-        node, memory = divmod(group, NODE_SHIFT)
-    elif level == "remote" and None not in (node, memory):
-        level = "node+memory"
-    elif level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
-        level = "cpu"
-    lgroups = len(np.unique(table.node)) > 1
-    inside = node is not None and lgroups
-    on = formatting.format_cpus(cpus) if cpus else numbered
-    half = "upper" if group % 2 else "lower"
-    thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
-    names = {
-        "llc": _numbered("LLC", hit.groups) + (f" (node {node})" if inside else ""),
-        "node+memory": f"{numbered} (memory on node {memory}, CPUs on node {node})",
-        "remote": f"{numbered} (memory on {'their own' if group == LOCAL else 'another'} node)",
-        "memory": f"{numbered} (memory on node {group})",
-        "sharing": f"{on} (not explained by how many copies share a core)",
-        "thread": f"{thread} threads of the cores ({on})",
-        "half": f"{half} half of {'every' if lgroups else 'the'} NUMA node ({on})",
-        "half of lgroup": f"{half} half of node {group // 2} ({on})",
-        "cpu": f"{on} ({slots.sum()} copies)" if slots.sum() > len(cpus) else "",
-        "core": f"{_numbered('core', hit.groups)} ({on})" if several else "",
-    }
-    if names.get(level):
-        return names[level]
-    if hit.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_CPUS:
-        on = numbered
-    elif cpus and np.isin(table.cpu, cpus).sum() > slots.sum():  # others there are as they should
-        on = f"{numbered} ({on})"
-    of_node = inside and level in ("set", "run") and several and cpus
-    return f"{on} of node {node}" if of_node else on
-
-
-def _evidence(table: Table, hit: Hit, cost: Cost) -> list[Evidence]:
+def _evidence(table: Table, cause: Cause) -> list[Evidence]:
     """Return what the times say; stored proof and samples add their own values."""
-    made, text = [], ""
-    most = max(cost.cells.values(), default=0.0)
-    if cost.whole < _NOTHING < most and len(hit.iterations) < table.shape[1]:
-        text = "costs nothing of the score (the median iteration counts), "
-        text += f"{formatting.format_cost(most)} of that iteration's rate"
-    elif cost.whole > 0:
-        of, rate = ("score", "a rate") if table.barrier else (_TIME, "those of a benchmark")
-        text = f"costs {formatting.format_cost(cost.whole)} of the {of}"
-        if cost.rate > 1.5 * cost.whole:
-            text += f", up to {formatting.format_cost(cost.rate)} of {rate}"
-    elif hit.size > 0 and table.barrier and table.copies > 1:
-        why = "it only got faster" if hit.kind is Kind.DRIFT else "slower copies are waited for"
-        text = f"costs nothing: {why}"
-    if text:
+    made = []
+    if text := cost_of(table, cause):
         made.append(Evidence("cost", text, 100.0))
-    hasty = _hasty(table, hit)
-    if hasty:
+    if hasty := _hasty(table, cause):
         text = f"{formatting.format_copies(hasty)} took less than half of any other's time"
         made.append(Evidence("output", f"{text}: check its output", 90.0))
-    where = _memory_of(table, hit)
-    if where is not None:
-        made.append(Evidence("memory", f"its memory is on node {where}", 50.0))
+    slots = cause.slots
+    node, memory = only_one(table.node[slots]), only_one(table.memory[slots])
+    away = table.memory != table.node
+    known = None not in (node, memory) and memory not in (node, SEVERAL)
+    if cause.level == "node" and known and not away[~slots].all():
+        made.append(Evidence("memory", f"its memory is on node {memory}", 50.0))
     return made
 
 
-def _hasty(table: Table, hit: Hit) -> list[int]:
+def _hasty(table: Table, cause: Cause) -> list[int]:
     """Return the fast copies that took less than half of the time of all others in their cell.
 
     No machine makes one of its copies twice as fast as each of the others: it did not do its work.
     """
     found: set[int] = set()
-    for cell in hit.cells if hit.size < 0 else ():
-        times, covered = np.exp(table.log_s[cell]), hit.covered[cell]
+    for cell in cause.cells if cause.size < 0 else ():
+        times, covered = np.exp(table.log_s[cell]), cause.covered[cell]
         others = times[~covered & ~np.isnan(times)]
         if len(others) >= _LEAST_OTHERS:
-            hasty = covered & (times < _HASTY * others.min())
-            found |= {int(c) for c in table.copy[cell][hasty]}
+            found |= {*table.copy[cell][covered & (times < _HASTY * others.min())].tolist()}
     return sorted(found)
 
 
-def _memory_of(table: Table, hit: Hit) -> int | None:
-    """Return the node on which an lgroup's memory is, where that is not its own."""
-    slots = hit.slots
-    node, memory = _only(table.node[slots]), _only(table.memory[slots])
-    if hit.level != "node" or node is None or memory is None or memory in (node, SEVERAL):
-        return None
-    elsewhere = np.mean(table.memory[~slots] != table.node[~slots]) if (~slots).any() else 1.0
-    return memory if elsewhere < 1 else None
-
-
-# -- explained ------------------------------------------------------------------------------------
-def _joined(predicted: Sequence[LayoutEffect]) -> list[LayoutEffect]:
-    kept: dict[tuple[str, float], LayoutEffect] = {}
+def _of_layout(table: Table, predicted: Sequence[LayoutEffect]) -> Iterator[Cause]:
+    """Return what the layout explains, what is of one sort and load as one."""
+    sorts: dict[tuple[str, float], Bools] = {}
     for one in predicted:
-        known = kept.setdefault((one.what, one.load), one)
-        kept[one.what, one.load] = replace(known, slots=known.slots | one.slots)
-    return list(kept.values())
-
-
-def _explained(table: Table, one: LayoutEffect) -> Finding:
-    rows = np.abs(one.effect) >= _TOLD
-    covered = rows[:, None, None] & one.slots & ~np.isnan(table.log_s)
-    hit = Hit(Kind.LAYOUT, covered, np.where(covered, one.effect[:, None, None], 0.0))
-    slots = np.flatnonzero(one.slots)
-    cpus, copies = _members(table, slots, table.copy[:, :, slots])
-    nodes = tuple(sorted({int(n) for n in table.node[slots] if n != UNKNOWN}))
-    load, usual, who = f"{one.load:g}", f"{one.baseline:g}", "most"
-    if one.what == "load" and one.baseline not in node_counts(table):  # the middle of two
-        usual, who = "fewer" if one.load > one.baseline else "more", "others"
-    noun = "copy" if one.load == 1 else "copies"
-    expectation = {
-        "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
-        "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
-        "core-kind": "another kind of core",
-        "lighter": "fewer copies beside them than elsewhere",
-        "load": f"{load} {noun} on a NUMA node where {who} have {usual}",
-    }[one.what]
-    return Finding(
-        kind=Kind.LAYOUT,
-        place=formatting.format_cpus(cpus) if cpus else formatting.format_copies(copies),
-        benchmarks=() if rows.all() else tuple(table.benchmarks[b][0] for b in hit.benchmarks),
-        tune=None,
-        iterations=(),
-        copies=copies,
-        cpus=cpus,
-        nodes=nodes if one.what == "load" else (),
-        package=None,
-        core=None,
-        slowdown=math.exp(hit.size),
-        score_lost=0.0 if table.barrier else None,
-        explained=True,
-        expectation=expectation,
-        summary=summary_of(table, hit),
-        evidence=(),
-    )
-
-
-def _members(
-    table: Table, slots: Ints | Bools, copies: Ints
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the CPUs of slots and the copies that are known, ascending."""
-    cpus = np.unique(table.cpu[slots])
-    known = np.unique(copies)
-    return tuple(cpus[cpus != UNKNOWN].tolist()), tuple(known[known >= 0].tolist())
+        sorts[one.what, one.load] = sorts.get((one.what, one.load), False) | one.slots
+    firsts = {(one.what, one.load): one for one in reversed(predicted)}
+    for key, slots in sorts.items():
+        one = firsts[key]
+        rows = np.abs(one.effect) >= _TOLD
+        covered = rows[:, None, None] & slots & ~np.isnan(table.log_s)
+        effect = np.where(covered, one.effect[:, None, None], 0.0)
+        facts: dict[str, float | str] = {"expectation": expectation_of(table, one)}
+        yield Cause(Kind.LAYOUT, covered, effect, one.what, everywhere=True, facts=facts)
 
 
 # -- What the run could show: what a part must differ by to be told, with the chance in it ---------

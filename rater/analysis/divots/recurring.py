@@ -48,10 +48,11 @@ class SearchedRun(Struct, frozen=True, eq=False):
     table: Table
 
 
-class _PreparedRun(Struct, frozen=True, eq=False):
+class _Run(Struct, frozen=True, eq=False):
     """A run's times without what the layout explains, and its findings as arrays."""
 
-    times: SearchedRun
+    run: int
+    table: Table
     values: Floats  # (B, I, S) ln
     effects: tuple[tuple[Finding, Floats], ...]  # (B, I, S) of each
     noise: CellNoise
@@ -60,12 +61,25 @@ class _PreparedRun(Struct, frozen=True, eq=False):
 class _Fault(Struct):
     """Findings of several runs that are one part in the same benchmarks, at most one a run."""
 
-    members: list[tuple[_PreparedRun, Finding]]
+    members: list[tuple[_Run, Finding]]
     looks: list[FaultMeasurement] = field(default_factory=list)
 
     @property
-    def largest(self) -> tuple[_PreparedRun, Finding]:
+    def largest(self) -> tuple[_Run, Finding]:
         return max(self.members, key=lambda it: abs(math.log(it[1].slowdown)))
+
+    @property
+    def benchmarks(self) -> set[_Key]:
+        """Those that all of them are about."""
+        return set.intersection(*(_keys(one) for _, one in self.members))
+
+    @property
+    def runs(self) -> set[int]:
+        """Those that have it."""
+        return {it.run for it in self.looks if it.there is Presence.YES}
+
+
+type _Key = tuple[str, str | None]  # a benchmark and its tune
 
 
 def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
@@ -76,30 +90,37 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
     """
     if len(runs) < 2:
         return ()
-    judged = [_judged(one) for one in runs]
-    found, loose = [], []
-    for fault in _faults(judged):
-        fault.looks = [_look(fault, one) for one in judged]
-        seen = sum(one.there is Presence.YES for one in fault.looks)
-        telling = sum(one.there not in (Presence.OPEN, Presence.NOT_RUN) for one in fault.looks)
-        if seen >= 2 and seen >= _OFTEN * telling:
-            found.append(_recurring_divot(Kind.RECURRING, [fault]))
+    prepared = [_prepared(one) for one in runs]
+    groups: dict[Kind, list[list[_Fault]]] = {Kind.RECURRING: [], Kind.WANDERING: [], Kind.ONCE: []}
+    loose: list[list[_Fault]] = []
+    for fault in _faults(prepared):
+        fault.looks = [_look(fault, one) for one in prepared]
+        unknown = (Presence.OPEN, Presence.NOT_RUN)
+        telling = sum(one.there not in unknown for one in fault.looks)
+        if len(fault.runs) >= max(2, _OFTEN * telling):
+            groups[Kind.RECURRING].append([fault])
+            continue
+        moved = (group for group in loose if all(_moved(fault, it) for it in group))
+        if (known := next(moved, None)) is not None:
+            known.append(fault)
         else:
-            loose.append(fault)
-    for group in _wandering(loose):
-        kind = Kind.WANDERING if len(group) > 1 else Kind.ONCE
-        found.append(_recurring_divot(kind, group))
-    order = (Kind.RECURRING, Kind.WANDERING, Kind.ONCE)
-    found.sort(
-        key=lambda it: (order.index(it.kind), -abs(math.log(it.slowdown)), it.places[0].place)
+            loose.append([fault])
+    for group in loose:
+        groups[Kind.WANDERING if len(group) > 1 else Kind.ONCE].append(group)
+    return tuple(
+        it
+        for kind, of_kind in groups.items()
+        for it in sorted(
+            (_recurring_divot(kind, group) for group in of_kind),
+            key=lambda it: (-abs(math.log(it.slowdown)), it.places[0].place),
+        )
     )
-    return tuple(found)
 
 
 # -- one run --------------------------------------------------------------------------------------
 
 
-def _judged(one: SearchedRun) -> _PreparedRun:
+def _prepared(one: SearchedRun) -> _Run:
     table = one.table
     values = subtract_median(table.log_s - fit_layout(table)[0][:, None])
     effects = tuple(
@@ -107,7 +128,7 @@ def _judged(one: SearchedRun) -> _PreparedRun:
     )
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
     noise, _ = noise_of(subtract_median(rest), clock_steps(table))
-    return _PreparedRun(one, values, effects, noise)
+    return _Run(one.run, table, values, effects, noise)
 
 
 def _effect(table: Table, one: Finding) -> Floats:
@@ -124,11 +145,11 @@ def _effect(table: Table, one: Finding) -> Floats:
     return effect
 
 
-def _slots(one: Finding, of: _PreparedRun, here: _PreparedRun) -> Bools | None:
+def _slots(one: Finding, of: _Run, here: _Run) -> Bools | None:
     """Return the slots (S,) of another run that a finding of `of` is about, of one that moves the
     copies (C,); None where it has no copies there.
     """
-    table, home = here.times.table, of.times.table
+    table, home = here.table, of.table
     if _moves(one):
         slots = np.isin(np.unique(table.copy[table.copy >= 0]), one.copies)
     elif one.kind is Kind.SLOW_LGROUP:
@@ -147,42 +168,13 @@ def _slots(one: Finding, of: _PreparedRun, here: _PreparedRun) -> Bools | None:
     return slots if 0 < slots.sum() < len(slots) else None
 
 
-def _keys(one: Finding) -> set[tuple[str, str | None]]:
+def _keys(one: Finding) -> set[_Key]:
     return {(cell.benchmark, cell.tune) for cell in one.cells}
 
 
-# -- one fault in several runs --------------------------------------------------------------------
-
-
-def _faults(runs: Sequence[_PreparedRun]) -> list[_Fault]:
-    faults: list[_Fault] = []
-    for here in runs:
-        for one, effect in here.effects:
-            if one.kind in PLACED:
-                own = (effect != 0).any(axis=(0, 1))
-                of = next((it for it in faults if _same(it, here, one, own)), None)
-                if of is None:
-                    faults.append(_Fault([(here, one)]))
-                else:
-                    of.members.append((here, one))
-    return faults
-
-
-def _same(fault: _Fault, here: _PreparedRun, one: Finding, own: Bools) -> bool:
-    """Tell whether a finding on slots `own` (S,) of a run is a fault of earlier ones."""
-    of, first = fault.members[0]
-    if any(it is here for it, _ in fault.members) or not _keys(first) & _keys(one):
-        return False
-    if first.fast != one.fast or _sort(first) != _sort(one):
-        return False
-    if _moves(first) or _moves(one):
-        return _moves(first) and _moves(one) and first.copies == one.copies
-    slots = _slots(first, of, here)
-    return slots is not None and _share(slots, own) >= _SAME_PART
-
-
-def _sort(one: Finding) -> str:
-    return _SORTS.get(one.kind, one.kind)
+def _sort(one: Finding) -> tuple[bool, str]:
+    """Return what findings of one fault have in common: slow or fast, of what."""
+    return one.fast, _SORTS.get(one.kind, one.kind)
 
 
 def _moves(one: Finding) -> bool:
@@ -194,42 +186,61 @@ def _share(left: Bools, right: Bools) -> float:
     return int((left & right).sum()) / max(1, int((left | right).sum()))
 
 
-def _look(fault: _Fault, here: _PreparedRun) -> FaultMeasurement:
-    run, (of, one) = here.times.run, fault.largest
-    for it, found in fault.members:
+# -- one fault in several runs --------------------------------------------------------------------
+
+
+def _faults(runs: Sequence[_Run]) -> list[_Fault]:
+    faults: list[_Fault] = []
+    for here in runs:
+        for one, effect in here.effects:
+            if one.kind in PLACED:
+                own = (effect != 0).any(axis=(0, 1))
+                known = next((it for it in faults if _same(it, here, one, own)), _Fault([]))
+                if not known.members:
+                    faults.append(known)
+                known.members.append((here, one))
+    return faults
+
+
+def _same(fault: _Fault, here: _Run, one: Finding, own: Bools) -> bool:
+    """Tell whether a finding on slots `own` (S,) of a run is a fault of earlier ones."""
+    of, first = fault.members[0]
+    if any(it is here for it, _ in fault.members) or not _keys(first) & _keys(one):
+        return False
+    if _sort(first) != _sort(one):
+        return False
+    if _moves(first) or _moves(one):
+        return _moves(first) and _moves(one) and first.copies == one.copies
+    slots = _slots(first, of, here)
+    return slots is not None and _share(slots, own) >= _SAME_PART
+
+
+def _look(fault: _Fault, here: _Run) -> FaultMeasurement:
+    for it, own in fault.members:
         if it is here:
-            told = found.place, found.benchmarks, found.slowdown
-            return FaultMeasurement(run, Presence.YES, *told)
-    measured = _measured(one, of, here, _common(fault) if one.benchmarks else set())
-    if measured is None:
-        return FaultMeasurement(run, Presence.NOT_RUN, one.place, one.benchmarks, None)
-    size, reach = measured
-    there = _there(size, reach, math.log(one.slowdown))
-    return FaultMeasurement(run, there, one.place, one.benchmarks, math.exp(size))
+            told = own.place, own.benchmarks, own.slowdown
+            return FaultMeasurement(here.run, Presence.YES, *told)
+    of, one = fault.largest
+    measured = _measured(one, of, here, fault.benchmarks if one.benchmarks else set())
+    there, size = Presence.NOT_RUN, None
+    if measured is not None:
+        size, reach = math.exp(measured[0]), measured[1]
+        found = abs(math.log(one.slowdown))
+        toward = math.copysign(measured[0], measured[0] * math.log(one.slowdown))
+        if toward - reach > 0:
+            there = Presence.YES if toward >= _SHOWS * found else Presence.SMALLER
+        else:
+            there = Presence.OPEN if toward + reach >= found else Presence.NO
+    return FaultMeasurement(here.run, there, one.place, one.benchmarks, size)
 
 
-def _common(fault: _Fault) -> set[tuple[str, str | None]]:
-    return set.intersection(*(_keys(one) for _, one in fault.members))
-
-
-def _there(size: float, reach: float, found: float) -> Presence:
-    """Judge a size with its interval by the one that was found elsewhere, all ln."""
-    side = math.copysign(1.0, found)
-    least = _SHOWS * abs(found)
-    if side * size - reach > 0:
-        return Presence.YES if side * size >= least else Presence.SMALLER
-    return Presence.OPEN if side * size + reach >= abs(found) else Presence.NO
-
-
-def _measured(
-    one: Finding, of: _PreparedRun, here: _PreparedRun, keys: set[tuple[str, str | None]]
-) -> tuple[float, float] | None:
+def _measured(one: Finding, of: _Run, here: _Run, keys: set[_Key]) -> tuple[float, float] | None:
     """Return the ln slowdown of a finding's part in another run, and how far off it may be.
 
     `keys`: in these benchmarks, in all of that run where there are none. None: it has no
     copies there that ended well, or no such benchmark.
     """
-    table = here.times.table
+    table, noise = here.table, here.noise
     slots = _slots(one, of, here)
     rows = [k for k, key in enumerate(table.benchmarks) if not keys or key in keys]
     if slots is None or not rows:
@@ -240,15 +251,13 @@ def _measured(
         if _moves(one) or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
     )
     values = here.values - sum(apart, np.zeros(table.shape))
-    if _moves(one):
-        values = values_by_copy(table, values)[1]
-    values, noise = values[rows], here.noise
+    values = (values_by_copy(table, values)[1] if _moves(one) else values)[rows]
     sd = np.sqrt(noise.one[rows])[:, None]
     d = location(values[:, :, slots], sd) - location(values[:, :, ~slots], sd)  # (B, I)
     few = float(min(slots.sum(), (~slots).sum()))
     each = [location(d, sd[:, 0])]
     var = [noise.again[rows] / noise.count[rows] / few]
-    if len(one.iterations) not in (0, len(of.times.table.iterations)):
+    if len(one.iterations) not in (0, len(of.table.iterations)):
         each += [d[:, i] for i in range(d.shape[1])]  # in one iteration, whichever it is here
         var += [noise.one[rows] / few] * d.shape[1]
     side = 1 if one.slowdown > 1 else -1
@@ -261,24 +270,10 @@ def _measured(
     return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
 
 
-def _wandering(loose: Sequence[_Fault]) -> list[list[_Fault]]:
-    """Return faults of the same sort and size in different runs as one, and what is alone."""
-    groups: list[list[_Fault]] = []
-    for fault in loose:
-        moved = (group for group in groups if all(_moved(fault, it) for it in group))
-        known = next(moved, None)
-        if known is None:
-            groups.append([fault])
-        else:
-            known.append(fault)
-    return groups
-
-
 def _moved(left: _Fault, right: _Fault) -> bool:
     """Tell whether two faults may be one that moved: other runs, another place, the same size."""
-    runs = [{look.run for look in it.looks if look.there is Presence.YES} for it in (left, right)]
     (_, one), (_, two) = left.largest, right.largest
-    if runs[0] & runs[1] or _sort(one) != _sort(two) or one.fast != two.fast:
+    if left.runs & right.runs or _sort(one) != _sort(two):
         return False
     sizes = sorted(abs(math.log(it.slowdown)) for it in (one, two))
     many = sorted(len(it.copies) for it in (one, two))
@@ -290,22 +285,26 @@ def _moved(left: _Fault, right: _Fault) -> bool:
 
 def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
     looks = {look.run: look for it in reversed(group) for look in it.looks}
-    looks |= {look.run: look for it in group for look in it.looks if look.there is Presence.YES}
+    looks |= {it.run: it for of in group for it in of.looks if it.there is Presence.YES}
     ordered = tuple(looks[look.run] for look in group[0].looks)
     members = [one for it in group for _, one in it.members]
     some = [
-        {name for name, _ in _common(it)}
+        {name for name, _ in it.benchmarks}
         for it in group
         if any(one.benchmarks for _, one in it.members)
     ]
     names = set.intersection(*some) or set.union(*some) if some else set()
+
+    def every(what: str) -> tuple[int, ...]:
+        return tuple(sorted({it for one in members for it in getattr(one, what)}))
+
     return RecurringDivot(
         kind=kind,
         of=group[0].largest[1].kind,
         benchmarks=tuple(sorted(names)),
         looks=ordered,
         slowdown=median(it.slowdown or 1.0 for it in ordered if it.there is Presence.YES),
-        copies=tuple(sorted({c for it in members for c in it.copies})),
-        nodes=tuple(sorted({n for it in members for n in it.nodes})),
-        cpus=tuple(sorted({u for it in members for u in it.cpus})),
+        copies=every("copies"),
+        nodes=every("nodes"),
+        cpus=every("cpus"),
     )

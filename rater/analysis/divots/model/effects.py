@@ -47,8 +47,8 @@ class DivotEffect(Struct, eq=False):
     benchmarks: Bools  # (B,)
     when: Floats  # (I,)
     size: Floats  # (B,) ln
-    scope: str  # all, some, cell, step, trend
-    nats: float = 0.0  # of evidence beyond its price
+    nats: float  # of evidence beyond its price
+    scope: str = "all"  # some, cell, step, trend
     gain: float = 0.0  # nats of likelihood: which of those that pay comes first
     name: int = -1  # of the part
 
@@ -61,6 +61,16 @@ class DivotEffect(Struct, eq=False):
     def key(self) -> tuple[bytes, bytes, bytes]:
         """What tells it from other effects."""
         return self.slots.tobytes(), self.benchmarks.tobytes(), self.when.tobytes()
+
+    @property
+    def at(self) -> tuple[str, str, bytes, bool]:
+        """In which iterations it is what, slow or fast."""
+        return self.kind, self.scope, (self.when != 0).tobytes(), self.typical > 0
+
+    @property
+    def cells(self) -> Bools:
+        """Which cells (B, I) it is in."""
+        return np.outer(self.benchmarks, self.when != 0)
 
     def add_to(self, cube: Floats, sign: float = 1.0) -> None:
         """Add its field to ln times (B, I, S) in place."""
@@ -79,11 +89,23 @@ class CellNoise(Struct, frozen=True, eq=False):
     count: Floats  # iterations that it has
     step: Floats  # of the clock, ln
 
-    def gain(self, size: Floats, slots: Floats, when: Floats) -> float:
-        """Return the nats of likelihood of an effect (B,) on slots (S,), 0 where it is not."""
-        share = float(slots.sum())
-        spread = share * (1 - share / len(slots)) * float(np.sum(when**2))
-        return 0.5 * spread * float(np.sum(size**2 / self.again))
+    def weighed(self, one: DivotEffect) -> DivotEffect:
+        """Complete an effect (its size may be one number): scope, and nats of likelihood."""
+        rows, when = one.benchmarks, one.when
+        one.size = np.where(rows, one.size, 0.0)
+        weights = one.slots if one.slots.ndim > 1 else np.outer(when, one.slots)
+        spread = float(np.sum(weights**2) - np.sum(weights.sum(axis=1) ** 2) / weights.shape[1])
+        one.gain = 0.5 * spread * float(np.sum(one.size**2 / self.again)) - float(rows.sum())
+        if not rows.all() or len(rows) == 1:
+            one.scope = "some"
+        if when.sum() == 1 < len(when):
+            one.scope = "cell"
+        return one
+
+    def cell(self, at: int, iterations: int) -> tuple[Bools, Floats]:
+        """Return the benchmark and the iteration of a cell by its number."""
+        k, j = divmod(at, iterations)
+        return np.arange(len(self.again)) == k, 1.0 * (np.arange(iterations) == j)
 
 
 def noise_of(r: Floats, step: Floats) -> tuple[CellNoise, Floats]:

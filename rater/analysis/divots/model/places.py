@@ -182,30 +182,21 @@ class Places:
             return
         at = np.argwhere(pays)
         for row, p in at[np.argsort(-scope.net[tuple(at.T)])[:_MOST_OFFERED]].tolist():
-            net = float(scope.net[row, p])
+            net, size = float(scope.net[row, p]), scope.d[row, p]
             if scope.name == "all":
-                yield self._effect(p, all_of, every, one.d[:, p], "all", net)
+                yield self._effect(p, all_of, every, one.d[:, p], net)
             elif scope.name == "cells-all":
-                size = np.full(b, scope.d[row, p])
-                yield self._effect(p, all_of, (np.arange(i) == row) * 1.0, size, "cell", net)
+                yield self._effect(p, all_of, (np.arange(i) == row) * 1.0, size, net)
             else:
-                here, when = np.arange(b) == row // i, (np.arange(i) == row % i) * 1.0
-                size = np.full(b, scope.d[row, p])
-                yield self._effect(p, here, when, size, "cell", net)
+                yield self._effect(p, *self.noise.cell(row, i), size, net)
 
-    def _effect(
-        self, p: int, rows: Bools, when: Floats, size: Floats, *scope_and_net: str | float
-    ) -> DivotEffect:
-        scope, net = scope_and_net
-        slots, size = self.family.masks[p].astype(float), np.where(rows, size, 0.0)
+    def _effect(self, p: int, rows: Bools, when: Floats, size: Floats, net: float) -> DivotEffect:
+        size = np.where(rows, size, 0.0)
         if when.all():
             when, size[rows] = self._timed(p, rows, size[rows])
-            scope = "cell" if 1 == when.sum() < len(when) else scope
-        gain = self.noise.gain(size, slots, when) - float(rows.sum())
-        name = self.family.names[p]
-        return DivotEffect(
-            self.family.kind, slots, rows, when, size, str(scope), float(net), gain, name
-        )
+        slots, name = self.family.masks[p].astype(float), self.family.names[p]
+        kind = self.family.kind
+        return self.noise.weighed(DivotEffect(kind, slots, rows, when, size, net, name=name))
 
     def _timed(self, p: int, rows: Bools, size: Floats) -> tuple[Floats, Floats]:
         """Return when a part differs, if not throughout: from k on, to k, or once; and by what."""
@@ -253,7 +244,7 @@ class Places:
                 size = float(np.abs(scope.d[rows, p]).max())
                 if size >= ENTERS * scope.floor and (rows.sum() > 1 or pays[rows, p].all()):
                     value = float(net[best[p], p])
-                    yield self._effect(p, rows, np.ones(i), scope.d[:, p], "some", value)
+                    yield self._effect(p, rows, np.ones(i), scope.d[:, p], value)
 
 
 def _agreed(weight: Floats, d: Floats, grow: float) -> Floats:

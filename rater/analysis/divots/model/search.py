@@ -29,12 +29,12 @@ class Found(Struct, eq=False):
     """All that was found in a run, with what words and promises are made from."""
 
     table: Table
-    families: list[Family]
     effects: list[DivotEffect]
     predicted: list[LayoutEffect]
     rest: Floats  # (B, I, S) what nothing explains, about the cells' middles
     scopes: list[PartScope]  # of the last look, for promises
     over_time: TimeSeries
+    parts: dict[bytes, tuple[str, tuple[int, ...]]]  # kind and name, by their slots
 
 
 class _Look(Struct, eq=False):
@@ -44,6 +44,7 @@ class _Look(Struct, eq=False):
     families: list[Family]
     order: Floats
     step: Floats
+    parts: dict[bytes, tuple[str, tuple[int, ...]]]
 
     @property
     def kinds(self) -> int:
@@ -72,10 +73,14 @@ class _Look(Struct, eq=False):
             found += self._moving(r)
         taken = np.zeros(r.shape[:2], bool)
         for one in found:  # what is in a cell for another reason is no start-up
-            taken |= np.outer(one.benchmarks, one.when != 0)
+            taken |= one.cells
         wide = spread.unsettled(r, noise, self.kinds)
         found += [one for one in wide if not taken[one.benchmarks, 0].any()]
-        found = _spelt_out(_named(found, self.families))
+        for one in found:  # sets of copies that are just a part by its name
+            if one.kind in ("modes", "copies") and one.slots.ndim == 1:
+                usual = one.kind, (one.name,)
+                one.kind, (one.name,) = self.parts.get((one.slots > 0).tobytes(), usual)
+        found = _spelt_out(found)
         return [one for one in found if carried(one, r, noise)], scopes, noise
 
     def _moving(self, r: Floats) -> Iterator[DivotEffect]:
@@ -94,7 +99,14 @@ class _Look(Struct, eq=False):
 def search(table: Table, thresholds: Thresholds) -> Found:
     """Find what is slow, or fast, in a run."""
     layout, predicted = fit_layout(table)
-    look = _Look(table, families_of(table), start_order(table), clock_steps(table))
+    families = families_of(table)
+    parts = {
+        mask.tobytes(): (family.kind, (name,))
+        for family in reversed(families)  # the first name stands
+        if family.kind != "copy"
+        for mask, name in zip(family.masks, family.names, strict=True)
+    }
+    look = _Look(table, families, start_order(table), clock_steps(table), parts)
     ran = ~np.isnan(table.log_s)
     most = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
     left = np.where(most, table.log_s - layout[:, None], np.nan)  # less all effects
@@ -117,7 +129,7 @@ def search(table: Table, thresholds: Thresholds) -> Found:
     rest = left - centre(left)
     effects += search_times(over_time, s)
     effects = [one for one in effects if _told(one, thresholds)]
-    return Found(table, look.families, effects, predicted, rest, scopes, over_time)
+    return Found(table, effects, predicted, rest, scopes, over_time, look.parts)
 
 
 def values_by_copy(table: Table, values: Floats) -> tuple[Ints, Floats]:
@@ -139,20 +151,6 @@ def centre(values: Floats) -> Floats:
 
 
 # -- which enter -----------------------------------------------------------------------------------
-
-
-def _named(found: list[DivotEffect], families: list[Family]) -> list[DivotEffect]:
-    """Return candidates, sets of copies that are just a part by its name."""
-    parts = {
-        mask.tobytes(): (family.kind, name)
-        for family in reversed(families)
-        if family.kind != "copy"
-        for mask, name in zip(family.masks, family.names, strict=True)
-    }
-    for one in found:
-        if one.kind in ("modes", "copies") and one.slots.ndim == 1:
-            one.kind, one.name = parts.get((one.slots > 0).tobytes(), (one.kind, one.name))
-    return found
 
 
 def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:

@@ -41,37 +41,31 @@ def slopes(
     b, i, s = r.shape
     if s < _LEAST_SLOPED:
         return
-    x = order - 0.5
-    sxx = float(x @ x)
-    price, repeat = math.log(kinds / ALPHA), noise.again / noise.count
+    x, every, repeat = order - 0.5, np.ones(i), noise.again / noise.count
     one, worth, error = _slope(level, x, repeat, noise.again_df)
 
-    def effect(here: Bools, when: Floats, size: Floats, net: float) -> DivotEffect:
-        scope = "cell" if when.sum() < i else "all" if here.all() and b > 1 else "some"
-        size = np.where(here, size, 0.0)
-        gain = 0.5 * sxx * when.sum() * float(np.sum(size**2 / noise.again)) - here.sum()
-        return DivotEffect("gradient", x, here, when, size, scope, net, float(gain))
+    def offered(y: Floats, size: Floats, nats: Floats, floor: float) -> Iterator[tuple[int, float]]:
+        net = nats - math.log(kinds / ALPHA) - math.log(len(y))
+        rows = _even(y, x, (net > 0) & (np.abs(size) > floor))
+        return zip(rows, net[rows].tolist(), strict=True)
 
-    every = np.ones(i)
     if b > 1:
         weight = 1 / error**2
         mean = (weight * one).sum() / weight.sum()
         agreed = max(1.0, (4 + float((weight * (one - mean) ** 2).sum())) / (3 + b))
         pooled = (weight[:, None] * level).sum(axis=0, keepdims=True) / weight.sum()
-        var = np.array([agreed / weight.sum() * sxx])
+        var = np.array([agreed / weight.sum() * float(x @ x)])
         size, nats, _ = _slope(pooled, x, var, np.array([3.0 + b]))
-        if _even(pooled, x, (nats > price) & (np.abs(size) > ENTERS * SLOPE_FLOOR)):
-            yield effect(np.ones(b, bool), every, one, float(nats[0]) - price)
-    net = worth - price - math.log(b)
-    for k in _even(level, x, (net > 0) & (np.abs(one) > ENTERS * SLOPE_FLOOR)):
-        yield effect(np.arange(b) == k, every, one, float(net[k]))
+        for _, net in offered(pooled, size, nats, ENTERS * SLOPE_FLOOR):
+            yield noise.weighed(DivotEffect("gradient", x, np.ones(b, bool), every, one, net))
+    for k, net in offered(level, one, worth, ENTERS * SLOPE_FLOOR):
+        yield noise.weighed(DivotEffect("gradient", x, np.arange(b) == k, every, one, net))
     if i > 1:
         rows = np.nan_to_num(r).reshape(b * i, s)
         size, nats, _ = _slope(rows, x, np.repeat(noise.again, i), np.repeat(noise.again_df, i))
-        net = nats - price - math.log(b * i)
-        for q in _even(rows, x, (net > 0) & (np.abs(size) > SLOPE_FLOOR)):
-            when = (np.arange(i) == q % i) * 1.0
-            yield effect(np.arange(b) == q // i, when, np.full(b, size[q]), float(net[q]))
+        for q, net in offered(rows, size, nats, SLOPE_FLOOR):
+            here, when = noise.cell(q, i)
+            yield noise.weighed(DivotEffect("gradient", x, here, when, size[q], net))
 
 
 def _even(y: Floats, x: Floats, which: Bools) -> list[int]:
@@ -131,13 +125,11 @@ def together(scope: PartScope, noise: CellNoise, kinds: int, times: int) -> Iter
     for row in np.argsort(-net)[: int(np.sum(net > 0))][:_MOST_SETS].tolist():
         mine = np.argsort(-z[row])[: best[row] + 1]
         size = float(np.median(scope.d[row, mine]))
-        k, j = divmod(row, i)
-        if abs(size) < max(scope.floor, 1.5 * noise.step[k]):
+        here, when = noise.cell(row, i)
+        if abs(size) < max(scope.floor, 1.5 * float(noise.step[here][0])):
             continue
-        when = (np.arange(i) == j) * 1.0 if scope.name == "cell" else np.ones(times)
-        yield from _set(
-            np.isin(np.arange(s), mine), (np.arange(b) == k, when), size, float(net[row]), noise
-        )
+        when = when if scope.name == "cell" else np.ones(times)
+        yield from _set(np.isin(np.arange(s), mine), (here, when), size, float(net[row]), noise)
 
 
 def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
@@ -149,7 +141,7 @@ def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterato
     b, i, s = r.shape
     if s < 4:
         return
-    base = math.log(kinds / ALPHA)
+    base, every = math.log(kinds / ALPHA), np.ones(i)
     if b > 1:  # of all benchmarks, the same copies
         weight = noise.count / noise.again
         pooled = (weight[:, None] * level).sum(axis=0, keepdims=True) / weight.sum()
@@ -159,27 +151,20 @@ def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterato
             error = np.sqrt(noise.again / noise.count / min(slow.sum(), (~slow).sum()))
             here = (d > _SHOWN * size) & (d > 2 * error)
             if here.any():
-                yield from _set(slow, (here, np.ones(i)), size, net, noise)
+                yield from _set(slow, (here, every), size, net, noise)
     for k, net, size, cut in _gaps(r.reshape(b, i * s), noise.step, base + math.log(b)):
         slow = np.where(np.isnan(r[k]), False, r[k] >= cut)
-        held = slow.mean(axis=0)
+        held, here = slow.mean(axis=0), np.arange(b) == k
         always = i > 2 and float(((held > 0.2) & (held < 0.8)).mean()) < 0.1
-        here = np.arange(b) == k
         if always or i == 1:
-            yield from _set(held > 0.5, (here, np.ones(i)), size, net, noise)
+            yield from _set(held > 0.5, (here, every), size, net, noise)
         elif slow.mean() <= _MOST_SHARE and slow.any(axis=1).all():
-            gain = 0.5 * slow.sum() * (1 - slow.mean()) * size**2 / noise.one[k]
-            slots, when = slow.astype(float), np.ones(i)
-            yield DivotEffect(
-                "modes", slots, here, when, np.where(here, size, 0.0), "some", net, float(gain)
-            )
+            yield noise.weighed(DivotEffect("modes", slow.astype(float), here, every, size, net))
     if i > 1:
         rows, steps = r.reshape(b * i, s), np.repeat(noise.step, i)
         for q, net, size, cut in _gaps(rows, steps, base + math.log(b * i)):
-            k, j = divmod(q, i)
-            when = (np.arange(i) == j) * 1.0
-            slow = np.nan_to_num(r[k, j], nan=-np.inf) >= cut
-            yield from _set(slow, (np.arange(b) == k, when), size, net, noise)
+            slow = np.nan_to_num(rows[q], nan=-np.inf) >= cut
+            yield from _set(slow, noise.cell(q, i), size, net, noise)
 
 
 def _set(
@@ -189,13 +174,9 @@ def _set(
     here, when = at
     sign = 1 if slow.mean() <= _MOST_SHARE else -1
     few = (slow if sign > 0 else ~slow).astype(float)
-    if not 1 < few.sum() < len(slow) or (sign < 0 and when.sum() < 2):
-        return
-    sizes = np.where(here, sign * size, 0.0)
-    scope = "cell" if not when.all() else "all" if here.all() and len(here) > 1 else "some"
-    gain = noise.gain(sizes, few, when)
-    kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
-    yield DivotEffect(kind, few, here, when, sizes, scope, net, gain)
+    if 1 < few.sum() < len(slow) and (sign > 0 or when.sum() > 1):
+        kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
+        yield noise.weighed(DivotEffect(kind, few, here, when, sign * size, net))
 
 
 def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, float, float, float]]:
@@ -242,11 +223,9 @@ def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
         d, chance, 1e6, grow=i / (i - 1), squares=squares, others=np.full(d.shape, i - 2.0)
     )
     net = nats - math.log(kinds / ALPHA) - math.log(d.size)
-    j, first = 0, np.arange(i) == 0  # of a first iteration only: later ones have no start-up
+    when = 1.0 * (np.arange(i) == 0)  # of a first iteration only: later ones have no start-up
     for k in np.flatnonzero((net > 0)[:, 0] & (d > _WIDER)[:, 0] & (spread > 0.02)[:, 0]).tolist():
         slots = np.zeros((i, s))
-        slots[j] = x[k, j] * (1 - math.exp(-d[k, j]))
-        bench = np.arange(b) == rows[k]
-        gain = 0.5 * float(np.sum(slots[j] ** 2)) / noise.again[rows[k]]
-        told = 1.0 * first, 1.0 * bench, "cell", float(net[k, j]), gain
-        yield DivotEffect("unsettled", slots, bench, *told)
+        slots[0] = x[k, 0] * (1 - math.exp(-d[k, 0]))
+        here = np.arange(b) == rows[k]
+        yield noise.weighed(DivotEffect("unsettled", slots, here, when, 1.0, float(net[k, 0])))

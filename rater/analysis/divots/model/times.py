@@ -73,7 +73,7 @@ def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
             when, size = 1 - when, -size  # the slow side is told
         nats, gain = best.nats, best.gain
         found.append(
-            DivotEffect("iterations", np.ones(slots), benchmarks, when, size, scope, nats, gain)
+            DivotEffect("iterations", np.ones(slots), benchmarks, when, size, nats, scope, gain)
         )
     return found
 

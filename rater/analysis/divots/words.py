@@ -1,0 +1,287 @@
+"""Causes in the user's words: where, in which benchmarks, by how much, how many; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rater.analysis.divots.model import formatting
+from rater.analysis.divots.model.causes import Cause
+from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
+from rater.analysis.divots.model.finding import Kind
+from rater.analysis.divots.model.layout import LayoutEffect, node_counts
+from rater.analysis.divots.model.table import UNKNOWN, Table
+from rater.analysis.stats.robust import Bools, Ints
+from rater.text.cpuset import format_list
+
+# Not of a place.
+OF_ALL = (
+    Kind.SLOW_ITERATION,
+    Kind.DRIFT,
+    Kind.STEP,
+    Kind.WARM_UP,
+    Kind.GRADIENT,
+    Kind.STARTUP,
+    Kind.WANDERING,
+    Kind.NO_PLACE,
+)
+_MOST_NAMED = 8  # copies or CPUs
+# Of the typical effect, and beyond it (ln): a benchmark that shows so much is named.
+_MUCH_MORE, _MORE = 1.5, 0.05
+# A range is told where sizes are apart by so much (ln), and by such a share of the size.
+_LEAST_RANGE, _VARIES = 0.005, 0.1
+_MODES = {
+    "late-start": "the last copy started late",
+    "ramp": "the later a copy started, the longer it took",
+    "convoy": "the copies came through the start one after another",
+    "input-wait": "copies had to wait, and computed less of the time",
+}
+_NOTHING = 0.0005  # of the score
+_TIME = "copies' time"
+_ORDINALS = ("first", "second", "third", "fourth")
+
+
+def only_one(numbers: Ints) -> int | None:
+    """Return the one number that all are, None for several or an unknown one."""
+    first = int(numbers[0]) if len(numbers) else UNKNOWN
+    return first if first != UNKNOWN and bool((numbers == first).all()) else None
+
+
+# -- where ----------------------------------------------------------------------------------------
+
+
+def place_of(table: Table, cause: Cause, cpus: Sequence[int], copies: Sequence[int]) -> str:
+    """Return the simplest part of the machine that a cause is of, else its CPUs or copies."""
+    numbered, slots, level = formatting.format_copies(copies), cause.slots, cause.level
+    on = formatting.format_cpus(cpus) if cpus else numbered
+    fixed = {
+        **dict.fromkeys(OF_ALL, "whole run" if cause.everywhere else "all copies"),
+        Kind.NO_PLACE: "no place",
+        Kind.BIMODAL: "some copies",
+        Kind.LAYOUT: on,
+    }
+    if cause.kind in fixed:
+        return fixed[cause.kind]
+    if "moves" in cause.facts:
+        return f"{numbered}, wherever it ran"
+    group, many = cause.groups[0] if cause.groups else UNKNOWN, int(slots.sum())
+    node, memory = only_one(table.node[slots]), only_one(table.memory[slots])
+    if level == "node+memory":
+        node, memory = divmod(group, NODE_SHIFT)
+    elif level == "remote" and None not in (node, memory):
+        level = "node+memory"
+    elif level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
+        level = "cpu"
+    lgroups = len(np.unique(table.node)) > 1
+    inside = node is not None and lgroups
+    half = "upper" if group % 2 else "lower"
+    thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
+    names = {
+        "node": _numbered("lgroup", cause.groups),
+        "package": _numbered("package", cause.groups),
+        "llc": _numbered("LLC", cause.groups) + (f" (lgroup {node})" if inside else ""),
+        "node+memory": f"{numbered} (memory on node {memory}, CPUs on node {node})",
+        "remote": f"{numbered} (memory on {'their own' if group == LOCAL else 'another'} node)",
+        "memory": f"{numbered} (memory on node {group})",
+        "sharing": f"{on} (not explained by how many copies share a core)",
+        "thread": f"{thread} threads of the cores ({on})",
+        "half": f"{half} half of {'every' if lgroups else 'the'} lgroup ({on})",
+        "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
+        "cpu": f"{on} ({many} copies)" if many > len(cpus) else "",
+        "core": f"{_numbered('core', cause.groups)} ({on})" if many > 1 else "",
+    }
+    if names.get(level):
+        return names[level]
+    if cause.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_NAMED:
+        on = numbered
+    elif cpus and np.isin(table.cpu, cpus).sum() > many:  # others there are as they should
+        on = f"{numbered} ({on})"
+    return f"{on} of lgroup {node}" if inside and level == "set" and many > 1 and cpus else on
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {format_list(numbers)}"
+
+
+# -- what -----------------------------------------------------------------------------------------
+
+
+def summary_of(table: Table, cause: Cause) -> str:
+    """Return what happened to whom: benchmarks, size, how many of how many."""
+    facts, numbers = cause.facts, [table.iterations[k] for k in cause.iterations]
+    which = formatting.named([table.name(b) for b in cause.benchmarks], table.shape[0])
+    size = formatting.format_slowdown(math.exp(float(facts.get("rise", cause.size))))
+    copies = np.unique(table.copy[cause.covered]).tolist()
+    several = len(numbers) > 1
+    its = f"iteration{'s' * several} {numbers[0]}" + f"-{numbers[-1]}" * several
+    where = ""
+    if len(numbers) < table.shape[1]:
+        where = f" iteration{'s' * several} {','.join(map(str, numbers))}"
+    share = f"{float(facts.get('share', 0.0)) * 100:.0f} % of "
+    match cause.kind:
+        case Kind.SLOW_ITERATION | Kind.STEP | Kind.WARM_UP as kind:
+            text = f"{which} {_range(table, cause)} against the other iterations"
+            if kind is Kind.SLOW_ITERATION:
+                text = f"{its}: {text}{_all_but(table, cause)}"
+            else:
+                early = "warm-up, " if kind is Kind.WARM_UP else ""
+                text = f"{early}{its} of {table.shape[1]}: {text}"
+        case Kind.DRIFT:
+            text = f"{which} {size} from the first to the last of {table.shape[1]} iterations"
+        case Kind.GRADIENT:
+            text = f"{which}{where}: {size} from the first copy to the last, evenly"
+        case Kind.STARTUP:
+            mode = _MODES[str(facts["mode"])]
+            text = f"{which}{where}: start-up ({mode}), {size} of the median time"
+        case Kind.WANDERING:
+            turns = _turns(table, str(facts["turns"]))
+            text = f"{which}: another lgroup is slow in each iteration ({turns})"
+        case Kind.NO_PLACE:
+            text = (
+                f"{which}: one copy or a few {_range(table, cause)} in {len(cause.cells)} phases, "
+                f"{len(copies)} different ones by chance; no place is at fault"
+            )
+        case Kind.BIMODAL if cause.level == "modes":
+            text = f"{which}: does not repeat, {share}the copies {size}, other ones each iteration"
+        case Kind.BIMODAL:
+            same = ", the same copies every time" if facts.get("same") else ""
+            text = f"{which}: two groups of copies, {share}them {size}{same}; "
+            text += _on_lgroups(table, cause) + _undecided(table, cause, copies)
+        case _:
+            text = f"{which} {_range(table, cause)} ({_how_many(table, cause, copies)})"
+            text += _undecided(table, cause, copies)
+    return text
+
+
+def _undecided(table: Table, cause: Cause, copies: Sequence[int]) -> str:
+    """Return that slow copies may be the normal ones, of as many fast ones of no other sort."""
+    named = cause.level not in ("set", "modes")
+    if cause.level == "half":  # of the only lgroup
+        named = len(np.unique(table.node)) > 1
+    if named or 2 * len(copies) != table.copies or table.copies <= 2:
+        return ""
+    way = "use --iterations 3 or " if table.shape[1] == 1 else ""
+    return (
+        f": {len(copies)} of {table.copies} copies differ; this run cannot show which half is "
+        f"normal; {way}compare with another run"
+    )
+
+
+def _range(table: Table, cause: Cause) -> str:
+    """Return `+18.2 %`, or `+18.2 % (+11 to +29 %, most in 429.mcf)` where it varies.
+
+    Over benchmarks, iterations or copies: the first with half of the widest range of the three.
+    """
+    typical = cause.size
+    text = formatting.format_slowdown(math.exp(typical))
+    each = np.where(cause.covered, cause.effect, np.nan)
+    members = (cause.benchmarks, cause.iterations, np.flatnonzero(cause.slots).tolist())
+    ranges = [
+        [float(np.nanmedian(np.take(each, at, k))) for at in some] for k, some in enumerate(members)
+    ]
+    spans = [max(sizes) - min(sizes) for sizes in ranges]
+    axis = next(k for k, span in enumerate(spans) if 2 * span >= max(spans))
+    sizes = ranges[axis]
+    if spans[axis] < max(_LEAST_RANGE, _VARIES * abs(typical)):
+        return text
+    worst, most = max(sizes, key=lambda size: size * typical), ""
+    if axis == 0 and abs(worst) >= max(_MUCH_MORE * abs(typical), abs(typical) + _MORE):
+        most = f", most in {table.name(cause.benchmarks[sizes.index(worst)])}"
+    return f"{text} ({formatting.sizes([math.exp(size) for size in sizes])}{most})"
+
+
+def _how_many(table: Table, cause: Cause, copies: Sequence[int]) -> str:
+    """Return `8 of 8 copies, 3 of 3 iterations`."""
+    there, cells, its = ~np.isnan(table.log_s), cause.cells, cause.iterations
+
+    def typical(of: Bools) -> int:
+        return int(np.median([of[cell].sum() for cell in cells]))
+
+    singly = cause.kind is Kind.OUTLIER_COPY and len(cells) == 1  # of all that ran there
+    text = f"copy {copies[0]}, 1 of {table.copies}"
+    if len(copies) > 1:
+        text = f"{typical(cause.covered)} of {typical(there & (cause.slots | singly))} copies"
+    if cause.level in ("node", "package", "llc", "core", "cpu"):
+        members = np.isin(getattr(table, cause.level), cause.groups)
+        failed = typical(table.ran & members & ~there)
+        text += f", {failed} failed" if failed else ""
+    if table.shape[1] > 1:
+        text += f", {len(its)} of {table.shape[1]} iterations"
+        which = format_list(table.iterations[at] for at in its)
+        if "," not in which and len(its) < table.shape[1]:
+            text += f": {which}" if "-" in which else f": iteration {which}"
+    return text
+
+
+def _on_lgroups(table: Table, cause: Cause) -> str:
+    """Return where the slow ones of two groups of copies are, which are no part of the machine."""
+    on = np.unique(table.node[cause.slots])
+    if len(on) == 1 and UNKNOWN not in table.node and len(np.unique(table.node)) > 1:
+        return f"all on lgroup {on[0]}, not all of it"
+    return "not by lgroup or CPU"
+
+
+def _all_but(table: Table, cause: Cause) -> str:
+    """Return the copies that kept their speed in a slow iteration, by number if they are few."""
+    if not cause.facts.get("kept"):
+        return ""
+    cell = cause.cells[0]
+    there = ~np.isnan(table.log_s[cell])
+    away = there & ~cause.covered[cell]
+    spared = np.unique(table.node[away])
+    if UNKNOWN not in spared and not np.isin(table.node[there & ~away], spared).any():
+        return f", all but {_numbered('lgroup', spared.tolist())}"
+    stayed = np.unique(table.copy[cell][away]).tolist()
+    if len(stayed) <= _MOST_NAMED:
+        return f", all but {formatting.format_copies(stayed)}"
+    return f", but {len(stayed)} of {int(there.sum())} copies kept their speed"
+
+
+def _turns(table: Table, told: str) -> str:
+    """Return `iteration 1: lgroup 2 +1.9 %; ...` of a wandering's facts."""
+    by_iteration: dict[int, list[str]] = {}
+    for item in told.split():
+        k, name, effect = item.split(":")
+        size = formatting.format_slowdown(math.exp(float(effect)))
+        by_iteration.setdefault(int(k), []).append(f"lgroup {name} {size}")
+    return "; ".join(
+        f"iteration {table.iterations[k]}: {', '.join(parts)}" for k, parts in by_iteration.items()
+    )
+
+
+# -- what it costs, and what explains it ----------------------------------------------------------
+
+
+def cost_of(table: Table, cause: Cause) -> str:
+    """Return what a cause costs; empty where there is nothing to say."""
+    most = max(cause.cells_lost.values(), default=0.0)
+    if cause.lost < _NOTHING < most and len(cause.iterations) < table.shape[1]:
+        rate = formatting.format_cost(most)
+        nothing = "costs nothing of the score (the median iteration counts)"
+        return f"{nothing}, {rate} of that iteration's rate"
+    if cause.lost > 0:
+        of, each = ("score", "a rate") if table.barrier else (_TIME, "those of a benchmark")
+        text = f"costs {formatting.format_cost(cause.lost)} of the {of}"
+        if cause.rate_lost > 1.5 * cause.lost:
+            text += f", up to {formatting.format_cost(cause.rate_lost)} of {each}"
+        return text
+    if cause.size > 0 and table.barrier and table.copies > 1:
+        why = "it only got faster" if cause.kind is Kind.DRIFT else "slower copies are waited for"
+        return f"costs nothing: {why}"
+    return ""
+
+
+def expectation_of(table: Table, one: LayoutEffect) -> str:
+    """Return what the layout predicts."""
+    load, usual, who = f"{one.load:g}", f"{one.baseline:g}", "most"
+    if one.what == "load" and one.baseline not in node_counts(table):  # the middle of two
+        usual, who = "fewer" if one.load > one.baseline else "more", "others"
+    noun = "copy" if one.load == 1 else "copies"
+    return {
+        "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
+        "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
+        "core-kind": "another kind of core",
+        "load": f"{load} {noun} on an lgroup where {who} have {usual}",
+    }[one.what]
