@@ -183,7 +183,7 @@ def _finding(table: Table, cause: Cause) -> Finding:
     if words and not boost and most * size > 0:
         share = formatting.format_slowdown(math.exp(most))
         evidence.append(Evidence("layout", f"up to {share} could come from {words}", 60.0))
-    expectation = f"no more than {words} explain" if boost else cause.facts.get("expectation")
+    expectation = f"no more than {words} explain" if boost else None
     whole = len(benchmarks) == b and (cause.everywhere or b > 1)
     always = layout or (len(cause.iterations) == i > 1 and kind is not Kind.SLOW_ITERATION)
     tunes = {None} if layout else {table.benchmarks[one][1] for one in benchmarks}
@@ -206,7 +206,7 @@ def _finding(table: Table, cause: Cause) -> Finding:
         time_lost=None if table.barrier or layout else cause.lost,
         share_lost=cause.share_lost,
         explained=boost or layout,
-        expectation=expectation,
+        expectation=str(cause.facts["expectation"]) if layout else expectation,
         summary=summary_of(table, cause),
         evidence=tuple(evidence),
         cells=() if layout else _cell_effects(table, cause),

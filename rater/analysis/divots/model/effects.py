@@ -90,7 +90,7 @@ class CellNoise(Struct, frozen=True, eq=False):
     step: Floats  # of the clock, ln
 
     def weighed(self, one: DivotEffect) -> DivotEffect:
-        """Complete an effect (its size may be one number): scope, and nats of likelihood."""
+        """Complete an effect: sizes where it is, scope, and nats of likelihood."""
         rows, when = one.benchmarks, one.when
         one.size = np.where(rows, one.size, 0.0)
         weights = one.slots if one.slots.ndim > 1 else np.outer(when, one.slots)

@@ -100,7 +100,7 @@ def search(table: Table, thresholds: Thresholds) -> Found:
     """Find what is slow, or fast, in a run."""
     layout, predicted = fit_layout(table)
     families = families_of(table)
-    parts = {
+    parts: dict[bytes, tuple[str, tuple[int, ...]]] = {
         mask.tobytes(): (family.kind, (name,))
         for family in reversed(families)  # the first name stands
         if family.kind != "copy"

@@ -57,11 +57,10 @@ def _fading(n: int, i: int) -> Floats:
 
 
 @lru_cache(maxsize=16)
-def _fades(i: int, rho: float) -> Floats:
-    """Return warm-ups of 2 to half of the iterations that wear off by half, whitened (K, I)."""
-    if i > _LONGEST_FADING:
-        return np.zeros((0, i))
-    return np.stack([_whitened(_fading(n, i), rho) for n in range(2, i // 2 + 1)])
+def _fades(i: int) -> Floats:
+    """Return warm-ups of 2 to half of the iterations that wear off by half (K, I)."""
+    longest = i // 2 if STEP_FROM <= i <= _LONGEST_FADING else 1
+    return np.array([_fading(n, i) for n in range(2, longest + 1)]).reshape(-1, i)
 
 
 def _whitened(y: Floats, rho: float) -> Floats:
@@ -84,43 +83,34 @@ class PatternEstimates(Struct, frozen=True, eq=False):
 def estimates(y: Floats, rho: float) -> PatternEstimates:
     """Estimate all patterns on rows (R, I)."""
     i = y.shape[1]
-    w, c = _whitened(y, rho), _whitened(np.ones(i), rho)
     first = math.sqrt(1 - rho * rho)
-    head, last = np.ones(i), np.append(np.full(i - 1, rho), 0.0)
-    head[0] = first
-    after = np.concatenate((w[:, 1:], np.zeros((len(w), 1))), axis=1)
-    hy = [head * w - last * after]
-    hc, hh = [head * c - last * np.append(c[1:], 0.0)], [head**2 + last**2]
+    # Rows, and what all have alike, by the inverse of their covariance.
+    white = _whitened(np.concatenate((y, np.ones((1, i)))), rho)
+    inverse = white.copy()
+    inverse[:, 0] *= first
+    inverse[:, :-1] -= rho * white[:, 1:]
+    squares = np.full(i, 1 + rho**2)
+    squares[[0, -1]] = 1.0
+    products, own = [inverse], [squares]
     if i >= STEP_FROM:
-        k, more = np.arange(2, i - 1), 1 - rho
-        later = np.cumsum(w[:, ::-1], axis=1)[:, ::-1]
-        beyond = np.arange(i, 0, -1.0)[k] - 1  # iterations after the first of a step
-        hy.append(w[:, k] + more * (later[:, k] - w[:, k]))
-        hc.append(c[k] + more**2 * beyond)
-        hh.append(1 + more**2 * beyond)
+        k = np.arange(2, i - 1)
+        products.append(np.cumsum(inverse[:, ::-1], axis=1)[:, ::-1][:, k])
+        own.append(1 + (1 - rho) ** 2 * (i - 1 - k))
     if i >= _TREND_FROM:
-        x = _whitened(np.linspace(-0.5, 0.5, i), rho)[None]
-        more_of = np.concatenate((x, _fades(i, rho))) if i >= STEP_FROM else x
-        hy.append(w @ more_of.T)
-        hc.append(more_of @ c)
-        hh.append(np.sum(more_of**2, axis=1))
-    cc, cy = float(c @ c), w @ c
-    constant = np.concatenate(hc)
-    num = np.concatenate(hy, axis=1) - constant * (cy / cc)[:, None]
-    den = np.maximum(np.concatenate(hh) - constant**2 / cc, 1e-12)
-    whole = np.sum(w**2, axis=1) - cy**2 / cc
+        more = np.concatenate((np.linspace(-0.5, 0.5, i)[None], _fades(i)))
+        products.append(inverse @ more.T)
+        own.append(np.sum(_whitened(more, rho) ** 2, axis=1))
+    every, mean = np.concatenate(products, axis=1), inverse.sum(axis=1)
+    num = every[:-1] - every[-1] * (mean[:-1] / mean[-1])[:, None]
+    den = np.maximum(np.concatenate(own) - every[-1] ** 2 / mean[-1], 1e-12)
+    whole = np.sum(y * inverse[:-1], axis=1) - mean[:-1] ** 2 / mean[-1]
     left = np.maximum(whole[:, None] - num**2 / den, 0.0)
-    return PatternEstimates(num / den, den, left, whole, math.log(first) - 0.5 * math.log(cc))
+    evidence = math.log(first) - 0.5 * math.log(mean[-1])
+    return PatternEstimates(num / den, den, left, whole, evidence)
 
 
-class Judged(Struct, frozen=True, eq=False):
-    """Patterns of rows with their sizes and nats, the best first."""
-
-    at: Ints  # (N, 2) row and pattern
-    size: Floats  # (N,)
-    error: Floats
-    nats: Floats
-    gain: Floats  # nats of likelihood against no pattern
+# Row, pattern, size, error, nats, and nats of likelihood against no pattern.
+type Judged = tuple[int, int, float, float, float, float]
 
 
 class Rows(Struct, frozen=True, eq=False):
@@ -132,8 +122,8 @@ class Rows(Struct, frozen=True, eq=False):
     nature: Nature  # how much more iterations differ by
     taken: int  # patterns that were taken away already
 
-    def judged(self) -> Judged:
-        """Judge all patterns that are worth a look."""
+    def judged(self) -> list[Judged]:
+        """Judge all patterns that are worth a look, the best first."""
         rows, i = self.y.shape
         alike = _ALIKE if i >= _ALIKE_FROM else _ALIKE[:1]
         tried = [estimates(self.y, float(rho)) for rho in alike]
@@ -178,8 +168,9 @@ class Rows(Struct, frozen=True, eq=False):
         size = sizes[np.arange(len(at)), mode]
         error = np.sqrt(np.sum(share * var[:, None] / dens[:, :, None], axis=(1, 2)))
         gain = one_more.max(axis=(1, 2)) - none.max(axis=(1, 2))
+        columns = (row, h, size, error, nats, gain)
         order = np.argsort(-nats)
-        return Judged(at[order], *(it[order] for it in (size, error, nats, gain)))
+        return list(zip(*(it[order].tolist() for it in columns), strict=True))
 
     def _worth_a_look(self, tried: list[PatternEstimates], free: float) -> Ints:
         i = self.y.shape[1]

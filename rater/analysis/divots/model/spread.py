@@ -65,7 +65,7 @@ def slopes(
         size, nats, _ = _slope(rows, x, np.repeat(noise.again, i), np.repeat(noise.again_df, i))
         for q, net in offered(rows, size, nats, SLOPE_FLOOR):
             here, when = noise.cell(q, i)
-            yield noise.weighed(DivotEffect("gradient", x, here, when, size[q], net))
+            yield noise.weighed(DivotEffect("gradient", x, here, when, size[q] * here, net))
 
 
 def _even(y: Floats, x: Floats, which: Bools) -> list[int]:
@@ -159,7 +159,9 @@ def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterato
         if always or i == 1:
             yield from _set(held > 0.5, (here, every), size, net, noise)
         elif slow.mean() <= _MOST_SHARE and slow.any(axis=1).all():
-            yield noise.weighed(DivotEffect("modes", slow.astype(float), here, every, size, net))
+            yield noise.weighed(
+                DivotEffect("modes", slow.astype(float), here, every, size * here, net)
+            )
     if i > 1:
         rows, steps = r.reshape(b * i, s), np.repeat(noise.step, i)
         for q, net, size, cut in _gaps(rows, steps, base + math.log(b * i)):
@@ -176,7 +178,7 @@ def _set(
     few = (slow if sign > 0 else ~slow).astype(float)
     if 1 < few.sum() < len(slow) and (sign > 0 or when.sum() > 1):
         kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
-        yield noise.weighed(DivotEffect(kind, few, here, when, sign * size, net))
+        yield noise.weighed(DivotEffect(kind, few, here, when, sign * size * here, net))
 
 
 def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, float, float, float]]:
@@ -228,4 +230,6 @@ def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
         slots = np.zeros((i, s))
         slots[0] = x[k, 0] * (1 - math.exp(-d[k, 0]))
         here = np.arange(b) == rows[k]
-        yield noise.weighed(DivotEffect("unsettled", slots, here, when, 1.0, float(net[k, 0])))
+        yield noise.weighed(
+            DivotEffect("unsettled", slots, here, when, 1.0 * here, float(net[k, 0]))
+        )

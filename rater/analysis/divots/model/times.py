@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.divots.model.effects import LEAST_NOISE, DivotEffect, ln_choose
 from rater.analysis.divots.model.nulls import Nature
 from rater.analysis.divots.model.series import Judged, Rows, estimates, pattern, trend_of
-from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.analysis.stats.robust import Floats, Ints
 
 ALPHA: Final = 0.015  # healthy runs with an iteration, step or trend named, were all bounds met
 COMMON: Final = Nature(0.003, 2.2)  # how iterations differ in what all benchmarks share
@@ -35,19 +37,21 @@ class TimeSeries(Struct, frozen=True, eq=False):
     df: Floats  # (B,) degrees of freedom of that
     step: Floats  # (B,) tick of the clock, ln
 
-    def whole(self) -> tuple[Ints, Floats, Floats]:
-        """Return the benchmarks that ran every iteration, their series and its least variance."""
+    def whole(self, effects: Sequence[DivotEffect] = ()) -> tuple[Ints, TimeSeries]:
+        """Return the benchmarks that ran every iteration, and their series without effects."""
         rows = np.flatnonzero(~np.isnan(self.middles).any(axis=1))
-        chance = self.chance[rows] + LEAST_NOISE**2 + self.step[rows] ** 2 / 6
-        return rows, _levelled(self.middles[rows]), chance
+        y, step = self.middles[rows], self.step[rows]
+        for one in effects:
+            y = y - one.size[rows][:, None] * one.when
+        chance = self.chance[rows] + LEAST_NOISE**2 + step**2 / 6
+        return rows, TimeSeries(_levelled(y), chance, self.df[rows], step)
 
 
 class _Best(Struct, frozen=True, eq=False):
     """A pattern that pays."""
 
-    own: Bools  # (R,) rows that have it
     h: int
-    size: Floats  # (R,)
+    size: Floats  # (R,), 0 in rows that do not have it
     nats: float  # beyond the price
     gain: float
     error: float
@@ -57,60 +61,52 @@ def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
     """Find what all copies have over the iterations."""
     b, i = series.middles.shape
     found: list[DivotEffect] = []
-    rows, y, chance = series.whole()
-    if i < 2 or not len(rows):
-        return found
-    for taken in range(_MOST_FOUND):
-        best = _best(y, chance, series.df[rows], series.step[rows], taken)
-        best = best or _of_several(y, chance, series.df[rows], series.step[rows], taken)
+    for taken in range(_MOST_FOUND if i > 1 else 0):
+        rows, whole = series.whole(found)
+        best = _best(whole, taken) or _of_several(whole, taken) if len(rows) else None
         if best is None:
             break
         when, scope = pattern(best.h, i)
-        y = _levelled(y - np.where(best.own, best.size, 0.0)[:, None] * when)
-        size, benchmarks = np.zeros(b), np.zeros(b, dtype=bool)
-        size[rows], benchmarks[rows] = np.where(best.own, best.size, 0.0), best.own
-        if scope == "step" and best.size[best.own].mean() < 0 and when[-1] > 0:
+        size = np.zeros(b)
+        size[rows] = best.size
+        here = size != 0
+        if scope == "step" and best.size.sum() < 0 and when[-1] > 0:
             when, size = 1 - when, -size  # the slow side is told
-        nats, gain = best.nats, best.gain
-        found.append(
-            DivotEffect("iterations", np.ones(slots), benchmarks, when, size, nats, scope, gain)
-        )
+        kind, every = "iterations", np.ones(slots)
+        found.append(DivotEffect(kind, every, here, when, size, best.nats, scope, best.gain))
     return found
 
 
-def visible_iteration(series: TimeSeries, effects: list[DivotEffect]) -> float | None:
+def visible_iteration(series: TimeSeries, effects: Sequence[DivotEffect]) -> float | None:
     """Return the size (ln) from which four in five slow iterations of all benchmarks are found.
 
     None where there are too few to tell.
     """
-    rows, y, chance = series.whole()
+    rows, whole = series.whole([one for one in effects if one.kind == "iterations"])
+    y = whole.middles
     if y.shape[1] < 3 or not len(rows):
         return None
-    for one in effects:
-        if one.kind == "iterations":
-            y = y - one.size[rows][:, None] * one.when
-    y = _levelled(y)
     at = int(np.argsort(np.abs(y.mean(axis=0)))[y.shape[1] // 2])
     low, high, error = 0.0, _MOST_TOLD, 0.0
     for _ in range(_HALVINGS):
         planted = y.copy()
         planted[:, at] = (low + high) / 2
-        best = _best(planted, chance, series.df[rows], series.step[rows], 0, alone=len(y) == 1)
-        if best is not None and best.h == at and best.own.all():
+        best = _best(replace(whole, middles=planted), 0, alone=len(y) == 1)
+        if best is not None and best.h == at and best.size.all():
             high, error = (low + high) / 2, best.error
         else:
             low = (low + high) / 2
     return high + 0.84 * error if high < _MOST_TOLD else None
 
 
-def _of_several(y: Floats, chance: Floats, df: Floats, step: Floats, taken: int) -> _Best | None:
+def _of_several(whole: TimeSeries, taken: int) -> _Best | None:
     """Return the least of a few iterations that only show where the others of them are left out."""
-    rows, i = y.shape
+    y, (rows, i) = whole.middles, whole.middles.shape
     for m in range(2, (i - 1) // 2 + 1 if i < _MANY else 0):
         at = np.argsort(-y.mean(axis=0))[:m]
         held = y.copy()
         held[:, at[:-1]] = np.median(np.delete(y, at, axis=1), axis=1, keepdims=True)
-        best = _best(held, chance, df, step, taken + m - 1, alone=rows == 1)
+        best = _best(replace(whole, middles=held), taken + m - 1, alone=rows == 1)
         ways = ln_choose(i, m) - math.log(i)
         if best is not None and best.h == at[-1] and best.size.max() > 0 and best.nats > ways:
             return best
@@ -121,12 +117,10 @@ def _levelled(y: Floats) -> Floats:
     return y - np.median(y, axis=1, keepdims=True)
 
 
-def _best(
-    y: Floats, chance: Floats, df: Floats, step: Floats, taken: int, *, alone: bool = True
-) -> _Best | None:
+def _best(whole: TimeSeries, taken: int, *, alone: bool = True) -> _Best | None:
     """Return the pattern that gains most of those that pay, of all benchmarks or (`alone`) one."""
-    rows, i = y.shape
-    best: _Best | None = None
+    y, chance, (rows, i) = whole.middles, whole.chance, whole.middles.shape
+    found = []
     if rows > 1:
         apart = np.sum((y - y.mean(axis=0)) ** 2, axis=1) * rows / (rows - 1) / (i - 1)
         var = np.maximum(apart, chance)
@@ -135,7 +129,7 @@ def _best(
         together = (weight[:, None] * y).sum(axis=0, keepdims=True) / weight.sum()
         known, free = np.array([1 / weight.sum()]), np.array([(rows - 1.0) * (i - 1)])
         judged = Rows(together, known, free, COMMON, taken).judged()
-        best = _picked(judged, i, estimates(y, 0.0).effect, step * 0, None)
+        found += _paying(judged, estimates(y, 0.0).effect, whole.step * 0, None, i)
     if alone:
         views = [y]
         if rows > 2:  # one benchmark's own shows by itself and beside the others
@@ -143,24 +137,20 @@ def _best(
         sizes = [estimates(view, 0.0).effect for view in views]
         least = np.minimum(np.abs(sizes[0]), np.abs(sizes[-1])) * (sizes[0] * sizes[-1] > 0)
         for view in views:
-            judged = Rows(view, chance, df, OWN, taken).judged()
-            one = _picked(judged, i, least, step, len(views))
-            best = max((it for it in (best, one) if it), key=lambda it: it.gain, default=None)
-    return best
+            judged = Rows(view, chance, whole.df, OWN, taken).judged()
+            found += _paying(judged, least, whole.step, len(views), i)
+    return max(found, key=lambda it: it.gain, default=None)
 
 
-def _picked(judged: Judged, i: int, each: Floats, step: Floats, views: int | None) -> _Best | None:
-    """Return the pattern over i iterations that gains most of those that pay.
+def _paying(
+    judged: Sequence[Judged], each: Floats, step: Floats, views: int | None, i: int
+) -> Iterator[_Best]:
+    """Return the patterns over i iterations that pay.
 
     `each` has all sizes by row (R, H); `views` of one row, None: of all together.
     """
     rows = len(each)
-    best: _Best | None = None
-    for (row, h), size, error, nats, gain in zip(
-        *(judged.at.tolist(), judged.size.tolist(), judged.error.tolist()),
-        *(judged.nats.tolist(), judged.gain.tolist()),
-        strict=True,
-    ):
+    for row, h, size, error, nats, gain in judged:
         ways = i if h < i else 1 if h == trend_of(i) else max(1, i - 3)
         net = nats - _PRICE - math.log(ways) - (math.log(views * rows) if views else 0.0)
         floor = FLOOR_ONE if views else FLOOR_ALL
@@ -168,14 +158,9 @@ def _picked(judged: Judged, i: int, each: Floats, step: Floats, views: int | Non
         if net <= 0 or abs(size) < max(floor, tick) or (h > trend_of(i) and size < 0):
             continue  # what wears off was slow
         shown = abs(each[row, h]) if views else np.median(each[:, h]) * math.copysign(1, size)
-        if shown >= _SHOWS * abs(size) and (best is None or gain > best.gain):
+        if shown >= _SHOWS * abs(size):
             own = (np.arange(rows) == row) | (views is None)
-            best = _Best(own, h, _by_row(each[:, h], size, own), net, gain, error)
-    return best
-
-
-def _by_row(own: Floats, size: float, rows: Bools) -> Floats:
-    """Return the size of each row: its own where rows differ by more than a part of the size."""
-    varies = rows.all() and len(own) > 1
-    apart = float(np.median(np.abs(own - size))) > _VARIES * abs(size)
-    return own if varies and apart else np.full(len(own), size)
+            # Rows that differ by more than a part of the size have their own.
+            apart = float(np.median(np.abs(each[:, h] - size)))
+            varies = own.all() and rows > 1 and apart > _VARIES * abs(size)
+            yield _Best(h, np.where(own, each[:, h] if varies else size, 0.0), net, gain, error)
