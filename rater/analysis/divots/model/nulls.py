@@ -6,7 +6,6 @@ All in logarithms: "nats" are -ln of a probability.
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Final
 
 import numpy as np
@@ -33,6 +32,13 @@ def normal_of(t: Floats, df: Floats | float) -> Floats:
 def nats_of_t(t: Floats, df: Floats | float) -> Floats:
     """Return -ln of the two-sided probability of Student's t."""
     return np.maximum(0.0, -ln_tail(normal_of(np.abs(t), df)) - math.log(2))
+
+
+def ln_sum(ln: Floats, axis: int | tuple[int, ...], keep: bool = False) -> Floats:
+    """Return ln of the sum along axes of what is given by its ln."""
+    top = ln.max(axis=axis, keepdims=True)
+    found: Floats = top + np.log(np.sum(np.exp(ln - top), axis=axis, keepdims=True))
+    return found if keep else found.squeeze(axis)
 
 
 # -- middles and spreads ---------------------------------------------------------------------------
@@ -110,8 +116,7 @@ class Nature:
         """Take the usual sd, ln, and how many times more or less one sd of machines is."""
         self.sd = np.geomspace(typical / 8, 0.3, 14)
         away = np.log(self.sd / typical) / math.log(factor)
-        weight = -0.5 * away**2
-        self.weight = weight - np.log(np.sum(np.exp(weight)))
+        self.weight = -0.5 * away**2 - ln_sum(-0.5 * away**2, 0)
         self.typical = typical
 
     def nats(
@@ -136,17 +141,14 @@ class Nature:
         weight = self.weight - 0.5 * (
             others[..., None] * np.log(whole) + squares[..., None] / whole
         )
-        top = weight.max(axis=-1, keepdims=True)
-        weight = weight - top - np.log(np.sum(np.exp(weight - top), axis=-1, keepdims=True))
+        weight = weight - ln_sum(weight, -1, keep=True)
         # Only chance has few degrees of freedom; nature's own doubt is in the grid.
         free = np.asarray(df, float)[..., None] * np.square(
             whole / np.maximum(variance[..., None], 1e-30)
         )
         width = np.sqrt(whole * np.asarray(grow, float)[..., None])
         nats = weight - nats_of_t(d[..., None] / width, np.minimum(free, 1e6))
-        top = nats.max(axis=-1)
-        found: Floats = -top - np.log(np.sum(np.exp(nats - top[..., None]), axis=-1))
-        return np.maximum(0.0, found)
+        return np.maximum(0.0, -ln_sum(nats, -1))
 
 
 # -- single values: a tail learnt from the run -----------------------------------------------------
@@ -162,14 +164,13 @@ _OWN_TAIL: Final = 0.4  # of the benchmarks have a tail that is not that of the 
 _STANDS_APART: Final = 7.0  # nats of a gap beyond which values are left out of their own tail
 
 
-@cache
-def _ln_gammas() -> Floats:
-    return np.array(
-        [
-            math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
-            for df in _DF.tolist()
-        ]
-    )
+_LN_GAMMAS: Final = np.array(
+    [
+        math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
+        for df in _DF.tolist()
+    ]
+)
+_GRID: Final = np.concatenate((np.linspace(0, 12, 97), np.geomspace(12.2, 1e5, 150)))
 
 
 class Tail:
@@ -184,50 +185,31 @@ class Tail:
         `of_all`: what the values of all benchmarks say, of which one may differ.
         """
         size = np.sort(np.abs(z[~np.isnan(z)]).ravel())[::-1]
-        n = len(size)
-        self.left_out = _standing_apart(size)
-        rest = size[self.left_out :]
-        cut = np.inf
-        if len(rest) and self.left_out:
-            cut = math.sqrt(size[self.left_out - 1] * max(rest[0], 1e-9))
-        if len(rest) > _MOST_POINTS:  # the far ones one by one, of the others every n-th
-            far = rest[: _MOST_POINTS // 2]
-            step = -(-(len(rest) - len(far)) // (_MOST_POINTS // 2))
-            near = rest[len(far) :: step]
-            each = (len(rest) - len(far)) / max(1, len(near))
+        left_out = _standing_apart(size)
+        points = size[left_out:]
+        count = np.ones(len(points))
+        cut = math.sqrt(size[left_out - 1] * max(points[0], 1e-9)) if len(points) else 1e9
+        if len(points) > _MOST_POINTS:  # the far ones one by one, of the others every n-th
+            far, rest = np.split(points, [_MOST_POINTS // 2])
+            near = rest[:: -(-len(rest) // (_MOST_POINTS // 2))]
             points = np.concatenate((far, near))
-            count = np.concatenate((np.ones(len(far)), np.full(len(near), each)))
-        else:
-            points, count = rest, np.ones(len(rest))
+            count = np.repeat((1.0, len(rest) / len(near)), (len(far), len(near)))
         x = points[None] / _SCALES[:, None]
         fit = np.sum(count * (_ln_densities(x) - np.log(_SCALES)[:, None]), axis=2)
-        if np.isfinite(cut):  # those beyond are not seen: what is not out there is no evidence
-            beyond = np.exp(-_tails(cut / _SCALES))
-            fit -= float(np.sum(count)) * np.log1p(-np.minimum(beyond, 0.99))
-        self._weight: Floats
+        # Those beyond the cut are not seen: what is not out there is no evidence.
+        beyond = np.exp(-_tails(cut / _SCALES))
+        fit -= float(np.sum(count)) * np.log1p(-np.minimum(beyond, 0.99))
         prior = _WEIGHT[:, None] - 0.5 * np.square(np.log(_SCALES) / 0.25)
-        prior = prior - math.log(np.sum(np.exp(prior)))
+        prior = prior - ln_sum(prior, (0, 1))
         if of_all is not None:
             prior = np.logaddexp(of_all._weight, prior + math.log(_OWN_TAIL))
-        fit = fit + prior
-        fit -= fit.max()
-        self._weight = fit - math.log(np.sum(np.exp(fit)))
-        grid = np.concatenate((np.linspace(0, 12, 97), np.geomspace(12.2, 1e5, 150)))
-        self._grid, self._nats = grid, self._exact(grid)
-        self.count = n
-
-    def _exact(self, z: Floats) -> Floats:
-        value = self._weight[..., None] - _tails(z / _SCALES[:, None])
-        top = value.max(axis=(0, 1))
-        return -top - np.log(np.sum(np.exp(value - top), axis=(0, 1)))
+        self._weight: Floats = fit + prior - ln_sum(fit + prior, (0, 1))
+        nats = self._weight[..., None] - _tails(_GRID / _SCALES[:, None])
+        self._nats = -ln_sum(nats, (0, 1))
 
     def nats(self, z: Floats) -> Floats:
         """Return -ln of the two-sided probability of one value as far out as z."""
-        return np.maximum(0.0, np.interp(np.abs(z), self._grid, self._nats))
-
-    def quantile(self, nats: float) -> float:
-        """Return how far out one is that is worth so many nats."""
-        return float(np.interp(nats, self._nats, self._grid))
+        return np.maximum(0.0, np.interp(np.abs(z), _GRID, self._nats))
 
 
 class SidedTail:
@@ -235,32 +217,22 @@ class SidedTail:
 
     def __init__(self, z: Floats, of_all: SidedTail | None = None) -> None:
         """Learn from standardised values about zero."""
-        self.slow: Tail
-        self.fast: Tail
-        if of_all is not None:
-            before = of_all.slow, of_all.fast
-        elif np.sum(~np.isnan(z)) >= _SIDED:
-            before = (Tail(z),) * 2  # both sides are alike, unless they show that they are not
-        else:
+        if of_all is None:  # both sides are alike, unless they show that they are not
             self.slow = self.fast = Tail(z)
-            return
-        self.slow, self.fast = Tail(z[z > 0], before[0]), Tail(z[z < 0], before[1])
+        else:
+            self.slow, self.fast = of_all.slow, of_all.fast
+        if of_all is not None or np.sum(~np.isnan(z)) >= _SIDED:
+            self.slow, self.fast = Tail(z[z > 0], self.slow), Tail(z[z < 0], self.fast)
 
     def nats(self, z: Floats) -> Floats:
         """Return -ln of the two-sided probability of one value as far out as z, by its side."""
-        if self.slow is self.fast:
-            return self.slow.nats(z)
         return np.where(z > 0, self.slow.nats(z), self.fast.nats(z))
-
-    def quantile(self, nats: float) -> float:
-        """Return how far out a slow one is that is worth so many nats."""
-        return self.slow.quantile(nats)
 
 
 def _ln_densities(x: Floats) -> Floats:
     """Return ln of the densities of all sorts (10, ...) at x."""
     df = _DF.reshape(-1, *(1,) * x.ndim)
-    student = _ln_gammas().reshape(df.shape) - (df + 1) / 2 * np.log1p(x * x / df)
+    student = _LN_GAMMAS.reshape(df.shape) - (df + 1) / 2 * np.log1p(x * x / df)
     logistic = math.log(_LOGISTIC) - _LOGISTIC * x - 2 * np.log1p(np.exp(-_LOGISTIC * x))
     return np.concatenate((student, logistic[None], (math.log(_LAPLACE / 2) - _LAPLACE * x)[None]))
 

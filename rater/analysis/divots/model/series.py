@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from rater.analysis.divots.model.nulls import Nature, Tail, nats_of_t
+from rater.analysis.divots.model.nulls import Nature, Tail, ln_sum, nats_of_t
 from rater.analysis.stats.robust import Floats, Ints
 
 STEP_FROM: Final = 5  # iterations: fewer have no two sides of two
@@ -153,12 +153,8 @@ class Rows(Struct, frozen=True, eq=False):
             none[:, k], one_more[:, k] = every - whole / 2 / var, every - left / 2 / var
             t = np.abs(sizes[:, k, None]) * np.sqrt(dens[:, k, None] / var)
             value[:, k] = nats_of_t(t, freedom)
-        share = np.exp(weight - weight.max(axis=(1, 2), keepdims=True))
-        share /= share.sum(axis=(1, 2), keepdims=True)
-        with np.errstate(divide="ignore"):
-            ln_p = np.log(share) - value
-        most = ln_p.max(axis=(1, 2), keepdims=True)
-        nats = -most[:, 0, 0] - np.log(np.sum(np.exp(ln_p - most), axis=(1, 2)))
+        weight -= ln_sum(weight, (1, 2), keep=True)
+        nats, share = -ln_sum(weight - value, (1, 2)), np.exp(weight)
         mode = share.sum(axis=2).argmax(axis=1)
         if rows * i >= _TAIL_FROM:
             usual = int(np.bincount(mode).argmax())
