@@ -95,7 +95,8 @@ class CellNoise(Struct, frozen=True, eq=False):
         one.size = np.where(rows, one.size, 0.0)
         weights = one.slots if one.slots.ndim > 1 else np.outer(when, one.slots)
         spread = float(np.sum(weights**2) - np.sum(weights.sum(axis=1) ** 2) / weights.shape[1])
-        one.gain = 0.5 * spread * float(np.sum(one.size**2 / self.again)) - float(rows.sum())
+        variance = self.one if one.slots.ndim > 1 else self.again
+        one.gain = 0.5 * spread * float(np.sum(one.size**2 / variance)) - float(rows.sum())
         if not rows.all() or len(rows) == 1:
             one.scope = "some"
         if when.sum() == 1 < len(when):

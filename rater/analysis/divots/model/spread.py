@@ -174,11 +174,12 @@ def _set(
 ) -> Iterator[DivotEffect]:
     """Return the same copies each time, in benchmarks and iterations: the smaller side is told."""
     here, when = at
-    sign = 1 if slow.mean() <= _MOST_SHARE else -1
+    sign = 1.0 if slow.mean() <= _MOST_SHARE else -1.0
     few = (slow if sign > 0 else ~slow).astype(float)
     if 1 < few.sum() < len(slow) and (sign > 0 or when.sum() > 1):
         kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
-        yield noise.weighed(DivotEffect(kind, few, here, when, sign * size * here, net))
+        sizes = np.where(here, sign * size, 0.0)
+        yield noise.weighed(DivotEffect(kind, few, here, when, sizes, net))
 
 
 def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, float, float, float]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rater.analysis.stats.robust import Bools, Floats, Ints
 from rater.record.stored import TimeRow
@@ -18,7 +17,6 @@ from rater.record.stored import TimeRow
 
 UNKNOWN = -1
 SEVERAL = -2  # memory on more than one node
-_PLACES = ("cpu", "core", "llc", "node", "package", "memory")
 
 _TICKS_S = (1.0, 0.1, 0.01, 0.001, 1e-4)  # clocks and printed digits that there are
 
@@ -93,15 +91,12 @@ def build_table(
     rounds) count as their median.
     """
     parts = [np.array(chunk, dtype=np.float64).reshape(-1, _COLUMNS) for chunk in chunks]
-    if not parts:
-        return None
-    rows = np.concatenate(parts)
+    rows = np.concatenate([*parts, np.zeros((0, _COLUMNS))])
     del parts
     good = (rows[:, _GOOD] > 0) & (rows[:, _ELAPSED] > 0)
-    failed = int(np.sum(~good))
-    elapsed = np.where(good, rows[:, _ELAPSED], 1.0)
     if not good.any():
         return None
+    elapsed = np.where(good, rows[:, _ELAPSED], np.nan)
     kept, of_benchmark = np.unique(rows[:, 0], return_inverse=True)
     iterations, of_iteration = np.unique(rows[:, 1], return_inverse=True)
     places = np.where(np.isnan(rows[:, 4:10]), UNKNOWN, rows[:, 4:10]).astype(np.int64)
@@ -109,56 +104,37 @@ def build_table(
     slot, places, fixed = _slots(of_benchmark * len(iterations) + of_iteration, copy, places)
     shape = (len(kept), len(iterations), int(slot.max()) + 1)
     where = np.ravel_multi_index((of_benchmark, of_iteration, slot), shape)
-    log_s = np.log(elapsed / 1e9)
-    log_s[~good] = np.nan
-    idle = np.where(good, 1 - rows[:, _CPU_TIME] / elapsed, np.nan)
-    cube = np.full(shape, np.nan)
-    starts, idles = cube.copy(), cube.copy()
-    copies = np.full(shape, UNKNOWN, dtype=np.int64)
-    copies.ravel()[where] = copy
-    cube.ravel()[where] = log_s
-    starts.ravel()[where] = rows[:, _START] / 1e9
-    idles.ravel()[where] = idle
+
+    def cube(values: Floats, empty: float = np.nan) -> Floats:
+        found = np.full(shape, empty)
+        found.ravel()[where] = values
+        return found
+
+    log_s = cube(np.log(elapsed / 1e9))
     if len(np.unique(where)) < len(where):
-        _take_medians(cube.reshape(-1), where, log_s)
-    widths = dict(machine.core_pus) if machine else {}
-    columns = {name: places[:, i] for i, name in enumerate(_PLACES)}
-    table = Table(
-        benchmarks=tuple(benchmarks[int(b)] for b in kept),
-        iterations=tuple(int(i) for i in iterations),
-        log_s=cube,
-        copy=copies,
-        start_s=starts,
-        idle=idles,
-        cpu=columns["cpu"],
-        core=columns["core"],
-        llc=columns["llc"],
-        node=columns["node"],
-        package=columns["package"],
-        memory=columns["memory"],
-        core_width=np.array([widths.get(int(u), 0) for u in columns["cpu"]], dtype=np.int64),
-        fixed=fixed,
-        barrier=barrier,
-        staggered=staggered,
-        failed=failed,
-    )
-    alive = ~np.isnan(table.log_s).all(axis=(1, 2))
-    for b, (name, _) in enumerate(table.benchmarks):  # base that counts as peak is one measurement
+        _take_medians(log_s.reshape(-1), where, np.log(elapsed / 1e9))
+    alive = ~np.isnan(log_s).all(axis=(1, 2))
+    names = [benchmarks[int(b)] for b in kept]
+    for b, (name, _) in enumerate(names):  # base that counts as peak is one measurement
         alive[b] &= not any(
-            name == other and np.array_equal(cube[a], cube[b], equal_nan=True)
-            for a, (other, _) in enumerate(table.benchmarks[:b])
+            name == other and np.array_equal(log_s[a], log_s[b], equal_nan=True)
+            for a, (other, _) in enumerate(names[:b])
         )
-    return table if alive.all() else _only(table, alive)
-
-
-def _only(table: Table, alive: Bools) -> Table:
-    return replace(
-        table,
-        benchmarks=tuple(b for b, ok in zip(table.benchmarks, alive, strict=True) if ok),
-        log_s=table.log_s[alive],
-        copy=table.copy[alive],
-        start_s=table.start_s[alive],
-        idle=table.idle[alive],
+    widths = dict(machine.core_pus) if machine else {}
+    cpu, core, llc, node, package, memory = places.T
+    return Table(
+        tuple(name for name, ok in zip(names, alive, strict=True) if ok),
+        tuple(int(i) for i in iterations),
+        log_s[alive],
+        cube(rows[:, 2], UNKNOWN)[alive].astype(np.int64),
+        cube(rows[:, _START] / 1e9)[alive],
+        cube(1 - rows[:, _CPU_TIME] / elapsed)[alive],
+        *(cpu, core, llc, node, package, memory),
+        np.array([widths.get(u, 0) for u in cpu.tolist()], dtype=np.int64),
+        fixed,
+        barrier,
+        staggered,
+        int(np.sum(~good)),
     )
 
 

@@ -120,7 +120,7 @@ def _levelled(y: Floats) -> Floats:
 def _best(whole: TimeSeries, taken: int, *, alone: bool = True) -> _Best | None:
     """Return the pattern that gains most of those that pay, of all benchmarks or (`alone`) one."""
     y, chance, (rows, i) = whole.middles, whole.chance, whole.middles.shape
-    found = []
+    found: list[_Best] = []
     if rows > 1:
         apart = np.sum((y - y.mean(axis=0)) ** 2, axis=1) * rows / (rows - 1) / (i - 1)
         var = np.maximum(apart, chance)
