@@ -79,16 +79,16 @@ def place_of(table: Table, cause: Cause, cpus: Sequence[int], copies: Sequence[i
     half = "upper" if group % 2 else "lower"
     thread = _ORDINALS[group] if 0 <= group < len(_ORDINALS) else f"{group + 1}th"
     names = {
-        "node": _numbered("lgroup", cause.groups),
+        "node": _numbered("node", cause.groups),
         "package": _numbered("package", cause.groups),
-        "llc": _numbered("LLC", cause.groups) + (f" (lgroup {node})" if inside else ""),
+        "llc": _numbered("LLC", cause.groups) + (f" (node {node})" if inside else ""),
         "node+memory": f"{numbered} (memory on node {memory}, CPUs on node {node})",
         "remote": f"{numbered} (memory on {'their own' if group == LOCAL else 'another'} node)",
         "memory": f"{numbered} (memory on node {group})",
         "sharing": f"{on} (not explained by how many copies share a core)",
         "thread": f"{thread} threads of the cores ({on})",
-        "half": f"{half} half of {'every' if lgroups else 'the'} lgroup ({on})",
-        "half of lgroup": f"{half} half of lgroup {group // 2} ({on})",
+        "half": f"{half} half of {'every' if lgroups else 'the'} NUMA node ({on})",
+        "half of lgroup": f"{half} half of node {group // 2} ({on})",
         "cpu": f"{on} ({many} copies)" if many > len(cpus) else "",
         "core": f"{_numbered('core', cause.groups)} ({on})" if many > 1 else "",
     }
@@ -98,7 +98,7 @@ def place_of(table: Table, cause: Cause, cpus: Sequence[int], copies: Sequence[i
         on = numbered
     elif cpus and np.isin(table.cpu, cpus).sum() > many:  # others there are as they should
         on = f"{numbered} ({on})"
-    return f"{on} of lgroup {node}" if inside and level == "set" and many > 1 and cpus else on
+    return f"{on} of node {node}" if inside and level == "set" and many > 1 and cpus else on
 
 
 def _numbered(noun: str, numbers: Sequence[int]) -> str:
@@ -137,7 +137,7 @@ def summary_of(table: Table, cause: Cause) -> str:
             text = f"{which}{where}: start-up ({mode}), {size} of the median time"
         case Kind.WANDERING:
             turns = _turns(table, str(facts["turns"]))
-            text = f"{which}: another lgroup is slow in each iteration ({turns})"
+            text = f"{which}: another NUMA node is slow in each iteration ({turns})"
         case Kind.NO_PLACE:
             text = (
                 f"{which}: one copy or a few {_range(table, cause)} in {len(cause.cells)} phases, "
@@ -200,7 +200,7 @@ def _how_many(table: Table, cause: Cause, copies: Sequence[int]) -> str:
         return int(np.median([of[cell].sum() for cell in cells]))
 
     singly = cause.kind is Kind.OUTLIER_COPY and len(cells) == 1  # of all that ran there
-    text = f"copy {copies[0]}, 1 of {table.copies}"
+    text = f"copy {copies[0]}, 1 of {table.copies} copies"
     if len(copies) > 1:
         text = f"{typical(cause.covered)} of {typical(there & (cause.slots | singly))} copies"
     if cause.level in ("node", "package", "llc", "core", "cpu"):
@@ -219,8 +219,8 @@ def _on_lgroups(table: Table, cause: Cause) -> str:
     """Return where the slow ones of two groups of copies are, which are no part of the machine."""
     on = np.unique(table.node[cause.slots])
     if len(on) == 1 and UNKNOWN not in table.node and len(np.unique(table.node)) > 1:
-        return f"all on lgroup {on[0]}, not all of it"
-    return "not by lgroup or CPU"
+        return f"all on node {on[0]}, not all of it"
+    return "not by NUMA node or CPU"
 
 
 def _all_but(table: Table, cause: Cause) -> str:
@@ -232,7 +232,7 @@ def _all_but(table: Table, cause: Cause) -> str:
     away = there & ~cause.covered[cell]
     spared = np.unique(table.node[away])
     if UNKNOWN not in spared and not np.isin(table.node[there & ~away], spared).any():
-        return f", all but {_numbered('lgroup', spared.tolist())}"
+        return f", all but {_numbered('node', spared.tolist())}"
     stayed = np.unique(table.copy[cell][away]).tolist()
     if len(stayed) <= _MOST_NAMED:
         return f", all but {formatting.format_copies(stayed)}"
@@ -245,7 +245,7 @@ def _turns(table: Table, told: str) -> str:
     for item in told.split():
         k, name, effect = item.split(":")
         size = formatting.format_slowdown(math.exp(float(effect)))
-        by_iteration.setdefault(int(k), []).append(f"lgroup {name} {size}")
+        by_iteration.setdefault(int(k), []).append(f"node {name} {size}")
     return "; ".join(
         f"iteration {table.iterations[k]}: {', '.join(parts)}" for k, parts in by_iteration.items()
     )
@@ -283,5 +283,5 @@ def expectation_of(table: Table, one: LayoutEffect) -> str:
         "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
         "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
         "core-kind": "another kind of core",
-        "load": f"{load} {noun} on an lgroup where {who} have {usual}",
+        "load": f"{load} {noun} on a NUMA node where {who} have {usual}",
     }[one.what]
