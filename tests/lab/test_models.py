@@ -20,7 +20,7 @@ from rater.lab.models.model import (
     ranking_check,
 )
 from rater.lab.models.observed import ModelData, ModelRequest, observe
-from rater.lab.models.quantities import EffortKind, PredictorKind, Response
+from rater.lab.models.quantities import PredictorKind, effort_named
 from rater.lab.trace.ranking import (
     Loads,
     benefits,
@@ -131,7 +131,7 @@ def observed(
 
 
 def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
-    data = observed(points("translation"), ModelRequest(Response(EffortKind.CYCLES)))
+    data = observed(points("translation"), ModelRequest(effort_named("cycles")))
     assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
     assert [one.x for one in data.layouts] == [0, 200, 400]
     assert [one.y for one in data.layouts] == pytest.approx([2000, 2200, 2400])
@@ -195,7 +195,7 @@ def test_a_number_that_the_program_reports_can_be_y() -> None:
         run = one.runs[0].run
         copies = tuple(replace(copy, metrics=(("updates", updates),)) for copy in run.copies)
         every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
-    data = observed(every, ModelRequest(Response(EffortKind.METRIC, "updates")))
+    data = observed(every, ModelRequest(effort_named("metric:updates")))
     assert data.y.name == "updates as a copy reports it"
     assert [one.y for one in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
 
@@ -206,9 +206,9 @@ def test_user_time_leaves_out_what_the_kernel_did_for_a_copy() -> None:
         run = one.runs[0].run
         copies = tuple(replace(it, cpu_ns=9 * 10**9, user_ns=user_s * 10**9) for it in run.copies)
         every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
-    cpu = observed(every, ModelRequest(Response(EffortKind.CPU)))
+    cpu = observed(every, ModelRequest(effort_named("cpu")))
     assert [one.y for one in cpu.layouts] == pytest.approx([9, 9, 9])
-    data = observed(every, ModelRequest(Response(EffortKind.USER)))
+    data = observed(every, ModelRequest(effort_named("user")))
     assert data.y.name == "user time of a copy"
     assert [one.y for one in data.layouts] == pytest.approx([5, 4, 3])
 

@@ -26,11 +26,11 @@ from rater.lab.models.fits import (
 )
 from rater.lab.models.observed import ModelData, ModelRequest, observe
 from rater.lab.models.quantities import (
+    OF_ENERGY,
     OF_TIME,
     PAGES,
-    EffortKind,
     PredictorKind,
-    Response,
+    Quantity,
     share_of,
 )
 from rater.lab.trace.ranking import (
@@ -72,7 +72,7 @@ def page_lab(
     *,
     looks: int = 1,
     missing: Sequence[str] = (),
-    predicting: Response = OF_TIME,
+    predicting: Quantity = OF_TIME,
     traces: Mapping[str, BenchmarkTrace] | None = None,
 ) -> PageLab:
     """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
@@ -102,7 +102,7 @@ def page_lab(
         memory_rows(ordered),
         cpi_changes(comparison.sides),
         models,
-        _models(ordered, Response(EffortKind.ENERGY), known)[0],
+        _models(ordered, OF_ENERGY, known)[0],
         no_models,
         _checks(ordered, predicting, known),
         tuple(missing),
@@ -119,7 +119,7 @@ def _share(point: Point) -> float:
 
 
 def _models(
-    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
+    points: Sequence[Point], predicting: Quantity, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[tuple[SweepModel, ...], str | None]:
     try:
         return models_of(observe(points, ModelRequest(predicting), misses_of(traces))), None
@@ -128,7 +128,7 @@ def _models(
 
 
 def _checks(
-    points: Sequence[Point], predicting: Response, traces: Mapping[str, BenchmarkTrace]
+    points: Sequence[Point], predicting: Quantity, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[RankingCheck, ...]:
     try:
         found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()

@@ -22,7 +22,6 @@ from rater.lab.models.quantities import (
     NumericAxis,
     PredictorKind,
     Quantity,
-    Response,
     counted_features,
     effort_of,
     huge_share,
@@ -41,7 +40,7 @@ type Predicted = Callable[[str, str], float | None]  # benchmark, text of --page
 class ModelRequest(Struct, frozen=True):
     """What is asked for."""
 
-    predicting: Response = OF_TIME
+    predicting: Quantity = OF_TIME
     explaining: PredictorKind | None = None  # None: the first that there is
     axis: str | None = None
 
@@ -161,7 +160,7 @@ class _Observing(Struct, frozen=True):
 
     def of(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
         """Return the layouts of one benchmark; None: nothing is known, see `reasons`."""
-        y_of = self.wanted.predicting.quantity
+        y_of = self.wanted.predicting
         runs = {point.label: self._efforts(key, point) for point in points}
         known = [point for point in points if runs[point.label]]
         lacking = [f"{p.label}: no {y_of.name}" for p in points if not runs[p.label]]

@@ -25,17 +25,6 @@ _MISS_EVENTS = (("stlb_miss",), ("walks_load", "walks_store"), ("dtlb_miss",), (
 _HIT_EVENTS = (("stlb_hit",), ("stlb_hit_load", "stlb_hit_store"))
 
 
-class EffortKind(StrEnum):
-    """What a model predicts, of one copy."""
-
-    TIME = "time"
-    CPU = "cpu"
-    USER = "user"  # of CPU time what the kernel did not take for it
-    ENERGY = "energy"
-    CYCLES = "cycles"
-    METRIC = "metric"  # what the program reports of itself
-
-
 class PredictorKind(StrEnum):
     """What a model predicts it from."""
 
@@ -59,62 +48,57 @@ class Quantity(Struct, frozen=True):
         return f"{self.name}, {self.unit}" if self.unit else self.name
 
 
+# What a model predicts, of one copy, by the words of --y.
 EFFORTS = {
-    EffortKind.TIME: Quantity("time", "time of a copy", "s", "median copy of a run"),
-    EffortKind.CPU: Quantity(
-        "cpu", "CPU time of a copy", "s", "user and system, median copy of a run"
-    ),
-    EffortKind.USER: Quantity(
-        "user", "user time of a copy", "s", "without the kernel's part, median copy of a run"
-    ),
-    EffortKind.ENERGY: Quantity(
-        "energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"
-    ),
-    EffortKind.CYCLES: Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
+    it.kind: it
+    for it in (
+        Quantity("time", "time of a copy", "s", "median copy of a run"),
+        Quantity("cpu", "CPU time of a copy", "s", "user and system, median copy of a run"),
+        Quantity(
+            "user", "user time of a copy", "s", "without the kernel's part, median copy of a run"
+        ),
+        Quantity("energy", "energy of a copy", "J", "the packages' energy by the copies' CPU time"),
+        Quantity("cycles", "cycles of a copy", "", "counted, mean of the copies"),
+    )
 }
+_METRIC = "metric:"  # and the name of what the program reports of itself
+OF_TIME, OF_ENERGY = EFFORTS["time"], EFFORTS["energy"]
 
 
-class Response(Struct, frozen=True):
-    """What y is."""
-
-    effort: EffortKind = EffortKind.TIME
-    metric: str = ""  # the name of a metric
-
-    @property
-    def quantity(self) -> Quantity:
-        """y in words."""
-        if self.effort is not EffortKind.METRIC:
-            return EFFORTS[self.effort]
-        name = f"{self.metric} as a copy reports it"
-        return Quantity(f"metric:{self.metric}", name, "", "median copy of a run")
-
-
-OF_TIME = Response()
+def effort_named(word: str) -> Quantity:
+    """Return what --y asks for; raises `InputError`."""
+    name = word.removeprefix(_METRIC)
+    if name and name != word:
+        return Quantity(word, f"{name} as a copy reports it", "", "median copy of a run")
+    if word not in EFFORTS:
+        raise InputError(f"--y {word}: expected {', '.join(EFFORTS)} or {_METRIC}NAME")
+    return EFFORTS[word]
 
 
 def effort_of(
-    wanted: Response,
+    wanted: Quantity,
     run: StoredRun,
     key: Key,
     rate: BenchmarkRate,
     counts: BenchmarkCounts | None,
 ) -> float | None:
     """Return y of a benchmark in a run; None: not known."""
-    effort = wanted.effort
-    if effort in (EffortKind.CPU, EffortKind.USER):
-        every_ns = [
-            it.cpu_ns if effort is EffortKind.CPU else it.user_ns for it in _copies(run, key)
-        ]
-        times = [ns / 1e9 for ns in every_ns if ns]
-        return statistics.median(times) if times else None
-    if effort is EffortKind.METRIC:
-        said = [dict(copy.metrics) for copy in _copies(run, key)]
-        values = [it[wanted.metric] for it in said if it.get(wanted.metric, 0) > 0]
-        return statistics.median(values) if values else None
-    if effort is EffortKind.CYCLES:
+    kind = wanted.kind
+    if kind == "time":
+        return rate.run_s
+    if kind == "energy":
+        return rate.joules_per_copy
+    if kind == "cycles":
         rates = counts.rates if counts else None
         return rates.cpi * rates.instructions if rates else None
-    return rate.run_s if effort is EffortKind.TIME else rate.joules_per_copy
+    copies = _copies(run, key)
+    if kind in ("cpu", "user"):
+        every_ns = [it.cpu_ns if kind == "cpu" else it.user_ns for it in copies]
+        values = [ns / 1e9 for ns in every_ns if ns]
+    else:
+        name = kind.removeprefix(_METRIC)
+        values = [value for it in copies if (value := dict(it.metrics).get(name, 0.0)) > 0]
+    return statistics.median(values) if values else None
 
 
 def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:

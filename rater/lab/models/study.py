@@ -23,7 +23,7 @@ from rater.lab.models.model import (
     page_lab,
 )
 from rater.lab.models.observed import ModelRequest, observe
-from rater.lab.models.quantities import PAGES, EffortKind, PredictorKind, Response
+from rater.lab.models.quantities import PAGES, PredictorKind, effort_named
 from rater.lab.models.show import models_document, models_parts, models_svg
 from rater.lab.models.show_study import lab_document, lab_parts, page_part
 from rater.lab.trace.ranking import page_costs
@@ -146,7 +146,7 @@ def _tell(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> No
         points,
         looks=count_interim_looks(store, points),
         missing=missing_points(store, [word]),
-        predicting=predicting_of(y),
+        predicting=effort_named(y),
         traces=traces_of(store, points),
     )
     path = None if output.json and page.file is None else _write(page, store, lab)
@@ -195,7 +195,7 @@ def model_sweep(
 ) -> int:
     """Print the models of a sweep."""
     drawing = drawing_file(file)
-    wanted = ModelRequest(predicting_of(y), None if x is None else PredictorKind(x), axis)
+    wanted = ModelRequest(effort_named(y), None if x is None else PredictorKind(x), axis)
     with open_existing_store(output) as store:
         number = find_sweep(store, which)
         told = missing_points(store, [f"{PREFIX}{number}"])
@@ -214,17 +214,6 @@ def model_sweep(
 
     print_view(output, models_document(number, models, told, disturbed), parts)
     return 0
-
-
-def predicting_of(text: str) -> Response:
-    """Return what --y asks for; raises `InputError`."""
-    word, colon, name = text.partition(":")
-    known = [str(effort) for effort in EffortKind if effort is not EffortKind.METRIC]
-    if colon and word == EffortKind.METRIC and name:
-        return Response(EffortKind.METRIC, name)
-    if text not in known:
-        raise InputError(f"--y {text}: expected {', '.join(known)} or metric:NAME")
-    return Response(EffortKind(text))
 
 
 def models_in(
