@@ -7,7 +7,8 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import read_file
-from rater.lab.layout.layout import BASE_BYTES, REST, Category, PageDirective, PageWindow
+from rater.lab.layout.layout import BASE_BYTES, REST, Category, PageDirective
 from rater.record.events import PageRegion, PagesHad
 from rater.run.launcher.copies import Child
 from rater.run.programs.compile import BuiltProgram, compile_program
@@ -191,24 +192,31 @@ def page_regions(
     found = []
     rest = RegionSeen(0, 0, 0, main.rest.there, 0, 0, main.rest.large, 0)
     for category, seen in zip((*Category, REST), (*main.regions, rest), strict=True):
-        windows = tuple(it for it in order.windows if it.category == category)
         if not (seen.base or seen.there):
             continue
+        windows = [it for it in order.windows if it.category == category]
+        sizes = [it.page_bytes for it in windows]
+        largest, reach = max(sizes, default=BASE_BYTES), seen.end - seen.base
+        extent, known = seen.extent, shares.get(category)
+        if known is not None and largest > huge_bytes:  # too large to tell how far data goes in it
+            extent = min(extent, max(known, extent - largest))
         found.append(
             PageRegion(
                 category=category,
                 split=order.split,
-                share_of_bytes=shares.get(category),
-                extent_bytes=_data_extent(seen.extent, shares.get(category), windows, huge_bytes),
+                share_of_bytes=known,
+                extent_bytes=extent,
                 resident_bytes=seen.there,
                 planned_bytes=sum(
-                    max(0, min(it.end, seen.extent) - it.start) for it in _reachable(windows, seen)
+                    max(0, min(it.end, seen.extent) - it.start)
+                    for it in windows
+                    if it.start < reach
                 ),
                 touched_bytes=seen.touched,
-                huge_bytes=None if _hidden(windows, huge_bytes) else seen.large,
+                huge_bytes=None if any(size < huge_bytes for size in sizes) else seen.large,
                 stray_bytes=seen.stray,
-                page_bytes=_by_size(seen, windows, huge_bytes),
-                largest_page_bytes=max((it.page_bytes for it in windows), default=BASE_BYTES),
+                page_bytes=_by_size(seen, max(largest, huge_bytes), huge_bytes),
+                largest_page_bytes=largest,
                 seen=main.event,
                 processes=len(every),
                 forks=main.forks,
@@ -218,33 +226,10 @@ def page_regions(
     return tuple(found)
 
 
-def _data_extent(
-    extent: int, known: int | None, windows: Sequence[PageWindow], huge_bytes: int
-) -> int:
-    """Return how far data goes: within the last of pages that are too large to tell, as before."""
-    page = max((it.page_bytes for it in windows), default=BASE_BYTES)
-    return extent if known is None or page <= huge_bytes else min(extent, max(known, extent - page))
-
-
-def _reachable(windows: Iterable[PageWindow], seen: RegionSeen) -> list[PageWindow]:
-    return [it for it in windows if it.start < seen.end - seen.base]
-
-
-def _hidden(windows: Iterable[PageWindow], huge_bytes: int) -> bool:
-    return any(it.page_bytes < huge_bytes for it in windows)
-
-
-def _by_size(
-    seen: RegionSeen, windows: Iterable[PageWindow], huge_bytes: int
-) -> tuple[tuple[int, int], ...]:
-    sizes = [it.page_bytes for it in windows]
-    pooled = [size for size in sizes if size > huge_bytes]
-    found = {BASE_BYTES: max(0, seen.there - seen.large - seen.stray)}
-    for size, amount in (
-        (huge_bytes, seen.large - seen.giant + seen.stray),
-        (max(pooled, default=huge_bytes), seen.giant),
-    ):
-        found[size] = found.get(size, 0) + max(0, amount)
+def _by_size(seen: RegionSeen, giant_bytes: int, huge_bytes: int) -> tuple[tuple[int, int], ...]:
+    found = Counter({BASE_BYTES: max(0, seen.there - seen.large - seen.stray)})
+    found[huge_bytes] += max(0, seen.large - seen.giant + seen.stray)
+    found[giant_bytes] += max(0, seen.giant)
     return tuple(sorted((size, amount) for size, amount in found.items() if amount))
 
 

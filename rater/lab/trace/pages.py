@@ -26,10 +26,9 @@ from rater.lab.trace.ranking import (
     rank_mappings,
 )
 from rater.lab.trace.show import (
-    check_parts,
+    TraceView,
     heads_parts,
     pages_document,
-    ranking_parts,
     reuse_svg,
     trace_parts,
 )
@@ -155,8 +154,8 @@ def _record_trace(output: Output, asked: TraceOptions) -> StoredTrace:
             measured = machine_costs(cache, anew=asked.measure)
             tlb = named or own_tlb(measured)
             with trial_folder(cache) as work:
-                stage = Sandbox(subject, work)
-                trace = _traced(subject, stage, tools, tlb, sizes, rate=asked.sample, limits=limits)
+                stage = Sandbox(subject, work, limits)
+                trace = _traced(stage, tools, tlb, sizes, asked.sample)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
         return load_trace(store, number)
@@ -174,27 +173,16 @@ def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Pat
         with open_existing_store(output) as store:
             keep_check(store, stored.number, times)
     check = checked(ranked, saved_ns, times)
+    view = TraceView(stored.number, trace, tlb, costs, ranked, loads, asked.budget, check)
     if file is not None:
         write_drawing(reuse_svg(trace), file)
 
     def parts(_: object) -> Iterator[Part]:
-        yield from trace_parts(trace, tlb, stored.number)
-        yield from ranking_parts(trace, ranked, costs, loads=loads, budget=asked.budget)
-        if check is not None:
-            yield from check_parts(check)
+        yield from trace_parts(view)
         if file is not None:
             yield Line(f"{asked.file}: {len(trace.reuse)} panels", whole=True)
 
-    document = pages_document(
-        trace,
-        ranked,
-        costs,
-        loads=loads,
-        budget=asked.budget,
-        number=stored.number,
-        check=check,
-    )
-    print_view(output, document, parts)
+    print_view(output, pages_document(view), parts)
 
 
 def _list(output: Output) -> int:
@@ -216,16 +204,10 @@ def own_tlb(measured: Mapping[str, Any]) -> Tlb:
 
 
 def _traced(
-    subject: TraceTarget,
-    stage: Sandbox,
-    tools: TraceTools,
-    tlb: Tlb,
-    sizes: tuple[int, ...],
-    *,
-    rate: float,
-    limits: Limits,
+    stage: Sandbox, tools: TraceTools, tlb: Tlb, sizes: tuple[int, ...], rate: float
 ) -> PageTrace:
-    native_s = stage.native_s(limits)
+    subject = stage.subject
+    native_s = stage.native_s()
     if _HUGE not in sizes:
         sizes = (*sizes, _HUGE)  # what predictions for layouts are made of
     analysis = TraceAnalysis(
@@ -236,8 +218,9 @@ def _traced(
     )
     print_error(f"tracing {subject.name}: {native_s:.1f} s by itself, 5 to 80 times as long traced")
 
-    library = _library(subject, cache_root())
-    traced = run_traced(tools, stage.run, analysis, limits, library[0])
+    library = build_library(cache_root(), split=True).executable
+    problems = program_problems(subject.files, library)
+    traced = run_traced(tools, stage.run, analysis, stage.limits, None if problems else library)
     if traced.status != 0:
         raise RunError(
             f"{subject.name} {ended_text(traced.status)} under the tracer (by itself it did not)"
@@ -245,7 +228,7 @@ def _traced(
     return read_trace(
         traced.document,
         huge_bytes=_HUGE,
-        told=library[0] is not None,
+        told=not problems,
         elapsed_s=traced.elapsed_s,
         native_s=native_s,
         tlb=str(tlb),
@@ -254,14 +237,8 @@ def _traced(
         command=subject.command,
         suite=subject.suite,
         size=subject.size,
-        notes=_notes(traced, library[1]),
+        notes=_notes(traced, problems),
     )
-
-
-def _library(subject: TraceTarget, cache: Path) -> tuple[Path | None, list[str]]:
-    library = build_library(cache, split=True).executable
-    problems = program_problems(subject.files, library)
-    return (None if problems else library), problems
 
 
 def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
@@ -365,17 +342,15 @@ def _of_suite(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
 class Sandbox:
     """Run directories for one subject, one run after the other."""
 
-    def __init__(self, subject: TraceTarget, work: Path) -> None:
-        self._subject, self._work = subject, work
+    def __init__(self, subject: TraceTarget, work: Path, limits: Limits) -> None:
+        self.subject, self.limits, self._work = subject, limits, work
         self._mark = str(uuid4())
         self._runs = 0
 
-    def run[T](
-        self, wrap: tuple[str, ...], doing: Callable[[CopySpec], T], *, check: bool = True
-    ) -> T:
+    def run[T](self, wrap: tuple[str, ...], doing: Callable[[CopySpec], T]) -> T:
         """Make a run directory, do it there, hold the output to what is expected, remove it."""
         self._runs += 1
-        program = self._subject.program(wrap)
+        program = self.subject.program(wrap)
         folders = RunFolders(
             self._work, self._mark, {program.name: program}, (_UNBOUND,), (), keep=False
         )
@@ -383,7 +358,7 @@ class Sandbox:
         spec = folders.spec(0, 0, step)
         try:
             done = doing(spec)
-            if check and program.expected:
+            if program.expected:
                 with Checker() as checker:
                     [judged] = folders.judge([(step, spec)], checker)
                 if judged.detail is not None:
@@ -392,13 +367,13 @@ class Sandbox:
             folders.clear(spec)
         return done
 
-    def native_s(self, limits: Limits) -> float:
+    def native_s(self) -> float:
         """Run it by itself; return its time in seconds. Raises `RunError` where it fails."""
 
         def run(spec: CopySpec) -> float:
-            elapsed_s, status = run_to_end(spec, spec.environment, limits)
+            elapsed_s, status = run_to_end(spec, spec.environment, self.limits)
             if status != 0:
-                raise RunError(f"{self._subject.name} {ended_text(status)}, run by itself")
+                raise RunError(f"{self.subject.name} {ended_text(status)}, run by itself")
             return elapsed_s
 
         return self.run((), run)

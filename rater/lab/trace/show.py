@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from rater.lab.trace.ranking import (
     BenefitCheck,
     CheckedMapping,
@@ -54,21 +56,26 @@ _CHECK = {
 }
 
 
-def pages_document(
-    trace: PageTrace,
-    ranked: Sequence[RankedMapping],
-    costs: PageCosts,
-    *,
-    loads: Loads,
-    budget: int | None,
-    number: int | None,
-    check: BenefitCheck | None,
-) -> dict[str, Any]:
+class TraceView(Struct, frozen=True):
+    """A trace with what is told of it."""
+
+    number: int
+    trace: PageTrace
+    tlb: Tlb
+    costs: PageCosts
+    ranked: Sequence[RankedMapping]
+    loads: Loads
+    budget: int | None  # large pages
+    check: BenefitCheck | None
+
+
+def pages_document(view: TraceView) -> dict[str, Any]:
     """Return the document of `rater lab trace --json`; times in ns where names say so, else s."""
+    trace, costs, ranked = view.trace, view.costs, view.ranked
     touched = sum(trace.of_size(BASE_PAGE).pages)
     document: dict[str, Any] = {
         "rater": 1,
-        "trace": number,
+        "trace": view.number,
         **to_json(_TRACE.of(trace)),
         "references": _by_category(trace.references),
         "stores": _by_category(trace.stores),
@@ -78,24 +85,22 @@ def pages_document(
             for it in trace.reuse
         ],
         "costs": {
-            "cycle_ns": costs.cycle_ns,
-            "fault_base_ns": costs.fault_base_ns,
-            "fault_huge_ns": costs.fault_huge_ns,
+            **JsonFields("cycle_ns fault_base_ns fault_huge_ns").of(costs),
             "l1_miss_ns": {name: costs.l1_miss_ns(it) for name, it in _KINDS.items()},
             "walk_ns": {name: costs.walk_ns(touched, it) for name, it in _KINDS.items()},
         },
-        "loads": loads,
+        "loads": view.loads,
         "mappings": [
             _mapping(one, benefit, costs)
-            for one, benefit in zip(ranked, benefits(ranked, loads), strict=True)
+            for one, benefit in zip(ranked, benefits(ranked, view.loads), strict=True)
         ],
-        "best": mapping_layout(best_within(ranked, 1 << 62, loads).mapping.sizes),
+        "best": mapping_layout(best_within(ranked, 1 << 62, view.loads).mapping.sizes),
     }
-    if budget is not None:
-        best = best_within(ranked, budget, loads)
-        document["budget"] = {"pages": budget, "best": mapping_layout(best.mapping.sizes)}
-    if check is not None:
-        document["check"] = to_json(check, _CHECK)
+    if view.budget is not None:
+        best = best_within(ranked, view.budget, view.loads)
+        document["budget"] = {"pages": view.budget, "best": mapping_layout(best.mapping.sizes)}
+    if view.check is not None:
+        document["check"] = to_json(view.check, _CHECK)
     return document
 
 
@@ -137,11 +142,12 @@ COUNT = Form(lambda values: [format_count(it) for it in values])
 MILLISECONDS = Form(lambda values: [milliseconds(it) for it in values])  # of ns
 
 
-def trace_parts(trace: PageTrace, tlb: Tlb, number: int) -> Iterator[Part]:
-    """Yield what a program refers to, by page size, category and reuse distance."""
+def trace_parts(view: TraceView) -> Iterator[Part]:
+    """Yield what a program refers to, by page size, category and reuse distance; mappings."""
+    trace, tlb = view.trace, view.tlb
     size = f", {trace.size}" if trace.size else ""
     native = f", {format_duration(trace.native_s)} by itself" if trace.native_s is not None else ""
-    what = f"trace {number}, {trace.name}{size}"
+    what = f"trace {view.number}, {trace.name}{size}"
     yield Line(f"{what}: {format_count(sum(trace.references))} references", "bold")
     yield (
         f"traced by {trace.engine} in {format_duration(trace.elapsed_s)}{native}; "
@@ -194,17 +200,14 @@ def trace_parts(trace: PageTrace, tlb: Tlb, number: int) -> Iterator[Part]:
         *shares,
     )
     yield ViewTable("", octave_bars(base), columns)
+    yield from _ranking_parts(view)
+    if view.check is not None:
+        yield from check_parts(view.check)
 
 
-def ranking_parts(
-    trace: PageTrace,
-    ranked: Sequence[RankedMapping],
-    costs: PageCosts,
-    *,
-    loads: Loads,
-    budget: int | None,
-) -> Iterator[Part]:
-    """Yield mappings, the best first, what they need and save, and the best for `budget` pages."""
+def _ranking_parts(view: TraceView) -> Iterator[Part]:
+    """Yield mappings, the best first, what they need and save, and the best within the budget."""
+    trace, ranked, loads, budget = view.trace, view.ranked, view.loads, view.budget
     rows = by_saving([ranked[place] for place in different_mappings(trace, ranked)], loads)
     most_ns = rows[0].saved_ns(loads)
     native_ns = trace.native_s * 1e9 if trace.native_s else None
@@ -237,7 +240,7 @@ def ranking_parts(
             f"with {count(budget, 'large page')}: {mapping_name(within.mapping.sizes)} "
             f"({count(within.large_pages, 'page')}, {milliseconds(within.saved_ns(loads))} ms)"
         )
-    yield _costs_text(trace, costs)
+    yield _costs_text(trace, view.costs)
 
 
 _LOADS = (Loads.INDEPENDENT, Loads.DEPENDENT)

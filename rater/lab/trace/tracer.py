@@ -32,6 +32,7 @@ from rater.lab.trace.tlb import (
     PerCategory,
     RegionMisses,
 )
+from rater.run.host.procfs import read_text
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import (
     LimitExceeded,
@@ -230,7 +231,7 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
 
 def _fingerprint() -> tuple[str, ...]:
     cpuinfo = Path("/proc/cpuinfo").read_text(errors="replace")
-    settings = [_text(_THP / name) for name in ("enabled", "defrag")]
+    settings = [read_text(_THP / name) or "" for name in ("enabled", "defrag")]
     return (cpu_identity(cpuinfo), platform.release(), *settings, str(_footprint_mib(still=True)))
 
 
@@ -238,13 +239,6 @@ def _footprint_mib(*, still: bool = False) -> int:
     name = "SC_PHYS_PAGES" if still else "SC_AVPHYS_PAGES"
     mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf(name) >> 20
     return max(_LEAST_MIB, min(_LARGEST_MIB, mib // _LARGEST_SHARE))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 # -- What the analyser printed as a `PageTrace` ----------------------------------------------------
@@ -257,25 +251,17 @@ def read_trace(
     *,
     huge_bytes: int,
     told: bool,
-    elapsed_s: float,
-    native_s: float | None,
-    tlb: str,
-    engine: str,
-    **names: Any,
+    **known: Any,
 ) -> PageTrace:
-    """Return a trace; `names` are name, command, suite and size of what ran.
+    """Return a trace; `known` is what is not the analyser's: its times, its TLB, what ran.
 
     `told`: the library of --pages was in it, which has one range for each category.
     Counts of a sample are those of all pages by estimate: divided by the sample's share.
     """
     rate = float(document["rate"])
     return PageTrace(
-        **names,
-        engine=engine,
-        tlb=tlb,
+        **known,
         rate=rate,
-        elapsed_s=elapsed_s,
-        native_s=native_s,
         page_changes=int(document["page_changes"]),
         programs=int(document["programs"]),
         processes=int(document["forks"]),

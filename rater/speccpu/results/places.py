@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.plan.topology import PU, Topology
+from rater.plan.topology import Topology
 from rater.record.run import MachinePU
 from rater.speccpu.config.config import Variant
 from rater.speccpu.config.shell import LONGEST, commands_of, executed
@@ -21,30 +22,24 @@ from rater.text.values import copies_text
 # Understood: `numactl`, `taskset`, `dplace`, plain CPU lists, `$BIND`, `$SPECCOPYNUM`, and of
 # the shell what such lines use (`rater.speccpu.config.shell`).
 
-_SHORT = {
-    "C": "physcpubind",
-    "N": "cpunodebind",
-    "c": "cpunodebind",  # of old versions of numactl
-    "m": "membind",
-    "p": "preferred",
-    "P": "preferred-many",
-    "i": "interleave",
-    "w": "weighted-interleave",
-    "l": "localalloc",
-    "a": "all",
-    "b": "balancing",
-    "s": "show",
-    "H": "hardware",
+# Options of numactl, by letter: the name, and the policy for memory that it is.
+_NUMACTL: dict[str, tuple[str, str | None]] = {
+    "C": ("physcpubind", None),
+    "N": ("cpunodebind", None),
+    "c": ("cpunodebind", None),  # of old versions of numactl
+    "m": ("membind", "bind"),
+    "p": ("preferred", "preferred"),
+    "P": ("preferred-many", "preferred"),
+    "i": ("interleave", "interleave"),
+    "w": ("weighted-interleave", "interleave"),
+    "l": ("localalloc", "local"),
+    "a": ("all", None),
+    "b": ("balancing", None),
+    "s": ("show", None),
+    "H": ("hardware", None),
 }
+_POLICIES = dict(_NUMACTL.values())
 _ALONE = frozenset({"localalloc", "all", "balancing", "show", "hardware"})
-_POLICIES = {
-    "membind": "bind",
-    "preferred": "preferred",
-    "preferred-many": "preferred",
-    "interleave": "interleave",
-    "weighted-interleave": "interleave",
-    "localalloc": "local",
-}
 _LIST = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*$", re.ASCII)
 # Its own word: `./bind.sh $BIND`, not the `node$BIND` of a name.
 _OWN_WORD = re.compile(r"""(?:^|[\s"'=])\$\{?BIND\b\}?(?=$|[\s"';])""")
@@ -212,31 +207,24 @@ _NOTES = {
 _TOO_MUCH = "so many and so long commands that the rest is left out"
 
 
-@dataclass(slots=True)
 class BindingResolver:
     """Answers where copies were, and gathers what is to be said about it."""
 
-    file: SpecFile
-    topology: Topology | None
-    _machine: dict[int, PU] = field(init=False)  # by OS number, also those that may not be used
-    _known: dict[tuple[str, str | None, int, int], BoundPlace] = field(default_factory=dict)
-    _submits: dict[tuple[str, str, Variant], tuple[str, tuple[str, ...]]] = field(
-        default_factory=dict
-    )
-    # Copies that were bound to one CPU alone, by the bind lines of their bracket: at the same time.
-    _users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = field(default_factory=dict)
-    _work: int = 0  # characters
-    _unclear: dict[str, int] = field(default_factory=dict)  # problems of bindings: how many copies
-    _of_copy: dict[int, set[BoundPlace]] = field(default_factory=dict)
-    _by: dict[str, None] = field(default_factory=dict)
-    _policies: dict[str, None] = field(default_factory=dict)
-    # What is to be said, by a key of `_NOTES`, and of which CPUs, nodes or copies.
-    _said: dict[str, set[int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Number the machine's CPUs once for all copies."""
-        pus = self.topology.machine_pus if self.topology is not None else ()
-        self._machine = {pu.os: pu for pu in pus}
+    def __init__(self, file: SpecFile, topology: Topology | None) -> None:
+        self.file, self.topology = file, topology
+        # By OS number, also those that may not be used.
+        self._machine = {pu.os: pu for pu in topology.machine_pus} if topology else {}
+        self._known: dict[tuple[str, str | None, int, int], BoundPlace] = {}
+        self._submits: dict[tuple[str, str, Variant], tuple[str, tuple[str, ...]]] = {}
+        # Copies that were bound to one CPU alone, by the bind lines of their bracket: at one time.
+        self._users: dict[tuple[str, tuple[str, ...]], dict[int, set[int]]] = {}
+        self._work = 0  # characters
+        self._unclear = Counter[str]()  # problems of bindings: how many copies
+        self._of_copy = defaultdict[int, set[BoundPlace]](set)
+        self._by: dict[str, None] = {}
+        self._policies: dict[str, None] = {}
+        # What is to be said, by a key of `_NOTES`, and of which CPUs, nodes or copies.
+        self._said = defaultdict[str, set[int]](set)
 
     def of(self, one: SpecIteration, copy: int) -> BoundPlace:
         """Return where a copy of an iteration was."""
@@ -250,18 +238,18 @@ class BindingResolver:
         if place is None:
             self._work += len(submit) + len(bind or "")
             if self._work > _MOST_WORK:
-                self._unclear[_TOO_MUCH] = self._unclear.get(_TOO_MUCH, 0) + 1
+                self._unclear[_TOO_MUCH] += 1
                 return NOWHERE
             place = self._known[key] = self._place(
                 binding_of(submit, bind, copy), one.threads or 1, copy
             )
         if place is not NOWHERE:
-            self._of_copy.setdefault(copy, set()).add(place)
+            self._of_copy[copy].add(place)
             if place.cpu is not None and len(place.cpus) == 1:
                 users = self._users.setdefault((submit, binds), {})
                 users.setdefault(place.cpu, set()).add(copy)
             if place.node is not None and place.mem_nodes and place.node not in place.mem_nodes:
-                self._say("far", [copy])
+                self._said["far"].add(copy)
         return place
 
     def pus(self) -> tuple[MachinePU, ...]:
@@ -273,27 +261,26 @@ class BindingResolver:
                 for pu in sorted(self.topology.machine_pus, key=lambda pu: pu.os)
             )
         nodes: dict[int, int | None] = dict(self.file.node_of)
-        for places in self._of_copy.values():
-            for place in places:
-                for cpu in place.cpus:
-                    nodes[cpu] = (
-                        place.node if nodes.setdefault(cpu, place.node) is None else nodes[cpu]
-                    )
+        for place in chain.from_iterable(self._of_copy.values()):
+            for cpu in place.cpus:
+                if nodes.get(cpu) is None:
+                    nodes[cpu] = place.node
         return tuple(MachinePU(cpu, None, None, nodes[cpu], None) for cpu in sorted(nodes))
 
     def summary(self) -> str:
         """Say in a line where copies were, as far as is known."""
-        cpus = {cpu for places in self._of_copy.values() for p in places for cpu in p.cpus}
-        nodes = {p.node for places in self._of_copy.values() for p in places if p.node is not None}
         if not self._of_copy:
             return "where copies ran is not in the file"
+        places = set().union(*self._of_copy.values())
+        cpus = {cpu for it in places for cpu in it.cpus}
+        nodes = {it.node for it in places if it.node is not None}
         parts = []
         if cpus:
             parts.append(f"on {_named('CPU', cpus)}")
         if nodes:
             parts.append(_named("node", nodes))
-        memory = {n for places in self._of_copy.values() for p in places for n in p.mem_nodes}
         if self._policies:
+            memory = {node for it in places for node in it.mem_nodes}
             where = f" on {_named('node', memory)}" if memory else ""
             parts.append(f"memory {', '.join(self._policies)}{where}")
         tools = f" (by {', '.join(self._by)})" if self._by else ""
@@ -307,7 +294,7 @@ class BindingResolver:
         ]
         known = any(p.node is not None for places in self._of_copy.values() for p in places)
         if self.topology is None and self._of_copy and not known:
-            self._say("unknown nodes")
+            self._said["unknown nodes"] = set()
         machine = self.topology.source if self.topology else ""
         notes += [
             text.format(them=what and _named(what, self._said[kind]), machine=machine)
@@ -316,15 +303,12 @@ class BindingResolver:
         ]
         return [*notes, *self._shared()]
 
-    def _say(self, kind: str, numbers: Iterable[int] = ()) -> None:
-        self._said.setdefault(kind, set()).update(numbers)
-
-    def _shared(self) -> Iterable[str]:
-        twice: dict[int, set[int]] = {}
+    def _shared(self) -> list[str]:
+        twice = defaultdict[int, set[int]](set)
         for users in self._users.values():
             for cpu, copies in users.items():
                 if len(copies) > 1:
-                    twice.setdefault(cpu, set()).update(copies)
+                    twice[cpu] |= copies
         if not twice:
             return []
         some = "; ".join(
@@ -349,13 +333,13 @@ class BindingResolver:
             if not command and binds and one.submit:
                 # The file says that there was one; what it binds by is in its bind lines.
                 command = "$BIND $command"
-                self._say("no submit")
+                self._said["no submit"] = set()
             self._submits[key] = (command, binds)
         return self._submits[key]
 
     def _place(self, binding: Binding, threads: int, copy: int) -> BoundPlace:
         if binding.problem:
-            self._unclear[binding.problem] = self._unclear.get(binding.problem, 0) + 1
+            self._unclear[binding.problem] += 1
         if not binding.is_bound:
             return NOWHERE
         if self.topology is not None:
@@ -368,30 +352,26 @@ class BindingResolver:
         single = cpus[0] if cpus and len(cpus) <= max(1, threads) else None
         if self.topology is None:
             if binding.relative:
-                self._say("relative")
+                self._said["relative"] = set()
             node = binding.cpu_nodes[0] if len(binding.cpu_nodes) == 1 else None
             nodes = {self.file.node_of.get(cpu) for cpu in cpus}
             if cpus and None not in nodes:
-                self._say("by file")
+                self._said["by file"] = set()
                 node = nodes.pop() if len(nodes) == 1 else None
             near = binding.policy in ("bind", "preferred") and len(binding.mem_nodes) == 1
             if near and cpus and not binding.cpu_nodes and not self.file.node_of:
                 node = binding.mem_nodes[0]
-                self._say("by memory")
+                self._said["by memory"] = set()
             place = BoundPlace(cpu=single, node=node, cpus=cpus)
         else:
             place = self._on_machine(self.topology, binding, cpus, single)
         mem_nodes = binding.mem_nodes
         if binding.all_nodes:
-            mem_nodes = self._all_nodes()
+            known = {it.os for it in self.topology.nodes} if self.topology else None
+            mem_nodes = tuple(sorted(known or set(self.file.node_of.values())))
         if binding.policy == "local" and place.node is not None:
             mem_nodes = (place.node,)
         return replace(place, mem_nodes=mem_nodes)
-
-    def _all_nodes(self) -> tuple[int, ...]:
-        if self.topology is not None:
-            return tuple(sorted(node.os for node in self.topology.nodes))
-        return tuple(sorted(set(self.file.node_of.values())))
 
     def _on_machine(
         self, topology: Topology, binding: Binding, cpus: tuple[int, ...], single: int | None
@@ -399,17 +379,17 @@ class BindingResolver:
         machine = self._machine
         named = {*binding.mem_nodes, *binding.cpu_nodes}
         if absent := named - topology.by_node.keys():
-            self._say("missing nodes", absent)
+            self._said["missing nodes"] |= absent
         if not cpus and binding.cpu_nodes:
             cpus = tuple(cpu for cpu, pu in sorted(machine.items()) if pu.node in binding.cpu_nodes)
         if missing := set(cpus) - machine.keys():
-            self._say("missing", missing)
+            self._said["missing"] |= missing
         if not cpus or missing:
             return BoundPlace(cpu=single, cpus=cpus)
         pus = [machine[cpu] for cpu in cpus]
         known_nodes = self.file.node_of
         if against := {pu.os for pu in pus if known_nodes.get(pu.os, pu.node) != pu.node}:
-            self._say("against", against)
+            self._said["against"] |= against
 
         def common(values: set[int | None]) -> int | None:
             return values.pop() if len(values) == 1 else None
@@ -469,7 +449,8 @@ def _numactl(words: Sequence[str]) -> Binding:
             name, sign, value = word[2:].partition("=")
             name = _whole_name(name)
         else:
-            name, value, sign = _SHORT.get(word[1:2], ""), word[2:].removeprefix("="), word[2:]
+            name, _ = _NUMACTL.get(word[1:2], ("", None))
+            value, sign = word[2:].removeprefix("="), word[2:]
         if name in _ALONE and word[:2] != "--" and value:
             words = [*words[:place], f"-{value}", *words[place:]]  # `-lC0`
             value = ""
@@ -486,10 +467,9 @@ def _numactl(words: Sequence[str]) -> Binding:
 
 def _whole_name(name: str) -> str:
     name = {"cpubind": "cpunodebind"}.get(name, name)
-    names = set(_SHORT.values())
-    if name in names:
+    if name in _POLICIES:
         return name
-    fitting = [one for one in names if one.startswith(name)] if len(name) > 1 else []
+    fitting = [one for one in _POLICIES if one.startswith(name)] if len(name) > 1 else []
     return fitting[0] if len(fitting) == 1 else ""
 
 

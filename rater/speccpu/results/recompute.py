@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from rater.record.stored import PublishedResult, StoredBracket, StoredCopy
 from rater.speccpu.config import keys
 from rater.speccpu.results.places import BindingResolver
 from rater.speccpu.results.result import Failure, ReportedNumber, SpecFile, SpecIteration
+from rater.text.values import count
 
 
 def bracket_row(
@@ -169,135 +170,196 @@ def own_ratio(one: SpecIteration, suite: str | None) -> float | None:
 
 def recompute(file: SpecFile) -> RecomputedResults:
     """Work out ratios, selection and means, and compare the file's own with them."""
-    checks = _Checks()
-    groups: dict[tuple[str, str], list[SpecIteration]] = {}
+    return _Check(file).results()
+
+
+def recompute_rotated(file: SpecFile) -> RecomputedResults:
+    """Compare the roll-ups of rolling round-robin rate with its own times; it has no ratios."""
+    check = _Check(file)
+    groups: dict[tuple[str, str], _TimesByCopy] = {}
     for one in file.iterations:
-        groups.setdefault((one.tune, one.benchmark), []).append(one)
-    results = []
-    for tune, benchmark in sorted(groups):
-        members = sorted(groups[tune, benchmark], key=lambda one: one.iteration)
-        results.append(_benchmark(benchmark, tune, members, file, checks))
-        _check_rollups(benchmark, tune, members, file, checks)
-    means = []
-    for tune in dict.fromkeys(result.tune for result in results):
-        of_tune = [r for r in results if r.tune == tune and not _unscored(r.benchmark) and r.ratio]
-        mean = _mean([result.ratio for result in of_tune])
-        means.append((tune, mean))
-        written = file.means.get(tune)
-        # Of a set that is not whole SPEC's tools may write 0.
-        short = not of_tune or not keys.is_whole(result.benchmark for result in of_tune)
-        if written is not None and not (short and written.value == 0):
-            over = f"{tune} over {len(of_tune)} benchmark{'' if len(of_tune) == 1 else 's'}"
-            checks.number(written, over, "geometric mean", mean, 1e-6 + _loose(file))
-    return RecomputedResults(tuple(results), tuple(means), checks.compared, tuple(checks.found))
+        seconds = one.reported_s or next(iter(one.times_s.values()), None)
+        if seconds:
+            by_copy = groups.setdefault((one.benchmark, one.tune), {})
+            by_copy.setdefault(rotated_place(one)[1], []).append(seconds)
+    for at, by_copy in sorted(groups.items()):
+        check.rollups(at, by_copy, None)
+    return RecomputedResults((), (), check.compared, tuple(check.found))
 
 
-class _Checks:
-    def __init__(self) -> None:
+type _TimesByCopy = dict[int, list[float]]  # seconds, over iterations
+
+
+class _Check:
+    """Compares what a file says with what its times come to."""
+
+    def __init__(self, file: SpecFile) -> None:
+        self.file = file
+        # CPU2000 counts with rounded numbers of its own.
+        self.loose = 2e-3 if file.suite in keys.RATE_FACTOR else 0.0
         self.compared = 0
         self.found: list[Disagreement] = []
+
+    def results(self) -> RecomputedResults:
+        """Return what all benchmarks come to, and compare it."""
+        file = self.file
+        groups: dict[tuple[str, str], list[SpecIteration]] = {}
+        for one in file.iterations:
+            groups.setdefault((one.tune, one.benchmark), []).append(one)
+        results = []
+        for tune, benchmark in sorted(groups):
+            members = sorted(groups[tune, benchmark], key=lambda one: one.iteration)
+            results.append(self.benchmark(benchmark, tune, members))
+            by_copy: _TimesByCopy = {}
+            for one in members:
+                for copy, seconds in one.times_s.items():
+                    by_copy.setdefault(copy, []).append(seconds)
+            reference_s = next((one.reference_s for one in members if one.reference_s), None)
+            self.rollups((benchmark, tune), by_copy, reference_s)
+        means: list[tuple[str, float | None]] = []
+        for tune in dict.fromkeys(result.tune for result in results):
+            ratios = {
+                it.benchmark: it.ratio
+                for it in results
+                if it.tune == tune and it.ratio
+                if keys.number_of(it.benchmark) not in keys.NOT_SCORED
+            }
+            mean = statistics.geometric_mean(ratios.values()) if ratios else None
+            means.append((tune, mean))
+            written = file.means.get(tune)
+            # Of a set that is not whole SPEC's tools may write 0.
+            short = not ratios or not keys.is_whole(ratios)
+            if written is not None and not (short and written.value == 0):
+                over = f"{tune} over {count(len(ratios), 'benchmark')}"
+                self.number(written, over, "geometric mean", mean, 1e-6 + self.loose)
+        return RecomputedResults(tuple(results), tuple(means), self.compared, tuple(self.found))
+
+    def disagrees(self, line: int, where: str, what: str, written: str, own: str) -> None:
+        """Note a value of the file that its own numbers contradict."""
+        self.found.append(Disagreement(line, where, what, written, own))
 
     def number(
         self, written: ReportedNumber, where: str, what: str, own: float | None, relative: float
     ) -> None:
         """Compare a number; `relative` is how exact our own is."""
         self.compared += 1
-        shown = f"{written.value:.{min(written.places, 12)}f}"
+        places = min(written.places, 12)
+        shown = f"{written.value:.{places}f}"
         if own is None:
-            self.found.append(Disagreement(written.line, where, what, shown, "none"))
+            self.disagrees(written.line, where, what, shown, "none")
         elif not math.isclose(
             written.value, own, rel_tol=relative + 1e-9, abs_tol=1.02 * written.half_unit
         ):
-            places = max(min(written.places, 12), 1)
-            self.found.append(Disagreement(written.line, where, what, shown, f"{own:.{places}f}"))
+            self.disagrees(written.line, where, what, shown, f"{own:.{max(places, 1)}f}")
 
     def statistic(
         self,
         key: str,
         written: ReportedNumber,
         where: str,
-        *,
         times: Sequence[float],
         reference_s: float | None,
+        *,
         loose: float,
     ) -> None:
-        """Compare `time_avg`, `ratio_cv`, ... of copies that took these times."""
+        """Compare `time_avg`, `ratio_cv`, ... of copies that took these times.
+
+        The spread divides by n, as CPU2026 does. Of quartiles there are several definitions: the
+        one that comes closest to the file's.
+        """
         kind, _, name = key.partition("_")
         values = times
         if kind == "ratio":
             if not reference_s or min(times) <= 0:
                 return
             values = [len(times) * reference_s / seconds for seconds in times]
-        self.number(written, where, key, _statistic(name, values, written), loose)
+        if name in ("q1", "q3", "iqr"):
+            own = min(_quartiles(name, values), key=lambda own: abs(own - written.value))
+        else:
+            own = _STATISTICS[name](values)
+        self.number(written, where, key, own, loose)
+
+    def benchmark(
+        self, benchmark: str, tune: str, members: Sequence[SpecIteration]
+    ) -> BenchmarkResult:
+        """Work out and compare the iterations of a benchmark, and which of them is selected."""
+        ratios = {one.iteration: own_ratio(one, self.file.suite) for one in members}
+        for one in members:
+            self.iteration(one, ratios[one.iteration])
+        good = [(r, one.iteration) for one in members if one.good and (r := ratios[one.iteration])]
+        spoilt = any(one.valid not in ("S", None) or one.failures for one in members)
+        selected, ratio = None, None
+        if not spoilt and not any(ratios.values()):
+            # Without a reference time the brackets tell it: the longer stands for the lower ratio.
+            speeds = {one.iteration: -one.reported_s for one in members if one.reported_s}
+            selected = _middle([(speed, number) for number, speed in speeds.items()])
+            if any(one.selected for one in members):
+                self.selected(members, selected, speeds)
+        else:
+            selected = None if spoilt else _middle(good)
+            ratio = None if selected is None else ratios[selected]
+            self.selected(members, selected, ratios)
+        return BenchmarkResult(benchmark, tune, tuple(ratios.items()), selected, ratio)
+
+    def iteration(self, one: SpecIteration, ratio: float | None) -> None:
+        """Compare the ratio, the bracket and the statistics of an iteration."""
+        exact = _exactness(one) + self.loose
+        # The ratio of what failed is `--` in raw files and means nothing in a log.
+        if one.ratio is not None and one.good:
+            self.number(one.ratio, one.name, "ratio", ratio, exact)
+        if not one.times_s:
+            return
+        times = list(one.times_s.values())
+        last, slowest = max(one.times_s.items(), key=lambda it: it[1])
+        bracket_s = one.reported_s or 0.0
+        slack_s = bracket_s * _SLACK + _SLACK_S + 10.0**-one.reported_places
+        if bracket_s and slowest > bracket_s + slack_s:
+            self.compared += 1
+            own = f"{slowest:.6f} of copy {last}"
+            self.disagrees(one.line, one.name, "time of the bracket", f"{bracket_s:.6f}", own)
+        if one.copies in (None, len(times)):
+            # Rounded times to six decimals; of short runs that is much.
+            loose = max(exact, 1e-6 / max(min(times), 1e-6))
+            for key, written in one.stats.items():
+                self.statistic(key, written, one.name, times, one.reference_s, loose=loose)
+
+    def selected(
+        self, members: Sequence[SpecIteration], own: int | None, ratios: Mapping[int, float | None]
+    ) -> None:
+        """Compare which iteration the file has selected."""
+        marked = [one for one in members if one.selected is not None]
+        selected = [one for one in marked if one.selected]
+        if not marked:
+            return
+        self.compared += 1
+        names = ", ".join(str(one.iteration) for one in selected) or "none"
+        if own is not None and len(selected) == 1:
+            there, here = ratios.get(selected[0].iteration), ratios.get(own)
+            # Of iterations with the same ratio any may be selected.
+            if there is not None and math.isclose(there, here or 0.0, rel_tol=1e-9):
+                return
+        if names != (shown := "none" if own is None else str(own)):
+            line = (selected or marked)[0].line
+            where = f"{members[0].benchmark} {members[0].tune}"
+            self.disagrees(line, where, "selected iteration", names, shown)
+
+    def rollups(
+        self, at: tuple[str, str], by_copy: _TimesByCopy, reference_s: float | None
+    ) -> None:
+        """CPU2026: over iterations the median of every copy, over copies the mean, the spread."""
+        medians = [statistics.median(times) for times in by_copy.values()]
+        if not medians or min(medians) <= 0:
+            return
+        for (*of_it, key), written in self.file.rollups.items():
+            if tuple(of_it) == at:
+                # The times have six decimals; of a spread that is more than of a mean.
+                loose = 1e-6 if key.endswith(("_avg", "_mean")) else 1e-4
+                self.statistic(key, written, " ".join(at), medians, reference_s, loose=loose)
 
 
-def _benchmark(
-    benchmark: str, tune: str, members: Sequence[SpecIteration], file: SpecFile, checks: _Checks
-) -> BenchmarkResult:
-    ratios = [(one.iteration, own_ratio(one, file.suite)) for one in members]
-    for one, (_, ratio) in zip(members, ratios, strict=True):
-        _check_iteration(one, ratio, checks, _loose(file))
-    good = [
-        (ratio, one.iteration)
-        for one, (_, ratio) in zip(members, ratios, strict=True)
-        if ratio is not None and one.good
-    ]
-    spoilt = any(one.valid not in ("S", None) or one.failures for one in members)
-    chosen = None
-    if good and not spoilt:
-        chosen = sorted(good)[(len(good) - 1) // 2]
-    elif not spoilt and all(ratio is None for _, ratio in ratios):
-        # Without a reference time the brackets tell it: the longer stands for the lower ratio.
-        timed = [(-one.reported_s, one.iteration) for one in members if one.reported_s]
-        own = sorted(timed)[(len(timed) - 1) // 2][1] if timed else None
-        if any(one.selected for one in members):
-            speeds: dict[int, float | None] = {number: speed for speed, number in timed}
-            expected = None if own is None else (speeds[own] or 0.0, own)
-            _check_selected(members, expected, speeds, checks)
-        return BenchmarkResult(benchmark, tune, tuple(ratios), own, None)
-    _check_selected(members, chosen, dict(ratios), checks)
-    return BenchmarkResult(
-        benchmark, tune, tuple(ratios), chosen[1] if chosen else None, chosen[0] if chosen else None
-    )
-
-
-def _loose(file: SpecFile) -> float:
-    return 2e-3 if file.suite in keys.RATE_FACTOR else 0.0
-
-
-def _check_iteration(
-    one: SpecIteration, ratio: float | None, checks: _Checks, loose: float
-) -> None:
-    exact = _exactness(one) + loose
-    # The ratio of what failed is `--` in raw files and means nothing in a log.
-    if one.ratio is not None and one.good:
-        checks.number(one.ratio, one.name, "ratio", ratio, exact)
-    if not one.times_s:
-        return
-    times = list(one.times_s.values())
-    slowest = max(times)
-    if (
-        one.reported_s
-        and slowest > one.reported_s * (1 + _SLACK) + _SLACK_S + 10.0**-one.reported_places
-    ):
-        checks.compared += 1
-        last = max(one.times_s, key=lambda copy: one.times_s[copy])
-        checks.found.append(
-            Disagreement(
-                one.line,
-                one.name,
-                "time of the bracket",
-                f"{one.reported_s:.6f}",
-                f"{slowest:.6f} of copy {last}",
-            )
-        )
-    if one.copies in (None, len(times)):
-        # Rounded times to six decimals; of short runs that is much.
-        loose = max(exact, 1e-6 / max(min(times), 1e-6))
-        for key, written in one.stats.items():
-            checks.statistic(
-                key, written, one.name, times=times, reference_s=one.reference_s, loose=loose
-            )
+def _middle(scored: Sequence[tuple[float, int]]) -> int | None:
+    """Return the iteration of the median ratio; of two the lower counts."""
+    return sorted(scored)[(len(scored) - 1) // 2][1] if scored else None
 
 
 def _exactness(one: SpecIteration) -> float:
@@ -308,16 +370,6 @@ def _exactness(one: SpecIteration) -> float:
     rounded = 0.5 * 10.0 ** -(one.decimals if one.decimals is not None else 6)
     of_time = 0.5 * 10.0 ** -min(one.reported_places, 9) / time_s
     return rounded * time_s / reference_s + of_time
-
-
-def _statistic(name: str, values: Sequence[float], written: ReportedNumber) -> float:
-    """Return what a key such as `time_avg` stands for; the spread divides by n, as CPU2026 does.
-
-    Of quartiles there are several definitions: the one that comes closest to the file's.
-    """
-    if name in ("q1", "q3", "iqr"):
-        return min(_quartiles(name, values), key=lambda own: abs(own - written.value))
-    return _STATISTICS[name](values)
 
 
 def _variation(values: Sequence[float]) -> float:
@@ -348,86 +400,6 @@ def _quartiles(name: str, values: Sequence[float]) -> list[float]:
         low, _, high = statistics.quantiles(ordered, n=4, method=kind)
         both.append((low, high))
     return [high - low if name == "iqr" else low if name == "q1" else high for low, high in both]
-
-
-def _check_selected(
-    members: Sequence[SpecIteration],
-    chosen: tuple[float, int] | None,
-    ratios: dict[int, float | None],
-    checks: _Checks,
-) -> None:
-    marked = [one for one in members if one.selected is not None]
-    selected = [one for one in marked if one.selected]
-    if not marked:
-        return
-    checks.compared += 1
-    names = ", ".join(str(one.iteration) for one in selected) or "none"
-    own = "none" if chosen is None else str(chosen[1])
-    if chosen is not None and len(selected) == 1:
-        ratio = ratios.get(selected[0].iteration)
-        # Of iterations with the same ratio any may be selected.
-        if ratio is not None and math.isclose(ratio, chosen[0], rel_tol=1e-9):
-            return
-    if names != own:
-        where = f"{members[0].benchmark} {members[0].tune}"
-        checks.found.append(
-            Disagreement((selected or marked)[0].line, where, "selected iteration", names, own)
-        )
-
-
-def recompute_rotated(file: SpecFile) -> RecomputedResults:
-    """Compare the roll-ups of rolling round-robin rate with its own times; it has no ratios."""
-    checks = _Checks()
-    groups: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for one in file.iterations:
-        seconds = one.reported_s or next(iter(one.times_s.values()), None)
-        if seconds:
-            by_copy = groups.setdefault((one.benchmark, one.tune), {})
-            by_copy.setdefault(rotated_place(one)[1], []).append(seconds)
-    for at, by_copy in sorted(groups.items()):
-        _check_spread(at, by_copy, None, file, checks)
-    return RecomputedResults((), (), checks.compared, tuple(checks.found))
-
-
-def _check_rollups(
-    benchmark: str, tune: str, members: Sequence[SpecIteration], file: SpecFile, checks: _Checks
-) -> None:
-    reference_s = next((one.reference_s for one in members if one.reference_s), None)
-    by_copy: dict[int, list[float]] = {}
-    for one in members:
-        for copy, seconds in one.times_s.items():
-            by_copy.setdefault(copy, []).append(seconds)
-    _check_spread((benchmark, tune), by_copy, reference_s, file, checks)
-
-
-def _check_spread(
-    at: tuple[str, str],
-    by_copy: dict[int, list[float]],
-    reference_s: float | None,
-    file: SpecFile,
-    checks: _Checks,
-) -> None:
-    """CPU2026: over iterations the median of every copy, over copies the mean, the spread, ..."""
-    medians = [statistics.median(times) for times in by_copy.values()]
-    if not medians or min(medians) <= 0:
-        return
-    for (*of_it, key), written in file.rollups.items():
-        if tuple(of_it) == at:
-            # The times have six decimals; of a spread that is more than of a mean.
-            loose = 1e-6 if key.endswith(("_avg", "_mean")) else 1e-4
-            where = " ".join(at)
-            checks.statistic(
-                key, written, where, times=medians, reference_s=reference_s, loose=loose
-            )
-
-
-def _mean(ratios: Iterable[float | None]) -> float | None:
-    known = [value for value in ratios if value]
-    return statistics.geometric_mean(known) if known else None
-
-
-def _unscored(benchmark: str) -> bool:
-    return keys.number_of(benchmark) in keys.NOT_SCORED
 
 
 # -- CPU2026's rolling round-robin rate: records of single copies as queues ------------------------
