@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import shlex
 import sys
-import uuid as uuids
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rater import __version__
 from rater.errors import InputError
 from rater.files import Sourced, Trusted, sysroot
-from rater.plan.request import request_from_json, request_to_json
+from rater.plan.request import request_from_json
 from rater.plan.sweep import RETRIES, AxisKind, SweepMeasure, order_slots
 from rater.process import print_error
 from rater.record.run import RunStatus
@@ -32,8 +28,6 @@ from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.store.sweeps import (
     StoredSweep,
-    SweepPoint,
-    SweepSpec,
     claim_sweep,
     find_sweep,
     load_asked_sweep,
@@ -50,14 +44,13 @@ from rater.workflow.arguments import (
     print_view,
 )
 from rater.workflow.run.campaign import CampaignPoint
-from rater.workflow.run.head import directory_here, utc_timestamp
 from rater.workflow.run.repeat import chdir_to, executed_commands, judged
 from rater.workflow.sweep.request import (
-    PointRequest,
-    ResolvedPoint,
+    GridPoint,
     SweepOptions,
     SweepRequest,
     asked_from,
+    planned_sweep,
     refused_together,
     resolve_points,
     same_values,
@@ -74,9 +67,7 @@ def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = sh
     here = available_settings(sysroot())
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(typed, own, names)
-    points = resolve_points(
-        dict(enumerate(asked.points)), asked.kinds, machine.discover_topology(), cache_root()
-    )
+    points = resolve_points(asked.points, asked.kinds, machine.discover_topology(), cache_root())
     refused = refused_together(points)
     same = _same_problems(asked, points)
     if output.dry_run:
@@ -92,12 +83,14 @@ def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = sh
     usable = {point.point: point for point in points if not point.refusals}
 
     def begin(store: Store, later: Mapping[int, str]) -> int:
-        all_known = [
+        known = [
             replace(it, refusals=(later[it.point],)) if it.point in later else it for it in points
         ]
-        return _store(store, asked, all_known)
+        made = planned_sweep(asked, known)
+        slots = [it.slot for it in made.slots]
+        return new_sweep(store, made.asked, made.axes, made.points, slots)
 
-    if asked.until_of is SweepMeasure.ENERGY:
+    if asked.spec.until_of is SweepMeasure.ENERGY:
         energy = EnergyReader(sysroot())
         if energy.source is None:
             why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
@@ -106,13 +99,13 @@ def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = sh
         *(output, asked.kinds, Trusted(usable), begin),
         of=" ".join(typed.suites),
         retries=own.retries,
-        until=asked.until,
+        until=asked.spec.until,
         may_leave_out=asked.skip_refused,
         shown=shown,
     )
 
 
-def _same_problems(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> list[str]:
+def _same_problems(asked: SweepRequest, points: Sequence[GridPoint]) -> list[str]:
     """Return what is there twice: settings by two names, values that mean the same (1 and on).
 
     And values of settings that no machine takes.
@@ -133,47 +126,10 @@ def _same_problems(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> list
     return problems + same_values(asked.axes, asked.kinds, points)
 
 
-def _store(store: Store, asked: SweepRequest, points: Sequence[ResolvedPoint]) -> int:
-    usable = [point for point in points if not point.refusals]
-    text = asked.file_text
-    return new_sweep(
-        store,
-        SweepSpec(
-            uuid=str(uuids.uuid4()),
-            started_at=utc_timestamp(),
-            rounds=asked.rounds,
-            block_order=asked.order,
-            seed=asked.seed,
-            until=asked.until,
-            until_of=asked.until_of,
-            stop_on_failure=asked.stop_on_failure,
-            suite=next((p.resolved.suite for p in usable if p.resolved), None),
-            command_line=shlex.join(["rater", *sys.argv[1:]]),
-            rater_version=__version__,
-            directory=directory_here(),
-            file=None if asked.file is None else str(asked.file),
-            file_sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
-            file_text=text,
-        ),
-        [(axis.name, asked.kinds[axis.name]) for axis in asked.axes],
-        [
-            SweepPoint(
-                point.point,
-                point.label,
-                point.values,
-                "{}" if point.request is None else request_to_json(point.request),
-                "; ".join(point.refusals) or None,
-            )
-            for point in points
-        ],
-        order_slots([it.point for it in usable], asked.rounds, asked.order, asked.seed),
-    )
-
-
 def _dry_run(
     output: Output,
     asked: SweepRequest,
-    points: Sequence[ResolvedPoint],
+    points: Sequence[GridPoint],
     same: Sequence[str],
 ) -> int:
     view = dry_view(asked, points)
@@ -185,7 +141,7 @@ def _dry_run(
 def execute_sweep(
     output: Output,
     kinds: Mapping[str, AxisKind],
-    asked: Trusted[dict[int, ResolvedPoint]],
+    asked: Trusted[dict[int, GridPoint]],
     enter: Callable[[Store, Mapping[int, str]], int],
     *,
     of: str = "",
@@ -207,14 +163,14 @@ def execute_sweep(
         cache=cache_root(),
         points=Trusted(
             {
-                number: CampaignPoint(it.label, it.request, it.resolved, it.settings)
+                number: CampaignPoint(it.label, it.request, it.plan, it.settings)
                 for number, it in asked.value.items()
                 if it.request is not None
             }
         ),
         quiet=output.quiet,
         screen=not output.quiet and sys.stderr.isatty(),
-        resolved=asked.value,
+        grid=asked.value,
         kinds=kinds,
         enter=enter,
         undo=undo,
@@ -297,12 +253,12 @@ def resume_sweep(
 
 def _points_again(
     sweep: StoredSweep, kinds: Mapping[str, AxisKind], start: StartOptions
-) -> dict[int, ResolvedPoint]:
-    asked = {}
+) -> dict[int, GridPoint]:
+    asked = []
     for point in sweep.points:
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
-            asked[point.point] = PointRequest(point.values, start.on(request))
+            asked.append(GridPoint.of(point.point, point.values, start.on(request), kinds))
     found = resolve_points(asked, kinds, machine.discover_topology(), cache_root())
     refused = refused_together(found)
     if refused is not None:
@@ -320,11 +276,9 @@ def _nothing_left(output: Output, sweep: StoredSweep) -> int:
     return 1 if any(it.failed for it in sweep.slots) else 0
 
 
-def _show_missing(
-    output: Output, sweep: StoredSweep, points: Sourced[dict[int, ResolvedPoint]]
-) -> int:
+def _show_missing(output: Output, sweep: StoredSweep, points: Sourced[dict[int, GridPoint]]) -> int:
     view = view_of(sweep)
-    runs = [executed_commands(point.resolved) for point in points.value.values() if point.resolved]
+    runs = [executed_commands(point.plan) for point in points.value.values() if point.plan]
     refused = () if points.doubt is None else (points.doubt,)
     executes = [EXECUTED.of(it) for it in dict.fromkeys(runs)]
     document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+import shlex
+import sys
+import uuid as uuids
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
@@ -12,10 +16,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater import __version__
 from rater.errors import InputError
 from rater.files import sysroot
 from rater.plan.options import Trait
-from rater.plan.request import BY_NAME, COMMAND, Request
+from rater.plan.request import BY_NAME, COMMAND, Request, request_to_json
 from rater.plan.sweep import (
     ENVIRONMENT,
     MOST_ROUNDS,
@@ -30,18 +35,22 @@ from rater.plan.sweep import (
     grid,
     is_sweep_text,
     kinds_of,
+    order_slots,
     parse_axis,
     parse_sweep,
     point_label,
 )
 from rater.plan.topology import Topology
+from rater.record.run import RunStatus
 from rater.run.launcher.guard import MARKER, guard
 from rater.run.programs.compile import find_command
 from rater.settings.tuner import find_setting
+from rater.store.sweeps import SlotRun, StoredSweep, SweepPoint, SweepSpec
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent
 from rater.workflow.arguments import START_OPTIONS, Asked
+from rater.workflow.run.head import directory_here, utc_timestamp
 from rater.workflow.run.prepare import checked, make_ready
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.workload import name_of, untouched_programs
@@ -53,15 +62,31 @@ _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
 
-class PointRequest(Struct, frozen=True):
-    """One combination of values, and what it asks for."""
+class GridPoint(Struct, frozen=True):
+    """One combination of values, and what it comes to here."""
 
+    point: int  # number in the grid
     values: Values
-    request: Request | str  # or why there is none, in words
+    settings: dict[str, str]  # of the machine, by name of the axis
+    request: Request | None  # None: it cannot be asked for
+    refusals: tuple[str, ...] = ()  # why it cannot run here
+    plan: RunPlan | None = None  # as it would be now; None: it cannot be, or was not looked at
+    shown: Values = ()  # the values without secrets
 
-    def settings(self, kinds: Mapping[str, AxisKind]) -> dict[str, str]:
-        """Return the settings of the machine that it wants."""
-        return {name: value for name, value in self.values if kinds[name] is AxisKind.SETTING}
+    @classmethod
+    def of(
+        cls, point: int, values: Values, request: Request | str, kinds: Mapping[str, AxisKind]
+    ) -> GridPoint:
+        """Return a point that was not looked at; `request`: or why there is none, in words."""
+        settings = {name: value for name, value in values if kinds[name] is AxisKind.SETTING}
+        if isinstance(request, str):
+            return cls(point, values, settings, None, (request,))
+        return cls(point, values, settings, request)
+
+    @property
+    def label(self) -> str:
+        """The point in words."""
+        return point_label(self.shown)
 
 
 class SweepRequest(Struct, frozen=True):
@@ -69,16 +94,9 @@ class SweepRequest(Struct, frozen=True):
 
     axes: tuple[Axis, ...]
     kinds: dict[str, AxisKind]  # by axis
-    points: tuple[PointRequest, ...]
-    rounds: int
-    order: BlockOrder
-    seed: int
-    until: float | None  # 0.01: 1 %
-    until_of: SweepMeasure
+    points: tuple[GridPoint, ...]
+    spec: SweepSpec
     skip_refused: bool
-    stop_on_failure: bool
-    file: Path | None  # the TOML file it was read from
-    file_text: str | None
 
 
 class SweepOptions(Struct, frozen=True):
@@ -135,20 +153,28 @@ def asked_from(asked: Asked, own: SweepOptions, settings: Sequence[str]) -> Swee
     if own.until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
     margin, measure = (None, SweepMeasure.TIME) if own.until is None else _until(own.until)
-    return SweepRequest(
-        axes=axes,
-        kinds=kinds,
-        points=tuple(PointRequest(values, _request(asked, values, kinds)) for values in grid(axes)),
+    spec = SweepSpec(
+        uuid=str(uuids.uuid4()),
+        started_at=utc_timestamp(),
         rounds=rounds,
-        order=BlockOrder(order or BlockOrder.SHUFFLED),
+        block_order=BlockOrder(order or BlockOrder.SHUFFLED),
         seed=secrets.randbelow(_MOST_SEED) if own.seed is None else own.seed,
         until=margin,
         until_of=measure,
-        skip_refused=own.skip_refused,
         stop_on_failure=own.stop_on_failure,
-        file=path,
+        suite=None,
+        command_line=shlex.join(["rater", *sys.argv[1:]]),
+        rater_version=__version__,
+        directory=directory_here(),
+        file=None if path is None else str(path),
+        file_sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
         file_text=text,
     )
+    points = (
+        GridPoint.of(number, values, _request(asked, values, kinds), kinds)
+        for number, values in enumerate(grid(axes))
+    )
+    return SweepRequest(axes, kinds, tuple(points), spec, own.skip_refused)
 
 
 def _file_of(asked: Asked, own: SweepOptions) -> Path | None:
@@ -260,58 +286,49 @@ def _until(text: str) -> tuple[float, SweepMeasure]:
 _MOST_LABELS = 4
 
 
-class ResolvedPoint(Struct, frozen=True):
-    """A point that was looked at."""
-
-    point: int  # number in the grid
-    values: Values
-    shown: Values  # the same without secrets
-    settings: dict[str, str]  # of the machine, by name of the axis
-    request: Request | None  # None: it cannot be asked for
-    resolved: RunPlan | None  # as it would be now; None: it cannot be
-    refusals: tuple[str, ...]  # why it cannot run here
-
-    @property
-    def label(self) -> str:
-        """The point in words."""
-        return point_label(self.shown)
-
-
 def resolve_points(
-    points: Mapping[int, PointRequest],
-    kinds: Mapping[str, AxisKind],
-    topology: Topology,
-    cache: Path,
-) -> tuple[ResolvedPoint, ...]:
-    """Resolve all points, by number, on this machine as it is; nothing is made, set or stored."""
+    points: Iterable[GridPoint], kinds: Mapping[str, AxisKind], topology: Topology, cache: Path
+) -> tuple[GridPoint, ...]:
+    """Resolve points on this machine as it is; nothing is made, set or stored."""
     changing, redactor = _changing_cpus(kinds), Redactor()
-    return tuple(
-        replace(
-            _resolve_point(
-                number, point, point.settings(kinds), topology, cache, unsure=bool(changing)
-            ),
-            shown=redactor.pairs(point.values),
-        )
-        for number, point in points.items()
+    found = []
+    for point in points:
+        shown = replace(point, shown=redactor.pairs(point.values))
+        if point.request is not None:
+            plan, refusals = resolved_with(point.request, point.settings, topology, cache)
+            # Other CPUs will be there: told when it is its turn.
+            shown = replace(shown, plan=plan, refusals=() if changing else refusals)
+        found.append(shown)
+    return tuple(found)
+
+
+def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSweep:
+    """Return a sweep as it is stored when it begins, but its number; points were looked at."""
+    usable = [it for it in points if not it.refusals]
+    suite = next((it.plan.suite for it in usable if it.plan), None)
+    spec = replace(asked.spec, started_at=utc_timestamp(), suite=suite)
+    slots = order_slots([it.point for it in usable], spec.rounds, spec.block_order, spec.seed)
+    return StoredSweep(
+        number=0,
+        asked=spec,
+        status=RunStatus.RUNNING,
+        reason=None,
+        ended_at=None,
+        resumed=0,
+        extended=0,
+        axes=tuple(asked.kinds.items()),
+        points=tuple(
+            SweepPoint(
+                it.point,
+                it.label,
+                it.values,
+                "{}" if it.request is None else request_to_json(it.request),
+                "; ".join(it.refusals) or None,
+            )
+            for it in points
+        ),
+        slots=tuple(SlotRun(it, None, None, done=False, elapsed_s=None) for it in slots),
     )
-
-
-def _resolve_point(
-    number: int,
-    point: PointRequest,
-    settings: dict[str, str],
-    topology: Topology,
-    cache: Path,
-    *,
-    unsure: bool,
-) -> ResolvedPoint:
-    request = point.request
-    if isinstance(request, str):
-        return ResolvedPoint(number, point.values, (), settings, None, None, (request,))
-    resolved, refusals = resolved_with(request, settings, topology, cache)
-    if unsure:  # other CPUs will be there: told when it is its turn
-        refusals = ()
-    return ResolvedPoint(number, point.values, (), settings, request, resolved, refusals)
 
 
 def resolved_with(
@@ -344,7 +361,7 @@ def _out_of_reach(resolved: RunPlan) -> list[str]:
 
 
 def refused_together(
-    points: Sequence[ResolvedPoint], refused: Mapping[int, str] | None = None
+    points: Sequence[GridPoint], refused: Mapping[int, str] | None = None
 ) -> str | None:
     """Say which points cannot run and why, each reason once; None: all can.
 
@@ -366,7 +383,7 @@ def refused_together(
 
 
 def build_all(
-    points: Sequence[ResolvedPoint], mark: str, cache: Path, report: Callable[[str], None]
+    points: Sequence[GridPoint], mark: str, cache: Path, report: Callable[[str], None]
 ) -> dict[int, str]:
     """Set up and build what points run, so that nothing is built between their runs.
 
@@ -377,8 +394,8 @@ def build_all(
 
     kinds: dict[object, RunPlan] = {}
     for point in points:
-        if point.resolved is not None and point.request is not None:
-            kinds.setdefault(_built(point), point.resolved)
+        if point.plan is not None and point.request is not None:
+            kinds.setdefault(_built(point), point.plan)
     refused: dict[int, str] = {}
     for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:
@@ -389,21 +406,21 @@ def build_all(
             ready = make_ready(resolved, cache, work, stack.callback, report)
             programs = ready.files
         for point in points:
-            if point.resolved is not None and _built(point) == kind:
+            if point.plan is not None and _built(point) == kind:
                 try:
-                    untouched_programs(point.resolved.tuning, programs)
+                    untouched_programs(point.plan.tuning, programs)
                 except InputError as error:
                     refused[point.point] = str(error)
     return refused
 
 
-def _built(point: ResolvedPoint) -> object:
+def _built(point: GridPoint) -> object:
     request = point.request
     return request and (request.suites, request.command, request.size, request.tune)
 
 
 def same_values(
-    axes: Sequence[Axis], kinds: Mapping[str, AxisKind], points: Sequence[ResolvedPoint]
+    axes: Sequence[Axis], kinds: Mapping[str, AxisKind], points: Sequence[GridPoint]
 ) -> list[str]:
     """Say which values of an option come to the same run, whatever the other axes say."""
     if _changing_cpus(kinds):
@@ -423,12 +440,12 @@ def same_values(
     return found
 
 
-def _meaning(point: ResolvedPoint) -> object:
-    if point.resolved is None or point.request is None:
+def _meaning(point: GridPoint) -> object:
+    if point.plan is None or point.request is None:
         return None
-    resolved = point.resolved
+    plan = point.plan
     request = replace(point.request, copies=None)
-    return (request, resolved.plan, resolved.placements, resolved.tuning, point.settings)
+    return (request, plan.plan, plan.placements, plan.tuning, point.settings)
 
 
 def _changing_cpus(kinds: Mapping[str, AxisKind]) -> list[str]:

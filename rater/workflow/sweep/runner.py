@@ -50,7 +50,7 @@ from rater.workflow.run.head import ActiveRun, RunLauncher, utc_timestamp
 from rater.workflow.run.resolve import RunPlan, expected_total_s
 from rater.workflow.run.session import MadeRun, stderr_excerpt
 from rater.workflow.sweep.request import (
-    ResolvedPoint,
+    GridPoint,
     build_all,
     refused_together,
     resolved_with,
@@ -172,7 +172,7 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 class SweepCampaign(Campaign):
     """Makes what is missing of a sweep."""
 
-    resolved: Mapping[int, ResolvedPoint]
+    grid: Mapping[int, GridPoint]
     kinds: Mapping[str, AxisKind]  # of its axes
     # Stores that it begins, is told which points turned out not to be able to run.
     enter: Callable[[Store, Mapping[int, str]], int]
@@ -209,7 +209,7 @@ class SweepCampaign(Campaign):
             variable = name.removeprefix(ENVIRONMENT)
             if kind is AxisKind.ENVIRONMENT and variable in os.environ:
                 stack.callback(os.environ.__setitem__, variable, os.environ.pop(variable))
-        every = [*self.resolved.values()]
+        every = [*self.grid.values()]
         refused = build_all(every, str(uuids.uuid4()), self.cache, self.say)
         if told := refused_together(every, refused):
             if not self.may_leave_out or len(refused) == len(every):
@@ -242,7 +242,7 @@ class SweepCampaign(Campaign):
     def attempt(self, slot: SweepSlot, _: int) -> RunLauncher:
         """Return a run that is stored together with its slot."""
         self._began_s = time.monotonic()
-        values = self.resolved[slot.point].values
+        values = self.grid[slot.point].values
         return SlotAttempt(self.sweep.number, slot, values, self._comparable(slot.point))
 
     def set_up(self, point: CampaignPoint, _: RunSettings) -> None:

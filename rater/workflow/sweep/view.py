@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from rater.errors import InputError
 from rater.plan.request import Request, request_from_json
-from rater.plan.sweep import AxisKind, Values, order_slots
+from rater.plan.sweep import AxisKind, Values
 from rater.show.compare.sweep import (
     AxisView,
     PointView,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from rater.analysis.results.rates import Overall
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
-    from rater.workflow.sweep.request import ResolvedPoint, SweepRequest
+    from rater.workflow.sweep.request import GridPoint, SweepRequest
 
 
 def show_sweep(output: Output, store: Store, number: int) -> None:
@@ -119,15 +121,16 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
     )
 
 
-def dry_view(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> SweepView:
+def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
     """Return a sweep that is not made."""
     from rater.files import sysroot
     from rater.settings.tuner import find_setting
     from rater.workflow.run.resolve import expected_total_s
+    from rater.workflow.sweep.request import planned_sweep
     from rater.workflow.sweep.runner import SweepEta
 
-    usable = {point.point: point for point in points if not point.refusals}
-    slots = order_slots(sorted(usable), asked.rounds, asked.order, asked.seed)
+    planned = planned_sweep(asked, points)
+    view, plans = view_of(planned), {it.point: it.plan for it in points}
     axes = _axes(asked.kinds, [point.shown for point in points])
     obstacles: list[str] = []
     shown = []
@@ -145,32 +148,24 @@ def dry_view(asked: SweepRequest, points: Sequence[ResolvedPoint]) -> SweepView:
         if problem:
             obstacles.append(f"{axis.name} cannot be set: {problem}")
         shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().text))
-    return SweepView(
+    return replace(
+        view,
         number=None,
         uuid=None,
         status=None,
-        reason=None,
         started_at=None,
-        what=_what(point.request for point in points),
+        what=_what(it.request for it in points),
         axes=tuple(shown),
         points=tuple(
-            PointView(
-                point.point,
-                point.label,
-                point.shown,
-                "; ".join(point.refusals) or None,
-                copies=None if point.resolved is None else point.resolved.plan.copies,
-                expected_s=None if point.resolved is None else expected_total_s(point.resolved),
+            replace(
+                point,
+                values=it.shown,
+                copies=None if it.plan is None else it.plan.plan.copies,
+                expected_s=None if it.plan is None else expected_total_s(it.plan),
             )
-            for point in points
+            for point, it in zip(view.points, points, strict=True)
         ),
-        rounds=asked.rounds,
-        order=asked.order,
-        seed=asked.seed,
-        until=asked.until,
-        until_of=asked.until_of,
-        slots=tuple(SlotView(slot, None, None, done=False, elapsed_s=None) for slot in slots),
-        total_s=SweepEta({n: it.resolved for n, it in usable.items()}).left_s(slots),
+        total_s=SweepEta(plans).left_s([it.slot for it in planned.slots]),
         obstacles=tuple(obstacles),
     )
 
