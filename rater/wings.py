@@ -65,9 +65,8 @@ COMMANDS = {
 }
 # What the core asks of every run, and what a wing that is absent has to say of it.
 _WITHOUT: dict[str, object] = {
-    **dict.fromkeys(("pages_asked", "refuse_layout", "pages_of_run", "prove_pages"), None),
-    **dict.fromkeys(("base_side", "pages_document"), None),
-    **dict.fromkeys(("pages_words", "layout_warnings", "page_parts", "fleet_words"), ()),
+    **dict.fromkeys(("prove_pages", "base_side", "pages_document"), None),
+    **dict.fromkeys(("layout_warnings", "page_parts", "fleet_words"), ()),
 }
 
 

@@ -379,6 +379,11 @@ class Request(Struct, frozen=True, metaclass=OptionTable):
     )
 
     @property
+    def has_pages(self) -> bool:
+        """Tell whether page sizes of copies are chosen, or half so."""
+        return bool(self.pages or self.pages_backing or self.pages_heap_bytes)
+
+    @property
     def of_kit(self) -> bool:
         """Tell whether benchmarks of an installed SPEC CPU are to run."""
         return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)

@@ -70,7 +70,7 @@ from rater.text.secrets import Redactor
 from rater.text.values import copies_text, count, truncate_list
 from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
 from rater.workflow.run.resolve import RunPlan, most_bytes
-from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload, load_of, refuse_pages
+from rater.workflow.run.workload import KITS, Workload, load_of, refuse_pages
 
 
 class PreparedRun(Struct, frozen=True):
@@ -367,7 +367,6 @@ def checked(
 def _program_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> list[str]:
     checks: list[Callable[[], object]] = [
         partial(refuse_pages, resolved.request, planned),
-        partial(PAGE_CHECKS().refuse_layout, resolved.request, planned),
         partial(refuse_copies, resolved.plan, resolved.counted_events),
     ]
     if resolved.request.wrap:

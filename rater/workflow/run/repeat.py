@@ -136,7 +136,7 @@ def executed_commands(resolved: RunPlan) -> ExecutedCommands:
         environment=tuple(environment.items()),
         settings=tuple(tuned_settings_of(request).items()),
         tuned=request.tuned,
-        pages=PAGE_CHECKS().pages_words(request),
+        pages=PAGE_CHECKS().pages_words(request) if request.has_pages else (),
         directories=None if elsewhere else str(cache_root() / "work"),
     )
 

@@ -42,7 +42,6 @@ from rater.text.values import truncate_list
 from rater.workflow.machine import counter_warnings, counters_of
 from rater.workflow.run.workload import (
     KITS,
-    PAGE_CHECKS,
     KitBenchmark,
     Workload,
     command_workload,
@@ -182,7 +181,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         ),
         refusals=tuple(refusals),
         expected_s=_expected(workloads, placed.placements, pus, threads),
-        tuning=_tuning(request) if topology.is_this_system else UNTUNED,
+        tuning=tuning_of(request) if topology.is_this_system else UNTUNED,
         counters=counters,
     )
 
@@ -197,11 +196,6 @@ def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
         f"one program runs, with all behind {command[0]} as its arguments; "
         f"`rater sweep --axis {shlex.quote(axis)}` compares several",
     )
-
-
-def _tuning(request: Request) -> CopyTuning:
-    PAGE_CHECKS().pages_asked(request)  # options that contradict each other
-    return tuning_of(request)
 
 
 def load_workloads(

@@ -75,7 +75,7 @@ from rater.workflow.run.prepare import (
     remove_if_empty,
 )
 from rater.workflow.run.resolve import RunPlan, most_bytes
-from rater.workflow.run.workload import PAGE_CHECKS, refuse_pages, unreached_warnings
+from rater.workflow.run.workload import refuse_pages, unreached_warnings
 
 if TYPE_CHECKING:
     from rater.show.live.lines import View
@@ -341,7 +341,6 @@ class Session:
         self.resolved = resolved
         refuse_plan(resolved)
         refuse_pages(resolved.request)
-        PAGE_CHECKS().refuse_layout(resolved.request)
         surroundings = HostLoad(resolved, self.load)
         for warning in resolved.warnings:
             self.say(f"warning: {warning}")
@@ -360,9 +359,11 @@ class Session:
             )
             start = start_of(attempt.uuid, ready)
             stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
-            pages = _PAGE_SETUP().pages_of_run(
-                ready, start, store, self.cache, say_text=self.say, fill=self.settings.set
-            )
+            pages = None
+            if resolved.request.has_pages:
+                pages = _PAGE_SETUP().pages_of_run(
+                    ready, start, store, self.cache, say_text=self.say, fill=self.settings.set
+                )
             if pages is not None:
                 ready = replace(ready, programs=pages.programs)
                 settings = dict(start.settings) | dict(pages.settings)

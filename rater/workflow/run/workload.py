@@ -323,7 +323,12 @@ _PMD_SIZE = Path("sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 def tuning_of(request: Request) -> CopyTuning:
-    """Return what copies are to find. Raises `InputError` for an allocator that is not here."""
+    """Return what copies are to find. Raises `InputError` for an allocator that is not here.
+
+    And for options of page sizes that contradict each other.
+    """
+    if request.has_pages:
+        PAGE_CHECKS().pages_asked(request)
     if request.alloc is None and request.hugepages is None:
         return UNTUNED
     library = None if request.alloc is None else find_allocator(request.alloc)
@@ -339,6 +344,8 @@ def refuse_pages(request: Request, planned: Mapping[str, str] | None = None) -> 
     problem = pages_problem(request.hugepages, planned or {})
     if problem:
         raise InputError(f"--hugepages {request.hugepages}: {problem}")
+    if request.has_pages:
+        PAGE_CHECKS().refuse_layout(request, planned)
 
 
 def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
