@@ -252,7 +252,7 @@ class ListedCommand(NamedTuple):
     """A command of `rater`, which is declared when it is asked for."""
 
     about: str
-    family: str  # the function that declares it, and perhaps its like
+    module: str  # below `rater`: it has what the command is, in `COMMANDS`
 
 
 type Menu = Mapping[str, Mapping[str, ListedCommand]]  # by title and name
@@ -315,14 +315,9 @@ class Commands(Mapping[str, Parser]):
     def __getitem__(self, name: str) -> Parser:
         """Return a command's parser; raises `KeyError` for none."""
         if name not in self._declared.choices:
-            module, _, function = self._menu[name].family.rpartition(".")
-            known = [*self._declared.choices]
-            getattr(import_module(f"rater.{module}"), function)(self._declared)
-            self._declared._choices_actions += [
-                self._declared._ChoicesPseudoAction(new, [], self._menu[new].about)
-                for new in self._declared.choices
-                if new not in known
-            ]
+            listed, common = self._menu[name], import_module("rater.commands.common")
+            command = import_module(f"rater.{listed.module}").COMMANDS[name]
+            common.declare(self._declared, name, command, listed.about)
         parser = self._declared.choices[name]
         parser.also = {
             words: it.about for words, it in self._menu.items() if words.startswith(f"{name} ")

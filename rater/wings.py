@@ -57,9 +57,9 @@ WINGS = {
 HOOKS = {
     name: f"{wing}.{module}" for wing, it in WINGS.items() for name, module in it.hooks.items()
 }
-# Commands by name: their words of help, and the function that declares them.
+# Commands by name: their words of help, and the module that has them.
 COMMANDS = {
-    it.command: (it.about, f"{wing}.commands.register")
+    it.command: (it.about, f"{wing}.commands")
     for wing, it in WINGS.items()
     if Path(__file__).with_name(wing).is_dir()
 }

@@ -553,7 +553,8 @@ def test_a_use_case_takes_every_argument_of_its_command_and_no_other() -> None:
         run = parser.get_default("run")
         if not isinstance(run, partial) or run.func is call:
             continue
-        use_case = getattr(import_module(f"rater.{run.args[0]}"), run.args[1])
+        module, _, function = run.args[0].rpartition(".")
+        use_case = getattr(import_module(f"rater.{module}"), function)
         given = {it.dest for it in shown_actions(parser)} - {"help"}
         taken, needed = {"quiet", "dry_run"}, set[str]()  # `plan` ignores those of `run`
         for name, of in use_case.__annotations__.items():

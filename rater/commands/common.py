@@ -15,7 +15,15 @@ from typing import Any
 
 from msgspec import Struct, StructMeta
 
-from rater.command_line import DROPPED, RENAMED, Parser, TopLevelParser, shown_actions
+from rater.command_line import (
+    DROPPED,
+    NO_TRAITS,
+    RENAMED,
+    CommandTrait,
+    Parser,
+    TopLevelParser,
+    shown_actions,
+)
 from rater.errors import InputError
 from rater.files import is_content_trusted, opened, trust_content, user_folder
 from rater.plan.options import Option, OptionForm
@@ -67,12 +75,13 @@ def call(function: Callable[..., int], args: argparse.Namespace) -> int:
     return status
 
 
-def lazy_command(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command of `rater.MODULE`, which is imported when it is called."""
-    return partial(_call_of, module, function)
+def lazy_command(use_case: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command by its use case's name below `rater`, to be imported when it is called."""
+    return partial(_call_of, use_case)
 
 
-def _call_of(module: str, function: str, args: argparse.Namespace) -> int:
+def _call_of(use_case: str, args: argparse.Namespace) -> int:
+    module, _, function = use_case.rpartition(".")
     return call(getattr(import_module(f"rater.{module}"), function), args)
 
 
@@ -86,38 +95,53 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def declare(
-    to: Subparsers,
-    name: str,
-    run: str | Callable[..., int] | None,
-    arguments: str = "",
-    *,
-    tables: bool = False,
-    types: Mapping[str, Callable[[str], Any]] | None = None,
-    **of_parser: Any,
-) -> Parser:
-    """Declare a command with its arguments, and `--db` and `--json` where it runs something.
+class Command(Struct, frozen=True):
+    """A command: what it calls, its arguments, and its help."""
 
-    `run`: what it calls, or its name below `rater`, to be imported then. `arguments`: as
-    `add_arguments` reads them, with `types` of their own. `tables`: with `--format`.
-    """
-    parser = to.add_parser(name, **of_parser)
-    add_arguments(parser, arguments, types)
-    if run is None:
+    # A use case, or its name below `rater`, to be imported then; None: one of its actions is meant.
+    run: str | Callable[..., int] | None
+    arguments: str = ""  # as `add_arguments` reads them, with `types` of their own
+    tables: bool = False  # it has `--format`
+    types: Mapping[str, Callable[[str], Any]] = {}
+    actions: Mapping[str, Command] = {}
+    traits: CommandTrait = NO_TRAITS
+    help: str | None = None
+    description: str | None = None
+    epilog: str | None = None
+    usage: str | None = None
+    is_plain: bool = False  # it has neither database nor JSON
+
+
+def declare(to: Subparsers, name: str, it: Command, about: str | None = None) -> Parser:
+    """Declare a command and its actions, with `--db` and `--json` where it runs something."""
+    texts: dict[str, Any] = {key: getattr(it, key) for key in ("description", "epilog", "usage")}
+    if text := about or it.help:  # without one it is not among the listed
+        texts["help"] = text
+    parser = to.add_parser(name, traits=it.traits, **texts)
+    add_arguments(parser, it.arguments, it.types)
+    if it.actions:
+        shown = "ACTION" if it.run else "COMMAND"
+        actions = parser.add_subparsers(dest="action", metavar=shown, required=it.run is None)
+        for action, its in it.actions.items():
+            declare(actions, action, its)
+    if it.run is None:
         return parser
-    named = lazy_command(*run.rsplit(".", 1)) if isinstance(run, str) else partial(call, run)
-    parser.set_defaults(run=named)
+    use_case = it.run
+    run = lazy_command(use_case) if isinstance(use_case, str) else partial(call, use_case)
+    parser.set_defaults(run=run)
+    if it.is_plain:
+        return parser
     # They may also stand before the subcommand; a default here would overwrite that.
     absent: dict[str, Any] = {"default": argparse.SUPPRESS}
     parser.add_argument("--db", metavar="PATH", help="the database (else RATER_DB)", **absent)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout", **absent)
-    if tables:
+    if it.tables:
         add_arguments(parser, "--format (md|csv)  tables as Markdown, or as CSV without the text")
     return parser
 
 
 def add_arguments(
-    parser: Parser, table: str, types: Mapping[str, Callable[[str], Any]] | None = None
+    parser: Parser, table: str, types: Mapping[str, Callable[[str], Any]] = {}
 ) -> None:
     """Declare the arguments of a table: what is typed, two spaces, its help, which may go on below.
 
@@ -125,7 +149,7 @@ def add_arguments(
     either:                   of what follows one may be given; `options:` ends that
     -v, --verbose             an option without a value
     --iteration I:int         a value that a function converts, of `types` too
-    --tag K=V ...             several times
+    --tag K=V ...             several times; (!) has to be given
     --law (log|rate) =log     one of these words, and the default
     --run SIZE ?test          the value may be left out, and means this then
     RUN* >which               positional: one, or (?) one at most, (*) any, (+) one at least;
@@ -150,8 +174,14 @@ def add_arguments(
             elif typed != "options:":
                 to = parser.add_argument_group(typed[:-1])
         elif typed:
-            names, given = _argument(typed.split(), {**_CONVERTERS, **(types or {})})
+            names, given = _argument(typed.split(), {**_CONVERTERS, **types})
             to.add_argument(*names, help=" ".join(text.split()) or argparse.SUPPRESS, **given)
+
+
+_MARKS: dict[str, dict[str, Any]] = {
+    "...": {"action": "append", "default": []},
+    "!": {"required": True},
+}
 
 
 def _argument(
@@ -163,8 +193,8 @@ def _argument(
     convert: Callable[[str], Any] = str
     for word in words[len(names) :]:
         mark, value = word[0], word[1:]
-        if word == "...":
-            given |= {"action": "append", "default": []}
+        if word in _MARKS:
+            given |= _MARKS[word]
         elif mark == ">":
             given["dest"] = value
         elif mark == "=":
@@ -183,11 +213,10 @@ def _argument(
     if names:
         is_flag = not {"metavar", "choices"} & given.keys()
         return names, given | ({"action": "store_true"} if is_flag else {})
-    if "choices" in given:
-        return [given.pop("dest")], given
-    if (many := given["metavar"][-1]) in "?*+":
-        given |= {"metavar": given["metavar"][:-1], "nargs": many}
-    return [given.pop("dest", given["metavar"].lower())], given
+    shown = given.get("metavar", "")
+    if shown[-1:] in {"?", "*", "+"}:
+        given |= {"metavar": shown[:-1], "nargs": shown[-1]}
+    return [given.pop("dest", shown.rstrip("?*+").lower())], given
 
 
 # -- The table of options as arguments -------------------------------------------------------------

@@ -8,107 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rater.command_line import CommandTrait, subparsers_of
-from rater.commands.common import LOCAL, TRUST, Subparsers, declare, read_defaults
+from rater.commands.common import LOCAL, TRUST, Command, read_defaults
 from rater.errors import InputError
 from rater.files import trusted_files
 from rater.process import print_error
 from rater.text.values import to_dict
 from rater.workflow.arguments import Output, print_json, print_view
 
-
-def register_settings(subparsers: Subparsers) -> None:
-    """Declare `rater settings` and `rater settings restore`."""
-    declare(
-        subparsers,
-        "settings",
-        "workflow.machine.show_settings",
-        """
-NAME* >names  only these, and those below them (thp: thp.*)
-$ rater settings
-$ rater settings thp
-""",
-        tables=True,
-        description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
-        "and restores afterwards: the value now, and the possible values.",
-    )
-    declare(
-        subparsers,
-        "settings restore",
-        "workflow.machine.restore",
-        """
-either:
---force   also where somebody else has changed a setting since then
---forget  leave everything as it is and drop the journal
-$ rater settings restore
-""",
-        traits=CommandTrait.RESTORES,
-        description="Restore the settings of the machine that a sweep had changed when it was "
-        "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
-    )
-
-
 _LONGEST_S = 1e9  # a timer takes no more
+_LAYOUTS = "workflow.machine.list_layouts"
+_TUNE = "--tune TUNE =base  whose compiler flags (default: base)"
 _SUITE = "SUITE{}  name of a suite, path of a TOML file, or either with /BENCHMARK,..."
-
-
-def register_suites(subparsers: Subparsers) -> None:
-    """Declare `rater suites` and its subcommands."""
-    about = "List, show, build, check and begin suites."
-    examples = "$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G"
-    suites = declare(subparsers, "suites", _list, examples, tables=True, description=about)
-    actions = suites.add_subparsers(dest="action", metavar="ACTION")
-    named = "the suites that have names (also without ACTION)"
-    declare(actions, "list", _list, tables=True, help=named)
-    shown = "benchmarks, sizes, reference times, memory"
-    declare(actions, "show", _show, _SUITE.format(""), tables=True, help=shown)
-    tune = "--tune TUNE =base  whose compiler flags (default: base)"
-    declare(
-        actions,
-        "build",
-        _build,
-        f"{_SUITE.format('')}\n{tune}",
-        help="compile a suite's programs into the cache",
-    )
-    declare(
-        actions,
-        "clean",
-        "workflow.machine.clean",
-        """
---older TIME:duration  unused for so long (default: 30d)
---size SIZE:bytes    until it has so much
---dry-run            only say what would go
-""",
-        help="trim the cache by age and size",
-        description="Remove from the cache programs, inputs and digests that nothing has used for "
-        "long, then those unused longest until it is small enough. What is missing is made again.",
-    )
-    # SUITE is not missing for argparse: what `--run SUITE` means is told better by us.
-    declare(
-        actions,
-        "check",
-        "workflow.suites.check",
-        f"""
-{_SUITE.format("?")}
-{tune}
---run SIZE >try_size ?  also run each benchmark once, alone, and check its answer (default SIZE:
-                     test, else the first); --run=SIZE, or behind SUITE
---timeout S:seconds =600  give up on a benchmark, or a set-up, after S seconds (default: 600)
-""",
-        types={"seconds": _seconds},
-        help="report everything that is wrong with a suite at once",
-        usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
-        "                          [--db PATH] [--json] SUITE",
-    )
-    declare(
-        actions,
-        "new",
-        "workflow.suites.new",
-        """
-NAME                 of the suite; a path to write it somewhere else
---dir DIR:path >place  folder to write NAME.toml and NAME/ into (default: here)
-""",
-        help="write an example that runs, to be changed by you",
-    )
 
 
 def _list(output: Output) -> int:
@@ -158,89 +68,6 @@ def _build(output: Output, suite: str, tune: str) -> int:
     return 2 if any(trial.error is not None for trial in trials) else 0
 
 
-def register_layouts(subparsers: Subparsers) -> None:
-    """Declare `rater plan layouts` and its subcommands."""
-    run, about = "workflow.machine.list_layouts", "List and show placement layouts."
-    examples = "$ rater plan layouts\n$ rater plan layouts show balanced"
-    layouts = declare(subparsers, "plan layouts", run, examples, tables=True, description=about)
-    actions = layouts.add_subparsers(dest="action", metavar="ACTION")
-    built_in = "the built-in layouts (also without ACTION)"
-    declare(actions, "list", run, tables=True, help=built_in)
-    declare(
-        actions,
-        "show",
-        "workflow.machine.show_layout",
-        "LAYOUT  name of a layout, path of a TOML file, list: or expr:",
-        tables=True,
-        help="a layout's file, to learn from and to go on from",
-    )
-
-
-def register_topo(subparsers: Subparsers) -> None:
-    """Declare `rater topo` and `rater doctor counters`."""
-    declare(
-        subparsers,
-        "topo",
-        "workflow.machine.topo",
-        """
-MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
-                     description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
-                     machine)
-$ rater topo
-$ rater topo machine.xml
-$ rater topo 'pack:2 numa:4 core:8 pu:2'
-""",
-        tables=True,
-        description="Show the machine: NUMA nodes with their CPUs, cores, last-level "
-        "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
-        "used; of this machine also what memory is free, page cache, or in huge pages.",
-        epilog="--json has all of it: `counts`, `nodes`, `cpus`, `siblings`, `caches`, "
-        "`kinds`, `groups`, `distances`, `not_usable`; CPUs and nodes by OS number, the rest by "
-        "hwloc's logical indexes.",
-    )
-    declare(
-        subparsers,
-        "doctor counters",
-        "workflow.machine.counters",
-        """
-GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml
-$ rater doctor counters
-$ rater doctor counters cpi numa
-""",
-        tables=True,
-        description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
-        "of this processor's table and the kernel's own; and where energy is read. What does not "
-        "work is listed with the reason and the command that would allow it.",
-    )
-
-
-def register_doctor(subparsers: Subparsers) -> None:
-    """Declare `rater doctor`."""
-    declare(
-        subparsers,
-        "doctor",
-        "workflow.doctor.doctor",
-        """
-CHECK* >checks       only these (governor, THP, ...), with all details
--v, --verbose        why each check matters, and what improves it
---run-of RUN         check the machine as RUN recorded it (a number, last, ...)
---fix                apply the recommended settings while the command behind `--` runs; they are
-                     restored at its end, or by the next rater after kill -9
-$ rater doctor
-$ rater doctor -v governor THP
-$ rater doctor --fix -- make bench
-""",
-        tables=True,
-        traits=CommandTrait.TAKES_COMMAND,
-        description="Check everything on this machine that makes results vary: other work, "
-        "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
-        "check is good, to consider, bad, or unavailable here; -v has why it matters and the "
-        "command that improves it. Nothing is changed, unless a command follows --fix --.",
-        epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
-        "back; `rater doctor --fix -- COMMAND` does so around any command.",
-    )
-
-
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -251,27 +78,6 @@ def _seconds(text: str) -> float:
             f"expected a number of seconds, above 0 and at most {_LONGEST_S:g}, got {text!r}"
         )
     return value
-
-
-def register_trust(subparsers: Subparsers) -> None:
-    """Declare `rater trust`."""
-    declare(
-        subparsers,
-        TRUST,
-        _trust,
-        """
-DIR? >folder =.      default: this one
-either:
---remove             take that back
---list >listing      show what is trusted
-$ rater trust
-$ rater trust --list
-""",
-        help="use a folder's defaults",
-        description=f"Let {LOCAL} of a folder give every option of `rater run` and other commands, "
-        "as long as its text stays as it is. Until then it gives none that runs something, names "
-        "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
-    )
 
 
 def _trust(args: argparse.Namespace) -> int:
@@ -298,26 +104,6 @@ SHELLS = ("bash", "zsh", "fish")
 # What an argument takes, by the words its help has for it; those in small letters are values.
 _FILES = {"FILE", "FILE.cmd", "PATH", "MACHINE", "SUITE", "LAYOUT", "CONFIG", "DB"}
 _DIRECTORIES = {"DIR"}
-
-
-def register_completion(subparsers: Subparsers) -> None:
-    """Declare the subcommand."""
-    parser = declare(
-        subparsers,
-        "completion",
-        None,
-        """
-(bash|zsh|fish) >shell  whose
-$ rater completion bash > ~/.local/share/bash-completion/completions/rater
-$ rater completion fish > ~/.config/fish/completions/rater.fish
-""",
-        description="Print the completion of commands, options and their values for a shell. "
-        "Packages install it; elsewhere: "
-        "bash: rater completion bash > ~/.local/share/bash-completion/completions/rater; "
-        "zsh: rater completion zsh > _rater, in a folder of $fpath; "
-        "fish: rater completion fish > ~/.config/fish/completions/rater.fish.",
-    )
-    parser.set_defaults(run=_print)
 
 
 def _print(args: argparse.Namespace) -> int:
@@ -350,3 +136,182 @@ def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     yield from parser._actions
     for sub in subparsers_of(parser).values():
         yield from _all_actions(sub)
+
+
+_SUITE_ACTIONS = {
+    "list": Command(_list, tables=True, help="the suites that have names (also without ACTION)"),
+    "show": Command(
+        _show,
+        _SUITE.format(""),
+        tables=True,
+        help="benchmarks, sizes, reference times, memory",
+    ),
+    "build": Command(
+        _build,
+        f"{_SUITE.format('')}\n{_TUNE}",
+        help="compile a suite's programs into the cache",
+    ),
+    "clean": Command(
+        "workflow.machine.clean",
+        """
+--older TIME:duration  unused for so long (default: 30d)
+--size SIZE:bytes    until it has so much
+--dry-run            only say what would go
+""",
+        help="trim the cache by age and size",
+        description="Remove from the cache programs, inputs and digests that nothing has used for "
+        "long, then those unused longest until it is small enough. What is missing is made again.",
+    ),
+    # SUITE is not missing for argparse: what `--run SUITE` means is told better by us.
+    "check": Command(
+        "workflow.suites.check",
+        f"""
+{_SUITE.format("?")}
+{_TUNE}
+--run SIZE >try_size ?  also run each benchmark once, alone, and check its answer (default SIZE:
+                     test, else the first); --run=SIZE, or behind SUITE
+--timeout S:seconds =600  give up on a benchmark, or a set-up, after S seconds (default: 600)
+""",
+        types={"seconds": _seconds},
+        help="report everything that is wrong with a suite at once",
+        usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
+        "                          [--db PATH] [--json] SUITE",
+    ),
+    "new": Command(
+        "workflow.suites.new",
+        """
+NAME                 of the suite; a path to write it somewhere else
+--dir DIR:path >place  folder to write NAME.toml and NAME/ into (default: here)
+""",
+        help="write an example that runs, to be changed by you",
+    ),
+}
+COMMANDS = {
+    "settings": Command(
+        "workflow.machine.show_settings",
+        """
+NAME* >names  only these, and those below them (thp: thp.*)
+$ rater settings
+$ rater settings thp
+""",
+        tables=True,
+        description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
+        "and restores afterwards: the value now, and the possible values.",
+    ),
+    "settings restore": Command(
+        "workflow.machine.restore",
+        """
+either:
+--force   also where somebody else has changed a setting since then
+--forget  leave everything as it is and drop the journal
+$ rater settings restore
+""",
+        traits=CommandTrait.RESTORES,
+        description="Restore the settings of the machine that a sweep had changed when it was "
+        "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
+    ),
+    "topo": Command(
+        "workflow.machine.topo",
+        """
+MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
+                     description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
+                     machine)
+$ rater topo
+$ rater topo machine.xml
+$ rater topo 'pack:2 numa:4 core:8 pu:2'
+""",
+        tables=True,
+        description="Show the machine: NUMA nodes with their CPUs, cores, last-level "
+        "caches (LLC) and memory, threads of a core, CPU kinds, distances, CPUs that may not be "
+        "used; of this machine also what memory is free, page cache, or in huge pages.",
+        epilog="--json has all of it: `counts`, `nodes`, `cpus`, `siblings`, `caches`, "
+        "`kinds`, `groups`, `distances`, `not_usable`; CPUs and nodes by OS number, the rest by "
+        "hwloc's logical indexes.",
+    ),
+    "doctor counters": Command(
+        "workflow.machine.counters",
+        """
+GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml
+$ rater doctor counters
+$ rater doctor counters cpi numa
+""",
+        tables=True,
+        description="Try the groups of events that `rater run --counters` takes, 10 ms each: those "
+        "of this processor's table and the kernel's own; and where energy is read. What does not "
+        "work is listed with the reason and the command that would allow it.",
+    ),
+    "doctor": Command(
+        "workflow.doctor.doctor",
+        """
+CHECK* >checks       only these (governor, THP, ...), with all details
+-v, --verbose        why each check matters, and what improves it
+--run-of RUN         check the machine as RUN recorded it (a number, last, ...)
+--fix                apply the recommended settings while the command behind `--` runs; they are
+                     restored at its end, or by the next rater after kill -9
+$ rater doctor
+$ rater doctor -v governor THP
+$ rater doctor --fix -- make bench
+""",
+        tables=True,
+        traits=CommandTrait.TAKES_COMMAND,
+        description="Check everything on this machine that makes results vary: other work, "
+        "frequencies, isolation, interrupts, huge pages, NUMA, swap, permissions, limits. Each "
+        "check is good, to consider, bad, or unavailable here; -v has why it matters and the "
+        "command that improves it. Nothing is changed, unless a command follows --fix --.",
+        epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
+        "back; `rater doctor --fix -- COMMAND` does so around any command.",
+    ),
+    TRUST: Command(
+        _trust,
+        """
+DIR? >folder =.      default: this one
+either:
+--remove             take that back
+--list >listing      show what is trusted
+$ rater trust
+$ rater trust --list
+""",
+        help="use a folder's defaults",
+        description=f"Let {LOCAL} of a folder give every option of `rater run` and other commands, "
+        "as long as its text stays as it is. Until then it gives none that runs something, names "
+        "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
+    ),
+    "suites": Command(
+        _list,
+        "$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G",
+        tables=True,
+        description="List, show, build, check and begin suites.",
+        actions=_SUITE_ACTIONS,
+    ),
+    "plan layouts": Command(
+        _LAYOUTS,
+        "$ rater plan layouts\n$ rater plan layouts show balanced",
+        tables=True,
+        description="List and show placement layouts.",
+        actions={
+            "list": Command(
+                _LAYOUTS, tables=True, help="the built-in layouts (also without ACTION)"
+            ),
+            "show": Command(
+                "workflow.machine.show_layout",
+                "LAYOUT  name of a layout, path of a TOML file, list: or expr:",
+                tables=True,
+                help="a layout's file, to learn from and to go on from",
+            ),
+        },
+    ),
+    "completion": Command(
+        _print,
+        is_plain=True,
+        arguments="""
+(bash|zsh|fish) >shell  whose
+$ rater completion bash > ~/.local/share/bash-completion/completions/rater
+$ rater completion fish > ~/.config/fish/completions/rater.fish
+""",
+        description="Print the completion of commands, options and their values for a shell. "
+        "Packages install it; elsewhere: "
+        "bash: rater completion bash > ~/.local/share/bash-completion/completions/rater; "
+        "zsh: rater completion zsh > _rater, in a folder of $fpath; "
+        "fish: rater completion fish > ~/.config/fish/completions/rater.fish.",
+    ),
+}

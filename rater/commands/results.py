@@ -14,9 +14,8 @@ from rater.commands.common import (
     RUN,
     START,
     VERBOSE,
-    Subparsers,
+    Command,
     call,
-    declare,
     lazy_command,
 )
 from rater.errors import InputError
@@ -37,11 +36,53 @@ class FleetWords(Protocol):
 _FLEET_WORDS = Hook[FleetWords]("fleet words")
 
 
-def register_results(subparsers: Subparsers) -> None:
-    """Declare the subcommands that read and change what is stored."""
-    declare(
-        subparsers,
-        "list",
+_ANY = "any"
+_GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
+_COPY = 3.0
+_TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
+
+
+def _per_cent(text: str) -> float:
+    value = parse_percent(text, 1000)
+    if not value:
+        raise ValueError(f"{text!r}: expected per cent above 0, such as 1.5")
+    return value
+
+
+def _divots(args: argparse.Namespace) -> int:
+    if args.confirm is not None:
+        given = [*args.which, *(["--fail-on"] if args.fail_on else [])]
+        if given:
+            raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
+        if is_fleet_word(args.confirm) and "/" not in args.confirm:
+            return call(_FLEET_WORDS().confirm, args)
+        return lazy_command("workflow.run.confirm.confirm")(args)
+    given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
+    if any(is_fleet_word(word) and "/" not in word for word in args.which):
+        return call(_FLEET_WORDS().fleet_divots, args)
+    return lazy_command("workflow.results.divots.find_divots")(args)
+
+
+def _report(args: argparse.Namespace) -> int:
+    if any(is_fleet_word(word) and "/" not in word for word in args.which):
+        return call(_FLEET_WORDS().report, args)
+    return lazy_command("workflow.results.report.report")(args)
+
+
+_EPILOG = """\
+verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
+`same within 1 %` if it lies within the margin, else `inconclusive: about N more rounds
+needed` (at the noise seen). Points of a sweep are compared inside its rounds. Of one
+run each there is an interval of its iterations and no verdict: runs differ by more.
+Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
+runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
+
+
+COMMANDS = {
+    "list": Command(
         "workflow.results.listing.list_runs",
         """
 --limit N:int        the latest N runs, 0 for all (default: as many as fit on the screen; all of
@@ -56,10 +97,8 @@ $ rater list --limit 0 --json     # all runs, for programs
 """,
         description="Show the runs that are stored: what ran, when, how it ended, its score and "
         "how many divots were found.",
-    )
-    declare(
-        subparsers,
-        "show",
+    ),
+    "show": Command(
         "workflow.results.stored.show_run",
         f"""
 RUN? >which =last    {ONE_RUN} (default: last)
@@ -84,10 +123,8 @@ $ rater show 7 --proof            # where memory and copies really were
 """,
         description="Show the results of a run: every benchmark, where its copies and their "
         "memory were, the score.",
-    )
-    declare(
-        subparsers,
-        "export",
+    ),
+    "export": Command(
         "workflow.results.stored.export_run",
         f"""
 RUN >which           {ONE_RUN}
@@ -99,10 +136,8 @@ $ rater export 7 --format csv > run7.csv
 $ rater export last               # as `rater import` reads it
 """,
         description="Write a run on stdout as text for other programs.",
-    )
-    declare(
-        subparsers,
-        "import",
+    ),
+    "import": Command(
         "workflow.results.stored.import_documents",
         f"""
 FILE+ >files         a document, - for standard input, or a database
@@ -114,10 +149,8 @@ $ rater import other-machine.db   # all its runs, as `rater fleet merge` does
         "rater. What is stored already is not added again. A file that cannot be read is named "
         "and does not keep the others out; the exit status is then 2. Results of SPEC CPU: "
         "`rater spec import`.",
-    )
-    declare(
-        subparsers,
-        "rm",
+    ),
+    "rm": Command(
         "workflow.results.stored.remove",
         f"""
 RUN|SWEEP+ >which    {ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs
@@ -127,20 +160,8 @@ $ rater rm tag:trial=yes --yes
 $ rater rm sweep:3 --yes
 """,
         description="Remove runs and sweeps from the database.",
-    )
-
-
-_ANY = "any"
-_GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
-_COPY = 3.0
-_TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
-
-
-def register_divots(subparsers: Subparsers) -> None:
-    """Declare `rater divots`."""
-    declare(
-        subparsers,
-        "divots",
+    ),
+    "divots": Command(
         _divots,
         f"""
 RUN* >which          {RUN} (default: last)
@@ -172,38 +193,8 @@ $ rater divots --confirm 12       # run the slow place against another like it
         description="Report what is slow in a run (or fast), where, by how much and what it costs; "
         "with several runs also what comes back in the same place; with fleet:N which of its hosts "
         "are slow.",
-    )
-
-
-def _per_cent(text: str) -> float:
-    value = parse_percent(text, 1000)
-    if not value:
-        raise ValueError(f"{text!r}: expected per cent above 0, such as 1.5")
-    return value
-
-
-def _divots(args: argparse.Namespace) -> int:
-    if args.confirm is not None:
-        given = [*args.which, *(["--fail-on"] if args.fail_on else [])]
-        if given:
-            raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
-        if is_fleet_word(args.confirm) and "/" not in args.confirm:
-            return call(_FLEET_WORDS().confirm, args)
-        return lazy_command("workflow.run.confirm", "confirm")(args)
-    given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
-    if given:
-        option = f"--{given[0].replace('_', '-')}"
-        raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
-    if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return call(_FLEET_WORDS().fleet_divots, args)
-    return lazy_command("workflow.results.divots", "find_divots")(args)
-
-
-def register_plot(subparsers: Subparsers) -> None:
-    """Declare `rater show plot`."""
-    declare(
-        subparsers,
-        "show plot",
+    ),
+    "show plot": Command(
         "workflow.results.plot.plot",
         f"""
 RUN* >which          {RUN} (default: last)
@@ -222,14 +213,8 @@ $ rater show plot 7 -o run7.svg
 """,
         description="Draw the time of every copy, grouped by NUMA node: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
-    )
-
-
-def register_report(subparsers: Subparsers) -> None:
-    """Declare `rater report`."""
-    declare(
-        subparsers,
-        "report",
+    ),
+    "report": Command(
         _report,
         f"""
 POINT* >which        {POINTS}; of several the first is what the others are compared with (default:
@@ -242,29 +227,8 @@ $ rater report last -o run.html
         description="Write one HTML page: what ran, what is slow and where, with a "
         "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
         "tables. It needs no network and no other file.",
-    )
-
-
-def _report(args: argparse.Namespace) -> int:
-    if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return call(_FLEET_WORDS().report, args)
-    return lazy_command("workflow.results.report", "report")(args)
-
-
-_EPILOG = """\
-verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
-`same within 1 %` if it lies within the margin, else `inconclusive: about N more rounds
-needed` (at the noise seen). Points of a sweep are compared inside its rounds. Of one
-run each there is an interval of its iterations and no verdict: runs differ by more.
-Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
-runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
-
-
-def register_compare(subparsers: Subparsers) -> None:
-    """Declare `rater compare`."""
-    declare(
-        subparsers,
-        "compare",
+    ),
+    "compare": Command(
         "workflow.results.compare.compare_points",
         f"""
 POINT+ >points       {POINTS}
@@ -292,14 +256,8 @@ $ rater compare sweep:last
         "axis, then for each benchmark and the suite the speedup (copies an hour over the "
         "baseline's) with its interval and verdict, and how the slowest copies changed.",
         epilog=_EPILOG,
-    )
-
-
-def register_scale(subparsers: Subparsers) -> None:
-    """Declare `rater scale`."""
-    declare(
-        subparsers,
-        "scale",
+    ),
+    "scale": Command(
         "workflow.results.report.scale_points",
         f"""
 RUN|SWEEP+ >which    {POINTS}
@@ -315,4 +273,5 @@ $ rater scale sweep:last
         "falls (never from noise), the Universal Scalability Law, what second threads of cores "
         "yield, and rotated order against homogeneous. Runs that differ in more than their copies "
         "make curves of their own.",
-    )
+    ),
+}

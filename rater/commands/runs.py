@@ -13,9 +13,8 @@ from rater.commands.common import (
     START,
     SWEEP,
     VERBOSE,
-    Subparsers,
+    Command,
     call,
-    declare,
     lazy_command,
 )
 from rater.errors import InputError
@@ -24,84 +23,9 @@ from rater.plan.sweep import RETRIES
 from rater.workflow.arguments import Output, open_existing_store, print_view
 
 
-def register_run(subparsers: Subparsers) -> None:
-    """Declare `rater run`."""
-    declare(
-        subparsers,
-        "run",
-        _run,
-        f"""
-@run
-options:
---resume RUN         run what is missing of a stored run, with its own options; refused if the
-                     machine, settings, programs or suite changed; --force resumes anyway
---dry-run            show plan, order, time, memory, disk; run nothing
---quiet              no progress, no table
-{VERBOSE}
-$ rater run -- ./mybench --flag
-$ rater run mini --copies cores --iterations 3
-$ rater run --copies 128 --mode staggered --stagger 6s -- ./mybench
-$ rater run mini/lu --mode steady --warmup 10s --window 1m
-$ rater run --resume last         # what is missing of an interrupted run
-""",
-        traits=RUNS,
-        description="Run N copies of each benchmark at once, placed by the machine's topology. "
-        "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
-    )
-
-
 def _run(args: argparse.Namespace) -> int:
     function = "run" if args.resume is None else "resume_run"
-    return lazy_command("workflow.run.begin", function)(args)
-
-
-def register_plan(subparsers: Subparsers) -> None:
-    """Declare `rater plan`, which takes what `run` does: --dry-run and --quiet change nothing."""
-    declare(
-        subparsers,
-        "plan",
-        "workflow.run.repeat.plan",
-        """
-@run
-options:
---topology MACHINE   hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or
-                     nodes=4x24 (default: this machine)
---dry-run
---quiet
-$ rater plan mini --copies 16 --layout scatter
-$ rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench
-""",
-        tables=True,
-        traits=CommandTrait.TAKES_COMMAND,
-        description="Show what `rater run` with the same arguments would run where: each copy's "
-        "CPUs, core, last-level cache (LLC), NUMA node, package and memory, the share of each "
-        "node, and warnings. Nothing is started, locked or stored; a command need not "
-        "exist.",
-        epilog="--json: `copies`, `lgroups`, `warnings`, `orders`, ...; CPUs and lgroups by OS "
-        "number, cores and LLCs by hwloc's logical indexes.",
-    )
-
-
-def register_rerun(subparsers: Subparsers) -> None:
-    """Declare `rater rerun`."""
-    declare(
-        subparsers,
-        "rerun",
-        "workflow.run.begin.rerun",
-        f"""
-RUN >which           {RUN}
---tag K=V ...        one more, or another value
-{START}
---dry-run            show what differs, and the plan
---quiet              no progress, no table
-{VERBOSE}
-$ rater rerun 7
-$ rater rerun last --tag fan=fixed
-""",
-        traits=CommandTrait.STARTS | CommandTrait.RESTORES,
-        description="Make a new run of what a stored one was asked for: the same suite or "
-        "command in the same directory, as many copies, every option; and report what differs.",
-    )
+    return lazy_command(f"workflow.run.begin.{function}")(args)
 
 
 _DESCRIPTION = """\
@@ -123,11 +47,102 @@ value. The first point, made of the first value of every axis, is the baseline.
 """
 
 
-def register_sweep(subparsers: Subparsers) -> None:
-    """Declare `rater sweep`."""
-    declare(
-        subparsers,
-        "sweep",
+def sweep_command(args: argparse.Namespace) -> int:
+    """Do what is asked for; return the exit status."""
+    if args.example:
+        from rater.plan.sweep import EXAMPLE
+
+        sys.stdout.write(EXAMPLE)
+        return 0
+    if args.listing:
+        return call(_list, args)
+    if args.retries is not None and args.retries < 0:
+        raise InputError(f"--retries {args.retries}: expected 0 or more")
+    if args.show is not None:
+        return call(_show, args)
+    function = "run_sweep" if args.resume is None else "resume_sweep"
+    return lazy_command(f"workflow.sweep.execute.{function}")(args)
+
+
+def _show(output: Output, show: str) -> int:
+    from rater.store.sweeps import find_sweep
+    from rater.workflow.sweep.view import show_sweep
+
+    with open_existing_store(output) as store:
+        show_sweep(replace(output, verbose=True), store, find_sweep(store, show))
+    return 0
+
+
+def _list(output: Output) -> int:
+    from rater.show.compare.sweep import sweeps_document, sweeps_parts
+    from rater.store.sweeps import sweeps
+    from rater.workflow.sweep.view import view_of
+
+    with open_existing_store(output) as store:
+        views = [view_of(sweep) for sweep in sweeps(store)]
+    print_view(output, sweeps_document(views), lambda _: sweeps_parts(views))
+    return 0
+
+
+COMMANDS = {
+    "run": Command(
+        _run,
+        f"""
+@run
+options:
+--resume RUN         run what is missing of a stored run, with its own options; refused if the
+                     machine, settings, programs or suite changed; --force resumes anyway
+--dry-run            show plan, order, time, memory, disk; run nothing
+--quiet              no progress, no table
+{VERBOSE}
+$ rater run -- ./mybench --flag
+$ rater run mini --copies cores --iterations 3
+$ rater run --copies 128 --mode staggered --stagger 6s -- ./mybench
+$ rater run mini/lu --mode steady --warmup 10s --window 1m
+$ rater run --resume last         # what is missing of an interrupted run
+""",
+        traits=RUNS,
+        description="Run N copies of each benchmark at once, placed by the machine's topology. "
+        "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
+    ),
+    "plan": Command(
+        "workflow.run.repeat.plan",
+        """
+@run
+options:
+--topology MACHINE   hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or
+                     nodes=4x24 (default: this machine)
+--dry-run
+--quiet
+$ rater plan mini --copies 16 --layout scatter
+$ rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench
+""",
+        tables=True,
+        traits=CommandTrait.TAKES_COMMAND,
+        description="Show what `rater run` with the same arguments would run where: each copy's "
+        "CPUs, core, last-level cache (LLC), NUMA node, package and memory, the share of each "
+        "node, and warnings. Nothing is started, locked or stored; a command need not "
+        "exist.",
+        epilog="--json: `copies`, `lgroups`, `warnings`, `orders`, ...; CPUs and lgroups by OS "
+        "number, cores and LLCs by hwloc's logical indexes.",
+    ),
+    "rerun": Command(
+        "workflow.run.begin.rerun",
+        f"""
+RUN >which           {RUN}
+--tag K=V ...        one more, or another value
+{START}
+--dry-run            show what differs, and the plan
+--quiet              no progress, no table
+{VERBOSE}
+$ rater rerun 7
+$ rater rerun last --tag fan=fixed
+""",
+        traits=CommandTrait.STARTS | CommandTrait.RESTORES,
+        description="Make a new run of what a stored one was asked for: the same suite or "
+        "command in the same directory, as many copies, every option; and report what differs.",
+    ),
+    "sweep": Command(
         sweep_command,
         f"""
 @run
@@ -162,51 +177,8 @@ $ rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20
         tables=True,
         traits=RUNS,
         description=_DESCRIPTION,
-    )
-
-
-def sweep_command(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit status."""
-    if args.example:
-        from rater.plan.sweep import EXAMPLE
-
-        sys.stdout.write(EXAMPLE)
-        return 0
-    if args.listing:
-        return call(_list, args)
-    if args.retries is not None and args.retries < 0:
-        raise InputError(f"--retries {args.retries}: expected 0 or more")
-    if args.show is not None:
-        return call(_show, args)
-    function = "run_sweep" if args.resume is None else "resume_sweep"
-    return lazy_command("workflow.sweep.execute", function)(args)
-
-
-def _show(output: Output, show: str) -> int:
-    from rater.store.sweeps import find_sweep
-    from rater.workflow.sweep.view import show_sweep
-
-    with open_existing_store(output) as store:
-        show_sweep(replace(output, verbose=True), store, find_sweep(store, show))
-    return 0
-
-
-def _list(output: Output) -> int:
-    from rater.show.compare.sweep import sweeps_document, sweeps_parts
-    from rater.store.sweeps import sweeps
-    from rater.workflow.sweep.view import view_of
-
-    with open_existing_store(output) as store:
-        views = [view_of(sweep) for sweep in sweeps(store)]
-    print_view(output, sweeps_document(views), lambda _: sweeps_parts(views))
-    return 0
-
-
-def register_selftest(subparsers: Subparsers) -> None:
-    """Declare `rater doctor selftest`."""
-    declare(
-        subparsers,
-        "doctor selftest",
+    ),
+    "doctor selftest": Command(
         "workflow.run.selftest.selftest",
         f"""
 --copies N:int       default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs
@@ -232,4 +204,5 @@ $ rater doctor selftest --quick
         "each time: competing processes on a NUMA node, on a CPU, in one iteration. Each must "
         "be detected, and nothing else. Exits 0 only then, 3 if the machine is too busy. "
         "Takes about a minute; the runs go to a temporary database.",
-    )
+    ),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rater.command_line import CommandTrait
-from rater.commands.common import RESTORE, Subparsers, declare, lazy_command
+from rater.commands.common import RESTORE, Command
 
 _FLEET = "FLEET? =last         a number, last, last~1 or the start of a uuid (default: last)\n"
 _QUIET = "--quiet              no news, no table\n"
@@ -20,60 +20,8 @@ measured is tried again (--attempts), and only that.
 """
 
 
-def register(subparsers: Subparsers) -> None:
-    """Declare `rater fleet` and its commands."""
-    fleet = subparsers.add_parser(
-        "fleet",
-        examples=(
-            "rater fleet run mini --nodes 'n[001-128]' --minutes 30 --wait",
-            "rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag",
-            "rater fleet status              # of the last fleet",
-            "rater fleet wait 3              # goes on with it, and collects",
-            "rater fleet retry 3 --nodes n7",
-        ),
-        description="One measurement on many nodes, each a job (Slurm).",
-    )
-    commands = fleet.add_subparsers(dest="fleet_command", metavar="COMMAND", required=True)
-    _register_run(commands)
-    agent = commands.add_parser("agent", description="What a job does on its node.")
-    for name, kind in (("--spec", str), ("--node", str), ("--attempt", int), ("--job", str)):
-        agent.add_argument(name, type=kind, required=True)
-    agent.set_defaults(run=lazy_command("fleet.agent", "agent"))
-    _register_history(commands)
-    _register_merge(commands)
-    for name, arguments, text in (
-        (
-            "status",
-            "--all >every         every node of a large fleet",
-            "show once how far each node came, and why no further",
-        ),
-        (
-            "wait",
-            _QUIET + _POLL,
-            "submit what is due, try lost nodes again, until the end; collect",
-        ),
-        ("cancel", _QUIET + _WAIT, "end all jobs; what they have is published"),
-        (
-            "collect",
-            _QUIET,
-            "take in what was published so far; at any time, again and again",
-        ),
-        (
-            "retry",
-            f"{_QUIET}--nodes NODES  these, if they are not complete\n{_WAIT}{_POLL}",
-            "one more attempt at nodes that were lost, late, cancelled or never began",
-        ),
-    ):
-        about = f"{text[0].upper()}{text[1:]}."
-        run = f"fleet.run.{name}"
-        declare(commands, name, run, _FLEET + arguments, help=text, description=about)
-    declare(commands, "list", "fleet.run.list_fleets", help="the fleets that are stored")
-
-
-def _register_run(commands: Subparsers) -> None:
-    declare(
-        commands,
-        "run",
+_ACTIONS = {
+    "run": Command(
         "fleet.run.run",
         f"""
 the fleet:
@@ -100,13 +48,28 @@ the fleet:
         traits=CommandTrait.TAKES_COMMAND,
         help="submit a job for each node",
         description=_DESCRIPTION,
-    )
-
-
-def _register_merge(commands: Subparsers) -> None:
-    declare(
-        commands,
-        "merge",
+    ),
+    "agent": Command(
+        "fleet.agent.agent",
+        """
+--spec FILE !        what the fleet is to run
+--node NODE !        which of its nodes this is
+--attempt N:int !    at this node
+--job JOB !          as the scheduler calls it
+""",
+        is_plain=True,
+        description="What a job does on its node.",
+    ),
+    "history": Command(
+        "fleet.slow_hosts.history",
+        "HOST|BENCHMARK >name  as fleets name it\n$ rater fleet history n017\n"
+        "$ rater fleet history mini/lu",
+        help="when a host became slow",
+        description="Report the steps in the times of a host, fleet by fleet against the other "
+        "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
+        "settings, kernel, microcode or machine changed then.",
+    ),
+    "merge": Command(
         "fleet.merge.merge",
         f"""
 TARGET               the database to merge into
@@ -122,21 +85,52 @@ $ rater fleet merge all.db n1.db --restore   # what was removed from all.db, too
         "one that went on since is replaced under the number it has. The files are only read. One "
         "that is damaged, or of a newer rater, is named and does not keep the others out; the "
         "exit status is then 2. Stop it at any time and call it again.",
+    ),
+}
+_STEPS = {
+    name: Command(
+        f"fleet.run.{name}",
+        _FLEET + arguments,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
     )
-
-
-def _register_history(commands: Subparsers) -> None:
-    declare(
-        commands,
-        "history",
-        "fleet.slow_hosts.history",
-        "HOST|BENCHMARK >name  as fleets name it",
-        examples=(
-            "rater fleet history n017",
-            "rater fleet history mini/lu",
+    for name, arguments, text in (
+        (
+            "status",
+            "--all >every         every node of a large fleet",
+            "show once how far each node came, and why no further",
         ),
-        help="when a host became slow",
-        description="Report the steps in the times of a host, fleet by fleet against the other "
-        "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
-        "settings, kernel, microcode or machine changed then.",
+        (
+            "wait",
+            _QUIET + _POLL,
+            "submit what is due, try lost nodes again, until the end; collect",
+        ),
+        ("cancel", _QUIET + _WAIT, "end all jobs; what they have is published"),
+        (
+            "collect",
+            _QUIET,
+            "take in what was published so far; at any time, again and again",
+        ),
+        (
+            "retry",
+            f"{_QUIET}--nodes NODES  these, if they are not complete\n{_WAIT}{_POLL}",
+            "one more attempt at nodes that were lost, late, cancelled or never began",
+        ),
     )
+}
+COMMANDS = {
+    "fleet": Command(
+        None,
+        """
+$ rater fleet run mini --nodes 'n[001-128]' --minutes 30 --wait
+$ rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag
+$ rater fleet status              # of the last fleet
+$ rater fleet wait 3              # goes on with it, and collects
+$ rater fleet retry 3 --nodes n7
+""",
+        description="One measurement on many nodes, each a job (Slurm).",
+        actions=_ACTIONS
+        | _STEPS
+        | {"list": Command("fleet.run.list_fleets", help="the fleets that are stored")},
+    )
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from rater.command_line import RUNS, CommandTrait
-from rater.commands.common import SWEEP, Subparsers, declare
+from rater.commands.common import SWEEP, Command
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -33,47 +33,6 @@ _Y = """
 """
 
 
-def register(subparsers: Subparsers) -> None:
-    """Declare `rater lab` and its commands."""
-    parser = subparsers.add_parser(
-        "lab",
-        examples=(
-            "rater lab pages --quick         # about a minute, to see that all works",
-            "rater lab pages --layouts 0%,spread:50%,100% -- ./mybench",
-            "rater lab pages --show last     # of a sweep that is stored",
-            "rater lab trace mini/gups --size test",
-            "rater lab model last            # what large pages, or any axis of numbers, do",
-        ),
-        description="Studies of page sizes: what they do to a program, why, and models of it.",
-    )
-    actions = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    _register_study(actions)
-    _register_trace(actions)
-    _register_model(actions)
-
-
-def _register_model(actions: Subparsers) -> None:
-    declare(
-        actions,
-        "model",
-        "lab.models.study.model_sweep",
-        f"""
-SWEEP >which         a number, last, last~1, the start of a uuid
---x (walks|misses|huge|axis)  page-walk cycles, TLB misses, the share of large pages, or the axis
-                     as it is
-{_Y}
---axis NAME          the axis to use as x, if there are several
---degree (2|3):int =2  of the highest polynomial; default 2
--o FILE >file        draw the models as well, into FILE, by its name .svg, .png or .pdf
-$ rater lab model last
-$ rater lab model 3 --x walks --y cycles -o fits.svg
-""",
-        help="fit time to page walks",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
-
-
 _PAGES = """\
 Sweep page layouts over a suite (default: pages) or a command and report what
 a study of page sizes needs: speedups over base pages with geometric means, the
@@ -82,10 +41,23 @@ energy with their errors, as a summary and as one page. Layouts are compared
 with 0%, never with no library."""
 
 
-def _register_study(actions: Subparsers) -> None:
-    declare(
-        actions,
-        "pages",
+def _pages(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 40:
+        raise ValueError(f"expected a whole number above 0, got {text!r}")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    is_percent = text.endswith("%")
+    with suppress(ValueError):
+        value = float(text.removesuffix("%")) / (100 if is_percent else 1)
+        if 1e-6 <= value <= 1:
+            return value
+    raise ValueError(f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}")
+
+
+_ACTIONS = {
+    "pages": Command(
         "lab.models.study.lab_pages",
         f"""
 @run
@@ -103,13 +75,8 @@ the study:
         traits=RUNS,
         help="what page sizes do to a suite or a command",
         description=_PAGES,
-    )
-
-
-def _register_trace(actions: Subparsers) -> None:
-    declare(
-        actions,
-        "trace",
+    ),
+    "trace": Command(
         "lab.trace.pages.pages",
         """
 SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
@@ -144,19 +111,36 @@ $ rater lab trace --budget 20 -- ./program input
         "heap (blocks of malloc below 128 KB), mmap (larger ones, and its anonymous mappings), "
         "static (.data, .bss). Every mapping of these to page sizes is ranked by what it saves: "
         "TLB misses and page faults, each at what it costs on this machine.",
+    ),
+    "model": Command(
+        "lab.models.study.model_sweep",
+        f"""
+SWEEP >which         a number, last, last~1, the start of a uuid
+--x (walks|misses|huge|axis)  page-walk cycles, TLB misses, the share of large pages, or the axis
+                     as it is
+{_Y}
+--axis NAME          the axis to use as x, if there are several
+--degree (2|3):int =2  of the highest polynomial; default 2
+-o FILE >file        draw the models as well, into FILE, by its name .svg, .png or .pdf
+$ rater lab model last
+$ rater lab model 3 --x walks --y cycles -o fits.svg
+""",
+        help="fit time to page walks",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    ),
+}
+COMMANDS = {
+    "lab": Command(
+        None,
+        """
+$ rater lab pages --quick         # about a minute, to see that all works
+$ rater lab pages --layouts 0%,spread:50%,100% -- ./mybench
+$ rater lab pages --show last     # of a sweep that is stored
+$ rater lab trace mini/gups --size test
+$ rater lab model last            # what large pages, or any axis of numbers, do
+""",
+        description="Studies of page sizes: what they do to a program, why, and models of it.",
+        actions=_ACTIONS,
     )
-
-
-def _pages(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 40:
-        raise ValueError(f"expected a whole number above 0, got {text!r}")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    is_percent = text.endswith("%")
-    with suppress(ValueError):
-        value = float(text.removesuffix("%")) / (100 if is_percent else 1)
-        if 1e-6 <= value <= 1:
-            return value
-    raise ValueError(f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}")
+}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.commands.common import Subparsers, declare
+from rater.commands.common import Command
 from rater.errors import InputError
 from rater.process import print_error
 from rater.workflow.arguments import Output, print_json, print_view
@@ -24,75 +24,11 @@ if TYPE_CHECKING:
 _THIS = "this"
 
 
-def register(subparsers: Subparsers) -> None:
-    """Declare `rater spec` and its commands."""
-    parser = subparsers.add_parser(
-        "spec",
-        examples=(
-            "rater spec import result/CPU2017.*.rsf",
-            "rater spec lint-bind my.cfg --topology nodes=2x20",
-        ),
-        description="Files of SPEC CPU: results into the database, mistakes in bind lists.",
-    )
-    actions = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    _register_import(actions)
-    _register_lint(actions)
-
-
 _COMMAND_LINE = """
 --define NAME[=VALUE]:macro ...  a macro of runcpu's command line, which branches of the
                      configuration ask for
 --label NAME         its label, where sections name some
 """
-
-
-def _register_import(actions: Subparsers) -> None:
-    declare(
-        actions,
-        "import",
-        import_spec,
-        f"""
-FILE+ >files         a raw file (.rsf) or a log; - for standard input
---topology MACHINE   the machine it was measured on, which tells the NUMA nodes of the copies' CPUs:
-                     an hwloc XML file, a description, or nodes=4x16
-{_COMMAND_LINE}
-""",
-        types={"macro": _macro},
-        help="a run from each raw result file or log",
-        description="Store a run from each raw result file (.rsf) or log of SPEC CPU: every "
-        "copy's time, where it was bound, and what the file reports beside what its times come "
-        "to. What is stored already is not added again. A file that cannot be read is named and "
-        "does not keep the others out; the exit status is then 2.",
-    )
-
-
-def _register_lint(actions: Subparsers) -> None:
-    declare(
-        actions,
-        "lint-bind",
-        _lint,
-        f"""
-CONFIG               configuration file (.cfg) or raw file
---topology MACHINE   the machine the file is for: an hwloc XML file, a description such as 'pack:2
-                     numa:1 core:10 pu:2', nodes=4x16, or `this` for this machine (default: only
-                     what can be told without a machine is checked)
---copies N:copies    the copies that will run (default: what the file says, else one a bind)
---section NAME[=TUNE]  only what holds for this benchmark or set: 429.mcf, intrate=peak
-{_COMMAND_LINE}
---ignore KIND[,KIND]:kinds =  leave out findings of these kinds (the word in brackets at the end of
-                     each)
-""",
-        types={"macro": _macro, "copies": _copies, "kinds": _kinds},
-        help="mistakes in SPEC binds",
-        description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
-        "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "
-        "that the machine lacks, memory of another node, idle CPUs, more copies than binds or "
-        "fewer, shared cores while others are free. One line each: FILE:LINE: what, and the way "
-        "out. Nothing is changed.",
-        epilog="Exit status: 0 nothing found; 1 something found; 2 there is no such file, no bind "
-        "list in it, or the machine cannot be read. What is meant as it is can be left out: "
-        "--ignore idle,many-binds.",
-    )
 
 
 def _copies(text: str) -> int:
@@ -235,3 +171,57 @@ def _progress(name: str) -> Callable[[int], None]:
             print_error(f"{name}: {read_bytes // 10**6} MB read")
 
     return told
+
+
+_ACTIONS = {
+    "import": Command(
+        import_spec,
+        f"""
+FILE+ >files         a raw file (.rsf) or a log; - for standard input
+--topology MACHINE   the machine it was measured on, which tells the NUMA nodes of the copies' CPUs:
+                     an hwloc XML file, a description, or nodes=4x16
+{_COMMAND_LINE}
+""",
+        types={"macro": _macro},
+        help="a run from each raw result file or log",
+        description="Store a run from each raw result file (.rsf) or log of SPEC CPU: every "
+        "copy's time, where it was bound, and what the file reports beside what its times come "
+        "to. What is stored already is not added again. A file that cannot be read is named and "
+        "does not keep the others out; the exit status is then 2.",
+    ),
+    "lint-bind": Command(
+        _lint,
+        f"""
+CONFIG               configuration file (.cfg) or raw file
+--topology MACHINE   the machine the file is for: an hwloc XML file, a description such as 'pack:2
+                     numa:1 core:10 pu:2', nodes=4x16, or `this` for this machine (default: only
+                     what can be told without a machine is checked)
+--copies N:copies    the copies that will run (default: what the file says, else one a bind)
+--section NAME[=TUNE]  only what holds for this benchmark or set: 429.mcf, intrate=peak
+{_COMMAND_LINE}
+--ignore KIND[,KIND]:kinds =  leave out findings of these kinds (the word in brackets at the end of
+                     each)
+""",
+        types={"macro": _macro, "copies": _copies, "kinds": _kinds},
+        help="mistakes in SPEC binds",
+        description="Check the submit, bind and bindN lines of a SPEC CPU configuration, or of "
+        "the one packed in a raw file (.rsf): CPUs bound twice, names given twice, CPUs and nodes "
+        "that the machine lacks, memory of another node, idle CPUs, more copies than binds or "
+        "fewer, shared cores while others are free. One line each: FILE:LINE: what, and the way "
+        "out. Nothing is changed.",
+        epilog="Exit status: 0 nothing found; 1 something found; 2 there is no such file, no bind "
+        "list in it, or the machine cannot be read. What is meant as it is can be left out: "
+        "--ignore idle,many-binds.",
+    ),
+}
+COMMANDS = {
+    "spec": Command(
+        None,
+        """
+$ rater spec import result/CPU2017.*.rsf
+$ rater spec lint-bind my.cfg --topology nodes=2x20
+""",
+        description="Files of SPEC CPU: results into the database, mistakes in bind lists.",
+        actions=_ACTIONS,
+    )
+}

@@ -13,6 +13,7 @@ import pytest
 from rater.cli import main
 from rater.command_line import Parser
 from rater.commands import machine as machine_commands
+from rater.commands.common import declare
 from rater.errors import InputError
 from rater.plan.placement.layout import layout_names, load_layout, parse_layout
 from rater.plan.placement.summary import capacity_warnings, shares
@@ -252,7 +253,8 @@ def test_shares_of_a_plan_without_copies_are_empty() -> None:
 def run(*argv: str) -> int:
     parser = Parser()
     parser.set_defaults(json=False)
-    machine_commands.register_layouts(parser.add_subparsers())
+    name = "plan layouts"
+    declare(parser.add_subparsers(), name, machine_commands.COMMANDS[name])
     args = parser.parse_args(["plan layouts", *argv])
     status: int = args.run(args)
     return status

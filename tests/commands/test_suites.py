@@ -10,6 +10,7 @@ import pytest
 
 from rater.command_line import Parser
 from rater.commands import machine
+from rater.commands.common import declare
 from rater.errors import RaterError
 from rater.plan.suite_find import load_suite, suite_names, suite_warnings
 from rater.run.programs.child_process import Limits
@@ -41,7 +42,8 @@ def rater(
         parser = Parser()
         parser.add_argument("--json", action="store_true", default=False)
         parser.add_argument("--db", default=None)
-        machine.register_suites(parser.add_subparsers(dest="subcommand", required=True))
+        to = parser.add_subparsers(dest="subcommand", required=True)
+        declare(to, "suites", machine.COMMANDS["suites"])
         args = parser.parse_args([str(word) for word in words])
         try:
             status = args.run(args)

@@ -13,6 +13,7 @@ import pytest
 
 from rater.command_line import Parser
 from rater.commands import machine
+from rater.commands.common import declare
 from rater.errors import InputError
 from rater.plan.suite import Suite
 from rater.plan.suite_find import load_suite, suite_warnings
@@ -32,7 +33,8 @@ def new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> New:
     def run(*words: object) -> int:
         parser = Parser()
         parser.add_argument("--json", action="store_true", default=False)
-        machine.register_suites(parser.add_subparsers(dest="subcommand", required=True))
+        to = parser.add_subparsers(dest="subcommand", required=True)
+        declare(to, "suites", machine.COMMANDS["suites"])
         args = parser.parse_args(["suites", "new", *map(str, words)])
         status: int = args.run(args)
         return status
