@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from pathlib import Path
 from typing import Any
 
@@ -218,14 +217,11 @@ def test_lgroups_whose_memory_is_forbidden_are_marked_and_keep_their_cpus(
     )
 
 
-def test_copies_that_no_table_can_show_are_said_to_be_in_the_json(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    cpus = list(range(128))
-    random.Random(4).shuffle(cpus)
-    jumbled = f"list:{','.join(map(str, cpus))}"
-    text = shown(capsys, "--topology", "nodes=2x64", "--layout", jumbled, "--", "x")
-    assert "128 copies are not shown one by one (--json has all)\n" in text
+def test_many_copies_are_shown_by_node(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--topology", "nodes=2x64", "--layout", "compact", "--", "x")
+    lines = [line.split() for line in shown(capsys, *words).splitlines()]
+    assert ["128", "copies,", "shown", "by", "NUMA", "node", "(--json", "has", "each):"] in lines
+    assert ["1", "64", "64/64", "64/64", "local", "1", "64-127", "64-127"] in lines
 
 
 def test_a_path_is_not_broken_at_its_hyphens(

@@ -1,19 +1,26 @@
-"""The doctor's checks of CPUs: who may use them, how fast they run, what interrupts them; pure."""
+"""The doctor's checks of CPUs and of who else uses them, in the order of the screen; pure."""
 
 from __future__ import annotations
 
 from rater.analysis.doctor.findings import (
+    Checks,
     MachineFacts,
     Opinion,
     bad,
-    check,
     consider,
     good,
     unknown,
 )
 from rater.text.cpuset import format_list, parse_set
-from rater.text.values import count
+from rater.text.values import count, truncate_list
 
+# Why each matters: Mytkowicz et al., "Producing wrong data without doing anything obviously
+# wrong" (ASPLOS 2009, addresses); Barrett et al., "Virtual machine warmup blows hot and cold"
+# (OOPSLA 2017, frequency, heat, other work); Documentation/admin-guide of the kernel (numaperf,
+# transhuge, hugetlbpage, cpu-isolation).
+
+CHECKS = Checks()
+_BUSY_CPUS, _VERY_BUSY_CPUS = 0.1, 1.0
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq/policy*"
 _SETS_SPEED_ITSELF = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _HOT_C = 85.0
@@ -21,8 +28,147 @@ _QUICK_US = 10  # to wake: C1 and C1E of usual processors
 _SAVING = frozenset(["balanced", "balanced-battery", "powersave", "desktop", "spindown-disk"])
 
 
-@check("isolation", "cpu.isolated cpu.nohz_full")
-def isolation(facts: MachineFacts) -> Opinion:
+@CHECKS.add("other load", "load.1min others.")
+def other_load(facts: MachineFacts, value: str) -> Opinion:
+    """other processes share CPUs, caches and memory with copies."""
+    load = facts.number("load.1min")
+    busy, named = facts.number("others.busy_cpus"), facts.text("others.named")
+    if not facts.now:  # the load before a run is that of the run before it
+        return unknown("`rater show RUN` has what disturbed the run")
+    if busy is None:
+        if load is None:
+            return unknown("not known")
+        text = f"load {load:g} in the minute before"
+        return consider(text, "look at top") if load >= _VERY_BUSY_CPUS else good(text)
+    text = f"other processes keep {busy:.1f} CPUs busy{f': {named}' if named else ''}"
+    if busy >= _VERY_BUSY_CPUS:
+        return bad(text, "end them, or wait: `rater run --until-idle=300 ...`")
+    if busy >= _BUSY_CPUS:
+        return consider(text, "end them, or wait: `rater run --until-idle=300 ...`")
+    return good("no other process is busy")
+
+
+@CHECKS.add("governor", "cpu.governor cpu.driver")
+def governor(facts: MachineFacts, value: str) -> Opinion:
+    """a CPU that is slow to come to speed is a slow copy."""
+    driver = facts.text("cpu.driver")
+    if not value:
+        where = _virtual(facts)
+        return unknown(f"no cpufreq here{f': {where} decides' if where else ''}")
+    command = f"echo performance | tee {_CPUFREQ}/scaling_governor"
+    if "(CPUs" in value:
+        return bad(f"not the same on all CPUs: {value}", command, governor="performance")
+    shown = f"{value}, driver {driver or 'not known'}"
+    if value == "performance":
+        return good(shown)
+    if value == "powersave" and (driver or "").startswith(_SETS_SPEED_ITSELF):
+        return consider(f"{shown}: the CPU itself decides", command, governor="performance")
+    how = "the lowest frequency" if value == "powersave" else "the frequency follows the load"
+    return bad(f"{shown}: {how}", command, governor="performance")
+
+
+@CHECKS.add("preference", "cpu.energy_preference", absent="this driver has no such preference")
+def energy_preference(facts: MachineFacts, value: str) -> Opinion:
+    """a CPU that saves power answers load late."""
+    if value in ("performance", "0"):
+        return good(value)
+    command = f"echo performance | tee {_CPUFREQ}/energy_performance_preference"
+    if facts.text("cpu.governor") == "performance":  # the kernel refuses another one then
+        return consider(f"{value}, beside the governor performance", command)
+    # The governor performance sets it, and a kernel that has it takes no other preference.
+    return consider(f"{value}: slower to come to speed", command, governor="performance")
+
+
+@CHECKS.add("frequency", "cpu.max_khz cpu.min_khz", absent="no cpufreq here")
+def frequency_limits(facts: MachineFacts, value: str) -> Opinion:
+    """a capped CPU is measured, not the one you bought."""
+    if "(CPUs" in value:
+        return consider(
+            f"highest frequency differs (kHz): {value}",
+            f"echo KHZ | tee {_CPUFREQ}/scaling_max_freq, unless the CPUs are of several kinds",
+        )
+    hardware, limit = facts.number("cpu.hardware_max_khz"), facts.number("cpu.max_khz")
+    is_capped = facts.text("cpu.boost") == "0" or facts.text("cpu.no_turbo") == "1"
+    if hardware and limit and hardware > limit and not is_capped:
+        return bad(
+            f"{limit / 1e6:.2f} GHz at most, the CPU can {hardware / 1e6:.2f}",
+            f"echo {hardware:.0f} | tee {_CPUFREQ}/scaling_max_freq",
+        )
+    return good(f"{facts.text('cpu.min_khz') or '?'} to {value} kHz on all CPUs")
+
+
+@CHECKS.add("C-states", "cpu.idle_deepest cpu.idle_latency_us cpu.latency_limit_us")
+def idle_states(facts: MachineFacts, value: str) -> Opinion:
+    """a CPU in a deep sleep wakes late, with cold caches and a low clock."""
+    wakes_us, limit_us = (facts.number(f"cpu.{it}_us") for it in ("idle_latency", "latency_limit"))
+    if wakes_us is None:
+        return unknown("no cpuidle here, or an older rater did not look")
+    shown = f"down to {facts.text('cpu.idle_deepest')}, {wakes_us:g} us to wake"
+    if limit_us is not None and limit_us < wakes_us:
+        return good(f"{shown}, but PM QoS asks for {limit_us:g} us at most")
+    if wakes_us <= _QUICK_US:
+        return good(shown)
+    return consider(shown, "cpupower idle-set -D 10, or a process that holds /dev/cpu_dma_latency")
+
+
+@CHECKS.add("tuned", "tuned.profile", absent="no profile of TuneD is active")
+def tuned(facts: MachineFacts, value: str) -> Opinion:
+    """a profile sets governor, C-states and memory behind your back, at boot and by load."""
+    if _SAVING.isdisjoint(value.split()):
+        return good(value)
+    return consider(f"{value}: trades speed for power", "tuned-adm profile throughput-performance")
+
+
+@CHECKS.add("turbo", "cpu.boost cpu.no_turbo")
+def turbo(facts: MachineFacts, value: str) -> Opinion:
+    """warm and busy machines clock lower: later runs are slower."""
+    no_turbo = facts.text("cpu.no_turbo")
+    if not value and no_turbo is None:
+        return unknown("no switch for it here")
+    if value == "0" or no_turbo == "1":
+        return good("off: the frequency does not depend on heat or load")
+    return consider("on: speed depends on heat and busy cores", "`rater sweep --axis boost=on,off`")
+
+
+@CHECKS.add("heat", "temperature. throttle.")
+def heat(facts: MachineFacts, value: str) -> Opinion:
+    """a hot CPU slows its clock in the midst of a run."""
+    degrees = facts.number("temperature.highest_c")
+    core, package = (facts.number(f"throttle.{it}_events") for it in ("core", "package"))
+    seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest"]
+    if core is not None:
+        packages = "" if package is None else f", packages {package:.0f}"
+        seen.append(f"throttled: cores {core:.0f} times{packages}")
+    if not seen:
+        return unknown(
+            "no sensor and no counter of throttling" if facts.now else "not kept with runs"
+        )
+    text = ", ".join(seen)
+    if degrees is not None and degrees >= _HOT_C:
+        return bad(text, "`rater run --until-idle=300 ...`; look at fans and airflow")
+    if core or package:
+        return consider(text, "`rater run --cooldown 30 ...`, or boost=off")
+    return good(text)
+
+
+@CHECKS.add("SMT", "cpu.smt.")
+def smt(facts: MachineFacts, value: str) -> Opinion:
+    """a copy that shares its core has half of it, or less."""
+    control, active = facts.text("cpu.smt.control"), facts.text("cpu.smt.active")
+    if control is None and active is None:
+        return unknown("the kernel does not report it")
+    if active == "1":
+        return consider(
+            "on: two copies share a core where both threads are used",
+            "`rater run --smt 1 ...` uses one thread of each core",
+        )
+    return good(
+        {"notsupported": "none here", "notimplemented": "none here"}.get(control or "", "off")
+    )
+
+
+@CHECKS.add("isolation", "cpu.isolated cpu.nohz_full")
+def isolation(facts: MachineFacts, value: str) -> Opinion:
     """other processes and timer ticks interrupt copies."""
     isolated, ticks = _cpus(facts, "cpu.isolated"), _cpus(facts, "cpu.nohz_full")
     if "kernel.cmdline" not in facts.values:
@@ -46,26 +192,8 @@ def isolation(facts: MachineFacts) -> Opinion:
     return good(f"{shown}, without ticks")
 
 
-@check("interrupts", "irq. irqbalance cpu.isolated")
-def interrupts(facts: MachineFacts) -> Opinion:
-    """a CPU that serves devices is a slower CPU."""
-    into = facts.number("irq.on_isolated")
-    if into:
-        rest = format_list(_cpus(facts, "cpu.online") - _cpus(facts, "cpu.isolated"))
-        return bad(
-            f"{count(int(into), 'interrupt')} may go to isolated CPUs",
-            f"for i in /proc/irq/*/smp_affinity_list; do echo {rest or 'CPUS'} > $i; done",
-        )
-    balance = facts.text("irqbalance")
-    if balance == "running":
-        return consider("irqbalance moves interrupts while copies run", "systemctl stop irqbalance")
-    if balance is None:
-        return unknown("irqbalance was not looked for" if facts.now else "not kept with runs")
-    return good("irqbalance does not run")
-
-
-@check("CPUs", "cgroup.cpu_quota cpu.offline")
-def cpuset_of_ours(facts: MachineFacts) -> Opinion:
+@CHECKS.add("CPUs", "cgroup.cpu_quota cpu.offline")
+def cpuset_of_ours(facts: MachineFacts, value: str) -> Opinion:
     """copies need the CPUs they are placed on, all the time."""
     online, usable = _cpus(facts, "cpu.online"), _cpus(facts, "cpu.usable")
     offline = facts.text("cpu.offline")
@@ -83,170 +211,36 @@ def cpuset_of_ours(facts: MachineFacts) -> Opinion:
             f"rater may use CPUs {format_list(usable)}; {format_list(lacking)} are others'",
             f"`taskset -c {format_list(online)} rater run ...`, or widen the cpuset",
         )
-    if offline:
-        present = f"; {offline} are offline"
-        return good(f"all of CPUs {format_list(online)}{present}")
-    return good(f"all of CPUs {format_list(online)}")
+    present = f"; {offline} are offline" if offline else ""
+    return good(f"all of CPUs {format_list(online)}{present}")
 
 
-@check("governor", "cpu.governor cpu.driver")
-def governor(facts: MachineFacts) -> Opinion:
-    """a CPU that is slow to come to speed is a slow copy."""
-    value, driver = facts.text("cpu.governor"), facts.text("cpu.driver")
-    if value is None:
-        where = _virtual(facts)
-        return unknown(f"no cpufreq here{f': {where} decides' if where else ''}")
-    command = f"echo performance | tee {_CPUFREQ}/scaling_governor"
-    if "(CPUs" in value:
-        return bad(f"not the same on all CPUs: {value}", command, governor="performance")
-    shown = f"{value}, driver {driver or 'not known'}"
-    if value == "performance":
-        return good(shown)
-    if value == "powersave" and (driver or "").startswith(_SETS_SPEED_ITSELF):
-        return consider(f"{shown}: the CPU itself decides", command, governor="performance")
-    how = "the lowest frequency" if value == "powersave" else "the frequency follows the load"
-    return bad(f"{shown}: {how}", command, governor="performance")
-
-
-@check("preference", "cpu.energy_preference")
-def energy_preference(facts: MachineFacts) -> Opinion:
-    """a CPU that saves power answers load late."""
-    value = facts.text("cpu.energy_preference")
-    if value is None:
-        return unknown("this driver has no such preference")
-    if value in ("performance", "0"):
-        return good(value)
-    command = f"echo performance | tee {_CPUFREQ}/energy_performance_preference"
-    if facts.text("cpu.governor") == "performance":  # the kernel refuses another one then
-        return consider(f"{value}, beside the governor performance", command)
-    # The governor performance sets it, and a kernel that has it takes no other preference.
-    return consider(f"{value}: slower to come to speed", command, governor="performance")
-
-
-@check("frequency", "cpu.max_khz cpu.min_khz")
-def frequency_limits(facts: MachineFacts) -> Opinion:
-    """a capped CPU is measured, not the one you bought."""
-    most, least = facts.text("cpu.max_khz"), facts.text("cpu.min_khz")
-    if most is None:
-        return unknown("no cpufreq here")
-    if "(CPUs" in most:
-        return consider(
-            f"highest frequency differs (kHz): {most}",
-            f"echo KHZ | tee {_CPUFREQ}/scaling_max_freq, unless the CPUs are of several kinds",
-        )
-    hardware, limit = facts.number("cpu.hardware_max_khz"), facts.number("cpu.max_khz")
-    is_capped = facts.text("cpu.boost") == "0" or facts.text("cpu.no_turbo") == "1"
-    if hardware and limit and hardware > limit and not is_capped:
+@CHECKS.add("interrupts", "irq. irqbalance cpu.isolated")
+def interrupts(facts: MachineFacts, value: str) -> Opinion:
+    """a CPU that serves devices is a slower CPU."""
+    into = facts.number("irq.on_isolated")
+    if into:
+        rest = format_list(_cpus(facts, "cpu.online") - _cpus(facts, "cpu.isolated"))
         return bad(
-            f"{limit / 1e6:.2f} GHz at most, the CPU can {hardware / 1e6:.2f}",
-            f"echo {hardware:.0f} | tee {_CPUFREQ}/scaling_max_freq",
+            f"{count(int(into), 'interrupt')} may go to isolated CPUs",
+            f"for i in /proc/irq/*/smp_affinity_list; do echo {rest or 'CPUS'} > $i; done",
         )
-    return good(f"{least or '?'} to {most} kHz on all CPUs")
+    balance = facts.text("irqbalance")
+    if balance == "running":
+        return consider("irqbalance moves interrupts while copies run", "systemctl stop irqbalance")
+    if balance is None:
+        return unknown("irqbalance was not looked for" if facts.now else "not kept with runs")
+    return good("irqbalance does not run")
 
 
-@check("C-states", "cpu.idle_deepest cpu.idle_latency_us cpu.latency_limit_us")
-def idle_states(facts: MachineFacts) -> Opinion:
-    """a CPU in a deep sleep wakes late, with cold caches and a low clock."""
-    wakes_us, limit_us = (facts.number(f"cpu.{it}_us") for it in ("idle_latency", "latency_limit"))
-    if wakes_us is None:
-        return unknown("no cpuidle here, or an older rater did not look")
-    shown = f"down to {facts.text('cpu.idle_deepest')}, {wakes_us:g} us to wake"
-    if limit_us is not None and limit_us < wakes_us:
-        return good(f"{shown}, but PM QoS asks for {limit_us:g} us at most")
-    if wakes_us <= _QUICK_US:
-        return good(shown)
-    return consider(shown, "cpupower idle-set -D 10, or a process that holds /dev/cpu_dma_latency")
-
-
-@check("tuned", "tuned.profile")
-def tuned(facts: MachineFacts) -> Opinion:
-    """a profile sets governor, C-states and memory behind your back, at boot and by load."""
-    profile = facts.text("tuned.profile")
-    if profile is None:
-        return unknown("no profile of TuneD is active")
-    if _SAVING.isdisjoint(profile.split()):
-        return good(profile)
-    return consider(
-        f"{profile}: trades speed for power", "tuned-adm profile throughput-performance"
-    )
-
-
-@check("turbo", "cpu.boost cpu.no_turbo")
-def turbo(facts: MachineFacts) -> Opinion:
-    """warm and busy machines clock lower: later runs are slower."""
-    boost, no_turbo = facts.text("cpu.boost"), facts.text("cpu.no_turbo")
-    if boost is None and no_turbo is None:
-        return unknown("no switch for it here")
-    if boost == "0" or no_turbo == "1":
-        return good("off: the frequency does not depend on heat or load")
-    return consider("on: speed depends on heat and busy cores", "`rater sweep --axis boost=on,off`")
-
-
-@check("SMT", "cpu.smt.")
-def smt(facts: MachineFacts) -> Opinion:
-    """a copy that shares its core has half of it, or less."""
-    control, active = facts.text("cpu.smt.control"), facts.text("cpu.smt.active")
-    if control is None and active is None:
-        return unknown("the kernel does not report it")
-    if active == "1":
-        return consider(
-            "on: two copies share a core where both threads are used",
-            "`rater run --smt 1 ...` uses one thread of each core",
-        )
-    return good(
-        {"notsupported": "none here", "notimplemented": "none here"}.get(control or "", "off")
-    )
-
-
-@check("heat", "temperature. throttle.")
-def heat(facts: MachineFacts) -> Opinion:
-    """a hot CPU slows its clock in the midst of a run."""
-    degrees = facts.number("temperature.highest_c")
-    core, package = (facts.number(f"throttle.{it}_events") for it in ("core", "package"))
-    seen = [] if degrees is None else [f"{degrees:.0f} C at the hottest"]
-    if core is not None:
-        packages = "" if package is None else f", packages {package:.0f}"
-        seen.append(f"throttled: cores {core:.0f} times{packages}")
-    if not seen:
-        return unknown(
-            "no sensor and no counter of throttling" if facts.now else "not kept with runs"
-        )
-    text = ", ".join(seen)
-    if degrees is not None and degrees >= _HOT_C:
-        return bad(text, "`rater run --until-idle=300 ...`; look at fans and airflow")
-    if core or package:
-        return consider(text, "`rater run --cooldown 30 ...`, or boost=off")
-    return good(text)
-
-
-@check("microcode")
-def microcode(facts: MachineFacts) -> Opinion:
-    """an update can cost some per cent: compare machines with the same one."""
-    value = facts.microcode
-    if value is None:
-        return unknown("the kernel does not report it")
-    if " + " in value:
-        return bad(
-            f"CPUs differ: {value}", "update microcode at boot (intel-microcode, amd64-microcode)"
-        )
-    below = _virtual(facts)
-    if below is not None:
-        return unknown(f"{value} is what {below} shows")
-    return good(value)
-
-
-def _virtual(facts: MachineFacts) -> str | None:
-    value = facts.text("virtualization")
-    return None if value in (None, "none") else value
-
-
-@check("virtualization", "virtualization container")
-def virtualization(facts: MachineFacts) -> Opinion:
+@CHECKS.add(
+    "virtualization",
+    "virtualization container",
+    absent="neither the CPU nor the firmware reports it",
+)
+def virtualization(facts: MachineFacts, value: str) -> Opinion:
     """the hypervisor decides where vCPUs and memory are."""
-    value = facts.text("virtualization")
     stolen = facts.number("others.stolen_share")
-    if value is None:
-        return unknown("neither the CPU nor the firmware reports it")
     if stolen is not None and stolen >= 0.01:
         return bad(
             f"{'the host' if value == 'none' else value} gave {stolen:.0%} of the CPUs' time away",
@@ -265,12 +259,48 @@ def virtualization(facts: MachineFacts) -> Opinion:
     return good("none")
 
 
-@check("clock source", "clocksource")
-def clock_source(facts: MachineFacts) -> Opinion:
-    """programs that read the time often pay for it."""
-    value = facts.text("clocksource")
-    if value is None:
+@CHECKS.add("microcode")
+def microcode(facts: MachineFacts, value: str) -> Opinion:
+    """an update can cost some per cent: compare machines with the same one."""
+    value = facts.microcode or ""
+    if not value:
         return unknown("the kernel does not report it")
+    if " + " in value:
+        return bad(
+            f"CPUs differ: {value}", "update microcode at boot (intel-microcode, amd64-microcode)"
+        )
+    below = _virtual(facts)
+    if below is not None:
+        return unknown(f"{value} is what {below} shows")
+    return good(value)
+
+
+@CHECKS.add("mitigations", "mitigation.")
+def mitigations(facts: MachineFacts, value: str) -> Opinion:
+    """defences against flaws of CPUs cost some per cent: compare machines with the same ones."""
+    found = facts.below("mitigation.")
+    if not found:
+        return unknown("the kernel does not report it")
+    words = (facts.text("kernel.cmdline") or "").split()
+    off = [word for word in words if word in ("mitigations=off", "nopti", "nospectre_v2")]
+    if off:
+        return consider(
+            f"off by {truncate_list(off)}: faster than machines in use", "boot without it"
+        )
+    on = sorted(name for name, value in found.items() if value.startswith("Mitigation"))
+    open_ = sorted(name for name, value in found.items() if value.startswith("Vulnerable"))
+    flaws = count(len(on) + len(open_), "flaw")
+    has = f"the kernel defends against {len(on)} of this CPU's {flaws}"
+    if open_:
+        return consider(
+            f"{has}, not against {truncate_list(open_, 3)}", "update the microcode and the kernel"
+        )
+    return good(f"{has}: {truncate_list(on, 3)}" if on else "none needed")
+
+
+@CHECKS.add("clock source", "clocksource", absent="the kernel does not report it")
+def clock_source(facts: MachineFacts, value: str) -> Opinion:
+    """programs that read the time often pay for it."""
     if value in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"):
         there = (facts.text("clocksource.available") or "").split()
         command = (
@@ -282,8 +312,13 @@ def clock_source(facts: MachineFacts) -> Opinion:
     return good(value)
 
 
+def _virtual(facts: MachineFacts) -> str | None:
+    value = facts.text("virtualization")
+    return None if value in (None, "none") else value
+
+
 def _cpus(facts: MachineFacts, name: str) -> frozenset[int]:
     try:
-        return frozenset(parse_set(facts.text(name) or ""))
+        return parse_set(facts.text(name) or "")
     except ValueError:
         return frozenset()

@@ -89,15 +89,7 @@ def unknown(seen: str) -> Opinion:
     return Opinion(DoctorVerdict.UNKNOWN, seen)
 
 
-def off_or_absent(facts: MachineFacts, name: str) -> Opinion | None:
-    """Return what is to be said of a setting that is 0 or that the kernel lacks, else None."""
-    value = facts.text(name)
-    if value is None:
-        return unknown("this kernel was built without")
-    return good("off") if value == "0" else None
-
-
-# -- A check: what it looks at, and why that matters, which its judge's docstring says -------------
+# -- A check: what it looks at, why that matters, and what is said of it ---------------------------
 
 
 class Check(Struct, frozen=True):
@@ -105,7 +97,9 @@ class Check(Struct, frozen=True):
 
     name: str
     facts: str  # the names it goes by, or their beginnings, between blanks
-    judge: Callable[[MachineFacts], Opinion]
+    absent: str  # what is said where the first of the names is not known; "": its judge says it
+    fine: str  # the first value that needs no judge: it is off
+    judge: Callable[[MachineFacts, str], Opinion]  # of a machine and the first value
 
     @property
     def why(self) -> str:
@@ -114,7 +108,11 @@ class Check(Struct, frozen=True):
 
     def finding(self, facts: MachineFacts) -> DoctorFinding:
         """Return what it says of a machine."""
-        it = self.judge(facts)
+        value = facts.text(self.facts.partition(" ")[0])
+        if value is None and self.absent:
+            it = unknown(self.absent)
+        else:
+            it = good("off") if value and value == self.fine else self.judge(facts, value or "")
         return DoctorFinding(self.name, self.why, it.seen, it.verdict, it.command, it.settings)
 
     def goes_by(self, name: str) -> bool:
@@ -125,6 +123,16 @@ class Check(Struct, frozen=True):
         )
 
 
-def check(name: str, facts: str = "") -> Callable[[Callable[[MachineFacts], Opinion]], Check]:
-    """Make a check of what judges."""
-    return lambda judge: Check(name, facts, judge)
+class Checks(list[Check]):
+    """Checks in their order."""
+
+    def add[J: Callable[[MachineFacts, str], Opinion]](
+        self, name: str, facts: str = "", absent: str = "", fine: str = ""
+    ) -> Callable[[J], J]:
+        """Add what judges."""
+
+        def add(judge: J) -> J:
+            self.append(Check(name, facts, absent, fine, judge))
+            return judge
+
+        return add

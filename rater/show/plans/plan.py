@@ -68,9 +68,8 @@ def _executed(it: Row) -> Iterator[tuple[str, object]]:
 
 # -- Where copies are, as tables and for JSON: copy by copy, and lgroup by lgroup ------------------
 
-_MOST_COPIES = 64  # shown one by one; so many runs of more
+_MOST_COPIES = 64  # shown one by one
 _MOST_NODES = 64
-_PERIODS = (1, 2, 4, 8)  # threads of a core
 
 
 def copies_document(
@@ -79,22 +78,14 @@ def copies_document(
     """Return every copy for JSON, in ascending order."""
     distinct = {(p.memory_policy, p.memory_nodes, id(p.cpus)): p for p in placements}
     nodes = {key: nodes_of_memory(p, topology) for key, p in distinct.items()}
-    return [
-        {
-            "copy": p.copy,
-            "cpus": None if p.cpus is None else list(p.cpus),
-            "core": p.core,
-            "llc": p.llc,
-            "node": p.node,
-            "package": p.package,
-            "memory": {
-                "policy": str(p.memory_policy),
-                "nodes": list(nodes[p.memory_policy, p.memory_nodes, id(p.cpus)]),
-            },
-            "start_ms": p.copy * stagger_ns / 1e6,
-        }
-        for p in placements
-    ]
+
+    def memory(p: Placement) -> dict[str, object]:
+        from_nodes = nodes[p.memory_policy, p.memory_nodes, id(p.cpus)]
+        return {"policy": p.memory_policy, "nodes": from_nodes}
+
+    own = {"memory": memory, "start_ms": lambda p: p.copy * stagger_ns / 1e6}
+    copies = JsonFields("copy cpus core llc node package", own)
+    return [copies.of(p) for p in placements]
 
 
 _SHARE = JsonFields(
@@ -103,11 +94,7 @@ _SHARE = JsonFields(
 
 
 def place_parts(document: Row) -> Iterator[Part]:
-    """Yield where copies are, and the part of each NUMA node.
-
-    Few copies have a line each. More have one for those whose CPUs follow each other, where that
-    is not one line for each node: there the table of nodes says it.
-    """
+    """Yield where copies are, one by one where they are few, and the part of each NUMA node."""
     copies, nodes = document["copies"], document["lgroups"]
     if not copies or copies[0]["cpus"] is None:
         yield "copies are not bound: the kernel puts them on any CPU, and moves them"
@@ -116,11 +103,7 @@ def place_parts(document: Row) -> Iterator[Part]:
     if few:
         yield ViewTable("", copies, _COPIES)
     else:
-        runs = [run for node in nodes for run in _runs([copies[i] for i in node["copies"]])]
-        if sum(bool(node["copies"]) for node in nodes) < len(runs) <= _MOST_COPIES:
-            yield ViewTable("", sorted(runs, key=lambda run: int(run[0]["copy"])), _RUNS)
-        elif len(runs) > _MOST_COPIES:
-            yield f"{len(copies)} copies are not shown one by one (--json has all)"
+        yield f"{len(copies)} copies, shown by NUMA node (--json has each):"
 
     def sources(node: Row) -> str | None:
         found = dict.fromkeys(_memory(copies[copy]) for copy in node["copies"])
@@ -139,48 +122,6 @@ def place_parts(document: Row) -> Iterator[Part]:
             f"node{'' if one else 's'} {format_list(forbidden)}: memory not allowed (a cpuset), "
             f"for {'its' if one else 'their'} CPUs all memory is remote"
         )
-
-
-def _runs(copies: Sequence[Row]) -> list[Sequence[Row]]:
-    """Cut the copies of a node into runs in which numbers and CPUs rise in equal steps.
-
-    Siblings may stand side by side: every second, fourth, ... copy can make a run.
-    """
-    found: list[Sequence[Row]] = []
-    for period in _PERIODS:
-        runs = [run for first in range(period) for run in _rising(copies[first::period])]
-        found = runs if len(runs) < len(found) or not found else found
-        if len(found) < 2:
-            break
-    return found
-
-
-def _rising(copies: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    run: list[Row] = []
-    for copy in copies:
-        if run:
-            step = _step(run[-1], copy)
-            if step is None or (len(run) > 1 and step != _step(run[-2], run[-1])):
-                yield run
-                run = []
-        run.append(copy)
-    if run:
-        yield run
-
-
-def _step(one: Row, other: Row) -> tuple[int, int] | None:
-    """Return by how much copy and CPU differ; None where CPUs are neither the same nor rising.
-
-    None as well where memory comes from other nodes.
-    """
-    if one["memory"] != other["memory"]:
-        return None
-    copies, cpus, others = other["copy"] - one["copy"], one["cpus"], other["cpus"]
-    if cpus == others:
-        return copies, 0
-    if len(cpus) > 1 or len(others) > 1 or others[0] <= cpus[0]:
-        return None
-    return copies, others[0] - cpus[0]
 
 
 def brief(numbers: Sequence[int]) -> str:
@@ -212,14 +153,6 @@ _COPIES = (
     Field("node", "node"),
     Field("package", "package"),
     Field("memory", _memory, TEXT, flexible=True),
-)
-_RUNS = (
-    Field("copies", lambda run: brief([it["copy"] for it in run])),
-    Field("CPUs", lambda run: brief(sorted({cpu for it in run for cpu in it["cpus"]})), TEXT),
-    Field("for each", lambda run: "all of them" if len(run[0]["cpus"]) > 1 else None, TEXT),
-    Field("node", lambda run: run[0]["node"]),
-    Field("package", lambda run: run[0]["package"], optional=1),
-    Field("memory", lambda run: _memory(run[0]), TEXT),
 )
 _NODES = (
     Field("node", lambda it: "none" if it["node"] is None else it["node"]),
