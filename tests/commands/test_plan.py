@@ -221,7 +221,7 @@ def test_many_copies_are_shown_by_node(capsys: pytest.CaptureFixture[str]) -> No
     words = ("--topology", "nodes=2x64", "--layout", "compact", "--", "x")
     lines = [line.split() for line in shown(capsys, *words).splitlines()]
     assert ["128", "copies,", "shown", "by", "NUMA", "node", "(--json", "has", "each):"] in lines
-    assert ["1", "64", "64/64", "64/64", "local", "1", "64-127", "64-127"] in lines
+    assert ["1", "64", "64/64", "64/64", "local,", "node", "1", "64-127", "64-127"] in lines
 
 
 def test_a_path_is_not_broken_at_its_hyphens(
